@@ -1,0 +1,575 @@
+"""ZMTP 3.1 and 3.0 with the NULL mechanism: what a ZeroMQ socket puts on TCP and on ipc.
+
+A conversation has three parts (RFC 37 of the ZeroMQ project; RFC 23 for 3.0).
+
+*Greeting*, 64 bytes each way: a signature of ten bytes (ff, eight of padding, 7f), major and minor version, the name of
+the security mechanism padded to twenty bytes, an as-server flag that NULL leaves 0, and 31 bytes of filler. Padding and
+filler mean nothing: libzmq writes the length of its identity into the padding, which ZMTP 1 took for a frame's length.
+We send ours without waiting for theirs, and judge theirs as its bytes arrive: a peer of ZMTP 1 or 2 stops halfway and
+waits for us, so whoever waits for the 64th byte before looking never finds out.
+
+*Handshake*, one command each way: READY with properties, of which Socket-Type and Identity concern us; or ERROR.
+
+*Traffic*: messages and commands, made of frames. A frame is a byte of flags (1 more, 2 long, 4 command), the length of
+its body in one byte or, if long, eight, and the body. A message is the frames up to the first without *more*. Commands
+(PING, PONG and those we do not know) come between frames: between messages, says the RFC; inside one, too, does libzmq.
+
+**Where bytes go.** `feed` is given whatever was read and returns the messages that ended in it. Between two feeds the
+object is in one of these steps; how the stream was cut never changes what comes out (I18).
+
+    GREETING, HANDSHAKE   bytes collect in `_held` until the part is whole
+    BETWEEN               nothing is pending but whole frames of an unfinished message, in `_frames`
+    HOLDING               the beginning of a small frame waits in `_held`; parsing goes on when `_need` bytes are there
+    LARGE                 a large frame is being read into a buffer of its own; `gap` is where its next bytes belong,
+                          and the caller may read straight into it and say `fill(count)`, or just go on feeding
+    SKIPPING              the body of a frame of a message over `max_payload` is passing by, unseen
+    FAILED                `failure` says why; what is fed now is ignored
+
+**What a peer can cost us.** All limits are counted on the *unfinished* message, when a frame's header is there and not
+when its body is (R48). Over `max_payload` the message is dropped while it arrives, and `TooLarge` is handed up when it
+ends (R16). A claimed length allocates nothing by itself: Python fills a new bytearray with zeros, so 60 MiB claimed
+would be 60 MiB touched. A large frame's buffer begins at 64 KiB, and only grows when it is full: to 1 MiB at once if
+the sender has shown half of those 64 KiB, and fourfold from there. Growing copies into a new buffer instead of
+resizing, because the event loop may still hold a view of the old one (uvloop does, while `fill` runs).
+
+**What is fast.** `feed` is the hot path of the broker. Its loop takes only frames that lie whole in the chunk, and only
+if the whole chunk fits under `max_payload`, so that no message in it needs counting; it calls nothing of ours for them.
+All the rest (commands, partial frames, large ones, errors) goes through `_careful_frame`, one frame at a time. What
+breaks the rules is raised as `Malformed` wherever it is found, and caught at the one place that makes a failure of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dragoman.carriers.malformed import Malformed
+
+__all__ = ["Frame", "Limits", "Message", "TooLarge", "Zmtp", "encode"]
+
+Frame = bytes | bytearray  # a large frame is the bytearray it was read into; it is never changed once handed up
+Message = list[Frame]
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+MORE: Final = 1
+LONG: Final = 2
+COMMAND: Final = 4
+RESERVED: Final = 0xF8
+
+GREETING, HANDSHAKE, BETWEEN, HOLDING, LARGE, SKIPPING, FAILED = range(7)
+
+LARGE_FRAME: Final = 64 * KIB  # from here on a frame that is not yet whole gets a buffer of its own
+PASSED_THROUGH: Final = 16 * KIB  # from here on `encode` hands a frame on instead of copying it
+MAX_CONTEXT: Final = 16  # RFC 37: the context of a PING is at most 16 octets
+
+OUR_GREETING: Final = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x01" + b"NULL".ljust(20, b"\0") + b"\0" + bytes(31)
+
+ACCEPTED: Final = {
+    "ROUTER": ("DEALER", "REQ", "ROUTER"),
+    "DEALER": ("ROUTER", "REP"),
+    "REP": ("REQ", "DEALER"),
+    "REQ": ("REP", "ROUTER"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one peer may make us hold, in bytes (`max_frames`: in frames)."""
+
+    max_payload: int = 64 * MIB  # all frames of a message; above it the message is skipped
+    hard_cap: int = 1024 * MIB  # all frames of a message; above it the peer has failed
+    max_frames: int = 64
+    max_identity: int = 255
+    max_handshake: int = 16 * KIB  # greeting and READY
+    max_metadata: int = 8 * KIB  # the properties in READY
+    max_command: int = 64 * KIB
+
+    def __post_init__(self) -> None:
+        if not 0 < self.max_payload <= self.hard_cap:
+            raise ValueError(f"max_payload {self.max_payload} must be above 0 and at most hard_cap {self.hard_cap}")
+
+
+DEFAULT_LIMITS: Final = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class TooLarge:
+    """Stands where a message over `max_payload` stood.
+
+    `frames`: its leading frames up to the first large one, as far as they came before it went over: enough to know whom
+    to answer, each at the place it had. `size`: bytes of all its frames.
+    """
+
+    frames: Message
+    size: int
+
+
+Messages = list[Message | TooLarge]
+
+
+def encode(frames: Sequence[Frame]) -> list[Frame]:
+    """The buffers to write for a message, in order: small frames joined, frames from 16 KiB on as they are."""
+    pieces: list[Frame] = []
+    size = 0
+    for frame in frames:
+        size = len(frame)
+        if size < 256:
+            head = SHORT_MORE[size]
+        elif size < PASSED_THROUGH:
+            head = b"\x03" + size.to_bytes(8, "big")
+        else:
+            return _encode_large(frames)
+        pieces.append(head)
+        pieces.append(frame)
+    assert pieces, "a message has at least one frame"
+    pieces[-2] = SHORT_LAST[size] if size < 256 else b"\x02" + size.to_bytes(8, "big")
+    return [b"".join(pieces)]
+
+
+SHORT_LAST: Final = tuple(bytes((0, size)) for size in range(256))
+SHORT_MORE: Final = tuple(bytes((MORE, size)) for size in range(256))
+
+
+def _encode_large(frames: Sequence[Frame]) -> list[Frame]:
+    buffers: list[Frame] = []
+    joined = bytearray()
+    more_to_come = len(frames)
+    for frame in frames:
+        more_to_come -= 1
+        size = len(frame)
+        if size < 256:
+            joined += SHORT_MORE[size] if more_to_come else SHORT_LAST[size]
+        else:
+            joined += (b"\x03" if more_to_come else b"\x02") + size.to_bytes(8, "big")
+        if size < PASSED_THROUGH:
+            joined += frame
+        else:
+            buffers += (bytes(joined), frame)
+            joined.clear()
+    if joined:
+        buffers.append(bytes(joined))
+    return buffers
+
+
+class Zmtp:
+    """One peer's stream: bytes in, messages out; what it wants to say itself collects in `outgoing`."""
+
+    # fmt: off
+    __slots__ = (
+        "_frames", "_held", "_identity", "_large", "_large_size", "_limits", "_max_frames", "_max_payload", "_more",
+        "_need", "_over_count", "_over_size", "_skip", "_step", "_whose", "failure", "gap", "outgoing",
+        "peer_identity", "peer_socket_type", "peer_version", "ready", "socket_type",
+    )
+    # fmt: on
+
+    encode = staticmethod(encode)
+
+    def __init__(
+        self, socket_type: str, identity: bytes = b"", *, dials: bool = False, limits: Limits = DEFAULT_LIMITS
+    ) -> None:
+        if socket_type not in ACCEPTED:
+            raise ValueError(f"socket type {socket_type!r} is none of {', '.join(ACCEPTED)}")
+        if len(identity) > limits.max_identity:
+            raise ValueError(f"an identity of {len(identity)} bytes is over max_identity {limits.max_identity}")
+        self.socket_type = socket_type
+        self.outgoing: list[bytes] = [OUR_GREETING]
+        self.ready = False
+        self.peer_identity = b""
+        self.peer_socket_type = ""
+        self.peer_version = (0, 0)
+        self.failure: Malformed | None = None
+        self.gap: memoryview | None = None
+        self._identity = identity
+        self._whose = "the place we dialled" if dials else "the peer that connected"  # NULL knows no other difference
+        self._limits = limits
+        self._max_payload = limits.max_payload
+        self._max_frames = limits.max_frames
+        self._step = GREETING
+        self._held = bytearray()
+        self._need = 0
+        self._frames: Message = []
+        self._more = 0  # the flag of the large or skipped frame under way
+        self._large = bytearray()
+        self._large_size = 0
+        self._skip = 0  # bytes of the skipped frame still to come
+        self._over_size = 0  # 0, or the size so far of a message that is over max_payload
+        self._over_count = 0  # the same in frames
+
+    def feed(self, data: bytes) -> Messages:
+        """Takes what was read; returns the messages that ended in it, in order."""
+        messages: Messages = []
+        try:
+            pos = 0
+            if self._step != BETWEEN:
+                data, pos = self._resume(data, messages)
+            frames = self._frames
+            end_of_data = len(data)
+            carried = self._over_size
+            if frames:
+                carried += sum(map(len, frames))
+            # No message that ends by `safe` can be over max_payload.
+            safe = end_of_data if carried + end_of_data <= self._max_payload else 0
+            last = end_of_data - 1  # a header has two bytes at least
+            while pos < last:
+                flags = data[pos]
+                if flags < LONG:
+                    start = pos + 2
+                    end = start + data[pos + 1]
+                elif flags < COMMAND:
+                    start = pos + 9
+                    end = start + int.from_bytes(data[pos + 1 : start], "big")
+                else:
+                    start = end = end_of_data + 1
+                if end > safe:
+                    self._frames = frames
+                    pos = self._careful_frame(data, pos, messages)
+                    frames = self._frames
+                    continue
+                frames.append(data[start:end])
+                pos = end
+                if not flags & MORE:
+                    messages.append(frames)
+                    frames = []
+                elif len(frames) >= self._max_frames:
+                    raise _too_many_frames(self._max_frames)
+            self._frames = frames
+            if pos == last:
+                self._careful_frame(data, pos, messages)
+        except Malformed as failure:
+            self._fail(failure)
+        return messages
+
+    def fill(self, count: int) -> Messages:
+        """`count` bytes were read into `gap`; returns the message that ended with them, if one did."""
+        gap = self.gap
+        if gap is None:
+            return []
+        room = len(gap)
+        if not 0 <= count <= room:
+            raise ValueError(f"fill({count}), but the gap has {room} bytes")
+        if count < room:
+            self.gap = gap[count:]
+            return []
+        frame = self._large
+        if len(frame) < self._large_size:
+            self._make_room(len(frame))
+            return []
+        self.gap = None
+        self._large = bytearray()
+        self._step = BETWEEN
+        messages: Messages = []
+        self._end_frame(frame, self._more, messages)
+        return messages
+
+    def ping(self, ttl_tenths: int = 0, context: bytes = b"") -> bytes | None:
+        """A PING command, encoded; None for a peer of 3.0, which does not know it. Its PONG is not handed up.
+
+        `ttl_tenths`: the peer may drop us if it hears nothing for so many tenths of a second; 0 asks for nothing.
+        """
+        if len(context) > MAX_CONTEXT:
+            raise ValueError(f"a PING context of {len(context)} bytes; at most {MAX_CONTEXT} are allowed")
+        if self.peer_version < (3, 1):
+            return None
+        return _command(b"PING", ttl_tenths.to_bytes(2, "big") + context)
+
+    # ---- traffic, as far as the loop in `feed` does not do it itself
+
+    def _resume(self, data: bytes, messages: Messages) -> tuple[bytes, int]:
+        """Goes on where the last feed stopped; returns the bytes to parse as frames, and from where."""
+        step = self._step
+        if step == HOLDING:
+            held = self._held
+            if len(held) + len(data) < self._need:
+                held += data
+                return b"", 0
+            self._held = bytearray()
+            self._step = BETWEEN
+            return b"".join((held, data)), 0
+        if step == LARGE:
+            return data, self._pour(data, 0, messages)
+        if step == SKIPPING:
+            return data, self._skip_bytes(data, 0, messages)
+        if step == FAILED:
+            return b"", 0
+        self._held += data
+        return self._shake_hands(bytes(self._held)), 0
+
+    def _careful_frame(self, data: bytes, pos: int, messages: Messages) -> int:
+        """Takes the frame at `pos`, or as much of it as there is; returns where the next begins.
+
+        A check never needs more bytes than the one after it, so that no cut can change which of them speaks.
+        """
+        flags = data[pos]
+        frames = self._frames
+        count = (self._over_count or len(frames)) + 1
+        if flags >= COMMAND:
+            _check_command_flags(flags)
+            # RFC 37 has commands between messages only, but libzmq 4.3.5 was seen to send a PING or a PONG that falls
+            # due while a large frame is being written right after that frame, be it the last or not. So we take them.
+        elif flags & MORE and count >= self._max_frames:
+            raise _too_many_frames(self._max_frames)
+        start = pos + (9 if flags & LONG else 2)
+        end_of_data = len(data)
+        if start > end_of_data:
+            return self._hold(data, pos, start)
+        length = int.from_bytes(data[pos + 1 : start], "big")
+        end = start + length
+        limits = self._limits
+        if flags & COMMAND:
+            if length > limits.max_command:
+                raise Malformed("command too large", f"{length} bytes are over max_command {limits.max_command}")
+            if end > end_of_data:
+                return self._hold(data, pos, end)
+            self._hear_command(data[start:end])
+            return end
+        more = flags & MORE
+        size = (self._over_size or sum(map(len, frames))) + length
+        if size > limits.hard_cap:
+            raise Malformed("over hard cap", f"a message of {size} bytes or more; hard_cap is {limits.hard_cap}")
+        if size > limits.max_payload:
+            self._frames = _leading_small(frames)
+            self._over_size, self._over_count = size, count
+            self._skip, self._more = length, more
+            return self._skip_bytes(data, start, messages)
+        if end <= end_of_data:
+            self._end_frame(data[start:end], more, messages)
+            return end
+        if length < LARGE_FRAME:
+            return self._hold(data, pos, end)
+        self._step = LARGE
+        self._large_size, self._more = length, more
+        self._make_room(end_of_data - start)
+        return self._pour(data, start, messages)
+
+    def _end_frame(self, frame: Frame, more: int, messages: Messages) -> None:
+        self._frames.append(frame)
+        if not more:
+            messages.append(self._frames)
+            self._frames = []
+
+    def _hold(self, data: bytes, pos: int, end: int) -> int:
+        """Keeps an unfinished small frame or header, until there is as much of it as would end at `end`."""
+        self._held += memoryview(data)[pos:]
+        self._need = end - pos
+        self._step = HOLDING
+        return len(data)
+
+    def _make_room(self, shown: int) -> None:
+        """A larger buffer for the frame under way, by what the sender has shown and not by what it claimed."""
+        wanted = LARGE_FRAME if shown < LARGE_FRAME // 2 else max(MIB, 4 * shown)
+        filled = len(self._large)
+        larger = bytearray(min(self._large_size, wanted))
+        view = memoryview(larger)
+        view[:filled] = self._large
+        self._large = larger
+        self.gap = view[filled:]
+
+    def _pour(self, data: bytes, pos: int, messages: Messages) -> int:
+        """Copies into the gap, as if the caller had read into it; returns the end of what was copied."""
+        source = memoryview(data)
+        while pos < len(data) and self.gap is not None:
+            count = min(len(self.gap), len(data) - pos)
+            self.gap[:count] = source[pos : pos + count]
+            messages += self.fill(count)
+            pos += count
+        return pos
+
+    def _skip_bytes(self, data: bytes, pos: int, messages: Messages) -> int:
+        """Lets a frame of a message over max_payload pass by; returns its end."""
+        end = pos + self._skip
+        if end > len(data):
+            self._skip = end - len(data)
+            self._step = SKIPPING
+            return len(data)
+        self._step = BETWEEN
+        if not self._more:
+            messages.append(TooLarge(self._frames, self._over_size))
+            self._frames = []
+            self._over_size = self._over_count = 0
+        return end
+
+    def _hear_command(self, body: bytes) -> None:
+        name, rest = _split_command(body)
+        if name == b"ERROR":
+            raise _peer_error(rest)
+        if name == b"PING":
+            context = rest[2:]  # after the ttl, which asks us to drop silent peers: the session's leases do
+            if len(rest) < 2 or len(context) > MAX_CONTEXT:
+                raise Malformed("bad ping", f"{len(rest)} bytes after PING; 2 of ttl are due and 16 of context allowed")
+            self.outgoing.append(_command(b"PONG", context))
+
+    def _fail(self, failure: Malformed) -> None:
+        """Ends the conversation and lets go of all it held."""
+        self.failure = failure
+        self._step = FAILED
+        self._frames = []
+        self._held = bytearray()
+        self._over_size = self._over_count = 0
+
+    # ---- greeting and handshake
+
+    def _shake_hands(self, held: bytes) -> bytes:
+        """Goes as far as the held bytes allow; returns what came after the handshake."""
+        if self._step == GREETING:
+            self._judge_greeting(held)
+            if len(held) < len(OUR_GREETING):
+                return b""
+            self._step = HANDSHAKE
+            properties = _property(b"Socket-Type", self.socket_type.encode()) + _property(b"Identity", self._identity)
+            self.outgoing.append(_command(b"READY", properties))
+        start, end = _span_of_ready(held, self._limits.max_handshake)
+        if not start or end > len(held):
+            return b""
+        name, rest = _split_command(held[start:end])
+        if name == b"ERROR":
+            raise _peer_error(rest)
+        if name != b"READY":
+            raise Malformed("bad handshake", f"READY was due, and the command {_shown(name)} came")
+        self._judge_properties(_parse_properties(rest, self._limits.max_metadata))
+        self._held = bytearray()
+        self._step = BETWEEN
+        self.ready = True
+        return held[end:]
+
+    def _judge_greeting(self, held: bytes) -> None:
+        """Looks at each part of a greeting as soon as it is there.
+
+        A wrong first byte waits for the second, because the two tell ZMTP 1 from strangers: its greeting is a frame, a
+        length of one byte (or of ff and eight) and then flags, 0.
+        """
+        come = len(held)
+        flags_of_zmtp_1 = 9 if held[:1] == b"\xff" else 1
+        if come > flags_of_zmtp_1 and held[0] and not held[flags_of_zmtp_1]:
+            raise Malformed("old zmtp", f"{self._whose} speaks ZMTP 1 (libzmq 2); libzmq 4 or newer is needed")
+        if come >= 2 and held[0] != 0xFF:
+            raise Malformed("not zmtp", f"{self._whose} does not speak ZMTP; it looks like {_looks_like(held[:2])}")
+        if come >= 10 and held[9] != 0x7F:
+            raise Malformed("not zmtp", f"{self._whose} began like ZMTP, but its signature ends in 0x{held[9]:02x}")
+        if come >= 11 and held[10] < 3:
+            raise Malformed("old zmtp", f"{self._whose} speaks ZMTP 2 (libzmq 3); libzmq 4 or newer is needed")
+        if come >= 12:
+            # Whoever is newer than 3.1 is bound to talk down to us.
+            self.peer_version = (3, 0) if held[10:12] == b"\x03\x00" else (3, 1)
+        if come >= 32 and held[12:32] != OUR_GREETING[12:32]:
+            mechanism = _shown(held[12:32].rstrip(b"\0"))
+            raise self._refusal("mechanism", f"{self._whose} wants {mechanism}; only NULL is spoken here")
+
+    def _judge_properties(self, properties: dict[bytes, bytes]) -> None:
+        socket_type = _shown(properties.get(b"socket-type", b"(none)"))
+        accepted = ACCEPTED[self.socket_type]
+        if socket_type not in accepted:
+            wanted = " or ".join(accepted)
+            raise self._refusal("socket type", f"{socket_type} came to a {self.socket_type}, which takes {wanted}")
+        identity = properties.get(b"identity", b"")
+        longest = self._limits.max_identity
+        if len(identity) > longest:
+            raise Malformed("identity too long", f"an identity of {len(identity)} bytes; max_identity is {longest}")
+        self.peer_socket_type = socket_type
+        self.peer_identity = identity
+
+    def _refusal(self, reason: str, detail: str) -> Malformed:
+        """Tells the peer, too, why this is the end."""
+        told = detail.encode("ascii", "backslashreplace")[:255]
+        self.outgoing.append(_command(b"ERROR", bytes((len(told),)) + told))
+        return Malformed(reason, detail)
+
+
+def _command(name: bytes, rest: bytes) -> bytes:
+    body = bytes((len(name),)) + name + rest
+    if len(body) < 256:
+        return bytes((COMMAND, len(body))) + body
+    return bytes((COMMAND | LONG,)) + len(body).to_bytes(8, "big") + body
+
+
+def _split_command(body: bytes) -> tuple[bytes, bytes]:
+    end = 1 + body[0] if body else 0
+    if not 1 < end <= len(body):
+        raise Malformed("bad command", f"a command of {len(body)} bytes without a name that fits")
+    return body[1:end], body[end:]
+
+
+def _check_command_flags(flags: int) -> None:
+    if flags & RESERVED:
+        raise Malformed("bad flags", f"a frame with flags 0x{flags:02x}, of which 0xf8 are reserved")
+    if flags & MORE:
+        raise Malformed("bad flags", "a command with the flag *more*; a command is a single frame")
+
+
+def _span_of_ready(held: bytes, max_handshake: int) -> tuple[int, int]:
+    """Where the body of the command after the greeting begins and ends; zeros while that is not known."""
+    begin = len(OUR_GREETING)
+    if len(held) == begin:
+        return 0, 0
+    flags = held[begin]
+    if flags < COMMAND:
+        raise Malformed("traffic before ready", "READY was due, and a frame of a message came")
+    _check_command_flags(flags)
+    start = begin + (9 if flags & LONG else 2)
+    if len(held) < start:
+        return 0, 0
+    end = start + int.from_bytes(held[begin + 1 : start], "big")
+    if end > max_handshake:
+        raise Malformed("bad handshake", f"{end} bytes of greeting and READY; max_handshake is {max_handshake}")
+    return start, end
+
+
+def _property(name: bytes, value: bytes) -> bytes:
+    return bytes((len(name),)) + name + len(value).to_bytes(4, "big") + value
+
+
+def _parse_properties(rest: bytes, max_metadata: int) -> dict[bytes, bytes]:
+    """Names in lower case, since their case means nothing. Twice the same: RFC 37 is silent, we refuse to choose."""
+    if len(rest) > max_metadata:
+        raise Malformed("bad metadata", f"{len(rest)} bytes of properties; max_metadata is {max_metadata}")
+    properties: dict[bytes, bytes] = {}
+    pos = 0
+    while pos < len(rest):
+        after_name = pos + 1 + rest[pos]
+        start = after_name + 4
+        end = start + int.from_bytes(rest[after_name:start], "big")
+        name = rest[pos + 1 : after_name].lower()
+        if not name or end > len(rest):
+            raise Malformed("bad metadata", f"the property at byte {pos} of READY has no name or ends beyond it")
+        if name in properties:
+            raise Malformed("bad metadata", f"the property {_shown(name)} came twice")
+        properties[name] = rest[start:end]
+        pos = end
+    return properties
+
+
+def _peer_error(rest: bytes) -> Malformed:
+    said = rest[1 : 1 + rest[0]] if rest else b""
+    return Malformed("peer error", f"the peer ended it with ERROR: {_shown(said) or 'no reason given'}")
+
+
+def _too_many_frames(max_frames: int) -> Malformed:
+    return Malformed("too many frames", f"a message of more than {max_frames} frames, which is max_frames")
+
+
+def _leading_small(frames: Message) -> Message:
+    for index, frame in enumerate(frames):
+        if len(frame) >= LARGE_FRAME:
+            return frames[:index]
+    return frames
+
+
+def _shown(raw: bytes) -> str:
+    """A stranger's bytes, fit for a log line."""
+    return repr(raw[:80])[2:-1] + ("..." if len(raw) > 80 else "")
+
+
+def _looks_like(two: bytes) -> str:
+    return STRANGERS.get(two) or f"nothing known (it began with {two.hex(' ')})"
+
+
+STRANGERS: Final = {
+    **dict.fromkeys((b"GE", b"PO", b"HE", b"PU", b"DE", b"OP", b"PA", b"CO", b"TR"), "an HTTP request"),
+    b"HT": "an HTTP answer",
+    b"PR": "HTTP/2",
+    b"\x00S": "SP, the protocol of nanomsg and NNG",
+    b"\x16\x03": "TLS",
+    b"SS": "SSH",
+}

@@ -1,0 +1,54 @@
+"""`dragoman call`: submit one job and wait for its answer."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+import click
+
+from dragoman.cli.exits import FAILED, TIMED_OUT, UNREACHABLE, USAGE, give_up
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  dragoman call default "hello" --connect pingpong+tcp://127.0.0.1:7402
+  cat big.png | dragoman call resize - --connect "pingpong+tcp://127.0.0.1:7402?service=resize" > small.png
+
+Exit codes: 0 done; 1 failed, lost, cancelled or refused; 2 usage; 3 broker unreachable; 4 timed out.
+""",
+)
+@click.argument("service")
+@click.argument("data", default="")
+@click.option("--connect", "url", metavar="URL", required=True, help="The broker's address for callers.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Give up after so many seconds."
+)
+def call(service: str, data: str, url: str, timeout: float | None) -> None:
+    """Submit one job to SERVICE and print its result.
+
+    DATA is the payload; `-` reads it from standard input. The result goes to standard output as it came, errors to
+    standard error.
+    """
+    from dragoman.sdk import call as sdk
+    from dragoman.sdk.address import AddressError
+    from dragoman.sdk.errors import BrokerUnavailable, JobError, JobTimeout
+
+    payload = sys.stdin.buffer.read() if data == "-" else data.encode("utf-8", "surrogateescape")
+    try:
+        result = asyncio.run(sdk.call(url, service, payload, timeout))
+    except AddressError as error:
+        give_up(str(error), USAGE)
+    except BrokerUnavailable as error:
+        give_up(str(error), UNREACHABLE)
+    except JobTimeout as error:
+        give_up(str(error), TIMED_OUT)
+    except JobError as error:
+        give_up(str(error), FAILED)
+    except KeyboardInterrupt:
+        raise click.exceptions.Exit(130) from None
+    sys.stdout.buffer.write(result)
+    if sys.stdout.isatty() and not result.endswith(b"\n"):
+        sys.stdout.buffer.write(b"\n")
+    sys.stdout.buffer.flush()

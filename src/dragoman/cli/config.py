@@ -1,0 +1,42 @@
+"""`dragoman config`: what a broker would be started with, and where each value comes from."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import click
+
+from dragoman.cli.exits import USAGE, give_up
+from dragoman.cli.serve import SETTINGS
+
+
+@click.command()
+@click.argument("urls", nargs=-1, metavar="[URL]...")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def config(urls: tuple[str, ...], path: str | None, as_json: bool, **flags: object) -> None:
+    """Print every setting and where it came from.
+
+    Flags win over environment variables (DRAGOMAN_*), those over the file (--config or DRAGOMAN_CONFIG), and that over
+    the defaults. Takes the same arguments as `dragoman serve`.
+    """
+    from dragoman.server.config import ConfigError, load
+    from dragoman.server.wiring import DEFAULT_LISTENERS
+
+    try:
+        _, sourced = load({"listen": urls, **flags}, os.environ, path)
+    except ConfigError as error:
+        give_up(str(error), USAGE)
+    rows = [(each.name, each.value, each.source) for each in sourced]
+    rows = [(n, DEFAULT_LISTENERS if n == "listen" and not v else v, s) for n, v, s in rows]
+    if as_json:
+        click.echo(json.dumps({name: {"value": value, "source": source} for name, value, source in rows}, indent=2))
+        return
+    width = max(len(name) for name, _, _ in rows)
+    for name, value, source in rows:
+        shown = " ".join(map(str, value)) if isinstance(value, list | tuple) else value
+        click.echo(f"{name:<{width}}  {shown!s:<28}  {source}")
+
+
+for option in reversed(SETTINGS):
+    config = option(config)

@@ -1,0 +1,109 @@
+"""`dragoman serve`: run a broker."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from dragoman import __version__
+from dragoman.cli.exits import DISK, TAKEN, USAGE, give_up
+
+if TYPE_CHECKING:
+    from dragoman.server.config import Config
+    from dragoman.server.wiring import Listener
+
+SETTINGS = [
+    click.option("--config", "path", metavar="FILE", help="Read settings from a TOML file."),
+    click.option("--data", metavar="DIR|memory", help="Where to keep what must survive; 'memory' keeps nothing."),
+    click.option("--log", type=click.Choice(["auto", "human", "json"]), help="How to write the log to stderr."),
+    click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"])),
+    click.option("--drain-timeout", type=float, metavar="S", help="How long running jobs may take to end on SIGTERM."),
+    click.option("--loop", type=click.Choice(["auto", "uvloop", "asyncio"]), help="Which event loop to run on."),
+    click.option("--strict/--no-strict", default=None, help="Check every invariant after every step. Slow."),
+]
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  dragoman serve
+  dragoman serve "pingpong+tcp://127.0.0.1:7401?frontend=7402&service=resize"
+  dragoman serve "pingpong+ipc:///tmp/workers.ipc?frontend=ipc%3A%2F%2F%2Ftmp%2Fcallers.ipc" --data memory
+""",
+)
+@click.argument("urls", nargs=-1, metavar="[URL]...")
+def serve(urls: tuple[str, ...], path: str | None, **flags: object) -> None:
+    """Run a broker.
+
+    Without a URL it listens on loopback, on the usual port of every dialect it speaks. Given URLs, it listens on
+    exactly those. A URL is dialect+transport://place?options.
+
+    SIGTERM and SIGINT drain: new jobs are refused, running ones may end. A second signal stops at once.
+    """
+    from dragoman.sdk.address import AddressError
+    from dragoman.server import serve as server
+    from dragoman.server.datadir import FolderTaken
+    from dragoman.streams.places import PlaceTaken
+
+    settings = load_settings(urls, path, flags)
+    try:
+        code = server.run(settings, os.environ, lambda opened: _announce(opened, settings))
+    except AddressError as error:
+        give_up(str(error), USAGE)
+    except (FolderTaken, PlaceTaken) as error:
+        give_up(error.strerror if isinstance(error, PlaceTaken) and error.strerror else str(error), TAKEN)
+    except OSError as error:
+        give_up(f"cannot start: {error.strerror or error}", DISK if error.filename else USAGE)
+    raise click.exceptions.Exit(code)
+
+
+for option in reversed(SETTINGS):
+    serve = option(serve)
+
+
+def load_settings(urls: tuple[str, ...], path: str | None, flags: dict[str, object]) -> Config:
+    from dragoman.server.config import ConfigError, load
+
+    try:
+        settings, _ = load({"listen": urls, **flags}, os.environ, path)
+    except ConfigError as error:
+        give_up(str(error), USAGE)
+    return settings
+
+
+def _announce(opened: list[tuple[Listener, list[tuple[str, str]]]], settings: Config) -> None:
+    """One line for each place, and what to try next."""
+    click.echo(f"dragoman {__version__} is listening (process {os.getpid()})")
+    for listener, places in opened:
+        dialect = listener.address.dialect
+        for who, where in places:
+            click.echo(f"  {dialect:<10} {where:<34} {who:<8} {listener.notes[0]}")
+        for note in listener.notes[1:]:
+            click.echo(f"  {dialect:<10} {note}")
+    kept = "nothing is kept" if settings.data == "memory" else "calls live in memory"
+    click.echo(f"  ({kept}; stop with Ctrl-C, running jobs may end within {settings.drain_timeout:g} s)")
+    hint = _what_to_try(opened)
+    if hint:
+        click.echo("Try, in two other terminals:")
+        for line in hint:
+            click.echo(f"  {line}")
+    sys.stdout.flush()
+
+
+def _what_to_try(opened: list[tuple[Listener, list[tuple[str, str]]]]) -> list[str]:
+    program = sys.argv[0] if os.sep in sys.argv[0] else "dragoman"
+    if os.path.isabs(program) and not os.path.relpath(program).startswith(".."):
+        program = os.path.relpath(program)
+    for listener, places in opened:
+        where = dict(places)
+        if "workers" in where and "callers" in where:
+            dialect = listener.address.dialect
+            service = listener.address.options.get("service", "default")
+            return [
+                f"""{program} worker --exec "tr a-z A-Z" --service {service} --connect {dialect}+{where["workers"]}""",
+                f"""{program} call {service} "hello" --connect {dialect}+{where["callers"]}""",
+            ]
+    return []

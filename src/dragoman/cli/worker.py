@@ -1,0 +1,72 @@
+"""`dragoman worker`: do jobs."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+import shutil
+import sys
+
+import click
+
+from dragoman.cli.exits import USAGE, give_up
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  dragoman worker mypackage.images:resize --service resize \\
+      --connect "pingpong+tcp://127.0.0.1:7401?service=resize"
+  dragoman worker --exec "convert - -resize 10% -" --connect pingpong+tcp://127.0.0.1:7401
+""",
+)
+@click.argument("target", required=False, metavar="[MODULE:FUNCTION]")
+@click.option("--exec", "command", metavar="CMD", help="Run a program for each job instead: payload in, result out.")
+@click.option(
+    "--service", metavar="NAME", help="The service to offer. Where the wire has no names, the URL's service=."
+)
+@click.option("--connect", "url", metavar="URL", required=True, help="The broker's address for workers.")
+@click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
+)
+def worker(target: str | None, command: str | None, service: str | None, url: str, log_level: str) -> None:
+    """Do jobs, one at a time, until told to stop.
+
+    MODULE:FUNCTION is called with each job's payload (bytes) and returns the result (bytes). It runs in a child
+    process, so that a long job never keeps the heartbeats from the broker. With --exec, a program gets the payload on
+    its standard input and gives the result on its standard output; an exit code other than 0 is a failure.
+
+    SIGTERM and SIGINT finish the job in hand, then leave. A second signal stops at once.
+    """
+    from dragoman.sdk import worker as sdk
+    from dragoman.sdk.address import AddressError
+    from dragoman.sdk.child import CannotLoad
+    from dragoman.sdk.peoples import worker_target
+
+    if (target is None) == (command is None):
+        give_up("give either MODULE:FUNCTION or --exec CMD", USAGE)
+    logging.basicConfig(
+        stream=sys.stderr, level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s", force=True
+    )
+    try:
+        place, options = worker_target(url, service)
+        if target is not None:
+            sdk.run_function(place, options, target)
+        else:
+            sdk.run_worker(place, options, sdk.program_handler(_check_command(command or "")))
+    except AddressError as error:
+        give_up(str(error), USAGE)
+    except CannotLoad as error:
+        give_up(f"cannot run {target}: {error}", USAGE)
+
+
+def _check_command(command: str) -> str:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        give_up(f"cannot read the command {command!r}: {error}", USAGE)
+    if not words:
+        give_up("--exec needs a command", USAGE)
+    if shutil.which(words[0]) is None:
+        give_up(f"there is no program {words[0]!r} to run (looked in PATH)", USAGE)
+    return command

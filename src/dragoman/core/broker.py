@@ -1,0 +1,748 @@
+"""The broker: verbs in, effects out.
+
+Sessions translate what peers say into these verbs; the broker decides, changes its state, and appends to `effects` what
+must now happen. Every verb takes the time as an argument and is called by one owner, one at a time. Nothing here waits.
+
+The way of a job: `submit` lets it in (or answers *refused*), `_place` queues it or hands it out at once, `_give` makes
+the attempt, and `succeed`, `fail`, `refuse`, `leave` or `tick` ends that attempt; `_end` ends the job. Verbs that name
+an attempt which is no longer the current one change no job (D2): they are late.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable
+from hashlib import blake2b
+from math import inf
+from typing import Any, Protocol
+
+from dragoman.core.counters import Counters
+from dragoman.core.deadlines import Deadlines
+from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Erase, Give, Progress, Recall, Save
+from dragoman.core.lifecycle import move_job, move_worker
+from dragoman.core.model import (
+    Attempt,
+    Ending,
+    Farewell,
+    Job,
+    JobId,
+    JobState,
+    Outcome,
+    Party,
+    Payload,
+    Refusal,
+    Service,
+    Terms,
+    Token,
+    Wishes,
+    Worker,
+    WorkerState,
+)
+from dragoman.core.policy import Policy
+from dragoman.core.roster import Roster
+
+DRAINING = f"{Refusal.DRAINING}: the broker is about to stop"
+
+
+class Entropy(Protocol):
+    """Where ids, tokens and jitter come from: seeded in tests."""
+
+    def job_id(self) -> JobId: ...
+
+    def token(self) -> Token: ...
+
+    def jitter(self) -> float:
+        """A number between -1 and 1."""
+
+
+class Broker:
+    def __init__(
+        self, policy: Policy, entropy: Entropy, counters: Counters | None = None, first_worker: int = 1
+    ) -> None:
+        self.policy = policy
+        self.counters = counters if counters is not None else Counters()
+        self.roster = Roster(policy.age_step, policy.max_services, first_worker)
+        self.jobs: dict[JobId, Job] = {}  # all that are present, and the ended ones whose outcome is kept
+        self.present = 0  # accepted and not ended
+        self.bytes = 0  # payloads of those
+        self.is_draining = False
+        self.resumed_at = -inf  # when we last came back from a pause of our own (D13)
+        self.effects: list[Effect] = []
+        self._entropy = entropy
+        self._deadlines: Deadlines[Any] = Deadlines()
+        self._keys: dict[tuple[str, str], Job] = {}
+        self._kept: deque[Job] = deque()  # ended jobs whose outcome is kept, in the order they ended
+        self._kept_bytes = 0
+        self._saves = 0
+        self._unsaved: deque[tuple[int, Job, tuple[Answer, ...] | None]] = deque()  # what each save lets out
+
+    # ---------------------------------------------------------------- callers
+
+    def submit(
+        self,
+        service: str,
+        payload: Payload,
+        caller: Party,
+        wishes: Wishes,
+        now: float,
+        *,
+        deadline: float = inf,
+        key: str | None = None,
+    ) -> Job | None:
+        """Let a job in. None means that it was refused, and an Answer says why."""
+        known = self.roster.services.get(service)
+        if known is None or self.is_draining or not (known.is_known or wishes.waits):
+            refusal = self._objection(service, known, wishes)
+            if refusal is not None:
+                return self._turn_away(caller, *refusal)
+            known = self.roster.service(service)
+            if known is None:
+                return self._turn_away(
+                    caller, Refusal.BUSY, f"{self.policy.max_services} services are known already (max_services)"
+                )
+        if key is not None:
+            return self._submit_keyed(known, payload, caller, wishes, now, deadline, key)
+        return self._enter(known, payload, caller, wishes, now, deadline, None)
+
+    def withdraw(self, job: Job, now: float, reason: str = "withdrawn") -> bool:
+        """Cancel a job in whatever state it is. False if it had ended already."""
+        if job.state is JobState.ENDED:
+            return False
+        self._end_early(job, Outcome.CANCELLED, reason, now)
+        return True
+
+    def abandon(self, job: Job, caller: Party, now: float) -> None:
+        """A caller has gone. A call nobody waits for is not started (R18); one that runs may end (R19)."""
+        job.callers = tuple(other for other in job.callers if other is not caller)
+        if job.callers or job.state is JobState.ENDED or job.is_kept:
+            return
+        if job.state is not JobState.RUNNING:
+            job.orphan_due = now + job.wishes.orphan_grace
+            if job.orphan_due <= now:
+                self._end_early(job, Outcome.CANCELLED, "its caller has gone", now)
+            else:
+                self._deadlines.arm(job, job.due())
+
+    def retry(self, job: Job, now: float) -> Job | None:
+        """Make a new job of one that is in quarantine. None if it is not."""
+        if not job.quarantined or job.id not in self.jobs or self.is_draining:
+            return None
+        again = self._admit(job.service, job.payload, (), job.wishes, now, inf, None)
+        again.retry_of = job.id
+        self._welcome(again, now)
+        return again
+
+    # ---------------------------------------------------------------- workers
+
+    def join(
+        self,
+        session: Any,
+        party: Any,
+        name: str,
+        services: Collection[str],
+        terms: Terms,
+        now: float,
+        *,
+        held_back_until: float = 0.0,
+    ) -> Worker | None:
+        """A worker comes. It is *booting* until it says that it is idle. None: it offers more names than we keep."""
+        if not 0 < len(services) <= self.policy.max_services_per_worker:
+            return None
+        if not all(is_service_name(each, self.policy.max_service_bytes) for each in services):
+            return None
+        offered = []
+        for each in dict.fromkeys(services):
+            service = self.roster.service(each)
+            if service is None:
+                return None
+            offered.append(service)
+        worker = Worker(self.roster.next_id(), session, party, name, terms, now)
+        worker.held_back_until = held_back_until
+        self.roster.enter(worker, offered)
+        self._deadlines.arm(worker, worker.due())
+        return worker
+
+    def idle(self, worker: Worker, now: float) -> bool:
+        """The worker says it is free: so it is, unless a job of ours runs there (D1)."""
+        worker.seen = now
+        if worker.state is WorkerState.BOOTING:
+            move_worker(worker, WorkerState.IDLE)
+        elif not worker.unproven:
+            return False
+        worker.unproven.clear()
+        self._freed(worker, now)
+        return True
+
+    def seen(self, worker: Worker, now: float) -> None:
+        """A life sign: it extends the lease and nothing else (D1, R6)."""
+        worker.seen = now
+
+    def leave(self, worker: Worker, now: float, reason: str, unseen: Iterable[Attempt] = ()) -> None:
+        """The worker has gone. Of what it held, `unseen` cannot have reached it (R8); the rest may have (R9)."""
+        if worker.state is WorkerState.GONE:
+            return
+        self._deadlines.disarm(worker)
+        self.roster.leave(worker)
+        held = list(worker.running.values())
+        worker.running.clear()
+        worker.unproven.clear()
+        never_left = {attempt.token for attempt in unseen}
+        for attempt in held:
+            if attempt.token in never_left:
+                self._not_started(attempt, now)
+            else:
+                attempt.job.deaths += 1
+                self._spend(attempt, Outcome.LOST, reason, now)
+
+    def drain(self, worker: Worker, now: float, *, at_once: bool = False) -> None:
+        """Give the worker nothing more, and dismiss it once it holds nothing; or at once, by D8."""
+        if worker.state is WorkerState.GONE:
+            return
+        if at_once:
+            self.effects.append(Dismiss(worker, Farewell.KILLED, "killed by an operator"))
+            self.leave(worker, now, "its worker was killed by an operator")
+            return
+        if worker.state is not WorkerState.DRAINING:
+            move_worker(worker, WorkerState.DRAINING)
+            self.roster.withhold(worker)
+        self._dismiss_if_drained(worker, now)
+
+    # ---------------------------------------------------------------- attempts
+
+    def succeed(self, attempt: Attempt, result: Payload, now: float) -> bool:
+        """The attempt's result. False if it came too late: it then only proves the worker free (D2, D11)."""
+        worker = attempt.worker
+        worker.seen = now
+        job = attempt.job
+        if job.attempt is not attempt:
+            self.counters.late_results += 1
+            self._prove(attempt, now)
+            return False
+        del worker.running[attempt.token]
+        self._end(job, Outcome.DONE, result, "", now)
+        self._freed(worker, now)
+        return True
+
+    def fail(self, attempt: Attempt, reason: str, now: float) -> bool:
+        """The worker could not do it, and is free again. False if it came too late."""
+        worker = attempt.worker
+        worker.seen = now
+        if attempt.job.attempt is not attempt:
+            self.counters.late_results += 1
+            self._prove(attempt, now)
+            return False
+        del worker.running[attempt.token]
+        self._spend(attempt, Outcome.FAILED, reason, now)
+        self._freed(worker, now)
+        return True
+
+    def refuse(self, attempt: Attempt, now: float) -> bool:
+        """The worker would not take it, as its terms allow: nothing has started (R8). It gets no job until `idle`."""
+        worker = attempt.worker
+        worker.seen = now
+        if attempt.job.attempt is not attempt:
+            return False
+        self._doubt(attempt, now)
+        if worker.terms.may_refuse:
+            self._not_started(attempt, now)
+        else:
+            self._spend(attempt, Outcome.FAILED, "its worker refused it", now)
+        return True
+
+    def reject(self, attempt: Attempt, reason: str, now: float) -> bool:
+        """This worker's wire cannot carry the job: it ends *failed* and was never sent. The worker stays free."""
+        if attempt.job.attempt is not attempt:
+            return False
+        del attempt.worker.running[attempt.token]
+        self._end(attempt.job, Outcome.FAILED, b"", reason, now)
+        self._freed(attempt.worker, now)
+        return True
+
+    def progress(self, attempt: Attempt, payload: Payload, now: float) -> bool:
+        attempt.worker.seen = now
+        job = attempt.job
+        if job.attempt is not attempt:
+            return False
+        self.effects.extend(Progress(caller, job, payload) for caller in job.callers)
+        return True
+
+    # ---------------------------------------------------------------- operators
+
+    def pause(self, name: str) -> Service | None:
+        """Hand out no jobs of this service; they go on arriving."""
+        service = self.roster.service(name)
+        if service is not None:
+            service.paused = True
+        return service
+
+    def resume(self, name: str, now: float) -> None:
+        service = self.roster.services.get(name)
+        if service is not None and service.paused:
+            service.paused = False
+            self._hand_out(service, now)
+
+    def close(self, now: float) -> None:
+        """Begin to drain the broker: nothing new comes in, waiting calls are refused, what runs may end."""
+        self.is_draining = True
+        waiting = [j for j in self.jobs.values() if j.state in (JobState.WAITING, JobState.DELAYED)]
+        for job in waiting:
+            if not job.wishes.durable:
+                self._end_early(job, Outcome.REFUSED, DRAINING, now, Refusal.DRAINING)
+
+    def abort(self, now: float) -> None:
+        """The time for draining is over: every attempt that still runs is given up."""
+        for worker in list(self.roster.workers.values()):
+            self.leave(worker, now, "the broker stopped while it ran")
+
+    # ---------------------------------------------------------------- diary and time
+
+    def saved(self, number: int, now: float, problem: str | None = None) -> None:
+        """The diary has committed everything up to this save, or could not: then new jobs are refused."""
+        unsaved = self._unsaved
+        while unsaved and unsaved[0][0] <= number:
+            _, job, answers = unsaved.popleft()
+            if answers is not None:
+                self.effects.extend(answers)
+            elif problem is None:
+                self.effects.extend(Accept(caller, job) for caller in job.callers)
+                if job.state is JobState.WAITING:
+                    self._place(job, now)
+            elif job.state is JobState.WAITING:
+                self._end_early(job, Outcome.REFUSED, f"diary: {problem}", now, Refusal.DIARY)
+
+    def shift(self, gap: float, now: float) -> None:
+        """We were paused, not they: no lease ran meanwhile (D13, R22)."""
+        for worker in self.roster.workers.values():
+            worker.seen = min(worker.seen + gap, now)
+        self.resumed_at = now
+
+    def tick(self, now: float) -> None:
+        """Judge everything that is due."""
+        for subject in self._deadlines.due(now):
+            if isinstance(subject, Job):
+                self._judge_job(subject, now)
+            else:
+                self._judge_worker(subject, now)
+
+    def next_deadline(self) -> float:
+        return self._deadlines.next()
+
+    # ---------------------------------------------------------------- how a job comes in
+
+    def _objection(self, name: str, service: Service | None, wishes: Wishes) -> tuple[Refusal, str] | None:
+        if self.is_draining:
+            return Refusal.DRAINING, "the broker is about to stop"
+        if not is_service_name(name, self.policy.max_service_bytes):
+            return Refusal.INVALID, f"a service name is 1 to {self.policy.max_service_bytes} bytes of printable text"
+        if not wishes.waits and (service is None or not service.is_known):
+            return Refusal.NO_SUCH_SERVICE, f"no worker offers '{name}'"
+        return None
+
+    def _turn_away(self, caller: Party, refusal: Refusal, reason: str) -> Job | None:
+        self.counters.refused += 1
+        self.effects.append(Answer(caller, None, Outcome.REFUSED, b"", f"{refusal}: {reason}", refusal))
+        return None
+
+    def _submit_keyed(
+        self,
+        service: Service,
+        payload: Payload,
+        caller: Party,
+        wishes: Wishes,
+        now: float,
+        deadline: float,
+        key: str,
+    ) -> Job | None:
+        """The same key again joins the first job (R24)."""
+        if not 0 < len(key.encode()) <= self.policy.max_key_bytes:
+            return self._turn_away(caller, Refusal.INVALID, f"a key is 1 to {self.policy.max_key_bytes} bytes")
+        first = self._keys.get((service.name, key))
+        if first is None:
+            return self._enter(service, payload, caller, wishes, now, deadline, key)
+        if first.digest != _digest(payload):
+            return self._turn_away(caller, Refusal.KEY_REUSED, f"'{key}' came with another payload before")
+        if first.state is JobState.ENDED:
+            self._answer(first, (caller,))
+        else:
+            first.callers += (caller,)
+            first.orphan_due = inf
+            is_saved = first.state is not JobState.WAITING or first.order != inf
+            if first.wishes.durable and is_saved:
+                self.effects.append(Accept(caller, first))
+        return first
+
+    def _enter(
+        self,
+        service: Service,
+        payload: Payload,
+        caller: Party,
+        wishes: Wishes,
+        now: float,
+        deadline: float,
+        key: str | None,
+    ) -> Job | None:
+        policy = self.policy
+        if self.present >= policy.max_jobs:
+            return self._turn_away(caller, Refusal.BUSY, f"{self.present} jobs are here already (max_jobs)")
+        if service.queue.length >= policy.max_jobs_per_service:
+            return self._turn_away(
+                caller, Refusal.BUSY, f"{service.queue.length} jobs wait for it already (max_jobs_per_service)"
+            )
+        if self.bytes + len(payload) > policy.max_memory:
+            return self._turn_away(caller, Refusal.BUSY, f"jobs take {self.bytes} bytes already (max_memory)")
+        job = self._admit(service, payload, (caller,), wishes, now, deadline, key)
+        self._welcome(job, now)
+        return job
+
+    def _admit(
+        self,
+        service: Service,
+        payload: Payload,
+        callers: tuple[Party, ...],
+        wishes: Wishes,
+        now: float,
+        deadline: float,
+        key: str | None,
+    ) -> Job:
+        job = Job(self._entropy.job_id(), service, payload, callers, wishes, now)
+        job.order = inf
+        job.deadline = deadline
+        if key is not None:
+            job.key = key
+            job.digest = _digest(payload)
+            self._keys[service.name, key] = job
+        self.jobs[job.id] = job
+        self.present += 1
+        self.bytes += len(payload)
+        self.counters.accepted += 1
+        return job
+
+    def _welcome(self, job: Job, now: float) -> None:
+        """A background job waits for the diary before it does anything else; a call starts at once."""
+        if job.wishes.durable:
+            self._save(job, None)
+        else:
+            self._place(job, now)
+
+    def _save(self, job: Job, answers: tuple[Answer, ...] | None = ()) -> None:
+        """What a durable job promises leaves only after the diary has it: its Accept (None), or its answers."""
+        self._saves = number = self._saves + 1
+        self._unsaved.append((number, job, answers))
+        self.effects.append(Save(job, number))
+
+    def _place(self, job: Job, now: float) -> None:
+        """A new job: delay it, hand it out, or let it wait."""
+        wishes = job.wishes
+        if wishes.delay > 0:
+            job.start_at = now + min(wishes.delay, self.policy.max_delay)
+            move_job(job, JobState.DELAYED)
+            self._deadlines.arm(job, job.due())
+            return
+        self._queue(job, now)
+
+    def _queue(self, job: Job, now: float) -> None:
+        service = job.service
+        job.queue_due = now + job.wishes.queue_timeout
+        if (
+            (service.idle or service.held_back)
+            and not service.queue.length
+            and not service.paused
+            and not self.is_draining
+        ):
+            worker = self.roster.pick(job)
+            if worker is not None:
+                self._give(job, worker, now)
+                return
+        service.queue.append(job, now)
+        self._deadlines.arm(job, min(job.queue_due, job.deadline, job.orphan_due))
+
+    # ---------------------------------------------------------------- how jobs and workers meet
+
+    def _give(self, job: Job, worker: Worker, now: float) -> None:
+        token = self._entropy.token()
+        timeout = job.wishes.job_timeout
+        attempt = Attempt(job, job.spent + 1, token, worker, now, now + timeout)
+        job.attempt = attempt
+        job.order = inf
+        move_job(job, JobState.RUNNING)
+        worker.running[token] = attempt
+        if worker.terms.capacity > 1:
+            self.roster.rotate(worker)
+        self.roster.settle(worker, now)
+        self.counters.handed_out += 1
+        due = min(attempt.due, job.deadline)
+        if due < job.alarm:
+            self._deadlines.arm(job, due)
+        if job.wishes.durable:
+            self._save(job)
+        self.effects.append(Give(attempt))
+
+    def _freed(self, worker: Worker, now: float) -> None:
+        """A slot of the worker is free: fill it, or let the worker stand among the idle."""
+        if not worker.unproven:
+            worker.unproven_since = inf
+        if worker.state is WorkerState.DRAINING:
+            self._dismiss_if_drained(worker, now)
+            return
+        self.roster.settle(worker, now)
+        while worker.state is WorkerState.IDLE:
+            job = self._next_job(worker)
+            if job is None:
+                break
+            job.service.queue.take(job)
+            self._give(job, worker, now)
+        if worker.alarm == inf:
+            self._deadlines.arm(worker, worker.due())
+
+    def _next_job(self, worker: Worker) -> Job | None:
+        """Of the worker's services, the one whose head has waited longest by its key (R14)."""
+        best: Job | None = None
+        if self.is_draining:
+            return None
+        for service in worker.services:
+            if service.queue.length and not service.paused:
+                head = service.queue.head()
+                if head is not None and (best is None or head.order < best.order):
+                    best = head
+        return best
+
+    def _hand_out(self, service: Service, now: float) -> None:
+        while service.queue.length and not service.paused and not self.is_draining:
+            job = service.queue.head()
+            worker = self.roster.pick(job) if job is not None else None
+            if job is None or worker is None:
+                return
+            service.queue.take(job)
+            self._give(job, worker, now)
+
+    def _dismiss_if_drained(self, worker: Worker, now: float) -> None:
+        if not worker.running and not worker.unproven:
+            self.effects.append(Dismiss(worker, Farewell.DRAINED, "drained"))
+            self.leave(worker, now, "its worker was drained")
+
+    # ---------------------------------------------------------------- how an attempt ends without a result
+
+    def _doubt(self, attempt: Attempt, now: float) -> None:
+        """The attempt is over but its worker may still be at it: that slot is unproven (D11)."""
+        worker = attempt.worker
+        del worker.running[attempt.token]
+        if not worker.unproven:
+            worker.unproven_since = now
+        worker.unproven[attempt.token] = attempt
+        self.roster.settle(worker, now)
+        self._deadlines.arm(worker, worker.due())
+
+    def _prove(self, attempt: Attempt, now: float) -> None:
+        if attempt.worker.unproven.pop(attempt.token, None) is not None:
+            self._freed(attempt.worker, now)
+
+    def _not_started(self, attempt: Attempt, now: float) -> None:
+        """No worker can have seen it: back to its place in the queue, no attempt spent (R8)."""
+        job = attempt.job
+        job.attempt = None
+        job.refusals += 1
+        self._remember_tried(job, attempt.worker)
+        if self.is_draining and not job.wishes.durable:
+            self._end(job, Outcome.REFUSED, b"", DRAINING, now, Refusal.DRAINING)
+        elif self._outlives_caller(job, now):
+            if job.refusals >= self.policy.max_refusals:
+                job.refusals = 0
+                self._rest(job, now + self.policy.refusal_rest)
+            else:
+                self._requeue(job, now)
+
+    def _spend(self, attempt: Attempt, outcome: Outcome, reason: str, now: float) -> None:
+        """A worker may have seen it: the attempt counts (R9). While attempts remain, rest and try again (R11)."""
+        job = attempt.job
+        job.attempt = None
+        job.spent += 1
+        job.refusals = 0
+        self._remember_tried(job, attempt.worker)
+        if job.history is None:
+            job.history = []
+        job.history.append(Ending(job.spent, attempt.worker.name, outcome, reason))
+        limit = job.wishes.attempts
+        if limit is None:
+            limit = max(job.wishes.default_attempts, attempt.worker.terms.attempts)
+        limit = min(limit, self.policy.max_attempts)
+        is_spent = job.spent >= limit or job.deaths >= self.policy.max_deaths
+        if is_spent or (self.is_draining and not job.wishes.durable):
+            job.quarantined = job.wishes.durable
+            self._end(job, outcome, b"", reason, now)
+        elif self._outlives_caller(job, now):
+            self._rest(job, now + self._back_off(job, outcome))
+
+    def _remember_tried(self, job: Job, worker: Worker) -> None:
+        if worker.id not in job.tried:
+            job.tried += (worker.id,)
+
+    def _outlives_caller(self, job: Job, now: float) -> bool:
+        """A call whose callers have all gone is not started again (R18)."""
+        if job.callers or job.is_kept:
+            return True
+        self._end(job, Outcome.CANCELLED, b"", "its caller has gone", now)
+        return False
+
+    def _back_off(self, job: Job, outcome: Outcome) -> float:
+        policy = self.policy
+        if outcome is Outcome.LOST and job.spent == 1:
+            delay = policy.retry_after_loss
+        else:
+            delay = min(policy.retry_cap, policy.retry_first * 2.0 ** min(job.spent - 1, 32))
+        return delay * (1.0 + policy.retry_jitter * self._entropy.jitter())
+
+    def _rest(self, job: Job, until: float) -> None:
+        job.start_at = until
+        move_job(job, JobState.DELAYED)
+        if job.wishes.durable:
+            self._save(job)
+        self._deadlines.arm(job, job.due())
+
+    def _requeue(self, job: Job, now: float) -> None:
+        """A job that was out before keeps its place: the key of its arrival."""
+        if job.state is not JobState.WAITING:
+            move_job(job, JobState.WAITING)
+        service = job.service
+        service.queue.put_back(job, job.arrival - job.wishes.priority * self.policy.age_step)
+        self._hand_out(service, now)
+        if job.state is JobState.WAITING:
+            self._deadlines.arm(job, job.due())
+
+    # ---------------------------------------------------------------- how a job ends
+
+    def _end_early(self, job: Job, outcome: Outcome, reason: str, now: float, refusal: Refusal | None = None) -> None:
+        """End a job in whatever state it is; a worker that holds it is told, and is unproven until it proves free."""
+        attempt = job.attempt
+        if job.state is JobState.WAITING and job.order != inf:
+            job.service.queue.remove(job)
+        if attempt is not None:
+            self._doubt(attempt, now)
+            self.effects.append(Recall(attempt, reason))
+        self._end(job, outcome, b"", reason, now, refusal)
+
+    def _end(
+        self, job: Job, outcome: Outcome, result: Payload, reason: str, now: float, refusal: Refusal | None = None
+    ) -> None:
+        job.attempt = None
+        move_job(job, JobState.ENDED)
+        job.outcome = outcome
+        self.present -= 1
+        self.bytes -= len(job.payload)
+        self.counters.ended[outcome] += 1
+        self._deadlines.disarm(job)
+        if outcome is Outcome.DONE and not job.callers and not job.is_kept:
+            self.counters.unclaimed_results += 1
+        if not job.quarantined:
+            job.payload = b""
+        if job.is_kept:
+            job.result = result
+            job.reason = reason
+            self._keep(job, now, refusal)
+            return
+        del self.jobs[job.id]
+        for caller in job.callers:
+            self.effects.append(Answer(caller, job, outcome, result, reason, refusal))
+
+    def _answer(self, job: Job, callers: tuple[Party, ...], refusal: Refusal | None = None) -> None:
+        assert job.outcome is not None
+        self.effects.extend(Answer(caller, job, job.outcome, job.result, job.reason, refusal) for caller in callers)
+
+    def _keep(self, job: Job, now: float, refusal: Refusal | None) -> None:
+        """Somebody may come back for this outcome: keep it for a while, within bounds (L20)."""
+        if refusal is Refusal.DIARY:  # never acknowledged and never stored: as if it had not come
+            self._answer(job, job.callers, refusal)
+            self._drop(job)
+            return
+        job.keep_until = now + self.policy.keep_outcomes
+        self._kept.append(job)
+        self._kept_bytes += len(job.result) + len(job.payload)
+        self._deadlines.arm(job, job.keep_until)
+        if job.wishes.durable:
+            assert job.outcome is not None
+            answers = (Answer(c, job, job.outcome, job.result, job.reason, refusal) for c in job.callers)
+            self._save(job, tuple(answers))
+        else:
+            self._answer(job, job.callers, refusal)
+        while self._kept_bytes > self.policy.max_outcome_bytes and self._kept:
+            self._erase(self._kept[0])
+
+    def _erase(self, job: Job) -> None:
+        while self._kept and (self._kept[0] is job or self._kept[0].id not in self.jobs):
+            self._kept.popleft()
+        self._kept_bytes -= len(job.result) + len(job.payload)
+        self._deadlines.disarm(job)
+        self._drop(job)
+        self.counters.erased += 1
+        if job.wishes.durable:
+            self.effects.append(Erase(job))
+
+    def _drop(self, job: Job) -> None:
+        del self.jobs[job.id]
+        if job.key is not None:
+            del self._keys[job.service.name, job.key]
+
+    # ---------------------------------------------------------------- what is due
+
+    def _judge_job(self, job: Job, now: float) -> None:
+        if job.due() > now:
+            self._deadlines.arm(job, job.due())
+        elif job.state is JobState.ENDED:
+            self._erase(job)
+        elif job.deadline <= now:
+            self._end_early(job, Outcome.TIMED_OUT, "its deadline passed", now)
+        elif job.orphan_due <= now and job.state is not JobState.RUNNING:
+            self._end_early(job, Outcome.CANCELLED, "its caller has gone", now)
+        elif job.state is JobState.DELAYED:
+            self._wake(job, now)
+        elif job.state is JobState.WAITING:
+            seconds = job.wishes.queue_timeout
+            self._end_early(job, Outcome.TIMED_OUT, f"no worker was free within {seconds:g} s", now)
+        else:
+            self._overrun(job, now)
+
+    def _wake(self, job: Job, now: float) -> None:
+        """A delayed job's time has come."""
+        if not job.tried:
+            job.arrival = now
+            move_job(job, JobState.WAITING)
+            self._queue(job, now)
+        else:
+            job.queue_due = now + job.wishes.queue_timeout
+            self._requeue(job, now)
+
+    def _overrun(self, job: Job, now: float) -> None:
+        """The run time is over (R7): the attempt is spent, the worker unproven."""
+        attempt = job.attempt
+        assert attempt is not None
+        reason = f"no result within {job.wishes.job_timeout:g} s"
+        self._doubt(attempt, now)
+        self.effects.append(Recall(attempt, reason))
+        self._spend(attempt, Outcome.TIMED_OUT, reason, now)
+
+    def _judge_worker(self, worker: Worker, now: float) -> None:
+        limit = worker.terms.unproven_limit
+        due = worker.due()
+        if due > now:
+            self._deadlines.arm(worker, due)
+            return
+        if worker.unproven_since + limit <= now:
+            reason = f"it did not prove itself free within {limit:g} s"
+        else:
+            reason = f"its worker was silent for {worker.terms.lease:g} s"
+        self.counters.expired_workers += 1
+        self.effects.append(Dismiss(worker, Farewell.EXPIRED, reason))
+        self.leave(worker, now, reason)
+
+
+def is_service_name(name: str, max_bytes: int) -> bool:
+    """1 to `max_bytes` bytes of UTF-8 without control characters."""
+    if any(character < " " or "\x7f" <= character < "\xa0" for character in name):
+        return False
+    try:
+        return 0 < len(name.encode()) <= max_bytes
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
+
+
+def _digest(payload: Payload) -> bytes:
+    return blake2b(payload, digest_size=16).digest()

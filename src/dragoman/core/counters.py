@@ -1,0 +1,48 @@
+"""What the broker counts: plain integers on one object."""
+
+from __future__ import annotations
+
+from dragoman.core.model import Outcome
+
+
+class Counters:
+    __slots__ = (
+        "accepted",
+        "ambiguous_results",
+        "bad_messages",
+        "disconnected_slow",
+        "ended",
+        "erased",
+        "expired_workers",
+        "handed_out",
+        "internal_errors",
+        "late_results",
+        "peers_refused",
+        "ready_while_busy",
+        "refused",
+        "takeovers",
+        "throttled_pings",
+        "unclaimed_results",
+    )
+
+    def __init__(self) -> None:
+        self.accepted = 0  # jobs that were let in
+        self.refused = 0  # submits turned away at the door
+        self.ended = dict.fromkeys(Outcome, 0)  # accepted jobs by how they ended
+        self.erased = 0  # kept outcomes that were forgotten
+        self.handed_out = 0  # attempts
+        self.late_results = 0  # R2
+        self.unclaimed_results = 0  # R19
+        self.expired_workers = 0
+        self.ready_while_busy = 0  # R34
+        self.ambiguous_results = 0  # R44
+        self.throttled_pings = 0  # R49
+        self.takeovers = 0  # T7: a routing id seen on a new connection
+        self.internal_errors = 0  # R27
+        self.disconnected_slow = 0  # R17: peers that did not read
+        self.peers_refused = 0  # L7, R23
+        self.bad_messages: dict[tuple[str, str], int] = {}  # D6, by dialect and reason
+
+    def bad_message(self, dialect: str, reason: str) -> None:
+        key = (dialect, reason)
+        self.bad_messages[key] = self.bad_messages.get(key, 0) + 1

@@ -1,0 +1,113 @@
+"""What must now happen: the broker's verbs append these, the line carries them out in order.
+
+They are plain slotted objects, made for each job, so they are kept small. Two are equal when all they say is equal,
+which lets tests compare a whole list.
+"""
+
+from __future__ import annotations
+
+from dragoman.core.model import Attempt, Farewell, Job, Outcome, Party, Payload, Refusal, Worker
+
+
+class Effect:
+    __slots__: tuple[str, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and all(getattr(self, n) == getattr(other, n) for n in self.__slots__)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in self.__slots__)})"
+
+
+class Give(Effect):
+    """Hand this attempt's job to its worker."""
+
+    __slots__ = ("attempt",)
+
+    def __init__(self, attempt: Attempt) -> None:
+        self.attempt = attempt
+
+
+class Recall(Effect):
+    """The attempt is over: tell the worker, where its dialect has a word for it."""
+
+    __slots__ = ("attempt", "reason")
+
+    def __init__(self, attempt: Attempt, reason: str) -> None:
+        self.attempt = attempt
+        self.reason = reason
+
+
+class Dismiss(Effect):
+    """The broker has let this worker go."""
+
+    __slots__ = ("farewell", "reason", "worker")
+
+    def __init__(self, worker: Worker, farewell: Farewell, reason: str) -> None:
+        self.worker = worker
+        self.farewell = farewell
+        self.reason = reason
+
+
+class Answer(Effect):
+    """Tell one caller how its job ended. `job` is None for a submit that was refused at the door."""
+
+    __slots__ = ("caller", "job", "outcome", "reason", "refusal", "result")
+
+    def __init__(
+        self,
+        caller: Party,
+        job: Job | None,
+        outcome: Outcome,
+        result: Payload = b"",
+        reason: str = "",
+        refusal: Refusal | None = None,
+    ) -> None:
+        self.caller = caller
+        self.job = job
+        self.outcome = outcome
+        self.result = result
+        self.reason = reason
+        self.refusal = refusal
+
+
+class Accept(Effect):
+    """Tell a caller that its background job is safe: the diary has it."""
+
+    __slots__ = ("caller", "job")
+
+    def __init__(self, caller: Party, job: Job) -> None:
+        self.caller = caller
+        self.job = job
+
+
+class Progress(Effect):
+    """Pass on what a running job reports."""
+
+    __slots__ = ("caller", "job", "payload")
+
+    def __init__(self, caller: Party, job: Job, payload: Payload) -> None:
+        self.caller = caller
+        self.job = job
+        self.payload = payload
+
+
+class Save(Effect):
+    """Write this job, as it is now, into the diary, then say `saved(number)`. Numbers rise; so must the commits."""
+
+    __slots__ = ("job", "number")
+
+    def __init__(self, job: Job, number: int) -> None:
+        self.job = job
+        self.number = number
+
+
+class Erase(Effect):
+    """The keep time of this job's outcome is over: remove it from the diary."""
+
+    __slots__ = ("job",)
+
+    def __init__(self, job: Job) -> None:
+        self.job = job

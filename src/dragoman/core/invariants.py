@@ -1,0 +1,123 @@
+"""check(broker): everything that must always hold, whatever peers do. The letters are those of docs/rules.md."""
+
+from __future__ import annotations
+
+from math import inf
+
+from dragoman.core.broker import Broker
+from dragoman.core.deadlines import SWEEP_FLOOR
+from dragoman.core.model import InvariantBroken, Job, JobState, Service, Worker, WorkerState
+
+
+def check(broker: Broker) -> None:
+    """Raise InvariantBroken if anything is amiss. Its cost grows with all that is present."""
+    _check_jobs(broker)
+    for service in broker.roster.services.values():
+        _check_service(broker, service)
+    for worker in broker.roster.workers.values():
+        _check_worker(broker, worker)
+    _check_deadlines(broker)
+
+
+def _check_jobs(broker: Broker) -> None:
+    queued = {job.id: job for service in broker.roster.services.values() for job in service.queue}
+    unsaved = {job.id for _, job, answers in broker._unsaved if answers is None}
+    present = 0
+    for job in broker.jobs.values():
+        attempt = job.attempt
+        if job.state is JobState.WAITING:
+            require(
+                (job.id in queued) != (job.id in unsaved), "I1", f"{_name(job)} waits in no queue, or in two places"
+            )
+        else:
+            require(job.id not in queued, "I1", f"{_name(job)} is {job.state} and stands in a queue")
+        require((job.state is JobState.RUNNING) == (attempt is not None), "I1", f"{_name(job)} runs without an attempt")
+        if attempt is not None:
+            require(attempt.job is job, "I10", f"{_name(job)} has another job's attempt")
+            require(
+                attempt.worker.running.get(attempt.token) is attempt,
+                "I10",
+                f"{_name(job)}: its worker does not hold it",
+            )
+        require((job.state is JobState.ENDED) == (job.outcome is not None), "I9", f"{_name(job)} ended without outcome")
+        require(job.state is not JobState.ENDED or job.is_kept, "I4", f"{_name(job)} ended and is still here")
+        limit = job.wishes.attempts
+        require(limit is None or job.spent <= limit, "I8", f"{_name(job)} has spent {job.spent} attempts of {limit}")
+        require(not job.quarantined or job.spent > 0, "I22", f"{_name(job)} is quarantined without a spent attempt")
+        present += job.state is not JobState.ENDED
+    require(present == broker.present, "I1", f"{present} jobs are present, {broker.present} are counted")
+    require(all(job_id in broker.jobs for job_id in queued), "I1", "a job stands in a queue and is not here")
+    ended = sum(broker.counters.ended.values())
+    require(broker.counters.accepted == ended + broker.present, "I17", "jobs accepted are not those ended and present")
+    size = sum(len(job.payload) for job in broker.jobs.values() if job.state is not JobState.ENDED)
+    require(size == broker.bytes, "I5", f"payloads take {size} bytes, {broker.bytes} are counted")
+
+
+def _check_service(broker: Broker, service: Service) -> None:
+    queue = service.queue
+    waiting = list(queue)
+    name = f"service {service.name}"
+    require(len(waiting) == queue.length, "I1", f"{name}: {len(waiting)} jobs wait, {queue.length} are counted")
+    require(queue.bytes == sum(len(job.payload) for job in waiting), "I5", f"{name}: bytes in the queue are miscounted")
+    require(queue._dead <= SWEEP_FLOOR + queue.length, "I5", f"{name}: {queue._dead} dead entries in the queue")
+    if queue.length and not service.paused and not broker.is_draining:
+        require(not service.idle and not service.held_back, "I6", f"{name}: a job waits while a worker is idle")
+    offering = sum(service in worker.services for worker in broker.roster.workers.values())
+    require(offering == service.workers, "I1", f"{name}: {offering} workers offer it, {service.workers} are counted")
+    for worker in (*service.idle, *service.held_back):
+        require(worker.state is WorkerState.IDLE, "I2", f"worker {worker.id} is {worker.state} and listed as idle")
+        require(worker.id in broker.roster.workers, "I2", f"worker {worker.id} is gone and listed as idle")
+    for lane in queue._lanes.values():
+        orders = [job.order for job in lane if job.order != inf]
+        require(orders == sorted(orders), "I12", f"{name}: jobs of one priority do not stand in the order they came")
+
+
+def _check_worker(broker: Broker, worker: Worker) -> None:
+    name = f"worker {worker.id}"
+    require(worker.free >= 0, "I2", f"{name} holds more than its capacity {worker.terms.capacity}")
+    for attempt in worker.running.values():
+        require(attempt.job.attempt is attempt, "I10", f"{name} runs an attempt that is not current")
+    for attempt in worker.unproven.values():
+        require(attempt.job.attempt is not attempt, "I10", f"{name} is unproven of a current attempt")
+    is_listed = all(worker in s.idle or worker in s.held_back for s in worker.services)
+    is_unlisted = not any(worker in s.idle or worker in s.held_back for s in worker.services)
+    if worker.state is WorkerState.IDLE:
+        require(worker.free > 0, "I2", f"{name} is idle without a free slot")
+        require(is_listed, "I2", f"{name} is idle and not listed for all its services")
+    else:
+        require(is_unlisted, "I2", f"{name} is {worker.state} and listed as idle")
+    if worker.state is WorkerState.BUSY:
+        require(bool(worker.running), "I2", f"{name} is busy with nothing")
+    if worker.state is WorkerState.UNPROVEN:
+        require(bool(worker.unproven) and not worker.running, "I2", f"{name} is unproven of nothing")
+    require(worker.state is not WorkerState.GONE, "I9", f"{name} is gone and still here")
+
+
+def _check_deadlines(broker: Broker) -> None:
+    deadlines = broker._deadlines
+    living = 0
+    for due, number, subject in deadlines.entries():
+        if subject.alarm_number == number:
+            living += 1
+            require(subject.alarm == due, "I11", "an alarm and its subject disagree")
+            is_here = subject.id in (broker.jobs if isinstance(subject, Job) else broker.roster.workers)
+            require(is_here, "I11", "a living alarm refers to something that is gone")
+    require(living == deadlines.armed, "I11", f"{living} alarms live, {deadlines.armed} are counted")
+    require(len(deadlines) <= SWEEP_FLOOR + 3 * (deadlines.armed + 1), "I11", f"{len(deadlines)} alarms, {living} live")
+    for job in broker.jobs.values():
+        require(job.alarm <= job.due() or _is_unsaved(job), "I11", f"{_name(job)} will not be looked at in time")
+    for worker in broker.roster.workers.values():
+        require(worker.alarm <= worker.due(), "I11", f"worker {worker.id} will not be looked at in time")
+
+
+def _is_unsaved(job: Job) -> bool:
+    return job.state is JobState.WAITING and job.order == inf
+
+
+def _name(job: Job) -> str:
+    return f"job {job.id.hex()}"
+
+
+def require(holds: bool, letter: str, sentence: str) -> None:
+    if not holds:
+        raise InvariantBroken(f"{letter}: {sentence}")

@@ -1,0 +1,285 @@
+"""The data model: jobs, workers, attempts, services. Read this file and you know the system.
+
+A *caller* submits a *job* to a *service*. A *worker* that offers the service is given the job: one such handing-out is
+an *attempt*, and only the current attempt may finish its job (D2). A job ends in exactly one *outcome* (D4).
+
+States are assigned in `lifecycle.py` and nowhere else. Times are seconds on a clock that somebody else reads.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from enum import StrEnum
+from math import inf
+from typing import Any, NewType, Protocol
+
+from dragoman.core.queues import Queue
+
+JobId = NewType("JobId", bytes)  # 16 bytes in UUIDv7 layout, shown as 32 lower-case hex digits
+WorkerId = NewType("WorkerId", int)
+Token = NewType("Token", bytes)  # 16 random bytes that name one attempt
+Payload = bytes | bytearray  # opaque, and never changed once handed in
+
+DEFAULT_PRIORITY = 5
+HIGHEST_PRIORITY = 9
+
+
+class InvariantBroken(AssertionError):
+    """Our own fault: something that must always hold does not. The process stops."""
+
+
+class JobState(StrEnum):
+    WAITING = "waiting"
+    DELAYED = "delayed"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+class Outcome(StrEnum):
+    DONE = "done"
+    FAILED = "failed"
+    TIMED_OUT = "timed out"
+    LOST = "lost"
+    CANCELLED = "cancelled"
+    REFUSED = "refused"
+
+
+class Refusal(StrEnum):
+    """Why a submit was turned away. Each dialect maps these to its own words in one table."""
+
+    NO_SUCH_SERVICE = "no such service"
+    BUSY = "busy"
+    DRAINING = "draining"
+    TOO_LARGE = "payload too large"
+    KEY_REUSED = "key reused"
+    DIARY = "diary"
+    INVALID = "invalid"
+
+
+class WorkerState(StrEnum):
+    BOOTING = "booting"  # joined, has not yet said that it is free
+    IDLE = "idle"  # has a free slot
+    BUSY = "busy"  # every slot is taken
+    UNPROVEN = "unproven"  # every slot is taken by attempts that ended without their result (D11)
+    DRAINING = "draining"  # finishes what it holds and gets nothing more
+    GONE = "gone"
+
+
+class Farewell(StrEnum):
+    """Why the broker let a worker go."""
+
+    EXPIRED = "expired"  # its lease ran out
+    DRAINED = "drained"  # it was drained and holds nothing any more
+    KILLED = "killed"  # an operator wanted it gone at once
+
+
+class Party(Protocol):
+    """A caller, as the core sees it: somebody to whom effects are addressed. The core never calls it."""
+
+    @property
+    def session(self) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a worker's dialect says about it. One object serves all workers of a listener."""
+
+    lease: float = inf  # how long a silent worker is believed to live
+    silent_while_busy: bool = False  # D5: then the job's own timeout is the only judge
+    may_refuse: bool = False
+    capacity: int = 1
+    unproven_limit: float = 3_600.0  # how long an unproven worker is waited for (R36)
+    attempts: int = 1  # D8: the attempts its dialect's document gives a job that did not bring a number
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What a job asks for. One object serves all jobs that ask for the same."""
+
+    queue_timeout: float = inf  # waiting before a hand-out
+    job_timeout: float = 60.0  # running time of one attempt; inf = none
+    attempts: int | None = None  # None: the larger default of the caller's and the worker's dialect (D8)
+    default_attempts: int = 1
+    priority: int = DEFAULT_PRIORITY
+    delay: float = 0.0
+    waits: bool = False  # wait for a worker instead of `refused: no such service`
+    durable: bool = False  # a background job: acknowledged when the diary has it
+    orphan_grace: float = 0.0  # how long a waiting call outlives its caller
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.priority <= HIGHEST_PRIORITY:
+            raise ValueError(f"priority {self.priority} is not between 0 and {HIGHEST_PRIORITY}")
+        if self.attempts is not None and self.attempts < 1:
+            raise ValueError(f"attempts {self.attempts} is less than 1")
+
+
+class Attempt:
+    """One handing-out of a job to a worker."""
+
+    __slots__ = ("due", "given", "job", "number", "token", "worker")
+
+    def __init__(self, job: Job, number: int, token: Token, worker: Worker, given: float, due: float) -> None:
+        self.job = job
+        self.number = number
+        self.token = token
+        self.worker = worker
+        self.given = given
+        self.due = due  # when its run time is over
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How one attempt ended without a result: an entry of a job's history."""
+
+    number: int
+    worker: str
+    outcome: Outcome
+    reason: str
+
+
+class Job:
+    """A payload for a service, on its way to exactly one outcome."""
+
+    __slots__ = (
+        "alarm",
+        "alarm_number",
+        "arrival",
+        "attempt",
+        "callers",
+        "deadline",
+        "deaths",
+        "digest",
+        "history",
+        "id",
+        "keep_until",
+        "key",
+        "order",
+        "orphan_due",
+        "outcome",
+        "payload",
+        "quarantined",
+        "queue_due",
+        "reason",
+        "refusals",
+        "result",
+        "retry_of",
+        "service",
+        "spent",
+        "start_at",
+        "state",
+        "tried",
+        "wishes",
+    )
+
+    def __init__(
+        self, id: JobId, service: Service, payload: Payload, callers: tuple[Party, ...], wishes: Wishes, now: float
+    ) -> None:
+        self.id = id
+        self.service = service
+        self.payload: Payload = payload
+        self.callers = callers
+        self.wishes = wishes
+        self.state = JobState.WAITING
+        self.arrival = now
+        self.order = 0.0  # the fixed key by which it waits; see queues.py
+        self.deadline = inf  # the caller's patience over everything
+        self.queue_due = inf
+        self.start_at = 0.0  # a delayed job: when it may wait for a worker
+        self.orphan_due = inf
+        self.keep_until = inf
+        self.attempt: Attempt | None = None  # the current one, and the only one that may finish the job
+        self.spent = 0  # attempts that a worker may have seen
+        self.deaths = 0  # of these, how many ended with the worker's death
+        self.refusals = 0  # hand-outs in a row that no worker can have seen
+        self.tried: tuple[WorkerId, ...] = ()
+        self.history: list[Ending] | None = None
+        self.key: str | None = None
+        self.digest = b""
+        self.retry_of: JobId | None = None
+        self.quarantined = False
+        self.outcome: Outcome | None = None
+        self.result: Payload = b""
+        self.reason = ""
+        self.alarm = inf
+        self.alarm_number = 0
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether its outcome outlives its end, for somebody who comes back."""
+        return self.wishes.durable or self.key is not None
+
+    def due(self) -> float:
+        """When this job must be looked at next."""
+        state = self.state
+        if state is JobState.RUNNING:
+            assert self.attempt is not None
+            return min(self.attempt.due, self.deadline)
+        if state is JobState.WAITING:
+            return min(self.queue_due, self.deadline, self.orphan_due)
+        if state is JobState.DELAYED:
+            return min(self.start_at, self.deadline, self.orphan_due)
+        return self.keep_until
+
+
+class Worker:
+    """Somebody who does jobs: one life of it. A restart or a new connection is a new worker (D3)."""
+
+    __slots__ = (
+        "alarm",
+        "alarm_number",
+        "held_back_until",
+        "id",
+        "name",
+        "party",
+        "running",
+        "seen",
+        "services",
+        "session",
+        "state",
+        "terms",
+        "unproven",
+        "unproven_since",
+    )
+
+    def __init__(self, id: WorkerId, session: Any, party: Any, name: str, terms: Terms, now: float) -> None:
+        self.id = id
+        self.session = session  # to whom effects about this worker go; never called by the core
+        self.party = party  # the session's own record of this worker
+        self.name = name
+        self.terms = terms
+        self.services: tuple[Service, ...] = ()
+        self.state = WorkerState.BOOTING
+        self.seen = now
+        self.running: dict[Token, Attempt] = {}
+        self.unproven: dict[Token, Attempt] = {}  # ended without their result: each still takes a slot (D11)
+        self.unproven_since = inf
+        self.held_back_until = 0.0  # R38: used last until then
+        self.alarm = inf
+        self.alarm_number = 0
+
+    @property
+    def free(self) -> int:
+        return self.terms.capacity - len(self.running) - len(self.unproven)
+
+    def due(self) -> float:
+        """When this worker must be looked at next. A life sign moves this, never a job's time (R6)."""
+        lease = self.terms.lease
+        if self.terms.silent_while_busy and (self.running or self.unproven):
+            lease = inf
+        return min(self.seen + lease, self.unproven_since + self.terms.unproven_limit)
+
+
+class Service:
+    """A name that callers ask for and workers offer."""
+
+    __slots__ = ("held_back", "idle", "is_known", "name", "paused", "queue", "workers")
+
+    def __init__(self, name: str, age_step: float) -> None:
+        self.name = name
+        self.queue = Queue(age_step)
+        self.idle: OrderedDict[Worker, None] = OrderedDict()  # longest idle first (D7)
+        self.held_back: OrderedDict[Worker, None] = OrderedDict()  # idle, but used last (R38)
+        self.workers = 0  # how many offer it, whatever their state
+        self.paused = False
+        self.is_known = False  # a worker has offered it once

@@ -1,0 +1,48 @@
+"""Every number the core obeys."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MIB = 1 << 20
+GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The broker's limits and periods, in seconds and bytes. A listener may set its own terms; these bind them all."""
+
+    # How waiting jobs are ordered: one step of priority is worth so many seconds of waiting.
+    age_step: float = 60.0
+
+    # R15: what may wait, in count and in bytes.
+    max_jobs: int = 1_000_000
+    max_jobs_per_service: int = 1_000_000
+    max_memory: int = GIB
+
+    # R29: names that peers bring are bounded.
+    max_services: int = 10_000
+    max_services_per_worker: int = 64
+    max_service_bytes: int = 128
+    max_key_bytes: int = 256
+    max_error_bytes: int = 65_536
+
+    # L17, L18: what a job may ask for.
+    max_job_timeout: float = 86_400.0
+    max_delay: float = 30 * 86_400.0
+    max_attempts: int = 100
+
+    # R10, R11: spacing of attempts.
+    max_deaths: int = 3
+    retry_first: float = 1.0
+    retry_after_loss: float = 0.1
+    retry_cap: float = 60.0
+    retry_jitter: float = 0.2
+
+    # R8: so many hand-outs may fail unseen before the job rests a moment.
+    max_refusals: int = 10
+    refusal_rest: float = 0.1
+
+    # L20: outcomes kept for those who come back, by time and by bytes.
+    keep_outcomes: float = 86_400.0
+    max_outcome_bytes: int = GIB

@@ -1,0 +1,112 @@
+"""Jobs that wait, one queue a service.
+
+All are ordered by one fixed key, arrival - priority * age_step, so a job of low priority overtakes newer ones of high
+priority once it has waited long enough, and nobody starves. A key never changes, so jobs of one priority stand in the
+order they came: a lane for each priority is a plain deque, and choosing among ten lane heads costs the same whether ten
+or a million jobs wait. Jobs that come back (a retry, a hand-out nobody saw) keep their key and wait in a small heap.
+
+A job that leaves from the middle stays where it is as a dead entry until it reaches the head or is swept out.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
+from math import inf
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dragoman.core.model import Job
+
+SWEEP_FLOOR = 64
+
+
+class Queue:
+    __slots__ = ("_age_step", "_dead", "_lanes", "_next", "_returned", "bytes", "length")
+
+    def __init__(self, age_step: float) -> None:
+        self._age_step = age_step
+        self._lanes: dict[int, deque[Job]] = {}
+        self._returned: list[tuple[float, int, Job]] = []
+        self._next = 0
+        self._dead = 0
+        self.length = 0  # live jobs
+        self.bytes = 0  # their payloads
+
+    def __iter__(self) -> Iterator[Job]:
+        """Every waiting job, in no useful order."""
+        for lane in self._lanes.values():
+            yield from (job for job in lane if job.order != inf)
+        yield from (job for order, _, job in self._returned if job.order == order)
+
+    def append(self, job: Job, now: float) -> None:
+        """A job that comes for the first time: last of its priority."""
+        priority = job.wishes.priority
+        job.order = now - priority * self._age_step
+        lane = self._lanes.get(priority)
+        if lane is None:
+            lane = self._lanes[priority] = deque()
+        lane.append(job)
+        self.length += 1
+        self.bytes += len(job.payload)
+
+    def put_back(self, job: Job, order: float) -> None:
+        """A job that was out already: it keeps the place its key gives it."""
+        job.order = order
+        self._next += 1
+        heappush(self._returned, (order, self._next, job))
+        self.length += 1
+        self.bytes += len(job.payload)
+
+    def head(self) -> Job | None:
+        """The job to hand out next."""
+        if not self.length:
+            return None
+        best: Job | None = None
+        for lane in self._lanes.values():
+            while lane and lane[0].order == inf:
+                lane.popleft()
+                self._dead -= 1
+            if lane and (best is None or lane[0].order < best.order):
+                best = lane[0]
+        returned = self._returned
+        while returned and returned[0][2].order != returned[0][0]:
+            heappop(returned)
+            self._dead -= 1
+        if returned and (best is None or returned[0][0] <= best.order):
+            best = returned[0][2]
+        return best
+
+    def take(self, job: Job) -> None:
+        """Remove the job that `head` gave."""
+        returned = self._returned
+        if returned and returned[0][2] is job:
+            heappop(returned)
+        else:
+            self._lanes[job.wishes.priority].popleft()
+        self._forget(job)
+
+    def remove(self, job: Job) -> None:
+        """Remove a job from wherever it stands."""
+        self._forget(job)
+        self._dead += 1
+        if self._dead > SWEEP_FLOOR + self.length:
+            self._sweep()
+
+    def _forget(self, job: Job) -> None:
+        job.order = inf
+        self.length -= 1
+        self.bytes -= len(job.payload)
+
+    def _sweep(self) -> None:
+        """Dead entries may never outnumber the living by more than a few, or memory would grow with every cancel."""
+        for priority, lane in list(self._lanes.items()):
+            alive = deque(job for job in lane if job.order != inf)
+            if alive:
+                self._lanes[priority] = alive
+            else:
+                del self._lanes[priority]
+        self._returned = [entry for entry in self._returned if entry[2].order == entry[0]]
+        heapify(self._returned)
+        self._dead = 0

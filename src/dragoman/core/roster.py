@@ -1,0 +1,92 @@
+"""Workers present, the services they offer, and who is idle: longest idle first (D7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from dragoman.core.lifecycle import move_worker, settle
+from dragoman.core.model import Job, Service, Worker, WorkerId, WorkerState
+
+
+class Roster:
+    __slots__ = ("_age_step", "_last_id", "_max_services", "services", "workers")
+
+    def __init__(self, age_step: float, max_services: int, first_id: int) -> None:
+        self._age_step = age_step
+        self._max_services = max_services
+        self._last_id = first_id - 1
+        self.workers: dict[WorkerId, Worker] = {}
+        self.services: dict[str, Service] = {}
+
+    def next_id(self) -> WorkerId:
+        """Worker numbers rise and are never used twice (R28)."""
+        self._last_id += 1
+        return WorkerId(self._last_id)
+
+    def service(self, name: str) -> Service | None:
+        """The service of that name, made if there is room for one more name (R29)."""
+        service = self.services.get(name)
+        if service is None:
+            if len(self.services) >= self._max_services and not self._forget_unused():
+                return None
+            service = self.services[name] = Service(name, self._age_step)
+        return service
+
+    def enter(self, worker: Worker, services: Iterable[Service]) -> None:
+        worker.services = tuple(services)
+        for service in worker.services:
+            service.workers += 1
+            service.is_known = True
+        self.workers[worker.id] = worker
+
+    def leave(self, worker: Worker) -> None:
+        self.withhold(worker)
+        for service in worker.services:
+            service.workers -= 1
+        del self.workers[worker.id]
+        move_worker(worker, WorkerState.GONE)
+
+    def settle(self, worker: Worker, now: float) -> None:
+        """Bring the worker's state, and its place among the idle, in line with its slots."""
+        if settle(worker) is WorkerState.IDLE:
+            if now < worker.held_back_until:
+                for service in worker.services:
+                    service.held_back.setdefault(worker)
+            else:
+                for service in worker.services:
+                    service.idle.setdefault(worker)
+        else:
+            self.withhold(worker)
+
+    def rotate(self, worker: Worker) -> None:
+        """A worker of several slots was given a job and has room for more: others come first now."""
+        for service in worker.services:
+            if worker in service.idle:
+                service.idle.move_to_end(worker)
+            elif worker in service.held_back:
+                service.held_back.move_to_end(worker)
+
+    def withhold(self, worker: Worker) -> None:
+        """Take the worker off every list of the idle."""
+        for service in worker.services:
+            service.idle.pop(worker, None)
+            if service.held_back:
+                service.held_back.pop(worker, None)
+
+    def pick(self, job: Job) -> Worker | None:
+        """The longest idle worker of the job's service, of those it was not yet given to if there is one (R12)."""
+        service = job.service
+        fallback: Worker | None = None
+        for candidates in (service.idle, service.held_back):
+            for worker in candidates:
+                if worker.id not in job.tried:
+                    return worker
+                fallback = fallback or worker
+        return fallback
+
+    def _forget_unused(self) -> bool:
+        """Make room among the names: drop those nobody offers, asks for or has paused."""
+        unused = [s.name for s in self.services.values() if not s.workers and not s.queue.length and not s.paused]
+        for name in unused:
+            del self.services[name]
+        return bool(unused)

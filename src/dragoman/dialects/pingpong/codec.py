@@ -1,0 +1,132 @@
+"""Frames to words and back, without any memory."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dragoman.carriers.malformed import Malformed
+from dragoman.carriers.zmtp import Frame, Message
+from dragoman.dialects.pingpong.editions import Edition
+from dragoman.dialects.pingpong.messages import (
+    DISCONNECT,
+    ERROR,
+    EXIT,
+    JOB_COMPLETE,
+    PING,
+    PONG,
+    READY,
+    Answer,
+    BrokerWord,
+    Disconnect,
+    Error,
+    Exit,
+    Job,
+    Ping,
+    Pong,
+    Ready,
+    Result,
+    WorkerWord,
+)
+
+MAX_FRAMES: Final = 8
+MAX_COUNTS: Final = 2
+MAX_COUNT_BYTES: Final = 32
+LONGEST_WORD: Final = len(JOB_COMPLETE)
+
+_READY: Final = Ready()
+_PING: Final = Ping()
+_PONG: Final = Pong()
+_EXIT: Final = Exit()
+_DISCONNECT: Final = Disconnect()
+
+_WORKER_WORDS: Final[dict[bytes, WorkerWord]] = {
+    READY: _READY,
+    PING: _PING,
+    PONG: _PONG,
+    EXIT: _EXIT,
+    DISCONNECT: _DISCONNECT,
+}
+
+
+def read_worker(message: Message, edition: Edition) -> WorkerWord:
+    """What a worker says to a broker. Raises Malformed."""
+    count = len(message)
+    if count < 2 or message[0]:
+        raise _no_envelope(message)
+    word = message[1]
+    known = _WORKER_WORDS.get(bytes(word)) if len(word) <= LONGEST_WORD else None
+    if count == 2:
+        if known is not None:
+            return known
+        if edition is Edition.PLAIN:
+            return Result(word)
+    elif count > MAX_FRAMES:
+        raise Malformed("too many frames", f"{count} frames where at most {MAX_FRAMES} are spoken")
+    elif known is _PING:
+        return Ping(tuple(frame for frame in message[2:][:MAX_COUNTS] if len(frame) <= MAX_COUNT_BYTES))
+    elif edition is Edition.PACKAGE and word == JOB_COMPLETE and count == 5 and not message[3]:
+        return Result(message[4], message[2])
+    raise Malformed("unexpected frames", f"{count} frames that begin with {_shown(word)}")
+
+
+def read_client(message: Message) -> Frame:
+    """A client's job."""
+    if len(message) != 2 or message[0]:
+        if len(message) > 2 and not message[0]:
+            raise Malformed("unexpected frames", f"a job of {len(message) - 1} frames where one is spoken")
+        raise _no_envelope(message)
+    return message[1]
+
+
+def read_broker(message: Message, edition: Edition) -> BrokerWord:
+    """What a broker says to a worker."""
+    if len(message) < 2 or message[0]:
+        raise _no_envelope(message)
+    word = message[1]
+    if edition is Edition.PACKAGE and len(message) == 5:
+        return Job(word, message[2])
+    if word == PONG:
+        return _PONG
+    if word == EXIT and len(message) == 2:
+        return _EXIT
+    if edition is Edition.PLAIN and len(message) == 2:
+        return Job(word)
+    raise Malformed("unexpected frames", f"{len(message)} frames that begin with {_shown(word)}")
+
+
+def read_answer(message: Message) -> Answer | Error:
+    """What a broker says to a client."""
+    if len(message) == 4 and not message[0] and not message[1] and message[2] == ERROR:
+        return Error(bytes(message[3]).decode("utf-8", "replace"))
+    if len(message) == 2 and not message[0]:
+        return Answer(message[1])
+    raise Malformed("unexpected frames", f"{len(message)} frames are no answer of PingPong")
+
+
+def write_job(payload: Frame, token: bytes | None) -> list[Frame]:
+    if token is None:
+        return [b"", payload]
+    return [b"", payload, token, b"", b""]
+
+
+def write_result(payload: Frame, token: Frame | None) -> list[Frame]:
+    if token is None:
+        return [b"", payload]
+    return [b"", JOB_COMPLETE, token, b"", payload]
+
+
+def write_error(reason: str) -> list[Frame]:
+    return [b"", b"", ERROR, reason.encode("utf-8", "replace")]
+
+
+def _no_envelope(message: Message) -> Malformed:
+    if len(message) < 2:
+        return Malformed("too few frames", f"{len(message)} frames where at least an empty one and a word are spoken")
+    return Malformed("no delimiter", f"the first frame has {len(message[0])} bytes and should be empty")
+
+
+def _shown(word: Frame) -> str:
+    """A control word may be shown; a payload never is."""
+    if bytes(word[: LONGEST_WORD + 1]) in (*_WORKER_WORDS, JOB_COMPLETE):
+        return bytes(word).decode()
+    return f"{len(word)} bytes"

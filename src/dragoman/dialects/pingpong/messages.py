@@ -1,0 +1,81 @@
+"""The words of PingPong. Frames are written here without the routing id, which the carrier keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dragoman.carriers.zmtp import Frame
+
+READY = b"READY"
+PING = b"PING"
+PONG = b"PONG"
+EXIT = b"EXIT"
+DISCONNECT = b"DISCONNECT"
+JOB_COMPLETE = b"JOB COMPLETE"
+ERROR = b"ERROR"
+
+# A job of these words would be taken for something else by a worker of edition plain: it is never sent (R45).
+RESERVED = (PONG, EXIT)
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """worker: I am here and free."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ping:
+    """worker: I live. It may bring a count along, which goes back behind PONG (seed 001)."""
+
+    counts: tuple[Frame, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Pong:
+    """broker: so do I. From a worker, where the documents write PONG for PING: a life sign."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """broker: leave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disconnect:
+    """worker: I leave. In edition plain a busy worker's DISCONNECT is its result."""
+
+
+class Result:
+    """worker: what became of the job. `token` is what edition package brings back, and None in edition plain."""
+
+    __slots__ = ("payload", "token")
+
+    def __init__(self, payload: Frame, token: Frame | None = None) -> None:
+        self.payload = payload
+        self.token = token
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """broker to worker, or client to broker: a job. `token` as above."""
+
+    payload: Frame
+    token: Frame | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """broker to client: the result."""
+
+    payload: Frame
+
+
+@dataclass(frozen=True, slots=True)
+class Error:
+    """broker to client: there is no result, and why (`<outcome>: <sentence>`)."""
+
+    reason: str
+
+
+WorkerWord = Ready | Ping | Pong | Exit | Disconnect | Result
+BrokerWord = Pong | Exit | Job

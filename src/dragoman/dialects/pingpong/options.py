@@ -1,0 +1,51 @@
+"""What a PingPong URL may say, with the defaults of the dialect's page. Seconds everywhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import inf
+
+from dragoman.core.model import Terms, Wishes
+from dragoman.dialects.pingpong.editions import Edition
+
+
+def seconds(default: float) -> float:
+    return field(default=default, metadata={"min": 0.0})
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerOptions:
+    service: str = "default"
+    edition: Edition = Edition.PLAIN
+    ping_every: float = field(default=1.0, metadata={"min": 0.001})  # what workers are expected to do
+    worker_expire: float = field(default=3.0, metadata={"min": 0.001})
+    job_timeout: float = seconds(600.0)  # 0 = none
+    queue_timeout: float = seconds(60.0)
+    attempts: int | None = field(default=None, metadata={"min": 1, "max": 100})
+    adopt_on_ping: bool = True  # R30
+    unproven_limit: float = seconds(3600.0)  # R36
+
+    def terms(self) -> Terms:
+        return Terms(lease=self.worker_expire, silent_while_busy=True, unproven_limit=self.unproven_limit)
+
+    def wishes(self) -> Wishes:
+        return Wishes(
+            queue_timeout=self.queue_timeout,
+            job_timeout=self.job_timeout or inf,
+            attempts=self.attempts,
+            waits=True,  # the listener's service exists as soon as it listens: callers may come before workers
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    service: str = "default"
+    edition: Edition = Edition.PLAIN
+    ping_every: float = field(default=1.0, metadata={"min": 0.001})
+    broker_timeout: float = field(default=1.0, metadata={"min": 0.001})
+    n_timeouts: int = field(default=3, metadata={"min": 1})
+
+
+@dataclass(frozen=True, slots=True)
+class ClientOptions:
+    service: str = "default"

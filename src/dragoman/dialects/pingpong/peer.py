@@ -1,0 +1,122 @@
+"""The other side of PingPong: a worker and a client that work with any PingPong broker. Pure, like the session."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from dragoman.carriers.malformed import Malformed
+from dragoman.carriers.zmtp import Frame, Message, TooLarge
+from dragoman.dialects.pingpong.codec import read_answer, read_broker, write_result
+from dragoman.dialects.pingpong.editions import Edition
+from dragoman.dialects.pingpong.messages import DISCONNECT, PING, READY, Answer, Error, Exit, Job
+from dragoman.dialects.pingpong.options import WorkerOptions
+
+WORKER_SOCKET = "DEALER"
+CLIENT_SOCKET = "REQ"  # a frontend may be a ROUTER or a REP
+
+
+class WorkerPort(Protocol):
+    """What a worker's conversation asks for."""
+
+    def send(self, frames: Sequence[Frame]) -> None: ...
+
+    def run(self, payload: Frame) -> None:
+        """Start the job. `finished` or `failed` follows, unless the connection ends first."""
+
+    def reconnect(self, reason: str) -> None:
+        """Close, open a new connection, and say `opened` again."""
+
+    def leave(self, reason: str) -> None:
+        """The broker wants us gone: stop for good."""
+
+
+class WorkerSide:
+    """One worker's side of the conversation, for as many connections as it takes."""
+
+    def __init__(self, options: WorkerOptions, port: WorkerPort) -> None:
+        self._options = options
+        self._port = port
+        self._is_open = False
+        self._job: Job | None = None  # what we work at, on this connection
+        self._heard = 0.0
+        self._ping_due = 0.0
+
+    @property
+    def is_busy(self) -> bool:
+        return self._job is not None
+
+    def opened(self, now: float) -> None:
+        self._is_open = True
+        self._heard = now
+        self._ping_due = now + self._options.ping_every
+        self._port.send([b"", READY])
+
+    def lost(self) -> None:
+        """The connection ended. What we work at belongs to it: its result will never be sent on another (R39)."""
+        self._is_open = False
+        self._job = None
+
+    def hear(self, message: Message | TooLarge, now: float) -> None:
+        self._heard = now
+        if isinstance(message, TooLarge):
+            self._port.reconnect(f"a job of {message.size} bytes is over what we take")
+            return
+        try:
+            word = read_broker(message, self._options.edition)
+        except Malformed as problem:
+            self._port.reconnect(f"{problem.reason}: {problem.detail}")
+            return
+        if isinstance(word, Exit):
+            self._port.leave("the broker said EXIT")
+        elif isinstance(word, Job):
+            if self._job is not None:
+                self._port.reconnect("a second job came while we worked at the first")
+                return
+            self._job = word
+            self._port.run(word.payload)
+
+    def finished(self, result: Frame, now: float) -> None:
+        job, self._job = self._job, None
+        if job is None:
+            return  # taken on an earlier connection (R39)
+        if self._options.edition is Edition.PLAIN and bytes(result[:11]) in (READY, PING):
+            self._port.reconnect(f"the result is the word {bytes(result).decode()}, which this wire cannot carry")
+            return
+        self._heard = now  # the broker owes us something again from here on
+        self._port.send(write_result(result, job.token))
+
+    def failed(self, reason: str) -> None:
+        """This wire has no word for failure: close and come back, so that the broker sees the job is not coming."""
+        if self._job is not None:
+            self._port.reconnect(reason)
+
+    def farewell(self) -> None:
+        """We stop. Edition plain has no word for that: closing says it."""
+        if self._is_open and self._options.edition is Edition.PACKAGE:
+            self._port.send([b"", DISCONNECT])
+
+    def tick(self, now: float) -> float:
+        """Ping when it is time; give the connection up after too much silence. Returns when to come again."""
+        if not self._is_open:
+            return now + self._options.ping_every
+        patience = self._options.broker_timeout * self._options.n_timeouts
+        if self._job is None and now - self._heard >= patience:
+            self._port.reconnect(f"nothing heard from the broker for {patience:g} s")
+            return now + self._options.ping_every
+        if now >= self._ping_due:
+            self._ping_due = now + self._options.ping_every
+            self._port.send([b"", PING])
+        return self._ping_due if self._job is not None else min(self._ping_due, self._heard + patience)
+
+
+def request(payload: Frame) -> list[Frame]:
+    """A client's job, as it goes to the broker."""
+    return [b"", payload]
+
+
+def answer(message: Message | TooLarge) -> Answer | Error:
+    """The broker's answer to it. Raises Malformed."""
+    if isinstance(message, TooLarge):
+        raise Malformed("too large", f"the answer has {message.size} bytes, more than this client takes")
+    return read_answer(message)

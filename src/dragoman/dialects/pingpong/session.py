@@ -1,0 +1,330 @@
+"""The broker's side of PingPong: workers on the backend, callers on the frontend.
+
+The documents tie a result to its job by nothing but the order of messages on one connection (edition `plain`), so this
+file's care is to know, for every worker, which attempt it holds: `Guest.attempt`. The rules it keeps are R30 to R50.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from typing import Final
+
+from dragoman.carriers.malformed import Malformed
+from dragoman.carriers.zmtp import Frame, Message, TooLarge
+from dragoman.core.broker import Broker
+from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Give, Progress
+from dragoman.core.model import Attempt, Farewell, Job, JobId, Outcome, Worker, WorkerState
+from dragoman.dialects.pingpong.codec import read_client, read_worker, write_error, write_job
+from dragoman.dialects.pingpong.editions import Edition
+from dragoman.dialects.pingpong.messages import EXIT, PONG, RESERVED, Disconnect, Ping, Ready, Result
+from dragoman.dialects.pingpong.options import ListenerOptions
+from dragoman.dialects.seam import Line, Peer
+
+BACKEND: Final = "backend"
+FRONTEND: Final = "frontend"
+
+CROSSING: Final = 1.0  # R34: a READY so soon after the job may have crossed it on the wire
+PONG_EVERY: Final = 0.02  # R49
+EXITS: Final = 3  # R46
+PONG_FRAMES: Final[list[Frame]] = [b"", PONG]
+EXIT_FRAMES: Final[list[Frame]] = [b"", EXIT]
+
+
+class Guest:
+    """What we know of one worker's connection."""
+
+    __slots__ = (
+        "attempt",
+        "count",
+        "exits",
+        "fell_silent",
+        "is_exiting",
+        "name",
+        "peer",
+        "ponged",
+        "quiet_since",
+        "worker",
+    )
+
+    def __init__(self, peer: Peer, name: str) -> None:
+        self.peer = peer
+        self.name = name
+        self.worker: Worker | None = None
+        self.attempt: Attempt | None = None  # what it was given and has not answered, current or not
+        self.quiet_since = -inf  # last sign of it since it got the job, or when it got it
+        self.fell_silent = False  # R36: it was silent for a while after it got the job, so it is not threaded
+        self.ponged = -inf
+        self.count = -1
+        self.is_exiting = False
+        self.exits = 0
+
+
+class Caller:
+    """What we know of one caller's connection: the jobs it waits for."""
+
+    __slots__ = ("jobs",)
+
+    def __init__(self) -> None:
+        self.jobs: dict[JobId, Job] = {}
+
+
+class PingPongSession:
+    dialect = "pingpong"
+
+    def __init__(self, broker: Broker, line: Line, options: ListenerOptions, max_payload: int, started: float) -> None:
+        self._broker = broker
+        self._line = line
+        self._options = options
+        self._max_payload = max_payload
+        self._edition = options.edition
+        self._terms = options.terms()
+        self._wishes = options.wishes()
+        self._named: dict[tuple[str, bytes], Peer] = {}
+        # R38: a threaded worker that outlived our last run may still be at an old job when it pings.
+        self._trust_after = started + (options.job_timeout or self._terms.unproven_limit)
+
+    # ---------------------------------------------------------------- the seam
+
+    def opened(self, peer: Peer, now: float) -> None:
+        if peer.identity:
+            self._take_name(peer, now)
+        if peer.endpoint == BACKEND:
+            name = peer.identity.decode("utf-8", "backslashreplace") if peer.identity else peer.label
+            peer.guest = Guest(peer, name)
+        else:
+            peer.guest = Caller()
+
+    def hear(self, peer: Peer, message: Message | TooLarge, now: float) -> None:
+        guest = peer.guest
+        try:
+            if type(guest) is Caller:
+                if type(message) is TooLarge:
+                    self._refuse_large(peer, message)
+                else:
+                    self._submit(peer, guest, read_client(message), now)  # type: ignore[arg-type]
+            elif type(message) is TooLarge:
+                self._hear_large(guest, message, now)
+            else:
+                self._hear_worker(guest, read_worker(message, self._edition), now)  # type: ignore[arg-type]
+        except Malformed as problem:
+            self._line.bad_message(peer, problem.reason, problem.detail)
+
+    def say(self, effect: Effect, now: float) -> None:
+        kind = type(effect)
+        if kind is Give:
+            self._give(effect.attempt, now)  # type: ignore[attr-defined]
+        elif kind is Answer:
+            self._answer(effect)  # type: ignore[arg-type]
+        elif kind is Dismiss:
+            self._dismiss(effect)  # type: ignore[arg-type]
+        else:
+            # Recall: no word for it; the worker stays unproven. Accept, Progress: a caller here never asks for them.
+            assert not isinstance(effect, Accept | Progress)
+
+    def lost(self, peer: Peer, unsent: Sequence[object], now: float) -> None:
+        if self._named.get((peer.endpoint, peer.identity)) is peer:
+            del self._named[peer.endpoint, peer.identity]
+        guest = peer.guest
+        if isinstance(guest, Caller):
+            for job in list(guest.jobs.values()):
+                self._broker.abandon(job, peer, now)
+        elif isinstance(guest, Guest):
+            self._leave(guest, "its worker's connection ended", now, [m for m in unsent if isinstance(m, Attempt)])
+
+    def tick(self, now: float) -> float:
+        return inf
+
+    # ---------------------------------------------------------------- what workers say
+
+    def _hear_worker(self, guest: Guest, word: object, now: float) -> None:
+        kind = type(word)
+        if kind is Result:
+            self._result(guest, word, now)  # type: ignore[arg-type]
+            return
+        self._note_silence(guest, now)
+        if kind is Ping:
+            self._ping(guest, word, now)  # type: ignore[arg-type]
+        elif kind is Ready:
+            self._ready(guest, now)
+        elif kind is Disconnect:
+            if guest.attempt is not None and self._edition is Edition.PLAIN:
+                self._result(guest, Result(b"DISCONNECT"), now)
+            else:
+                self._leave(guest, "its worker said DISCONNECT", now)
+        elif guest.worker is not None:  # PONG, EXIT: never a result, but it lives
+            self._broker.seen(guest.worker, now)
+
+    def _result(self, guest: Guest, result: Result, now: float) -> None:
+        attempt = guest.attempt
+        is_ours = attempt is not None and (result.token is None or result.token == attempt.token)
+        if attempt is None or not is_ours:  # R37: nothing is due, or it is for an earlier attempt
+            self._broker.counters.late_results += 1
+            self._line.remark("late result", peer=guest.peer, worker=guest.name)
+            if guest.worker is not None:
+                self._broker.seen(guest.worker, now)
+        else:
+            guest.attempt = None
+            if not self._broker.succeed(attempt, result.payload, now):
+                self._line.remark("late result", peer=guest.peer, worker=guest.name, job=attempt.job.id.hex())
+        self._line.send(guest.peer, PONG_FRAMES)
+
+    def _ready(self, guest: Guest, now: float) -> None:
+        if guest.is_exiting:
+            self._send_exit(guest)
+            return
+        worker, attempt = guest.worker, guest.attempt
+        if worker is None:
+            if not self._join(guest, now, held_back_until=0.0):
+                return
+        elif attempt is None:
+            self._broker.seen(worker, now)  # R33
+        elif attempt.job.attempt is not attempt:  # unproven: READY proves it free (R36)
+            guest.attempt = None
+            self._broker.idle(worker, now)
+        else:
+            self._broker.counters.ready_while_busy += 1
+            self._broker.counters.ambiguous_results += 1  # R44: it may even be the result
+            if now - attempt.given < CROSSING:  # R34
+                self._broker.seen(worker, now)
+            else:
+                guest.attempt = None
+                self._broker.fail(attempt, "its worker said READY instead of a result", now)
+        self._line.send(guest.peer, PONG_FRAMES)
+
+    def _ping(self, guest: Guest, ping: Ping, now: float) -> None:
+        if guest.is_exiting:
+            self._send_exit(guest)
+            return
+        worker = guest.worker
+        if worker is None:
+            held_back = self._trust_after if now < self._trust_after else 0.0
+            if not self._options.adopt_on_ping or not self._join(guest, now, held_back_until=held_back):
+                return  # R30: without a PONG it comes again with READY
+        else:
+            self._broker.seen(worker, now)
+            if guest.fell_silent and worker.state is WorkerState.UNPROVEN:
+                return  # R36: it is back in its loop without our job; unanswered, it will reconnect and say READY
+        if now - guest.ponged < PONG_EVERY:
+            self._broker.counters.throttled_pings += 1
+            return
+        guest.ponged = now
+        if ping.counts:
+            self._note_count(guest, ping.counts[0])
+            self._line.send(guest.peer, [b"", PONG, *ping.counts])
+        else:
+            self._line.send(guest.peer, PONG_FRAMES)
+
+    def _note_silence(self, guest: Guest, now: float) -> None:
+        """Whether a worker that holds a job goes on talking tells a threaded one from one that is back in its loop."""
+        if guest.attempt is not None:
+            since = max(guest.quiet_since, self._broker.resumed_at)  # our own pause is not its silence (D13)
+            if now - since > 2 * self._options.ping_every:
+                guest.fell_silent = True
+            guest.quiet_since = now
+
+    def _note_count(self, guest: Guest, frame: Frame) -> None:
+        if frame.isdigit():
+            count = int(frame)
+            if count < guest.count:
+                self._line.remark("ping count fell", peer=guest.peer, worker=guest.name)
+            guest.count = count
+
+    def _hear_large(self, guest: Guest, message: TooLarge, now: float) -> None:
+        """A result over the limit was skipped as it came: the job has failed, the worker is free."""
+        attempt, guest.attempt = guest.attempt, None
+        self._line.bad_message(guest.peer, "too large", f"a message of {message.size} bytes")
+        if attempt is not None:
+            self._broker.fail(
+                attempt, f"its result of {message.size} bytes is over max_payload {self._max_payload}", now
+            )
+        self._line.send(guest.peer, PONG_FRAMES)
+
+    # ---------------------------------------------------------------- workers come and go
+
+    def _take_name(self, peer: Peer, now: float) -> None:
+        """The same routing id on a new connection is a new life: the old one ends (D3, R35)."""
+        key = (peer.endpoint, peer.identity)
+        former = self._named.get(key)
+        if former is not None:
+            self._broker.counters.takeovers += 1
+            self._line.remark("routing id taken over", level="warning", peer=peer, former=former.label)
+            if isinstance(former.guest, Guest):
+                self._leave(former.guest, "its worker came back on a new connection", now)
+            self._line.close(former, "its routing id came on a new connection")
+        self._named[key] = peer
+
+    def _join(self, guest: Guest, now: float, held_back_until: float) -> bool:
+        worker = self._broker.join(
+            self, guest, guest.name, (self._options.service,), self._terms, now, held_back_until=held_back_until
+        )
+        if worker is None:
+            self._line.remark("worker refused", level="warning", peer=guest.peer, worker=guest.name)
+            return False
+        guest.worker = worker
+        guest.attempt = None
+        self._line.remark("worker joined", peer=guest.peer, worker=guest.name, service=self._options.service)
+        self._broker.idle(worker, now)
+        return True
+
+    def _leave(self, guest: Guest, reason: str, now: float, unseen: Sequence[Attempt] = ()) -> None:
+        worker, guest.worker, guest.attempt = guest.worker, None, None
+        if worker is not None:
+            self._line.remark("worker left", peer=guest.peer, worker=guest.name, reason=reason)
+            self._broker.leave(worker, now, reason, unseen)
+
+    def _dismiss(self, effect: Dismiss) -> None:
+        guest: Guest = effect.worker.party
+        if guest.worker is not effect.worker:
+            return  # it has joined anew since
+        was_unproven = guest.attempt is not None
+        guest.worker = guest.attempt = None
+        self._line.remark("worker dismissed", peer=guest.peer, worker=guest.name, reason=effect.reason)
+        if effect.farewell is not Farewell.EXPIRED:
+            guest.is_exiting = True
+            self._send_exit(guest)
+        elif was_unproven:
+            self._line.close(guest.peer, effect.reason)  # a PING must not make it idle: it may still be at the old job
+
+    def _send_exit(self, guest: Guest) -> None:
+        if guest.exits >= EXITS:
+            self._line.close(guest.peer, "it did not leave when told to")
+            return
+        guest.exits += 1
+        self._line.send(guest.peer, EXIT_FRAMES)
+
+    # ---------------------------------------------------------------- jobs go out, answers come back
+
+    def _give(self, attempt: Attempt, now: float) -> None:
+        guest: Guest = attempt.worker.party
+        payload = attempt.job.payload
+        if self._edition is Edition.PLAIN:
+            if len(payload) == 4 and payload in RESERVED:  # R45
+                self._broker.reject(attempt, f"reserved word: this wire cannot carry {bytes(payload).decode()}", now)
+                return
+            frames: list[Frame] = [b"", payload]
+        else:
+            frames = write_job(payload, attempt.token)
+        guest.attempt = attempt
+        guest.quiet_since = now
+        guest.fell_silent = False
+        self._line.send(guest.peer, frames, attempt)
+
+    def _submit(self, peer: Peer, caller: Caller, payload: Frame, now: float) -> None:
+        job = self._broker.submit(self._options.service, payload, peer, self._wishes, now)
+        if job is not None:
+            caller.jobs[job.id] = job
+
+    def _answer(self, answer: Answer) -> None:
+        peer: Peer = answer.caller  # type: ignore[assignment]
+        if answer.job is not None:
+            peer.guest.jobs.pop(answer.job.id, None)
+        if answer.outcome is Outcome.DONE:
+            self._line.send(peer, [b"", answer.result])
+        else:
+            self._line.send(peer, write_error(f"{answer.outcome}: {answer.reason}"))
+
+    def _refuse_large(self, peer: Peer, message: TooLarge) -> None:
+        self._broker.counters.refused += 1
+        sentence = f"refused: payload of {message.size} bytes is over max_payload {self._max_payload}"
+        self._line.send(peer, write_error(sentence))

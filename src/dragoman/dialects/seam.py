@@ -1,0 +1,71 @@
+"""The seam between the line and the dialects: what a session is told, and what it may ask for.
+
+A session translates: messages of its peers into the broker's verbs, and the broker's effects into messages. It does no
+I/O, reads no clock and logs nothing. What it wants done in the world it asks of the line, which performs, counts and
+logs. These are calls on an object passed in, not request objects put on a list: at three messages a job the objects
+would cost more than the translation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from dragoman.carriers.zmtp import Frame, Message, TooLarge, Zmtp
+from dragoman.core.effects import Effect
+
+
+class Peer(Protocol):
+    """One connection's other end."""
+
+    session: Session
+    guest: Any  # the session's own record of this peer; the line never looks at it
+
+    @property
+    def endpoint(self) -> str:
+        """Which of the session's places it came by, or the name it was dialled under."""
+
+    @property
+    def identity(self) -> bytes:
+        """Its routing id, or empty. A name, not a proof."""
+
+    @property
+    def label(self) -> str:
+        """How logs call it."""
+
+
+class Line(Protocol):
+    """What a session may ask for."""
+
+    def send(self, peer: Peer, frames: Sequence[Frame], mark: object = None) -> None:
+        """Write a message. If the connection ends before its last byte left us, `mark` comes back in `lost`."""
+
+    def dial(self, session: Session, place: object, endpoint: str, carrier: Zmtp) -> Peer:
+        """Connect to a place. `opened` follows when the peer has greeted, `lost` if it never does."""
+
+    def close(self, peer: Peer, reason: str) -> None:
+        """Write what is pending, then end the connection. `lost` follows."""
+
+    def bad_message(self, peer: Peer, reason: str, detail: str = "") -> None:
+        """D6: count it, log it once a second at most, and close the connection after too many."""
+
+    def remark(self, event: str, /, *, level: str = "info", peer: Peer | None = None, **fields: object) -> None:
+        """Something an operator may want to read."""
+
+
+class Session(Protocol):
+    """The broker's side of one listener's conversations in one dialect."""
+
+    def opened(self, peer: Peer, now: float) -> None:
+        """The carrier's handshake is done."""
+
+    def hear(self, peer: Peer, message: Message | TooLarge, now: float) -> None: ...
+
+    def say(self, effect: Effect, now: float) -> None:
+        """Carry out an effect that concerns one of our workers or callers."""
+
+    def lost(self, peer: Peer, unsent: Sequence[object], now: float) -> None:
+        """The connection has ended; the messages with these marks never left us whole."""
+
+    def tick(self, now: float) -> float:
+        """Do what is due, and say when to come again."""

@@ -1,0 +1,1 @@
+"""The store of what must survive a crash."""

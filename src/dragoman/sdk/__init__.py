@@ -1,0 +1,1 @@
+"""For people who write Python: addresses, clients and workers."""

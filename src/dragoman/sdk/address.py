@@ -1,0 +1,367 @@
+"""Addresses, `dialect+transport://place?options`: the same for listening, for clients and for workers.
+
+An address is read in two steps. `parse` knows the shape every address has and leaves the options as text;
+`read_options` turns that text into the options dataclass of whoever listens or dials there. What cannot be read
+raises `AddressError`, whose message shows the URL, what is wrong with it and what would be right.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import ipaddress
+import math
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from types import MappingProxyType, NoneType
+from typing import Any, TypeVar, get_args, get_type_hints
+from urllib.parse import unquote
+
+T = TypeVar("T")
+
+TRANSPORTS = ("tcp", "ipc", "unix", "http")
+
+# sun_path has 108 bytes on Linux, and the last is the terminator.
+MAX_UNIX_PATH_BYTES = 107
+MAX_PORT = 65_535
+
+# What a scheme without a dialect means.
+_DIALECT_OF_PLAIN_TRANSPORT = {"tcp": "native", "ipc": "native", "http": "http"}
+_UNIX_TRANSPORTS = ("ipc", "unix")
+
+
+class AddressError(ValueError):
+    """An address that cannot be used; the message shows the URL, what is wrong and what would be right."""
+
+
+@dataclass(frozen=True, slots=True)
+class TcpPlace:
+    """A host and a port; port 0 is any free one."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class UnixPlace:
+    """A path in the file system: a socket or, for dialects with several sockets, their folder."""
+
+    path: str
+
+    def __str__(self) -> str:
+        return self.path
+
+
+Place = TcpPlace | UnixPlace
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """One address, read; `options` is immutable, percent-decoded and otherwise as it was written."""
+
+    url: str
+    dialect: str
+    transport: str
+    place: Place
+    options: Mapping[str, str] = field(hash=False)
+
+
+def parse(url: str, dialects: Collection[str]) -> Address:
+    """Read `url`; `dialects` are the names that may stand in front of the `+`."""
+    _refuse_strange_characters(url)
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        raise address_error(
+            url, "it has no '://'; an address looks like tcp://127.0.0.1:7400 or ipc:///tmp/broker.sock"
+        )
+    if "#" in rest:
+        raise address_error(url, "an address has no fragment; leave out '#' or write it as %23")
+    dialect, transport = _read_scheme(scheme.lower(), dialects, url)
+    place, _, query = rest.partition("?")
+    return Address(
+        url=url,
+        dialect=dialect,
+        transport=transport,
+        place=_read_place(transport, _decode(place, url), url),
+        options=MappingProxyType(_split_options(query, url)),
+    )
+
+
+def _refuse_strange_characters(url: str) -> None:
+    if " " in url or not url.isprintable():
+        raise address_error(url, "spaces and control characters cannot stand in an address; write a space as %20")
+
+
+def _read_scheme(scheme: str, dialects: Collection[str], url: str) -> tuple[str, str]:
+    dialect, plus, transport = scheme.partition("+")
+    if not plus:
+        dialect, transport = _read_plain_scheme(scheme, dialects, url)
+    elif transport == "http":
+        raise address_error(url, "http:// takes no dialect in front of it; write http://127.0.0.1:7480")
+    if dialect not in dialects:
+        raise _unknown_dialect(dialect, dialects, url)
+    if transport not in TRANSPORTS:
+        hint = f"transports are {', '.join(TRANSPORTS)}{nearest(transport, TRANSPORTS)}"
+        raise address_error(url, f"unknown transport {transport!r}; {hint}")
+    return dialect, transport
+
+
+def _read_plain_scheme(scheme: str, dialects: Collection[str], url: str) -> tuple[str, str]:
+    if scheme in _DIALECT_OF_PLAIN_TRANSPORT:
+        return _DIALECT_OF_PLAIN_TRANSPORT[scheme], scheme
+    if scheme in dialects:
+        raise address_error(url, f"it names no transport; write {scheme}+tcp:// or {scheme}+ipc://")
+    if scheme in TRANSPORTS:
+        raise address_error(url, f"{scheme}:// needs a dialect in front of it; for the native one write ipc://")
+    raise _unknown_dialect(scheme, dialects, url)
+
+
+def _unknown_dialect(dialect: str, dialects: Collection[str], url: str) -> AddressError:
+    known = ", ".join(sorted(dialects)) or "none"
+    return address_error(url, f"unknown dialect {dialect!r}{nearest(dialect, dialects)}; known dialects: {known}")
+
+
+def _read_place(transport: str, text: str, url: str) -> Place:
+    """Read a place that is percent-decoded already."""
+    return _read_unix_place(text, url) if transport in _UNIX_TRANSPORTS else _read_tcp_place(text, url)
+
+
+def _read_unix_place(path: str, url: str) -> UnixPlace:
+    if not path.strip("/"):
+        raise address_error(url, "it has no path; write one behind three slashes, such as ipc:///tmp/broker.sock")
+    if path.startswith("@"):
+        raise address_error(url, "abstract sockets are not supported; write a path such as ipc:///tmp/broker.sock")
+    if not path.startswith("/"):
+        name = path.rsplit("@", 1)[-1].rsplit("/", 1)[-1] or "broker.sock"
+        raise address_error(url, f"the path is relative; write three slashes and all of it, such as ipc:///tmp/{name}")
+    size = len(path.encode())
+    if size > MAX_UNIX_PATH_BYTES:
+        raise address_error(url, f"the path has {size} bytes; a Unix socket's may have {MAX_UNIX_PATH_BYTES}")
+    return UnixPlace(path)
+
+
+def _read_tcp_place(text: str, url: str) -> TcpPlace:
+    authority, _, path = text.partition("/")
+    if "@" in authority:
+        raise address_error(url, "an address has no user or password; leave out what stands before the '@'")
+    if path:
+        raise address_error(url, f"nothing stands behind host:port but ?options; leave out {'/' + path!r}")
+    if not authority:
+        raise address_error(url, "it has no place; write host:port, such as 127.0.0.1:7400")
+    host, port = _split_authority(authority, url)
+    return TcpPlace(_read_host(host, url), _read_port(port, url))
+
+
+def _split_authority(authority: str, url: str) -> tuple[str, str]:
+    """Host and port; the host of `[::1]:7400` comes with its brackets."""
+    bracket = authority.rfind("]")
+    host, colon, port = authority[bracket + 1 :].rpartition(":")
+    host = authority[: bracket + 1] + host
+    if ":" in host and not host.startswith("["):
+        raise address_error(url, "write an IPv6 address in brackets, such as [::1]:7400")
+    if not colon:
+        raise address_error(url, f"it has no port; write {authority}:PORT, where port 0 is any free one")
+    return host, port
+
+
+def _read_host(host: str, url: str) -> str:
+    if not host:
+        raise address_error(url, "it has no host; write 127.0.0.1 for this machine, 0.0.0.0 for all its addresses")
+    if host == "*":
+        raise address_error(url, "'*' is no host; write 0.0.0.0 to listen on all addresses")
+    if host.startswith("[") and host.endswith("]"):
+        return _read_ip(ipaddress.IPv6Address, host[1:-1], url)
+    if re.fullmatch(r"[0-9.]+", host):
+        return _read_ip(ipaddress.IPv4Address, host, url)
+    if len(host) > 253 or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", host):
+        raise address_error(url, f"{host!r} is no host; write a name, an IPv4 address or an IPv6 address in brackets")
+    return host
+
+
+def _read_ip(kind: type[ipaddress.IPv4Address] | type[ipaddress.IPv6Address], text: str, url: str) -> str:
+    try:
+        kind(text)
+    except ValueError as error:
+        raise address_error(url, f"{text!r} is no IP address: {error}") from None
+    return text
+
+
+def _read_port(text: str, url: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,5}", text) or int(text) > MAX_PORT:
+        raise address_error(url, f"the port {text!r} is no number from 0 to {MAX_PORT}; 0 is any free one")
+    return int(text)
+
+
+def _split_options(query: str, url: str) -> dict[str, str]:
+    options: dict[str, str] = {}
+    for piece in query.split("&") if query else ():
+        raw_name, equals, raw_value = piece.partition("=")
+        name = _decode(raw_name, url)
+        if not name or not equals:
+            raise address_error(url, f"the option {piece!r} is not of the form name=value")
+        if name in options:
+            raise address_error(url, f"the option {name!r} stands there twice; leave one out")
+        options[name] = _decode(raw_value, url)
+    return options
+
+
+def _decode(text: str, url: str) -> str:
+    """Percent-decode; a `+` stays a `+`, for this is no web form."""
+    if re.search(r"%(?![0-9A-Fa-f]{2})", text):
+        raise address_error(url, "a '%' must be followed by two hex digits; write the character itself as %25")
+    try:
+        decoded = unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        raise address_error(url, "what is percent-encoded must be UTF-8") from None
+    _refuse_control_characters(decoded, url)
+    return decoded
+
+
+def _refuse_control_characters(decoded: str, url: str) -> None:
+    if not decoded.isprintable():
+        raise address_error(url, "control characters cannot stand in an address, not even percent-encoded")
+
+
+def parse_frontend(text: str, beside: Place, url: str) -> Place:
+    """Read the value of `frontend=`, percent-decoded: a port on the host of `beside`, or a whole place."""
+    _refuse_control_characters(text, url)
+    transport, separator, place = text.partition("://")
+    if separator:
+        if transport not in ("tcp", *_UNIX_TRANSPORTS):
+            raise address_error(url, f"frontend={text}: a place starts with tcp:// or ipc://, without a dialect")
+        if "?" in place or "#" in place:
+            raise address_error(url, f"frontend={text}: a place has no options; write them behind the address itself")
+        return _read_place(transport, place, url)
+    if isinstance(beside, UnixPlace):
+        raise address_error(
+            url,
+            f"frontend={text}: beside a path this must be a whole place, percent-encoded: "
+            "frontend=ipc%3A%2F%2F%2Ftmp%2Ff.ipc",
+        )
+    return TcpPlace(beside.host, _read_port(text, url))
+
+
+def is_loopback(place: Place) -> bool:
+    """Whether only this machine can reach `place`. Names are not looked up: of them only `localhost` counts."""
+    if isinstance(place, UnixPlace) or place.host.lower() == "localhost":
+        return True
+    try:
+        ip = ipaddress.ip_address(place.host)
+    except ValueError:
+        return False
+    # Whether ::ffff:127.0.0.1 is_loopback differs between Python versions; the address inside it decides.
+    mapped = ip.ipv4_mapped if isinstance(ip, ipaddress.IPv6Address) else None
+    return (mapped or ip).is_loopback
+
+
+def read_options(kind: type[T], options: Mapping[str, str], url: str, *, also: Collection[str] = ()) -> T:
+    """Build the dataclass `kind` from an address's options.
+
+    Fields are of type float, int, bool, str, an Enum with str values, or one of these or None;
+    `field(metadata={"min": 0, "max": 9})` bounds a number. `also` names options that somebody else reads. A ValueError
+    out of `kind` itself (what its fields must be to each other) is told as an AddressError too.
+    """
+    maker: Any = kind
+    fields = [each for each in dataclasses.fields(maker) if each.init]
+    _refuse_unknown_options(options, [*(each.name for each in fields), *also], url)
+    hints = get_type_hints(kind)
+    values = {}
+    for each in fields:
+        if each.name in options:
+            values[each.name] = _read_option(each, hints[each.name], options[each.name], url)
+        elif each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING:
+            raise address_error(url, f"it needs the option {each.name}=")
+    try:
+        made: T = maker(**values)
+    except ValueError as error:
+        raise address_error(url, str(error)) from error
+    return made
+
+
+def _refuse_unknown_options(options: Mapping[str, str], known: Collection[str], url: str) -> None:
+    for name in options:
+        if name not in known:
+            listed = ", ".join(sorted(set(known))) or "none"
+            raise address_error(url, f"unknown option {name!r}{nearest(name, known)}; known options: {listed}")
+
+
+def _read_option(option: dataclasses.Field[Any], kind: Any, text: str, url: str) -> object:
+    try:
+        value = read_value(kind, text)
+        check_range(value, option.metadata.get("min"), option.metadata.get("max"))
+    except ValueError as error:
+        raise address_error(url, f"option {option.name}={text}: {error}") from None
+    return value
+
+
+def read_value(kind: Any, text: str) -> object:
+    """Read `text` as a `kind`: float, int, bool, str or an Enum; a ValueError says `must be …`."""
+    for inner in get_args(kind):
+        if inner is not NoneType:
+            kind = inner
+    if issubclass(kind, Enum):
+        return _read_member(kind, text)
+    return _READERS[kind](text)
+
+
+def _read_member(kind: type[Enum], text: str) -> Enum:
+    values = [str(member.value) for member in kind]
+    if text not in values:
+        raise ValueError(f"must be one of {', '.join(values)}{nearest(text, values)}")
+    return kind(text)
+
+
+def _read_bool(text: str) -> bool:
+    lowered = text.lower()
+    if lowered in ("true", "yes", "1"):
+        return True
+    if lowered in ("false", "no", "0"):
+        return False
+    raise ValueError("must be true or false (or yes, no, 1, 0)")
+
+
+def _read_int(text: str) -> int:
+    match = re.fullmatch(r"(-?[0-9]{1,30})(KiB|MiB|GiB)?", text)
+    if match is None:
+        raise ValueError("must be a whole number such as 1000, or with KiB, MiB or GiB such as 64MiB")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+_UNITS: Mapping[str | None, int] = {None: 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+
+def _read_float(text: str) -> float:
+    # float() alone would also take "nan", "1_0", " 1" and digits of other scripts.
+    if not re.fullmatch(r"-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", text) or not math.isfinite(float(text)):
+        raise ValueError("must be a finite number such as 30 or 0.5")
+    return float(text)
+
+
+_READERS: Mapping[type, Callable[[str], object]] = {bool: _read_bool, int: _read_int, float: _read_float, str: str}
+
+
+def check_range(value: object, low: float | None, high: float | None) -> None:
+    """Raise a ValueError that says `must be …` where a number lies outside its bounds; what is no number has none."""
+    if not isinstance(value, int | float):
+        return
+    if low is not None and value < low:
+        raise ValueError(f"must be {low} or more")
+    if high is not None and value > high:
+        raise ValueError(f"must be {high} or less")
+
+
+def nearest(name: str, known: Collection[str]) -> str:
+    """A hint to put behind an unknown name: ` (did you mean 'x'?)`, or nothing where none is near."""
+    found = difflib.get_close_matches(name, sorted(known), 1)
+    return f" (did you mean {found[0]!r}?)" if found else ""
+
+
+def address_error(url: str, problem: str) -> AddressError:
+    """The error that shows `url`, without a password if somebody wrote one there, and says what is wrong with it."""
+    shown = re.sub(r"://[^/?#]+@", "://***@", url)
+    return AddressError(f"bad address {shown!r}: {problem}")

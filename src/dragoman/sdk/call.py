@@ -1,0 +1,45 @@
+"""One call: submit a job, wait for its answer."""
+
+from __future__ import annotations
+
+import asyncio
+
+from dragoman.carriers.malformed import Malformed
+from dragoman.carriers.zmtp import Frame, Message, TooLarge, Zmtp
+from dragoman.dialects.pingpong import peer as pingpong
+from dragoman.dialects.pingpong.messages import Answer
+from dragoman.sdk.errors import BrokerUnavailable, JobFailed, JobTimeout, error_from
+from dragoman.sdk.link import open_link
+from dragoman.sdk.peoples import caller_target
+
+CONNECT_TIMEOUT = 5.0
+
+
+async def call(url: str, service: str, payload: bytes, timeout: float | None = None) -> Frame:
+    """The result of the job. Raises JobError, BrokerUnavailable or AddressError."""
+    place, _ = caller_target(url, service)
+    answered: asyncio.Future[Message | TooLarge] = asyncio.get_running_loop().create_future()
+
+    def heard(message: Message | TooLarge) -> None:
+        if not answered.done():
+            answered.set_result(message)
+
+    def ended(problem: str) -> None:
+        if not answered.done():
+            answered.set_exception(BrokerUnavailable(f"the broker at {place} went away before it answered: {problem}"))
+
+    patience = CONNECT_TIMEOUT if timeout is None else min(CONNECT_TIMEOUT, timeout)
+    link = await open_link(place, Zmtp(pingpong.CLIENT_SOCKET, dials=True), heard, ended, patience)
+    try:
+        link.send(pingpong.request(payload))
+        async with asyncio.timeout(timeout):
+            word = pingpong.answer(await answered)
+    except TimeoutError:
+        raise JobTimeout(f"timed out: no answer within {timeout:g} s") from None
+    except Malformed as problem:
+        raise JobFailed(f"failed: the broker's answer was not understood: {problem.detail}") from None
+    finally:
+        link.close()
+    if isinstance(word, Answer):
+        return word.payload
+    raise error_from(word.reason)

@@ -1,0 +1,127 @@
+"""A warm child process that runs a function, one job at a time. A handler that dies or hangs the interpreter takes only
+its own process with it; the parent, which keeps the heartbeats, lives on."""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from dragoman.sdk.errors import JobFailed, JobLost
+
+READY, BROKEN, DONE, RAISED = b"+", b"!", b"=", b"-"
+START_TIMEOUT = 60.0
+
+
+class CannotLoad(Exception):
+    """The function to run cannot be had."""
+
+
+class Child:
+    """Parent's end. `run` blocks: call it from a thread."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._context = multiprocessing.get_context("spawn")
+        self._process: Any = None
+        self._connection: Connection | None = None
+
+    def start(self) -> None:
+        """Raises CannotLoad, with what the import said."""
+        ours, theirs = self._context.Pipe()
+        self._process = self._context.Process(target=_main, args=(theirs, self._target, os.getcwd()), daemon=True)
+        self._process.start()
+        theirs.close()
+        self._connection = ours
+        answer = ours.recv_bytes() if ours.poll(START_TIMEOUT) else BROKEN + b"it did not start within 60 s"
+        if answer[:1] != READY:
+            self.stop()
+            raise CannotLoad(answer[1:].decode("utf-8", "replace"))
+
+    def run(self, payload: bytes | bytearray) -> bytes:
+        """The function's result. Raises JobFailed, or JobLost if the child died; a new one is started then."""
+        connection = self._connection
+        assert connection is not None
+        try:
+            connection.send_bytes(payload)
+            wait([connection, self._process.sentinel])
+            answer = connection.recv_bytes()
+        except (EOFError, OSError):
+            self._process.join()
+            code = self._process.exitcode
+            self.start()
+            raise JobLost(f"the child process ended with exit code {code} while it worked") from None
+        if answer[:1] == DONE:
+            return answer[1:]
+        raise JobFailed(answer[1:].decode("utf-8", "replace"))
+
+    def stop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        if self._process is not None:
+            self._process.kill()
+            self._process.join()
+
+
+def load(target: str) -> Callable[[bytes], object]:
+    """The object behind MODULE:FUNCTION. Raises CannotLoad."""
+    module_name, colon, name = target.partition(":")
+    if not colon or not module_name or not name:
+        raise CannotLoad(f"{target!r} is not of the form MODULE:FUNCTION, as in mypackage.images:resize")
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name and module_name.startswith(error.name):
+            raise CannotLoad(
+                f"there is no module {error.name!r} here (looked in {os.getcwd()} and sys.path)"
+            ) from error
+        raise CannotLoad(f"importing {module_name} failed:\n{traceback.format_exc()}") from error
+    except Exception as error:
+        raise CannotLoad(f"importing {module_name} failed:\n{traceback.format_exc()}") from error
+    for part in name.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise CannotLoad(f"module {module_name} has no {name!r}") from None
+    if not callable(found):
+        raise CannotLoad(f"{target} is a {type(found).__name__}, not something to call")
+    return found  # type: ignore[no-any-return]
+
+
+def _main(connection: Connection, target: str, folder: str) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is for the parent
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        function = load(target)
+    except CannotLoad as problem:
+        connection.send_bytes(BROKEN + str(problem).encode("utf-8", "replace"))
+        return
+    connection.send_bytes(READY)
+    while True:
+        try:
+            payload = connection.recv_bytes()
+        except (EOFError, OSError):
+            return  # the parent has gone
+        try:
+            answer = DONE + _as_bytes(function(payload))
+        except Exception:
+            answer = RAISED + traceback.format_exc().encode("utf-8", "replace")
+        connection.send_bytes(answer)
+
+
+def _as_bytes(result: object) -> bytes:
+    if isinstance(result, bytes | bytearray | memoryview):
+        return bytes(result)
+    if isinstance(result, str):
+        return result.encode()
+    if result is None:
+        return b""
+    raise TypeError(f"a handler returns bytes (or str, or None), not {type(result).__name__}")

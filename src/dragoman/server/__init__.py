@@ -1,0 +1,1 @@
+"""The program: configuration, wiring, and the line that runs it all."""

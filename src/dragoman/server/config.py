@@ -1,0 +1,244 @@
+"""What the operator decided: flags, environment and one TOML file, read into one `Config`.
+
+All three say the same things: `--max-jobs 1000`, `DRAGOMAN_MAX_JOBS=1000` and `max_jobs = 1000` are one setting.
+Flags win, then the environment, then the file, then the default. The policy's numbers are flat keys like all others.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import re
+import tomllib
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, get_origin, get_type_hints
+
+from dragoman.core.policy import Policy
+from dragoman.sdk.address import check_range, nearest, read_value
+
+PREFIX = "DRAGOMAN_"
+PATH_VARIABLE = "DRAGOMAN_CONFIG"
+
+# Variables with our prefix that are documented but are no configuration keys.
+OTHER_VARIABLES = frozenset({PATH_VARIABLE})
+
+# Kubernetes gives every pod such variables for a service that is called "dragoman".
+_KUBERNETES_VARIABLE = re.compile(r"DRAGOMAN_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_.*)?)")
+
+
+class ConfigError(ValueError):
+    """A setting that cannot be used; the message says which flag, variable or file it is in and what would be right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """Everything `dragoman serve` can be told."""
+
+    # Addresses to listen on, and nowhere else; none: the defaults on loopback.
+    listen: tuple[str, ...] = ()
+    # The diary's folder, or `memory`; empty: `default_data_dir`.
+    data: str = ""
+    log: str = "auto"
+    log_level: str = "info"
+    drain_timeout: float = 30.0
+    # Check all of the core's invariants after every verb, in production too.
+    strict: bool = False
+    loop: str = "auto"
+    max_peers: int = 20_000
+    max_peers_per_address: int = 10_000
+    # R23: new peers a second.
+    max_accepts: int = 2_000
+    policy: Policy = dataclasses.field(default_factory=Policy)
+
+
+@dataclass(frozen=True, slots=True)
+class Sourced:
+    """One value and where it came from: `flag --data`, `environment DRAGOMAN_DATA`, `file /x/y.toml` or `default`."""
+
+    name: str
+    value: object
+    source: str
+
+
+def load(flags: Mapping[str, object], environment: Mapping[str, str], path: str | None) -> tuple[Config, list[Sourced]]:
+    """Read all sources; the list has one entry a key, in the order of `Config` and then `Policy`.
+
+    A flag that is None or an empty tuple and a variable that is empty count as not given. `path` is `--config`; without
+    it DRAGOMAN_CONFIG may name the file. What is wrong in a source is an error even where a stronger source decides.
+    """
+    chosen = {name: Sourced(name, default, "default") for name, default in _DEFAULTS.items()}
+    chosen |= _read_file(path or environment.get(PATH_VARIABLE))
+    chosen |= _read_environment(environment)
+    chosen |= _read_flags(flags)
+    return _make_config({name: each.value for name, each in chosen.items()}), list(chosen.values())
+
+
+def _make_config(values: Mapping[str, Any]) -> Config:
+    policy = {each.name: values[each.name] for each in dataclasses.fields(Policy)}
+    others = {name: value for name, value in values.items() if name not in policy}
+    return Config(**others, policy=Policy(**policy))
+
+
+def _read_flags(flags: Mapping[str, object]) -> dict[str, Sourced]:
+    found = {}
+    for name, value in flags.items():
+        if value is None or value == ():
+            continue
+        _refuse_unknown(name, _DEFAULTS, "flag")
+        read = _from_text if isinstance(value, str) else _from_toml
+        found[name] = _read(read, name, value, f"flag --{name.replace('_', '-')}")
+    return found
+
+
+def _read_environment(environment: Mapping[str, str]) -> dict[str, Sourced]:
+    found = {}
+    for variable, text in environment.items():
+        if not variable.startswith(PREFIX) or variable in OTHER_VARIABLES or _KUBERNETES_VARIABLE.fullmatch(variable):
+            continue
+        _refuse_unknown(variable, [*_VARIABLES, *OTHER_VARIABLES], "environment variable")
+        if text:
+            name = _VARIABLES[variable]
+            found[name] = _read(_from_text, name, text, f"environment {variable}")
+    return found
+
+
+def _read_file(path: str | None) -> dict[str, Sourced]:
+    found = {}
+    for name, value in _parse_toml(path).items() if path else ():
+        _refuse_unknown(name, _DEFAULTS, f"file {path}: key")
+        found[name] = _read(_from_toml, name, value, f"file {path}")
+    return found
+
+
+def _parse_toml(path: str) -> dict[str, object]:
+    try:
+        with open(path, "rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        raise ConfigError(f"file {path}: cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"file {path}: is not UTF-8: {error}") from error
+    except ValueError as error:  # TOMLDecodeError, which tells the line; or a path with a NUL in it
+        raise ConfigError(f"file {path}: is not TOML: {error}") from error
+
+
+def _refuse_unknown(name: str, known: Collection[str], what: str) -> None:
+    if name not in known:
+        hint = nearest(name, known) or f"; known are {', '.join(sorted(known))}"
+        raise ConfigError(f"{what} {name!r} is not known{hint}")
+
+
+def _read(read: Callable[[str, Any], object], name: str, raw: object, source: str) -> Sourced:
+    try:
+        value = read(name, raw)
+        _check(name, value)
+    except ValueError as error:
+        raise ConfigError(f"{source}: {name} is {raw!r} but {error}") from None
+    if _KINDS[name] is float and isinstance(value, int):
+        value = float(value)  # only now: an int that is out of range need not fit into a float
+    return Sourced(name, value, source)
+
+
+def _from_text(name: str, text: str) -> object:
+    """Read a value as the environment and the command line write it."""
+    kind = _KINDS[name]
+    return tuple(text.split()) if kind is tuple else read_value(kind, text)
+
+
+def _from_toml(name: str, value: object) -> object:
+    """Take a value that has a type of its own, if it is the right one."""
+    kind = _KINDS[name]
+    if kind is tuple:
+        return _strings(value)
+    if kind is int and isinstance(value, str) and value.endswith("iB"):
+        return read_value(int, value)  # TOML has no sizes: they are strings there, such as "64MiB"
+    # Compared exactly, because to Python a bool is an int.
+    if type(value) is kind or (kind is float and type(value) is int):
+        return value
+    raise ValueError(f"must be {_KIND_NAMES[kind]}")
+
+
+def _strings(value: object) -> tuple[str, ...]:
+    if isinstance(value, list | tuple) and all(isinstance(each, str) for each in value):
+        return tuple(value)
+    raise ValueError(f"must be {_KIND_NAMES[tuple]}")
+
+
+def _check(name: str, value: object) -> None:
+    if name in _CHOICES and value not in _CHOICES[name]:
+        raise ValueError(f"must be one of {', '.join(_CHOICES[name])}{nearest(str(value), _CHOICES[name])}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("must be a finite number")
+    check_range(value, *_RANGES.get(name, _DEFAULT_RANGES.get(_KINDS[name], (None, None))))
+
+
+def _known_defaults() -> dict[str, object]:
+    config = Config()
+    own = {each.name: getattr(config, each.name) for each in dataclasses.fields(config) if each.name != "policy"}
+    return own | {each.name: getattr(config.policy, each.name) for each in dataclasses.fields(config.policy)}
+
+
+def _known_kinds() -> dict[str, type]:
+    hints = get_type_hints(Config) | get_type_hints(Policy)
+    return {name: get_origin(hints[name]) or hints[name] for name in _DEFAULTS}
+
+
+_DEFAULTS = _known_defaults()
+_KINDS = _known_kinds()
+_VARIABLES = {PREFIX + name.upper(): name for name in _DEFAULTS}
+
+_KIND_NAMES: Mapping[type, str] = {
+    tuple: "a list of strings",
+    str: "a string",
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+}
+
+_CHOICES: Mapping[str, tuple[str, ...]] = {
+    "log": ("auto", "human", "json"),
+    "log_level": ("debug", "info", "warning", "error"),
+    "loop": ("auto", "uvloop", "asyncio"),
+}
+
+# Smallest and largest value. Periods end at ten years, so that no sum of times overflows a timer.
+_DEFAULT_RANGES: Mapping[type, tuple[float, float]] = {int: (1, 2**63 - 1), float: (0, 10 * 365 * 86_400)}
+_RANGES: Mapping[str, tuple[float, float]] = {
+    "max_service_bytes": (1, 128),  # a service's name has at most 128 bytes on every wire
+    "max_job_timeout": (0.001, 10 * 365 * 86_400),
+    "refusal_rest": (0.001, 3_600),  # without a rest, a job that nobody takes would spin
+    "retry_jitter": (0, 1),  # a share of the delay
+    "max_outcome_bytes": (0, 2**63 - 1),  # 0 keeps none
+}
+
+
+def default_data_dir(environment: Mapping[str, str]) -> Path:
+    """Where the diary lives unless told otherwise: `$XDG_STATE_HOME/dragoman`, else `~/.local/state/dragoman`."""
+    state = _absolute(environment.get("XDG_STATE_HOME"))
+    home = _absolute(environment.get("HOME")) or Path.home()
+    return (state or home / ".local" / "state") / "dragoman"
+
+
+def runtime_dir(environment: Mapping[str, str]) -> Path:
+    """Where sockets go: `$XDG_RUNTIME_DIR/dragoman`, else `dragoman-UID` in the temporary directory.
+
+    Whoever creates the latter must see that it is a folder of ours with mode 0700: anyone may have made it before us.
+    """
+    runtime = _absolute(environment.get("XDG_RUNTIME_DIR"))
+    if runtime is not None:
+        return runtime / "dragoman"
+    return (_absolute(environment.get("TMPDIR")) or _temporary_dir()) / f"dragoman-{os.getuid()}"
+
+
+def _absolute(text: str | None) -> Path | None:
+    """XDG Base Directory, Environment variables: a path that is not absolute must be ignored."""
+    return Path(text) if text and os.path.isabs(text) else None
+
+
+def _temporary_dir() -> Path:
+    from tempfile import gettempdir  # here because it brings a dozen modules that are seldom needed
+
+    return Path(gettempdir())

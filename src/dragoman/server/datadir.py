@@ -1,0 +1,79 @@
+"""The data folder: made for us alone, locked by one broker at a time, and keeper of the id epoch."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from pathlib import Path
+
+IDS_A_RUN = 1 << 32
+MAX_EPOCH = 1 << 21  # ids stay below 2**53, so that every reader of JSON keeps them exact
+
+
+class FolderTaken(Exception):
+    """Another broker uses this data folder."""
+
+
+class DataFolder:
+    """Held for as long as the broker runs."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = os.pread(self._lock, 64, 0).decode("ascii", "replace").strip() or "unknown"
+            os.close(self._lock)
+            raise FolderTaken(f"the data folder {path} is in use by the broker with process id {holder}") from error
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+        self.epoch = self._next_epoch()
+
+    @property
+    def first_id(self) -> int:
+        """Worker numbers of this run start above all that an earlier run gave out (R28, R85)."""
+        return self.epoch * IDS_A_RUN + 1
+
+    def close(self) -> None:
+        os.close(self._lock)
+
+    def _next_epoch(self) -> int:
+        kept = self.path / "epoch"
+        try:
+            epoch = int(kept.read_text()) + 1
+        except FileNotFoundError:
+            epoch = 1
+        except ValueError:
+            raise OSError(
+                f"{kept} does not hold a number: restore it, or write one larger than any before into it"
+            ) from None
+        if epoch >= MAX_EPOCH:
+            raise OSError(f"{kept} has reached {MAX_EPOCH}: the ids of this data folder are used up")
+        fresh = self.path / "epoch.new"
+        with open(fresh, "w", opener=_private) as file:
+            file.write(f"{epoch}\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(fresh, kept)
+        _sync_folder(self.path)
+        return epoch
+
+
+def first_id_without_folder() -> int:
+    """With no memory of earlier runs, the clock keeps the numbers apart (R85)."""
+    return int(time.time()) * 1024
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _sync_folder(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

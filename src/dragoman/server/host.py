@@ -1,0 +1,163 @@
+"""The asyncio side of the line: listeners, accepted and dialled sockets, and when the next turn is due."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from dragoman.dialects.seam import Session
+from dragoman.sdk.address import Place, TcpPlace, UnixPlace
+from dragoman.server import clock
+from dragoman.server.peer import Carrier, Peer, PeerLimits
+from dragoman.server.runner import Line
+from dragoman.streams.dial import connect
+from dragoman.streams.places import describe, forget_unix, listen_tcp, listen_unix, tune
+from dragoman.streams.stream import Stream
+
+ACCEPTS_A_TURN = 64
+DIAL_TIMEOUT = 1.0
+SUSPEND_LOOK = 1.0  # how often we look whether the machine slept
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """One place where peers come in, and what meets them there."""
+
+    session: Session
+    endpoint: str
+    place: Place
+    carrier: Callable[[], Carrier]
+    limits: PeerLimits
+
+
+class Host:
+    def __init__(self, loop: asyncio.AbstractEventLoop, line: Line) -> None:
+        self._loop = loop
+        self._line = line
+        self._listening: list[tuple[socket.socket, Place]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0.0
+        self._dials: set[asyncio.Task[None]] = set()
+        self._suspended = clock.suspended()
+        line.wake = self._wake
+        line.dialler = self._dial
+
+    def start(self) -> None:
+        self._wake()
+        self._look_for_suspend()
+
+    def listen(self, door: Door) -> Place:
+        """Open a door. Returns where it really is, which tells the port when 0 was asked for."""
+        place = door.place
+        if isinstance(place, TcpPlace):
+            listening = listen_tcp(place.host, place.port)
+            place = TcpPlace(place.host, listening.getsockname()[1])
+        else:
+            listening = listen_unix(place.path)
+        self._listening.append((listening, place))
+        self._loop.add_reader(listening, self._accept, listening, door)
+        return place
+
+    def close(self) -> None:
+        """Stop listening and dialling, end every connection."""
+        for listening, place in self._listening:
+            self._loop.remove_reader(listening)
+            if isinstance(place, UnixPlace):
+                forget_unix(place.path, listening)
+            listening.close()
+        self._listening.clear()
+        for task in list(self._dials):
+            task.cancel()
+        for peer in list(self._line.peers):
+            if peer.stream is not None:
+                peer.stream.close()
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # ---------------------------------------------------------------- turns
+
+    def _wake(self) -> None:
+        self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        due = self._line.turn()
+        if self._timer is not None:
+            if self._timer_due <= due:
+                return
+            self._timer.cancel()
+        self._timer_due = due
+        self._timer = self._loop.call_later(max(0.0, due - clock.now()), self._timed_turn)
+
+    def _timed_turn(self) -> None:
+        self._timer = None
+        self._turn()
+
+    def _look_for_suspend(self) -> None:
+        suspended = clock.suspended()
+        if suspended - self._suspended > 1.0:
+            self._line.excuse(suspended - self._suspended)
+        self._suspended = suspended
+        self._loop.call_later(SUSPEND_LOOK, self._look_for_suspend)
+
+    # ---------------------------------------------------------------- peers
+
+    def _accept(self, listening: socket.socket, door: Door) -> None:
+        for _ in range(ACCEPTS_A_TURN):
+            try:
+                accepted, _ = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                self._rest_from_accepting(listening, door, error)
+                return
+            try:
+                tune(accepted)
+                label, address = describe(accepted)
+            except OSError:  # it has gone already
+                accepted.close()
+                continue
+            if self._line.admit(address) is not None:
+                accepted.close()
+                continue
+            carrier = door.carrier()
+            stream = Stream(self._loop, accepted, carrier)
+            peer = self._line.connected(door.session, door.endpoint, carrier, stream, label, address, door.limits)
+            self._start(stream, peer)
+
+    def _rest_from_accepting(self, listening: socket.socket, door: Door, error: OSError) -> None:
+        """Out of descriptors or memory: those connected are served on, newcomers wait a moment."""
+        if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+            raise error
+        self._line.remark("cannot accept", level="error", problem=str(error))
+        self._loop.remove_reader(listening)
+
+        def again() -> None:
+            if listening.fileno() >= 0:
+                self._loop.add_reader(listening, self._accept, listening, door)
+
+        self._loop.call_later(1.0, again)
+
+    def _start(self, stream: Stream, peer: Peer) -> None:
+        stream.start(partial(self._line.arrived, peer), partial(self._line.ended, peer))
+
+    def _dial(self, peer: Peer, place: object) -> None:
+        assert isinstance(place, TcpPlace | UnixPlace)
+        task = self._loop.create_task(self._connect(peer, place))
+        self._dials.add(task)
+        task.add_done_callback(self._dials.discard)
+
+    async def _connect(self, peer: Peer, place: Place) -> None:
+        try:
+            connected = await connect(self._loop, place, DIAL_TIMEOUT)
+        except OSError as error:
+            self._line.dialled(peer, None, f"cannot connect to {place}: {error}")
+            self._wake()
+            return
+        stream = Stream(self._loop, connected, peer.carrier)
+        self._line.dialled(peer, stream)
+        if not peer.is_lost:
+            self._start(stream, peer)

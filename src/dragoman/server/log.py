@@ -1,0 +1,51 @@
+"""Structured logs on standard error: for people on a terminal, as JSON lines for machines."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from typing import Any, TextIO
+
+import structlog
+
+LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+
+
+def make_log(
+    kind: str = "auto", level: str = "info", stream: TextIO | None = None
+) -> structlog.typing.FilteringBoundLogger:
+    """`kind`: auto (people on a terminal, else JSON), human or json."""
+    out = stream if stream is not None else sys.stderr
+    is_human = kind == "human" or (kind == "auto" and out.isatty())
+    renderer: Any = (
+        structlog.dev.ConsoleRenderer(colors=out.isatty())
+        if is_human
+        else structlog.processors.JSONRenderer(default=repr)
+    )
+    logger: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(
+        structlog.WriteLogger(out),
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _traceback_as_text,
+            _escape,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(LEVELS[level]),
+    )
+    return logger
+
+
+def _traceback_as_text(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    error = event.pop("exception", None)
+    if isinstance(error, BaseException):
+        event["traceback"] = "".join(traceback.format_exception(error))
+    return event
+
+
+def _escape(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    """Names come from peers: no control character of theirs reaches a terminal (T14)."""
+    for key, value in event.items():
+        if isinstance(value, str) and key != "traceback" and not value.isprintable():
+            event[key] = value.encode("unicode_escape").decode("ascii")
+    return event

@@ -1,0 +1,123 @@
+"""One connection's other end, as the line keeps it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any, Protocol
+
+from dragoman.carriers.malformed import Malformed
+from dragoman.carriers.zmtp import Frame, Message, TooLarge
+from dragoman.dialects.seam import Session
+
+
+class Carrier(Protocol):
+    """Bytes to messages and back; see carriers/."""
+
+    outgoing: list[bytes]
+    ready: bool
+    failure: Malformed | None
+    gap: memoryview | None
+
+    def feed(self, data: bytes) -> list[Message | TooLarge]: ...
+
+    def fill(self, count: int) -> list[Message | TooLarge]: ...
+
+    def encode(self, frames: Sequence[Frame]) -> list[Frame]: ...
+
+    def ping(self) -> bytes | None:
+        """A life sign that asks for one, where the peer's edition of the carrier has it (D12)."""
+
+    @property
+    def peer_identity(self) -> bytes: ...
+
+
+class Stream(Protocol):
+    """A byte stream to write on: a socket, or a pipe of a simulated world."""
+
+    sent: int  # bytes that have left us
+    backlog: int  # bytes handed over that have not
+
+    def write(self, buffers: list[Frame]) -> None: ...
+
+    def close(self) -> None: ...
+
+    def read_dry(self) -> None:
+        """Take in all that has arrived already."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeerLimits:
+    """What one peer may cost us; options of the listener it came by."""
+
+    max_send_buffer: int = field(default=32 << 20, metadata={"min": 1})
+    handshake_timeout: float = field(default=10.0, metadata={"min": 0.001})
+    carrier_ping: float = field(default=5.0, metadata={"min": 0.001})  # D12: ask for a life sign after so much silence
+    carrier_timeout: float = field(default=15.0, metadata={"min": 0.001})  # and give it up after so much
+
+
+DEFAULT_LIMITS = PeerLimits()
+
+
+class Peer:
+    __slots__ = (
+        "address",
+        "alarm",
+        "alarm_number",
+        "bad_count",
+        "bad_logged",
+        "bad_since",
+        "carrier",
+        "closing",
+        "dialled",
+        "endpoint",
+        "guest",
+        "heard",
+        "identity",
+        "is_lost",
+        "is_open",
+        "label",
+        "limits",
+        "marks",
+        "out",
+        "out_bytes",
+        "pinged",
+        "session",
+        "stream",
+    )
+
+    def __init__(
+        self,
+        session: Session,
+        endpoint: str,
+        carrier: Carrier,
+        label: str,
+        address: str,
+        now: float,
+        limits: PeerLimits = DEFAULT_LIMITS,
+    ) -> None:
+        self.session = session
+        self.endpoint = endpoint
+        self.carrier = carrier
+        self.label = label
+        self.limits = limits
+        self.address = address  # what `max_peers_per_address` counts by
+        self.identity = b""
+        self.guest: Any = None
+        self.stream: Stream | None = None  # none while it is being dialled
+        self.dialled = False
+        self.is_open = False  # the session knows of it
+        self.is_lost = False
+        self.closing: str | None = None  # why, once it has been decided
+        self.heard = now
+        self.pinged = 0.0
+        self.out: list[Frame] = []  # what this turn has for it
+        self.out_bytes = 0  # all bytes ever queued for it
+        self.marks: deque[tuple[int, object]] = deque()  # (where the message ends, its mark)
+        self.bad_count = 0
+        self.bad_since = -inf
+        self.bad_logged = -inf
+        self.alarm = inf
+        self.alarm_number = 0

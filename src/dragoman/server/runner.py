@@ -1,0 +1,419 @@
+"""The line: from bytes to verbs, from effects to bytes.
+
+A stream hands over what its carrier made of the bytes (`arrived`); the peer's session turns each message into verbs of
+the broker; once a turn the effects go to the sessions they concern and to the diary, and what the turn produced for
+each peer is written in one go. There is no asyncio here and no socket: whoever owns the loop passes in a clock, a way
+to ask for a turn, and a way to dial. One owner calls all of it, one call at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import Protocol
+
+from dragoman.carriers.zmtp import Frame, Message, TooLarge
+from dragoman.core.broker import Broker
+from dragoman.core.deadlines import Deadlines
+from dragoman.core.effects import Accept, Answer, Effect, Erase, Give, Progress, Save
+from dragoman.core.invariants import check
+from dragoman.core.model import InvariantBroken
+from dragoman.dialects.seam import Session
+from dragoman.server.peer import DEFAULT_LIMITS, Carrier, Peer, PeerLimits, Stream
+
+PULSE = 0.5  # a turn at least this often, so that a pause of ours is measured from its beginning
+
+
+class Diary(Protocol):
+    """The store of what must survive a crash."""
+
+    def apply(self, entries: list[Save | Erase], done: Callable[[int, str | None], None]) -> None:
+        """Store these, in order, then say up to which save all is safe, or what went wrong. May be at once or later."""
+
+    def close(self) -> None: ...
+
+
+class Log(Protocol):
+    def __call__(self, level: str, event: str, **fields: object) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the line allows all its peers together."""
+
+    max_peers: int = 20_000
+    max_peers_per_address: int = 10_000
+    max_accepts: int = 2_000  # R23, new peers a second
+    max_memory: int = 1 << 30  # all send buffers together (R17)
+    bad_messages: int = 20  # L23, in ten seconds
+    late_turn: float = 1.0  # D13
+
+
+class Line:
+    def __init__(
+        self,
+        broker: Broker,
+        diary: Diary,
+        clock: Callable[[], float],
+        log: Log,
+        limits: Limits,
+        *,
+        wake: Callable[[], None] = lambda: None,
+        dialler: Callable[[Peer, object], None] | None = None,
+        strict: bool = False,
+    ) -> None:
+        self.broker = broker
+        self.limits = limits
+        self.sessions: list[Session] = []
+        self.peers: dict[Peer, None] = {}
+        self.wake = wake  # asks the owner of the loop for a `turn` soon
+        self.dialler = dialler
+        self._diary = diary
+        self._clock = clock
+        self._log = log
+        self._strict = strict
+        self._is_awake = False
+        self._dirty: list[Peer] = []  # peers with something to write, to close or to greet
+        self._backlogged: dict[Peer, None] = {}
+        self._deadlines: Deadlines[Peer] = Deadlines()
+        self._addresses: dict[str, int] = {}
+        self._accepted_second = -1
+        self._accepted_count = 0
+        self._expected = inf  # when the next turn should start at the latest
+
+    # ---------------------------------------------------------------- what streams tell
+
+    def admit(self, address: str) -> str | None:
+        """Why a new connection from this address is not let in, or None (L7, R23)."""
+        second = int(self._clock())
+        if second != self._accepted_second:
+            self._accepted_second, self._accepted_count = second, 0
+        self._accepted_count += 1
+        if len(self.peers) >= self.limits.max_peers:
+            problem = f"{len(self.peers)} peers are connected already (max_peers)"
+        elif self._addresses.get(address, 0) >= self.limits.max_peers_per_address:
+            problem = f"{self._addresses[address]} peers of this address are connected already (max_peers_per_address)"
+        elif self._accepted_count > self.limits.max_accepts:
+            problem = f"more than {self.limits.max_accepts} new peers in one second (max_accepts)"
+        else:
+            return None
+        self.broker.counters.peers_refused += 1
+        self.remark("peer refused", level="warning", address=address, problem=problem)
+        return problem
+
+    def connected(
+        self,
+        session: Session,
+        endpoint: str,
+        carrier: Carrier,
+        stream: Stream,
+        label: str,
+        address: str,
+        limits: PeerLimits = DEFAULT_LIMITS,
+    ) -> Peer:
+        """A stream to a new peer is there. Its carrier may greet; the session hears of it when that is done."""
+        peer = Peer(session, endpoint, carrier, label, address, self._clock(), limits)
+        self._enter(peer, stream)
+        return peer
+
+    def dialled(self, peer: Peer, stream: Stream | None, problem: str = "") -> None:
+        """What became of a dial: a stream, or nothing."""
+        if stream is not None and not peer.is_lost:
+            self._enter(peer, stream)
+        elif stream is not None:
+            stream.close()
+        else:
+            self._lose(peer, problem)
+
+    def arrived(self, peer: Peer, messages: list[Message | TooLarge]) -> None:
+        """Bytes came and the carrier made these messages of them."""
+        if not self._is_awake:
+            self._is_awake = True
+            self.wake()
+        now = self._clock()
+        peer.heard = now
+        carrier = peer.carrier
+        if carrier.outgoing:
+            self._post(peer, carrier.outgoing)
+            carrier.outgoing = []
+        if not peer.is_open and carrier.ready:
+            self._open(peer, now)
+        if messages and peer.closing is None:
+            hear = peer.session.hear
+            try:
+                for message in messages:
+                    hear(peer, message, now)
+                    if self._strict:
+                        check(self.broker)
+                    if peer.closing is not None:
+                        break
+            except InvariantBroken:
+                raise
+            except Exception as error:
+                self._crashed(peer, error, messages)
+        if carrier.failure is not None and peer.closing is None:
+            failure = carrier.failure
+            self._count_bad(peer, failure.reason)
+            self.remark("peer refused", level="warning", peer=peer, reason=failure.reason, detail=failure.detail)
+            self.close(peer, f"{failure.reason}: {failure.detail}")
+
+    def ended(self, peer: Peer, problem: str) -> None:
+        """The stream is at its end, or broken."""
+        self._lose(peer, problem)
+        self._ask_for_turn()
+
+    # ---------------------------------------------------------------- what sessions ask for
+
+    def send(self, peer: Peer, frames: Sequence[Frame], mark: object = None) -> None:
+        if peer.is_lost:
+            return
+        self._post(peer, peer.carrier.encode(frames))
+        if mark is not None:
+            peer.marks.append((peer.out_bytes, mark))
+
+    def dial(self, session: Session, place: object, endpoint: str, carrier: Carrier) -> Peer:
+        assert self.dialler is not None, "this line cannot dial"
+        peer = Peer(session, endpoint, carrier, str(place), "", self._clock())
+        peer.dialled = True
+        self.peers[peer] = None
+        self.dialler(peer, place)
+        return peer
+
+    def close(self, peer: Peer, reason: str) -> None:
+        if peer.closing is None:
+            peer.closing = reason
+            if not peer.out:
+                self._dirty.append(peer)
+            self._ask_for_turn()
+
+    def bad_message(self, peer: Peer, reason: str, detail: str = "") -> None:
+        self._count_bad(peer, reason)
+        now = self._clock()
+        if now - peer.bad_since > 10.0:
+            peer.bad_since, peer.bad_count = now, 0
+        peer.bad_count += 1
+        if now - peer.bad_logged >= 1.0:
+            peer.bad_logged = now
+            self.remark("bad message", level="warning", peer=peer, reason=reason, detail=detail)
+        if peer.bad_count >= self.limits.bad_messages:
+            self.close(peer, f"{peer.bad_count} bad messages within 10 s")
+
+    def remark(self, event: str, /, *, level: str = "info", peer: Peer | None = None, **fields: object) -> None:
+        if peer is not None:
+            fields["peer"] = peer.label
+        self._log(level, event, **fields)
+
+    # ---------------------------------------------------------------- a turn of the loop
+
+    def turn(self) -> float:
+        """Judge what is due, carry out effects, write. Returns when the next turn is due at the latest."""
+        self._is_awake = True  # whatever happens within a turn is dealt with by its end
+        now = self._clock()
+        if now - self._expected > self.limits.late_turn:
+            now = self._excuse_pause(now - self._expected)
+        broker = self.broker
+        if now >= broker.next_deadline():
+            broker.tick(now)
+        due = min(session.tick(now) for session in self.sessions) if self.sessions else inf
+        self._watch(now)
+        self._drain_effects(now)
+        self._flush(now)
+        if self._strict:
+            check(broker)
+        self._is_awake = False
+        self._expected = min(due, broker.next_deadline(), self._deadlines.next(), now + PULSE)
+        return self._expected
+
+    def excuse(self, gap: float) -> None:
+        """The whole machine slept (R26)."""
+        self._excuse_pause(gap)
+
+    # ---------------------------------------------------------------- inside a turn
+
+    def _drain_effects(self, now: float) -> None:
+        broker = self.broker
+        while broker.effects:
+            effects, broker.effects = broker.effects, []
+            entries: list[Save | Erase] = []
+            for effect in effects:
+                kind = type(effect)
+                if kind is Give:
+                    session = effect.attempt.worker.session  # type: ignore[attr-defined]
+                elif kind is Answer or kind is Accept or kind is Progress:
+                    session = effect.caller.session  # type: ignore[attr-defined]
+                elif isinstance(effect, Save | Erase):
+                    entries.append(effect)
+                    continue
+                else:
+                    session = _session_of(effect)
+                session.say(effect, now)
+                if self._strict:
+                    check(broker)
+            if entries:
+                self._diary.apply(entries, self._saved)
+
+    def _saved(self, number: int, problem: str | None) -> None:
+        if problem is not None:
+            self.remark("diary refused", level="error", problem=problem)
+        self.broker.saved(number, self._clock(), problem)
+        self._ask_for_turn()
+
+    def _flush(self, now: float) -> None:
+        while self._dirty:
+            dirty, self._dirty = self._dirty, []
+            for peer in dirty:
+                stream = peer.stream
+                if stream is None or peer.is_lost:
+                    if peer.closing is not None:
+                        self._lose(peer, peer.closing)
+                    continue
+                if peer.out:
+                    buffers, peer.out = peer.out, []
+                    stream.write(buffers)
+                    if stream.backlog:
+                        self._mind_backlog(peer, stream)
+                    elif peer.marks:
+                        peer.marks.clear()
+                if peer.closing is not None:
+                    self._lose(peer, peer.closing)
+            self._drain_effects(now)
+
+    def _mind_backlog(self, peer: Peer, stream: Stream) -> None:
+        """A peer that does not read may cost so much and no more; past it, it is disconnected (R17)."""
+        self._backlogged[peer] = None
+        while peer.marks and peer.marks[0][0] <= stream.sent:
+            peer.marks.popleft()
+        if stream.backlog > peer.limits.max_send_buffer:
+            self._shed(peer, f"{stream.backlog} bytes wait for it to read (max_send_buffer)")
+            return
+        for each in list(self._backlogged):
+            if each.is_lost or each.stream is None or not each.stream.backlog:
+                del self._backlogged[each]
+        held = {each: each.stream.backlog for each in self._backlogged if each.stream is not None}
+        if sum(held.values()) > self.limits.max_memory:
+            largest = max(held, key=held.__getitem__)
+            self._shed(largest, f"{held[largest]} bytes wait for it to read, the most of all peers (max_memory)")
+
+    def _shed(self, peer: Peer, reason: str) -> None:
+        self.broker.counters.disconnected_slow += 1
+        self.remark("peer does not read", level="warning", peer=peer, reason=reason)
+        self.close(peer, reason)
+
+    def _watch(self, now: float) -> None:
+        """Carrier-level life and death: handshakes that never end, peers that fell silent (D12)."""
+        for peer in self._deadlines.due(now):
+            limits = peer.limits
+            silent = now - peer.heard
+            if not peer.is_open:
+                self._count_bad(peer, "handshake timeout")
+                reason = f"no handshake within {limits.handshake_timeout:g} s"
+                self.remark("peer refused", level="warning", peer=peer, reason=reason)
+                self.close(peer, reason)
+            elif silent >= limits.carrier_timeout:
+                self.remark("peer silent", level="warning", peer=peer, seconds=round(silent, 1))
+                self.close(peer, f"nothing heard for {silent:.0f} s")
+            elif silent >= limits.carrier_ping:
+                self._post(peer, [peer.carrier.ping() or b""])
+                self._deadlines.arm(peer, now + min(limits.carrier_ping, limits.carrier_timeout - silent))
+            else:
+                self._deadlines.arm(peer, peer.heard + limits.carrier_ping)
+
+    def _excuse_pause(self, gap: float) -> float:
+        """We were stopped, not they (D13): hear what has come meanwhile, move every lease, and only then judge."""
+        self.remark("paused", level="warning", seconds=round(gap, 3))
+        until = self.broker.resumed_at = self._clock()
+        for peer in list(self.peers):
+            if peer.stream is not None and not peer.is_lost:
+                peer.stream.read_dry()
+            if self._clock() > until + 1.0:
+                break
+        now = self._clock()
+        self.broker.shift(gap, now)
+        for peer in self.peers:
+            peer.heard = min(peer.heard + gap, now)
+        return now
+
+    # ---------------------------------------------------------------- peers
+
+    def _enter(self, peer: Peer, stream: Stream) -> None:
+        peer.stream = stream
+        self.peers[peer] = None
+        self._addresses[peer.address] = self._addresses.get(peer.address, 0) + 1
+        peer.heard = self._clock()
+        self._deadlines.arm(peer, peer.heard + peer.limits.handshake_timeout)
+        self._post(peer, peer.carrier.outgoing)
+        peer.carrier.outgoing = []
+        self._ask_for_turn()
+
+    def _open(self, peer: Peer, now: float) -> None:
+        peer.is_open = True
+        peer.identity = peer.carrier.peer_identity
+        self._deadlines.disarm(peer)
+        if peer.carrier.ping() is not None:
+            self._deadlines.arm(peer, now + peer.limits.carrier_ping)
+        self._fenced(peer, lambda: peer.session.opened(peer, now))
+
+    def _lose(self, peer: Peer, reason: str) -> None:
+        """The end of a connection: tell the session, once, and which of its messages never left."""
+        if peer.is_lost:
+            return
+        peer.is_lost = True
+        self._deadlines.disarm(peer)
+        self.peers.pop(peer, None)
+        self._backlogged.pop(peer, None)
+        sent = 0
+        if peer.stream is not None:
+            sent = peer.stream.sent
+            peer.stream.close()
+            self._addresses[peer.address] -= 1
+            if not self._addresses[peer.address]:
+                del self._addresses[peer.address]
+        unsent = [mark for end, mark in peer.marks if end > sent]
+        peer.marks.clear()
+        peer.out.clear()
+        peer.closing = peer.closing or reason
+        if peer.is_open or peer.dialled:
+            now = self._clock()
+            self._fenced(peer, lambda: peer.session.lost(peer, unsent, now))
+
+    def _post(self, peer: Peer, buffers: Sequence[Frame]) -> None:
+        out = peer.out
+        if not out and buffers:
+            self._dirty.append(peer)
+            self._ask_for_turn()
+        for buffer in buffers:
+            out.append(buffer)
+            peer.out_bytes += len(buffer)
+
+    def _ask_for_turn(self) -> None:
+        if not self._is_awake:
+            self._is_awake = True
+            self.wake()
+
+    # ---------------------------------------------------------------- when we are at fault
+
+    def _fenced(self, peer: Peer, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except InvariantBroken:
+            raise
+        except Exception as error:
+            self._crashed(peer, error, [])
+
+    def _crashed(self, peer: Peer, error: Exception, messages: list[Message | TooLarge]) -> None:
+        """A fault of ours hurts one peer only (R27). Lengths are logged, never contents."""
+        self.broker.counters.internal_errors += 1
+        shapes = [[len(f) for f in m] if isinstance(m, list) else f"too large: {m.size}" for m in messages[-64:]]
+        self.remark("internal error", level="error", peer=peer, error=repr(error), messages=shapes, exception=error)
+        self.close(peer, "internal error")
+
+    def _count_bad(self, peer: Peer, reason: str) -> None:
+        self.broker.counters.bad_message(getattr(peer.session, "dialect", "?"), reason)
+
+
+def _session_of(effect: Effect) -> Session:
+    """Whose worker it concerns: Recall names an attempt, Dismiss a worker."""
+    attempt = getattr(effect, "attempt", None)
+    session: Session = attempt.worker.session if attempt is not None else effect.worker.session  # type: ignore[attr-defined]
+    return session

@@ -1,0 +1,172 @@
+"""Running a broker as a process: start, listen, drain on a signal, stop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from dragoman.core.broker import Broker
+from dragoman.core.model import InvariantBroken
+from dragoman.diary.memory import MemoryDiary
+from dragoman.sdk.address import TcpPlace, is_loopback
+from dragoman.server import clock
+from dragoman.server.config import Config, default_data_dir
+from dragoman.server.datadir import DataFolder, first_id_without_folder
+from dragoman.server.host import Host
+from dragoman.server.log import make_log
+from dragoman.server.runner import Limits, Line
+from dragoman.server.wiring import DEFAULT_LISTENERS, Listener, prepare
+
+EXIT_BROKEN_INVARIANT = 70
+
+
+class Server:
+    """One broker on one event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, config: Config, first_worker: int, log: Any) -> None:
+        self._loop = loop
+        self._config = config
+        self._log = log
+        self.broker = Broker(config.policy, clock.SystemEntropy(), first_worker=first_worker)
+        limits = Limits(config.max_peers, config.max_peers_per_address, config.max_accepts, config.policy.max_memory)
+        self.line = Line(self.broker, MemoryDiary(), clock.now, self._write_log, limits, strict=config.strict)
+        self.host = Host(loop, self.line)
+        self.stopped: asyncio.Future[int] = loop.create_future()
+        self._is_draining = False
+
+    def listen(self) -> list[tuple[Listener, list[tuple[str, str]]]]:
+        """Open every listener. Returns, for each, who comes in where."""
+        opened = []
+        listeners = [prepare(url, self.broker, self.line) for url in self._config.listen or DEFAULT_LISTENERS]
+        for listener in listeners:
+            places = []
+            for who, door in listener.doors:
+                place = self.host.listen(door)
+                places.append((who, f"{'tcp' if isinstance(place, TcpPlace) else 'ipc'}://{place}"))
+                if not is_loopback(place):
+                    self._log.warning("listening without authentication", place=str(place), url=listener.address.url)
+            opened.append((listener, places))
+        self.host.start()
+        self._loop.set_exception_handler(self._unexpected)
+        return opened
+
+    def drain(self) -> None:
+        """First signal: refuse new jobs, let running ones end. Second: stop at once."""
+        if self._is_draining:
+            self._stop("told twice")
+            return
+        self._is_draining = True
+        self._log.info("draining", running=self._running(), seconds=self._config.drain_timeout)
+        self.broker.close(clock.now())
+        self.line.turn()
+        self._stop_when_drained(clock.now() + self._config.drain_timeout)
+
+    def _stop_when_drained(self, until: float) -> None:
+        if not self._running():
+            self._stop("drained")
+        elif clock.now() >= until:
+            self._stop("the time for draining is over")
+        else:
+            self._loop.call_later(0.02, self._stop_when_drained, until)
+
+    def _running(self) -> int:
+        return sum(len(worker.running) for worker in self.broker.roster.workers.values())
+
+    def _stop(self, reason: str) -> None:
+        if self.stopped.done():
+            return
+        self._log.info("stopping", reason=reason, running=self._running())
+        self.broker.abort(clock.now())
+        self.line.turn()
+        self.stopped.set_result(0)
+
+    def _write_log(self, level: str, event: str, **fields: object) -> None:
+        getattr(self._log, level)(event, **fields)
+
+    def _unexpected(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """An exception that no fence caught. A broken invariant ends the process: its state is on standard error."""
+        error = context.get("exception")
+        if isinstance(error, InvariantBroken):
+            self._log.error("invariant broken", problem=str(error), exception=error)
+            print(json.dumps(dump(self.broker)), file=sys.stderr)
+            if not self.stopped.done():
+                self.stopped.set_result(EXIT_BROKEN_INVARIANT)
+            return
+        self.broker.counters.internal_errors += 1
+        self._log.error("internal error", problem=str(context.get("message")), exception=error)
+
+
+def dump(broker: Broker) -> dict[str, object]:
+    """The broker's state for whoever must find out what went wrong: no payloads, no tokens."""
+    return {
+        "jobs": [
+            {
+                "id": job.id.hex(),
+                "service": job.service.name,
+                "state": job.state,
+                "outcome": job.outcome,
+                "spent": job.spent,
+                "worker": job.attempt.worker.id if job.attempt else None,
+            }
+            for job in broker.jobs.values()
+        ],
+        "workers": [
+            {
+                "id": worker.id,
+                "name": worker.name,
+                "state": worker.state,
+                "services": [service.name for service in worker.services],
+                "running": [attempt.job.id.hex() for attempt in worker.running.values()],
+                "unproven": [attempt.job.id.hex() for attempt in worker.unproven.values()],
+            }
+            for worker in broker.roster.workers.values()
+        ],
+    }
+
+
+def run(config: Config, environment: Mapping[str, str], announce: Callable[[Any], None]) -> int:
+    """Run a broker until it is told to stop. Returns the exit code; raises what keeps it from starting."""
+    log = make_log(config.log, config.log_level)
+    folder: DataFolder | None = None
+    if config.data == "memory":
+        first_worker = first_id_without_folder()
+    else:
+        folder = DataFolder(Path(config.data).expanduser() if config.data else default_data_dir(environment))
+        first_worker = folder.first_id
+    try:
+        with asyncio.Runner(loop_factory=loop_factory(config.loop)) as runner:
+            return runner.run(_serve(config, first_worker, log, announce))
+    finally:
+        if folder is not None:
+            folder.close()
+
+
+async def _serve(config: Config, first_worker: int, log: Any, announce: Callable[[Any], None]) -> int:
+    loop = asyncio.get_running_loop()
+    server = Server(loop, config, first_worker, log)
+    try:
+        announce(server.listen())
+        for each in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(each, server.drain)
+        return await server.stopped
+    finally:
+        server.host.close()
+
+
+def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
+    """uvloop where it is installed, asyncio's own loop otherwise, or the one asked for."""
+    if name != "asyncio":
+        try:
+            import uvloop
+        except ImportError:
+            if name == "uvloop":
+                raise
+        else:
+            factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+            return factory
+    return asyncio.new_event_loop

@@ -1,0 +1,100 @@
+"""Which classes make up a running broker: the only file that names them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from functools import partial
+from typing import Any, cast
+
+from dragoman.carriers.zmtp import Limits as ZmtpLimits
+from dragoman.carriers.zmtp import Zmtp
+from dragoman.core.broker import Broker, is_service_name
+from dragoman.dialects import seam
+from dragoman.dialects.pingpong import session as pingpong
+from dragoman.dialects.pingpong.options import ListenerOptions as PingPongOptions
+from dragoman.sdk.address import Address, address_error, is_loopback, parse, parse_frontend, read_options
+from dragoman.server import clock
+from dragoman.server.host import Door
+from dragoman.server.peer import PeerLimits
+from dragoman.server.runner import Line
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerOptions:
+    """What every listener's URL may say."""
+
+    frontend: str | None = None
+    insecure: bool = False
+    max_payload: int = field(default=64 << 20, metadata={"min": 1, "max": 1 << 30})
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """A listener made ready: where it opens and what to tell people about it."""
+
+    address: Address
+    doors: tuple[tuple[str, Door], ...]  # who comes in there (workers, callers) and the door
+    notes: tuple[str, ...]  # what the operator should know of it
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """All that a dialect needs in order to listen."""
+
+    address: Address
+    options: ListenerOptions
+    own: Any  # the dialect's own options
+    limits: PeerLimits
+    broker: Broker
+    line: Line
+
+
+def _pingpong(request: Request) -> Listener:
+    address = request.address
+    own: PingPongOptions = request.own
+    if not is_service_name(own.service, request.broker.policy.max_service_bytes):
+        raise address_error(address.url, f"{own.service!r} is not a service name")
+    line = cast(seam.Line, request.line)
+    session = pingpong.PingPongSession(request.broker, line, own, request.options.max_payload, clock.now())
+    request.line.sessions.append(session)
+    carrier = partial(Zmtp, "ROUTER", limits=ZmtpLimits(max_payload=request.options.max_payload))
+    doors = [("workers", Door(session, pingpong.BACKEND, address.place, carrier, request.limits))]
+    notes = [f"service {own.service!r}, edition {own.edition.value}"]
+    if request.options.frontend is None:
+        notes.append("takes workers only: add frontend=PORT for callers")
+    else:
+        frontend = parse_frontend(request.options.frontend, address.place, address.url)
+        _insist_on_loopback(address, is_loopback(frontend), request.options)
+        doors.append(("callers", Door(session, pingpong.FRONTEND, frontend, carrier, request.limits)))
+    return Listener(address, tuple(doors), tuple(notes))
+
+
+# A dialect's name, the options of its own, and how it listens.
+DIALECTS: Mapping[str, tuple[type[Any], Callable[[Request], Listener]]] = {
+    "pingpong": (PingPongOptions, _pingpong),
+}
+
+DEFAULT_LISTENERS = ("pingpong+tcp://127.0.0.1:7401?frontend=7402",)
+
+
+def prepare(url: str, broker: Broker, line: Line) -> Listener:
+    """A listener for this URL. Raises AddressError."""
+    address = parse(url, DIALECTS)
+    kind, listen = DIALECTS[address.dialect]
+    known = {each.name for each in (*fields(kind), *fields(ListenerOptions), *fields(PeerLimits))}
+    own = read_options(kind, address.options, url, also=known)
+    options = read_options(ListenerOptions, address.options, url, also=known)
+    limits = read_options(PeerLimits, address.options, url, also=known)
+    _insist_on_loopback(address, is_loopback(address.place), options)
+    return listen(Request(address, options, own, limits, broker, line))
+
+
+def _insist_on_loopback(address: Address, is_local: bool, options: ListenerOptions) -> None:
+    """T1: there is no authentication yet, so leaving the machine is something the operator must write down."""
+    if not is_local and not options.insecure:
+        raise address_error(
+            address.url,
+            "it listens off loopback, where anybody may submit jobs and answer them; "
+            "write insecure=true in the URL if that is what you want",
+        )

@@ -1,0 +1,1 @@
+"""The one kind of socket: listen, accept, dial, read, gather writes, close."""

@@ -1,0 +1,137 @@
+"""Sockets for places: bind, clean up after the dead, connect."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import stat
+
+KEEPALIVE_IDLE = 15
+KEEPALIVE_EVERY = 5
+KEEPALIVE_TRIES = 3
+USER_TIMEOUT_MS = 20_000
+BACKLOG = 1024
+
+
+class PlaceTaken(OSError):
+    """Somebody else listens there."""
+
+
+def listen_tcp(host: str, port: int) -> socket.socket:
+    family, _, _, _, address = _resolve(host, port)
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        listening.bind(address)
+        listening.listen(BACKLOG)
+    except OSError as error:
+        listening.close()
+        if error.errno == errno.EADDRINUSE:
+            raise PlaceTaken(error.errno, f"{host}:{port} is taken: another program listens there") from error
+        raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from error
+    listening.setblocking(False)
+    return listening
+
+
+def listen_unix(path: str) -> socket.socket:
+    """Listen on a socket file that only we may use. A file left by a dead process is removed; a live one is refused."""
+    _clean_stale(path)
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    mask = os.umask(0o177)
+    try:
+        listening.bind(path)
+        listening.listen(BACKLOG)
+    except OSError as error:
+        listening.close()
+        if error.errno == errno.EADDRINUSE:
+            raise PlaceTaken(error.errno, f"{path} is taken: another program listens there") from error
+        raise OSError(error.errno, f"cannot listen on {path}: {error.strerror}") from error
+    finally:
+        os.umask(mask)
+    listening.setblocking(False)
+    return listening
+
+
+def forget_unix(path: str, listening: socket.socket) -> None:
+    """Remove our socket file, unless somebody has put another in its place."""
+    try:
+        there = os.stat(path)
+        ours = os.fstat(listening.fileno())
+    except OSError:
+        return
+    # The inode of a bound socket is not that of its file, so the best we can tell is that it is still a socket.
+    if stat.S_ISSOCK(there.st_mode) and stat.S_ISSOCK(ours.st_mode):
+        os.unlink(path)
+
+
+def _clean_stale(path: str) -> None:
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise OSError(error.errno, f"cannot listen on {path}: {error.strerror}") from error
+    if not stat.S_ISSOCK(mode):
+        raise PlaceTaken(errno.EEXIST, f"{path} exists and is not a socket: choose another path or remove it")
+    probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    probe.settimeout(1.0)
+    try:
+        probe.connect(path)
+    except ConnectionRefusedError:
+        os.unlink(path)  # nobody listens any more
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise PlaceTaken(errno.EADDRINUSE, f"{path} is taken, or cannot be asked: {error}") from error
+    else:
+        raise PlaceTaken(errno.EADDRINUSE, f"{path} is taken: another program listens there")
+    finally:
+        probe.close()
+
+
+def tcp_target(host: str, port: int) -> tuple[socket.socket, tuple[object, ...]]:
+    family, _, _, _, address = _resolve(host, port)
+    return socket.socket(family, socket.SOCK_STREAM), address
+
+
+def tune(connected: socket.socket) -> None:
+    """What every connection gets: no waiting for fuller packets, and half-open TCP is noticed (R21)."""
+    connected.setblocking(False)
+    if connected.family == socket.AF_UNIX:
+        return
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_EVERY)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_TRIES)
+    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)
+
+
+def describe(connected: socket.socket) -> tuple[str, str]:
+    """How logs call the other end, and the address that limits count by."""
+    try:
+        name = connected.getpeername()
+    except OSError:
+        return "?", "?"
+    if isinstance(name, tuple):
+        host, port = name[0], name[1]
+        return (f"[{host}]:{port}" if ":" in host else f"{host}:{port}"), host
+    pid, uid, _ = _credentials(connected)
+    return f"pid {pid}", f"uid {uid}"
+
+
+def _credentials(connected: socket.socket) -> tuple[int, int, int]:
+    raw = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    pid, uid, gid = (int.from_bytes(raw[i : i + 4], "little", signed=True) for i in (0, 4, 8))
+    return pid, uid, gid
+
+
+def _resolve(host: str, port: int) -> tuple[int, int, int, str, tuple[object, ...]]:
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise OSError(error.errno or 0, f"cannot resolve {host!r}: {error.strerror or error}") from error
+    return found[0]

@@ -1,0 +1,1 @@
+"""Shipped for users: what makes a broker's world repeatable in tests."""

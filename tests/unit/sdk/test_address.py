@@ -1,0 +1,396 @@
+"""Addresses: what may be written, and what the errors say about the rest."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, dataclass, field
+from enum import Enum
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dragoman.sdk.address import (
+    Address,
+    AddressError,
+    TcpPlace,
+    UnixPlace,
+    is_loopback,
+    parse,
+    parse_frontend,
+    read_options,
+)
+
+DIALECTS = ("native", "pingpong", "powerhose", "memodb", "controller", "majordomo", "http")
+URL = "pingpong+tcp://127.0.0.1:7401"
+HOME = TcpPlace("127.0.0.1", 7401)
+
+
+@pytest.mark.parametrize(
+    ("url", "dialect", "transport", "place"),
+    [
+        ("native+tcp://127.0.0.1:7400", "native", "tcp", TcpPlace("127.0.0.1", 7400)),
+        ("tcp://127.0.0.1:7400", "native", "tcp", TcpPlace("127.0.0.1", 7400)),
+        ("tcp://127.0.0.1:7400/", "native", "tcp", TcpPlace("127.0.0.1", 7400)),
+        ("ipc:///tmp/n.sock", "native", "ipc", UnixPlace("/tmp/n.sock")),
+        ("http://127.0.0.1:7480", "http", "http", TcpPlace("127.0.0.1", 7480)),
+        ("http://broker.example:7480/", "http", "http", TcpPlace("broker.example", 7480)),
+        ("http+ipc:///tmp/h.sock", "http", "ipc", UnixPlace("/tmp/h.sock")),
+        ("memodb+tcp://[::1]:12701", "memodb", "tcp", TcpPlace("::1", 12701)),
+        ("memodb+tcp://[fe80::1%25eth0]:1", "memodb", "tcp", TcpPlace("fe80::1%eth0", 1)),
+        ("memodb+ipc:///tmp/m.sock", "memodb", "ipc", UnixPlace("/tmp/m.sock")),
+        ("powerhose+ipc:///tmp/master-routing.ipc", "powerhose", "ipc", UnixPlace("/tmp/master-routing.ipc")),
+        ("controller+unix:///run/controller", "controller", "unix", UnixPlace("/run/controller")),
+        ("PingPong+TCP://localhost:0", "pingpong", "tcp", TcpPlace("localhost", 0)),
+        ("tcp://my_host-1.lan:65535", "native", "tcp", TcpPlace("my_host-1.lan", 65535)),
+        ("ipc:///tmp/a%20b%3F%23%25.sock", "native", "ipc", UnixPlace("/tmp/a b?#%.sock")),
+        ("ipc:///tmp/user@host:1.sock", "native", "ipc", UnixPlace("/tmp/user@host:1.sock")),
+        ("ipc:///tmp/größe.sock", "native", "ipc", UnixPlace("/tmp/größe.sock")),
+        ("ipc:///" + "x" * 106, "native", "ipc", UnixPlace("/" + "x" * 106)),
+    ],
+)
+def test_an_address_is_read_into_its_parts(url: str, dialect: str, transport: str, place: TcpPlace | UnixPlace) -> None:
+    assert parse(url, DIALECTS) == Address(url, dialect, transport, place, {})
+
+
+@pytest.mark.parametrize(
+    ("query", "options"),
+    [
+        ("", {}),
+        ("?", {}),
+        ("?frontend=7402&service=resize", {"frontend": "7402", "service": "resize"}),
+        ("?frontend=ipc%3A%2F%2F%2Ftmp%2Ff.ipc", {"frontend": "ipc:///tmp/f.ipc"}),
+        ("?service=a=b", {"service": "a=b"}),
+        ("?service=a+b%26c", {"service": "a+b&c"}),
+        ("?service=", {"service": ""}),
+    ],
+)
+def test_options_are_split_and_percent_decoded(query: str, options: dict[str, str]) -> None:
+    assert parse(URL + query, DIALECTS).options == options
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("", "has no '://'"),
+        ("127.0.0.1:7400", "tcp://127.0.0.1:7400"),
+        ("tcp:/127.0.0.1:7400", "has no '://'"),
+        (
+            "pingpog+tcp://h:1",
+            "unknown dialect 'pingpog' (did you mean 'pingpong'?); known dialects: controller, http,",
+        ),
+        ("pingpog://h:1", "did you mean 'pingpong'?"),
+        ("://h:1", "unknown dialect ''"),
+        ("+tcp://h:1", "unknown dialect ''"),
+        ("pingpong://h:1", "names no transport; write pingpong+tcp://"),
+        ("unix:///run/x", "unix:// needs a dialect in front of it"),
+        ("memodb+ws://h:1", "unknown transport 'ws'; transports are tcp, ipc, unix, http"),
+        ("memodb+inproc://h", "unknown transport 'inproc'"),
+        ("memodb+tpc://h:1", "did you mean 'tcp'?"),
+        ("memodb+tcp+x://h:1", "unknown transport 'tcp+x'"),
+        ("native+http://h:1", "http:// takes no dialect"),
+        ("tcp://", "it has no place; write host:port"),
+        ("tcp:///x", "leave out '/x'"),
+        ("tcp://?a=1", "it has no place"),
+        ("tcp://:7400", "it has no host"),
+        ("tcp://*:7400", "write 0.0.0.0"),
+        ("tcp://127.0.0.1", "it has no port; write 127.0.0.1:PORT"),
+        ("tcp://[::1]", "it has no port; write [::1]:PORT"),
+        ("tcp://127.0.0.1:", "the port '' is no number from 0 to 65535"),
+        ("tcp://127.0.0.1:65536", "the port '65536' is no number"),
+        ("tcp://127.0.0.1:-1", "the port '-1' is no number"),
+        ("tcp://127.0.0.1:7４", "the port '7４' is no number"),
+        pytest.param("tcp://127.0.0.1:" + "9" * 5000, "is no number", id="port of 5000 digits"),
+        ("tcp://::1:7400", "in brackets"),
+        ("tcp://[::g]:7400", "'::g' is no IP address"),
+        ("tcp://[]:7400", "is no IP address"),
+        ("tcp://[::1]x:7400", "is no host"),
+        ("tcp://127.0.0.300:1", "'127.0.0.300' is no IP address"),
+        ("tcp://häuser.example:1", "is no host"),
+        ("tcp://-x:1", "is no host"),
+        ("tcp://h:1/path", "leave out '/path'"),
+        ("tcp://user@h:1", "no user or password"),
+        ("ipc://", "it has no path"),
+        ("ipc:///", "it has no path"),
+        ("ipc://foo.sock", "three slashes and all of it, such as ipc:///tmp/foo.sock"),
+        ("ipc://run/foo.sock", "such as ipc:///tmp/foo.sock"),
+        ("ipc://user:pass@/tmp/x", "the path is relative"),
+        ("ipc://@hidden", "abstract sockets are not supported"),
+        ("ipc:///" + "x" * 107, "the path has 108 bytes; a Unix socket's may have 107"),
+        ("ipc:///" + "ü" * 54, "the path has 109 bytes"),
+        ("ipc:///tmp/a%00b", "control characters"),
+        ("ipc:///tmp/a%zz", "two hex digits"),
+        ("ipc:///tmp/a%ff", "must be UTF-8"),
+        ("ipc:///tmp/a b", "write a space as %20"),
+        ("tcp://h:1\n", "control characters"),
+        ("tcp://h:1\udc80", "control characters"),
+        ("tcp://h:1#top", "no fragment"),
+        ("tcp://h:1?a=1#top", "no fragment"),
+        ("tcp://h:1?a=1&a=2", "the option 'a' stands there twice"),
+        ("tcp://h:1?a=1&%61=2", "the option 'a' stands there twice"),
+        ("tcp://h:1?a", "the option 'a' is not of the form name=value"),
+        ("tcp://h:1?a=1&", "the option '' is not of the form"),
+        ("tcp://h:1?=1", "the option '=1' is not of the form"),
+    ],
+)
+def test_a_wrong_address_is_refused_with_what_would_be_right(url: str, says: str) -> None:
+    with pytest.raises(AddressError) as caught:
+        parse(url, DIALECTS)
+    assert says in str(caught.value)
+
+
+def test_an_error_shows_the_url() -> None:
+    with pytest.raises(AddressError, match=r"bad address 'tcp://h:x\?a=1': "):
+        parse("tcp://h:x?a=1", DIALECTS)
+
+
+@pytest.mark.parametrize("url", ["tcp://me:secret@h:1", "wrong+tcp://me:secret@h:1", "tcp://me:s@secret@h:1"])
+def test_an_error_never_shows_a_password(url: str) -> None:
+    with pytest.raises(AddressError) as caught:
+        parse(url, DIALECTS)
+    assert "secret" not in str(caught.value)
+    assert "***@h:1" in str(caught.value)
+
+
+def test_a_dialect_that_is_not_spoken_here_is_refused_in_its_plain_form_too() -> None:
+    with pytest.raises(AddressError, match="unknown dialect 'http'; known dialects: native"):
+        parse("http://h:1", ["native"])
+
+
+def test_an_address_cannot_be_changed() -> None:
+    address = parse(URL + "?service=a", DIALECTS)
+    with pytest.raises(FrozenInstanceError):
+        address.url = "x"  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        address.options["service"] = "b"  # type: ignore[index]
+
+
+def test_equal_addresses_have_equal_hashes() -> None:
+    assert len({parse(URL + "?service=a", DIALECTS), parse(URL + "?service=a", DIALECTS)}) == 1
+
+
+# Other than st.text() alone this has lone surrogates, which the command line gives for bytes that are no UTF-8.
+ANY_TEXT = st.text(st.characters())
+PIECES = st.sampled_from(
+    [*DIALECTS, "+", "tcp", "ipc", "unix", "://", "/", "?", "&", "=", "#", "%", "%2", "[", "]", "::1", ":", "@", "7400"]
+)
+
+
+@given(ANY_TEXT | st.lists(PIECES | st.text(max_size=3)).map("".join) | ANY_TEXT.map("tcp://h:1?".__add__))
+def test_any_text_gives_an_address_or_an_address_error(text: str) -> None:
+    try:
+        address = parse(text, DIALECTS)
+    except AddressError:
+        return
+    assert address.url == text
+    assert address.dialect in DIALECTS
+
+
+@given(ANY_TEXT | ANY_TEXT.map("ipc:///".__add__), st.sampled_from([HOME, UnixPlace("/tmp/x")]))
+def test_any_frontend_gives_a_place_or_an_address_error(text: str, beside: TcpPlace | UnixPlace) -> None:
+    try:
+        place = parse_frontend(text, beside, URL)
+    except AddressError:
+        return
+    assert isinstance(place, TcpPlace | UnixPlace)
+
+
+@pytest.mark.parametrize(
+    ("place", "text"),
+    [
+        (TcpPlace("127.0.0.1", 7400), "127.0.0.1:7400"),
+        (TcpPlace("::1", 7400), "[::1]:7400"),
+        (TcpPlace("localhost", 0), "localhost:0"),
+        (UnixPlace("/tmp/x"), "/tmp/x"),
+    ],
+)
+def test_a_place_is_written_as_people_write_it(place: TcpPlace | UnixPlace, text: str) -> None:
+    assert str(place) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "beside", "place"),
+    [
+        ("7402", HOME, TcpPlace("127.0.0.1", 7402)),
+        ("7402", TcpPlace("::1", 7401), TcpPlace("::1", 7402)),
+        ("0", HOME, TcpPlace("127.0.0.1", 0)),
+        ("tcp://0.0.0.0:7402", HOME, TcpPlace("0.0.0.0", 7402)),
+        ("tcp://[::1]:7402", UnixPlace("/tmp/b"), TcpPlace("::1", 7402)),
+        ("ipc:///tmp/f.ipc", HOME, UnixPlace("/tmp/f.ipc")),
+        ("unix:///tmp/100%.ipc", HOME, UnixPlace("/tmp/100%.ipc")),
+    ],
+)
+def test_a_frontend_is_a_port_on_the_same_host_or_a_whole_place(
+    text: str, beside: TcpPlace | UnixPlace, place: TcpPlace | UnixPlace
+) -> None:
+    assert parse_frontend(text, beside, URL) == place
+
+
+@pytest.mark.parametrize(
+    ("text", "beside", "says"),
+    [
+        ("", HOME, "the port '' is no number"),
+        ("70000", HOME, "the port '70000' is no number"),
+        ("/tmp/f.ipc", HOME, "the port '/tmp/f.ipc' is no number"),
+        ("7402", UnixPlace("/tmp/b"), "must be a whole place, percent-encoded"),
+        ("tcp://h", HOME, "it has no port"),
+        ("ipc://f.ipc", HOME, "three slashes"),
+        ("http://h:1", HOME, "a place starts with tcp:// or ipc://"),
+        ("pingpong+tcp://h:1", HOME, "without a dialect"),
+        ("tcp://h:1?a=1", HOME, "a place has no options"),
+        ("tcp://me:secret@h:1", HOME, "no user or password"),
+    ],
+)
+def test_a_wrong_frontend_is_refused(text: str, beside: TcpPlace | UnixPlace, says: str) -> None:
+    with pytest.raises(AddressError) as caught:
+        parse_frontend(text, beside, URL)
+    assert says in str(caught.value)
+    assert URL in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [
+        (UnixPlace("/tmp/x"), True),
+        (TcpPlace("127.0.0.1", 1), True),
+        (TcpPlace("127.255.0.9", 1), True),
+        (TcpPlace("::1", 1), True),
+        (TcpPlace("::ffff:127.0.0.1", 1), True),
+        (TcpPlace("localhost", 1), True),
+        (TcpPlace("LocalHost", 1), True),
+        (TcpPlace("0.0.0.0", 1), False),
+        (TcpPlace("::", 1), False),
+        (TcpPlace("::ffff:10.0.0.1", 1), False),
+        (TcpPlace("10.0.0.1", 1), False),
+        (TcpPlace("broker.example", 1), False),
+        (TcpPlace("localhost.example", 1), False),
+    ],
+)
+def test_loopback_is_what_only_this_machine_reaches(place: TcpPlace | UnixPlace, expected: bool) -> None:
+    assert is_loopback(place) is expected
+
+
+class Edition(Enum):
+    PLAIN = "plain"
+    PACKAGE = "package"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    lease: float = field(default=3.0, metadata={"min": 0, "max": 100})
+    offset: float = 0.0
+    n_timeouts: int = field(default=3, metadata={"min": 1})
+    max_payload: int = 1024
+    insecure: bool = False
+    service: str = "default"
+    token: str | None = None
+    attempts: int | None = None
+    edition: Edition = Edition.PLAIN
+
+    def __post_init__(self) -> None:
+        if self.insecure and self.token:
+            raise ValueError("insecure=true and token= exclude each other; leave one out")
+
+
+@dataclass(frozen=True, slots=True)
+class Needy:
+    name: str
+
+
+def test_without_options_the_defaults_hold() -> None:
+    assert read_options(Options, {}, URL) == Options()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("lease", "0", 0.0),
+        ("lease", "2.5", 2.5),
+        ("lease", ".5", 0.5),
+        ("lease", "5.", 5.0),
+        ("lease", "1e2", 100.0),
+        ("offset", "-1.5", -1.5),
+        ("n_timeouts", "7", 7),
+        ("max_payload", "4KiB", 4096),
+        ("max_payload", "64MiB", 64 << 20),
+        ("max_payload", "2GiB", 2 << 30),
+        ("insecure", "true", True),
+        ("insecure", "Yes", True),
+        ("insecure", "1", True),
+        ("insecure", "false", False),
+        ("insecure", "no", False),
+        ("insecure", "0", False),
+        ("service", "", ""),
+        ("service", "größe", "größe"),
+        ("token", "x", "x"),
+        ("attempts", "2", 2),
+        ("edition", "package", Edition.PACKAGE),
+    ],
+)
+def test_an_option_is_read_as_its_field_s_type(name: str, text: str, value: object) -> None:
+    read = getattr(read_options(Options, {name: text}, URL), name)
+    assert read == value
+    assert type(read) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("lease", "", "option lease=: must be a finite number"),
+        ("lease", "abc", "option lease=abc: must be a finite number such as 30 or 0.5"),
+        ("lease", "nan", "must be a finite number"),
+        ("lease", "inf", "must be a finite number"),
+        ("lease", "1e999", "must be a finite number"),
+        ("lease", "1_0", "must be a finite number"),
+        ("lease", " 1", "must be a finite number"),
+        ("lease", "٣", "must be a finite number"),
+        ("lease", "-1", "option lease=-1: must be 0 or more"),
+        ("lease", "101", "option lease=101: must be 100 or less"),
+        ("n_timeouts", "0", "must be 1 or more"),
+        ("n_timeouts", "1.5", "must be a whole number"),
+        pytest.param("n_timeouts", "9" * 5000, "must be a whole number", id="5000 digits"),
+        ("max_payload", "64MB", "with KiB, MiB or GiB such as 64MiB"),
+        ("max_payload", "MiB", "must be a whole number"),
+        ("max_payload", "1_000", "must be a whole number"),
+        ("insecure", "on", "must be true or false"),
+        ("insecure", "", "must be true or false"),
+        ("edition", "packge", "must be one of plain, package (did you mean 'package'?)"),
+        ("edition", "PLAIN", "must be one of plain, package"),
+    ],
+)
+def test_a_wrong_option_is_refused_with_what_would_be_right(name: str, text: str, says: str) -> None:
+    with pytest.raises(AddressError) as caught:
+        read_options(Options, {name: text}, URL)
+    assert says in str(caught.value)
+    assert URL in str(caught.value)
+
+
+def test_an_unknown_option_is_refused_with_the_nearest_and_the_list() -> None:
+    with pytest.raises(AddressError) as caught:
+        read_options(Options, {"leese": "1"}, URL, also=["frontend"])
+    assert "unknown option 'leese' (did you mean 'lease'?); known options: attempts, edition, frontend," in str(
+        caught.value
+    )
+
+
+def test_options_that_somebody_else_reads_are_left_alone() -> None:
+    assert read_options(Options, {"frontend": "7402", "lease": "1"}, URL, also=["frontend"]) == Options(lease=1.0)
+
+
+def test_an_option_without_default_must_be_given() -> None:
+    assert read_options(Needy, {"name": "x"}, URL) == Needy("x")
+    with pytest.raises(AddressError, match="it needs the option name="):
+        read_options(Needy, {}, URL)
+
+
+def test_options_that_exclude_each_other_are_an_address_error() -> None:
+    with pytest.raises(AddressError, match="exclude each other"):
+        read_options(Options, {"insecure": "true", "token": "x"}, URL)
+
+
+@given(st.sampled_from(list(Options.__dataclass_fields__)), ANY_TEXT)
+def test_any_text_gives_an_option_or_an_address_error(name: str, text: str) -> None:
+    try:
+        options = read_options(Options, {name: text}, URL)
+    except AddressError:
+        return
+    assert isinstance(options, Options)
