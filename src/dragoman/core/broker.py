@@ -21,12 +21,25 @@ from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Erase, Give, Progress, Recall, Save
 from dragoman.core.lifecycle import move_job, move_worker
 from dragoman.core.model import (
+    BOOTING,
+    CANCELLED,
+    DELAYED,
+    DONE,
+    DRAINING,
+    ENDED,
+    FAILED,
+    GONE,
+    IDLE,
+    LOST,
+    REFUSED,
+    RUNNING,
+    TIMED_OUT,
+    WAITING,
     Attempt,
     Ending,
     Farewell,
     Job,
     JobId,
-    JobState,
     Outcome,
     Party,
     Payload,
@@ -36,12 +49,11 @@ from dragoman.core.model import (
     Token,
     Wishes,
     Worker,
-    WorkerState,
 )
 from dragoman.core.policy import Policy
 from dragoman.core.roster import Roster
 
-DRAINING = f"{Refusal.DRAINING}: the broker is about to stop"
+BEING_DRAINED = f"{Refusal.DRAINING}: the broker is about to stop"
 
 
 class Entropy(Protocol):
@@ -106,20 +118,20 @@ class Broker:
 
     def withdraw(self, job: Job, now: float, reason: str = "withdrawn") -> bool:
         """Cancel a job in whatever state it is. False if it had ended already."""
-        if job.state is JobState.ENDED:
+        if job.state is ENDED:
             return False
-        self._end_early(job, Outcome.CANCELLED, reason, now)
+        self._end_early(job, CANCELLED, reason, now)
         return True
 
     def abandon(self, job: Job, caller: Party, now: float) -> None:
         """A caller has gone. A call nobody waits for is not started (R18); one that runs may end (R19)."""
         job.callers = tuple(other for other in job.callers if other is not caller)
-        if job.callers or job.state is JobState.ENDED or job.is_kept:
+        if job.callers or job.state is ENDED or job.is_kept:
             return
-        if job.state is not JobState.RUNNING:
+        if job.state is not RUNNING:
             job.orphan_due = now + job.wishes.orphan_grace
             if job.orphan_due <= now:
-                self._end_early(job, Outcome.CANCELLED, "its caller has gone", now)
+                self._end_early(job, CANCELLED, "its caller has gone", now)
             else:
                 self._deadlines.arm(job, job.due())
 
@@ -165,8 +177,8 @@ class Broker:
     def idle(self, worker: Worker, now: float) -> bool:
         """The worker says it is free: so it is, unless a job of ours runs there (D1)."""
         worker.seen = now
-        if worker.state is WorkerState.BOOTING:
-            move_worker(worker, WorkerState.IDLE)
+        if worker.state is BOOTING:
+            move_worker(worker, IDLE)
         elif not worker.unproven:
             return False
         worker.unproven.clear()
@@ -179,7 +191,7 @@ class Broker:
 
     def leave(self, worker: Worker, now: float, reason: str, unseen: Iterable[Attempt] = ()) -> None:
         """The worker has gone. Of what it held, `unseen` cannot have reached it (R8); the rest may have (R9)."""
-        if worker.state is WorkerState.GONE:
+        if worker.state is GONE:
             return
         self._deadlines.disarm(worker)
         self.roster.leave(worker)
@@ -192,18 +204,18 @@ class Broker:
                 self._not_started(attempt, now)
             else:
                 attempt.job.deaths += 1
-                self._spend(attempt, Outcome.LOST, reason, now)
+                self._spend(attempt, LOST, reason, now)
 
     def drain(self, worker: Worker, now: float, *, at_once: bool = False) -> None:
         """Give the worker nothing more, and dismiss it once it holds nothing; or at once, by D8."""
-        if worker.state is WorkerState.GONE:
+        if worker.state is GONE:
             return
         if at_once:
             self.effects.append(Dismiss(worker, Farewell.KILLED, "killed by an operator"))
             self.leave(worker, now, "its worker was killed by an operator")
             return
-        if worker.state is not WorkerState.DRAINING:
-            move_worker(worker, WorkerState.DRAINING)
+        if worker.state is not DRAINING:
+            move_worker(worker, DRAINING)
             self.roster.withhold(worker)
         self._dismiss_if_drained(worker, now)
 
@@ -219,7 +231,7 @@ class Broker:
             self._prove(attempt, now)
             return False
         del worker.running[attempt.token]
-        self._end(job, Outcome.DONE, result, "", now)
+        self._end(job, DONE, result, "", now)
         self._freed(worker, now)
         return True
 
@@ -232,7 +244,7 @@ class Broker:
             self._prove(attempt, now)
             return False
         del worker.running[attempt.token]
-        self._spend(attempt, Outcome.FAILED, reason, now)
+        self._spend(attempt, FAILED, reason, now)
         self._freed(worker, now)
         return True
 
@@ -246,7 +258,7 @@ class Broker:
         if worker.terms.may_refuse:
             self._not_started(attempt, now)
         else:
-            self._spend(attempt, Outcome.FAILED, "its worker refused it", now)
+            self._spend(attempt, FAILED, "its worker refused it", now)
         return True
 
     def reject(self, attempt: Attempt, reason: str, now: float) -> bool:
@@ -254,7 +266,7 @@ class Broker:
         if attempt.job.attempt is not attempt:
             return False
         del attempt.worker.running[attempt.token]
-        self._end(attempt.job, Outcome.FAILED, b"", reason, now)
+        self._end(attempt.job, FAILED, b"", reason, now)
         self._freed(attempt.worker, now)
         return True
 
@@ -284,10 +296,10 @@ class Broker:
     def close(self, now: float) -> None:
         """Begin to drain the broker: nothing new comes in, waiting calls are refused, what runs may end."""
         self.is_draining = True
-        waiting = [j for j in self.jobs.values() if j.state in (JobState.WAITING, JobState.DELAYED)]
+        waiting = [j for j in self.jobs.values() if j.state in (WAITING, DELAYED)]
         for job in waiting:
             if not job.wishes.durable:
-                self._end_early(job, Outcome.REFUSED, DRAINING, now, Refusal.DRAINING)
+                self._end_early(job, REFUSED, BEING_DRAINED, now, Refusal.DRAINING)
 
     def abort(self, now: float) -> None:
         """The time for draining is over: every attempt that still runs is given up."""
@@ -305,10 +317,10 @@ class Broker:
                 self.effects.extend(answers)
             elif problem is None:
                 self.effects.extend(Accept(caller, job) for caller in job.callers)
-                if job.state is JobState.WAITING:
+                if job.state is WAITING:
                     self._place(job, now)
-            elif job.state is JobState.WAITING:
-                self._end_early(job, Outcome.REFUSED, f"diary: {problem}", now, Refusal.DIARY)
+            elif job.state is WAITING:
+                self._end_early(job, REFUSED, f"diary: {problem}", now, Refusal.DIARY)
 
     def shift(self, gap: float, now: float) -> None:
         """We were paused, not they: no lease ran meanwhile (D13, R22)."""
@@ -340,7 +352,7 @@ class Broker:
 
     def _turn_away(self, caller: Party, refusal: Refusal, reason: str) -> Job | None:
         self.counters.refused += 1
-        self.effects.append(Answer(caller, None, Outcome.REFUSED, b"", f"{refusal}: {reason}", refusal))
+        self.effects.append(Answer(caller, None, REFUSED, b"", f"{refusal}: {reason}", refusal))
         return None
 
     def _submit_keyed(
@@ -361,12 +373,12 @@ class Broker:
             return self._enter(service, payload, caller, wishes, now, deadline, key)
         if first.digest != _digest(payload):
             return self._turn_away(caller, Refusal.KEY_REUSED, f"'{key}' came with another payload before")
-        if first.state is JobState.ENDED:
+        if first.state is ENDED:
             self._answer(first, (caller,))
         else:
             first.callers += (caller,)
             first.orphan_due = inf
-            is_saved = first.state is not JobState.WAITING or first.order != inf
+            is_saved = first.state is not WAITING or first.order != inf
             if first.wishes.durable and is_saved:
                 self.effects.append(Accept(caller, first))
         return first
@@ -421,8 +433,10 @@ class Broker:
         """A background job waits for the diary before it does anything else; a call starts at once."""
         if job.wishes.durable:
             self._save(job, None)
-        else:
+        elif job.wishes.delay > 0:
             self._place(job, now)
+        else:
+            self._queue(job, now)
 
     def _save(self, job: Job, answers: tuple[Answer, ...] | None = ()) -> None:
         """What a durable job promises leaves only after the diary has it: its Accept (None), or its answers."""
@@ -435,7 +449,7 @@ class Broker:
         wishes = job.wishes
         if wishes.delay > 0:
             job.start_at = now + min(wishes.delay, self.policy.max_delay)
-            move_job(job, JobState.DELAYED)
+            move_job(job, DELAYED)
             self._deadlines.arm(job, job.due())
             return
         self._queue(job, now)
@@ -464,11 +478,9 @@ class Broker:
         attempt = Attempt(job, job.spent + 1, token, worker, now, now + timeout)
         job.attempt = attempt
         job.order = inf
-        move_job(job, JobState.RUNNING)
+        move_job(job, RUNNING)
         worker.running[token] = attempt
-        if worker.terms.capacity > 1:
-            self.roster.rotate(worker)
-        self.roster.settle(worker, now)
+        self.roster.occupy(worker)
         self.counters.handed_out += 1
         due = min(attempt.due, job.deadline)
         if due < job.alarm:
@@ -481,13 +493,13 @@ class Broker:
         """A slot of the worker is free: fill it, or let the worker stand among the idle."""
         if not worker.unproven:
             worker.unproven_since = inf
-        if worker.state is WorkerState.DRAINING:
+        if worker.state is DRAINING:
             self._dismiss_if_drained(worker, now)
             return
-        self.roster.settle(worker, now)
-        while worker.state is WorkerState.IDLE:
+        while worker.free > 0:
             job = self._next_job(worker)
             if job is None:
+                self.roster.settle(worker, now)
                 break
             job.service.queue.take(job)
             self._give(job, worker, now)
@@ -543,7 +555,7 @@ class Broker:
         job.refusals += 1
         self._remember_tried(job, attempt.worker)
         if self.is_draining and not job.wishes.durable:
-            self._end(job, Outcome.REFUSED, b"", DRAINING, now, Refusal.DRAINING)
+            self._end(job, REFUSED, b"", BEING_DRAINED, now, Refusal.DRAINING)
         elif self._outlives_caller(job, now):
             if job.refusals >= self.policy.max_refusals:
                 job.refusals = 0
@@ -580,12 +592,12 @@ class Broker:
         """A call whose callers have all gone is not started again (R18)."""
         if job.callers or job.is_kept:
             return True
-        self._end(job, Outcome.CANCELLED, b"", "its caller has gone", now)
+        self._end(job, CANCELLED, b"", "its caller has gone", now)
         return False
 
     def _back_off(self, job: Job, outcome: Outcome) -> float:
         policy = self.policy
-        if outcome is Outcome.LOST and job.spent == 1:
+        if outcome is LOST and job.spent == 1:
             delay = policy.retry_after_loss
         else:
             delay = min(policy.retry_cap, policy.retry_first * 2.0 ** min(job.spent - 1, 32))
@@ -593,19 +605,19 @@ class Broker:
 
     def _rest(self, job: Job, until: float) -> None:
         job.start_at = until
-        move_job(job, JobState.DELAYED)
+        move_job(job, DELAYED)
         if job.wishes.durable:
             self._save(job)
         self._deadlines.arm(job, job.due())
 
     def _requeue(self, job: Job, now: float) -> None:
         """A job that was out before keeps its place: the key of its arrival."""
-        if job.state is not JobState.WAITING:
-            move_job(job, JobState.WAITING)
+        if job.state is not WAITING:
+            move_job(job, WAITING)
         service = job.service
         service.queue.put_back(job, job.arrival - job.wishes.priority * self.policy.age_step)
         self._hand_out(service, now)
-        if job.state is JobState.WAITING:
+        if job.state is WAITING:
             self._deadlines.arm(job, job.due())
 
     # ---------------------------------------------------------------- how a job ends
@@ -613,7 +625,7 @@ class Broker:
     def _end_early(self, job: Job, outcome: Outcome, reason: str, now: float, refusal: Refusal | None = None) -> None:
         """End a job in whatever state it is; a worker that holds it is told, and is unproven until it proves free."""
         attempt = job.attempt
-        if job.state is JobState.WAITING and job.order != inf:
+        if job.state is WAITING and job.order != inf:
             job.service.queue.remove(job)
         if attempt is not None:
             self._doubt(attempt, now)
@@ -624,13 +636,13 @@ class Broker:
         self, job: Job, outcome: Outcome, result: Payload, reason: str, now: float, refusal: Refusal | None = None
     ) -> None:
         job.attempt = None
-        move_job(job, JobState.ENDED)
+        move_job(job, ENDED)
         job.outcome = outcome
         self.present -= 1
         self.bytes -= len(job.payload)
         self.counters.ended[outcome] += 1
         self._deadlines.disarm(job)
-        if outcome is Outcome.DONE and not job.callers and not job.is_kept:
+        if outcome is DONE and not job.callers and not job.is_kept:
             self.counters.unclaimed_results += 1
         if not job.quarantined:
             job.payload = b""
@@ -686,17 +698,17 @@ class Broker:
     def _judge_job(self, job: Job, now: float) -> None:
         if job.due() > now:
             self._deadlines.arm(job, job.due())
-        elif job.state is JobState.ENDED:
+        elif job.state is ENDED:
             self._erase(job)
         elif job.deadline <= now:
-            self._end_early(job, Outcome.TIMED_OUT, "its deadline passed", now)
-        elif job.orphan_due <= now and job.state is not JobState.RUNNING:
-            self._end_early(job, Outcome.CANCELLED, "its caller has gone", now)
-        elif job.state is JobState.DELAYED:
+            self._end_early(job, TIMED_OUT, "its deadline passed", now)
+        elif job.orphan_due <= now and job.state is not RUNNING:
+            self._end_early(job, CANCELLED, "its caller has gone", now)
+        elif job.state is DELAYED:
             self._wake(job, now)
-        elif job.state is JobState.WAITING:
+        elif job.state is WAITING:
             seconds = job.wishes.queue_timeout
-            self._end_early(job, Outcome.TIMED_OUT, f"no worker was free within {seconds:g} s", now)
+            self._end_early(job, TIMED_OUT, f"no worker was free within {seconds:g} s", now)
         else:
             self._overrun(job, now)
 
@@ -704,7 +716,7 @@ class Broker:
         """A delayed job's time has come."""
         if not job.tried:
             job.arrival = now
-            move_job(job, JobState.WAITING)
+            move_job(job, WAITING)
             self._queue(job, now)
         else:
             job.queue_due = now + job.wishes.queue_timeout
@@ -717,7 +729,7 @@ class Broker:
         reason = f"no result within {job.wishes.job_timeout:g} s"
         self._doubt(attempt, now)
         self.effects.append(Recall(attempt, reason))
-        self._spend(attempt, Outcome.TIMED_OUT, reason, now)
+        self._spend(attempt, TIMED_OUT, reason, now)
 
     def _judge_worker(self, worker: Worker, now: float) -> None:
         limit = worker.terms.unproven_limit

@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
-from dragoman.core.model import InvariantBroken, Job, JobState, Worker, WorkerState
+from dragoman.core.model import (
+    BOOTING,
+    BUSY,
+    DELAYED,
+    DRAINING,
+    ENDED,
+    GONE,
+    IDLE,
+    RUNNING,
+    UNPROVEN,
+    WAITING,
+    InvariantBroken,
+    Job,
+    JobState,
+    Worker,
+    WorkerState,
+)
 
 JOB_MOVES: dict[JobState, frozenset[JobState]] = {
-    JobState.WAITING: frozenset({JobState.DELAYED, JobState.RUNNING, JobState.ENDED}),
-    JobState.DELAYED: frozenset({JobState.WAITING, JobState.ENDED}),
-    JobState.RUNNING: frozenset({JobState.WAITING, JobState.DELAYED, JobState.ENDED}),
-    JobState.ENDED: frozenset(),
+    WAITING: frozenset({DELAYED, RUNNING, ENDED}),
+    DELAYED: frozenset({WAITING, ENDED}),
+    RUNNING: frozenset({WAITING, DELAYED, ENDED}),
+    ENDED: frozenset(),
 }
 
 WORKER_MOVES: dict[WorkerState, frozenset[WorkerState]] = {
-    WorkerState.BOOTING: frozenset({WorkerState.IDLE, WorkerState.DRAINING, WorkerState.GONE}),
-    WorkerState.IDLE: frozenset({WorkerState.BUSY, WorkerState.DRAINING, WorkerState.GONE}),
-    WorkerState.BUSY: frozenset(
-        {WorkerState.IDLE, WorkerState.UNPROVEN, WorkerState.DRAINING, WorkerState.GONE},
+    BOOTING: frozenset({IDLE, DRAINING, GONE}),
+    IDLE: frozenset({BUSY, DRAINING, GONE}),
+    BUSY: frozenset(
+        {IDLE, UNPROVEN, DRAINING, GONE},
     ),
-    WorkerState.UNPROVEN: frozenset({WorkerState.IDLE, WorkerState.DRAINING, WorkerState.GONE}),
-    WorkerState.DRAINING: frozenset({WorkerState.GONE}),
-    WorkerState.GONE: frozenset(),
+    UNPROVEN: frozenset({IDLE, DRAINING, GONE}),
+    DRAINING: frozenset({GONE}),
+    GONE: frozenset(),
 }
 
 
@@ -38,14 +54,14 @@ def move_worker(worker: Worker, to: WorkerState) -> None:
 def settle(worker: Worker) -> WorkerState:
     """Bring a working worker's state in line with its slots: idle while one is free."""
     state = worker.state
-    if state is WorkerState.BOOTING or state is WorkerState.DRAINING or state is WorkerState.GONE:
+    if state is BOOTING or state is DRAINING or state is GONE:
         return state
     if len(worker.running) + len(worker.unproven) < worker.terms.capacity:
-        fitting = WorkerState.IDLE
+        fitting = IDLE
     elif worker.running:
-        fitting = WorkerState.BUSY
+        fitting = BUSY
     else:
-        fitting = WorkerState.UNPROVEN
+        fitting = UNPROVEN
     if fitting is not state:
         move_worker(worker, fitting)
     return fitting

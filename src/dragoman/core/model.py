@@ -66,6 +66,12 @@ class WorkerState(StrEnum):
     GONE = "gone"
 
 
+# Members by name: in Python 3.11 looking one up on its class costs ten times a global, and states are asked for often.
+WAITING, DELAYED, RUNNING, ENDED = JobState
+DONE, FAILED, TIMED_OUT, LOST, CANCELLED, REFUSED = Outcome
+BOOTING, IDLE, BUSY, UNPROVEN, DRAINING, GONE = WorkerState
+
+
 class Farewell(StrEnum):
     """Why the broker let a worker go."""
 
@@ -180,7 +186,7 @@ class Job:
         self.payload: Payload = payload
         self.callers = callers
         self.wishes = wishes
-        self.state = JobState.WAITING
+        self.state: JobState = WAITING
         self.arrival = now
         self.order = 0.0  # the fixed key by which it waits; see queues.py
         self.deadline = inf  # the caller's patience over everything
@@ -212,12 +218,12 @@ class Job:
     def due(self) -> float:
         """When this job must be looked at next."""
         state = self.state
-        if state is JobState.RUNNING:
+        if state is RUNNING:
             assert self.attempt is not None
             return min(self.attempt.due, self.deadline)
-        if state is JobState.WAITING:
+        if state is WAITING:
             return min(self.queue_due, self.deadline, self.orphan_due)
-        if state is JobState.DELAYED:
+        if state is DELAYED:
             return min(self.start_at, self.deadline, self.orphan_due)
         return self.keep_until
 
@@ -249,7 +255,7 @@ class Worker:
         self.name = name
         self.terms = terms
         self.services: tuple[Service, ...] = ()
-        self.state = WorkerState.BOOTING
+        self.state: WorkerState = BOOTING
         self.seen = now
         self.running: dict[Token, Attempt] = {}
         self.unproven: dict[Token, Attempt] = {}  # ended without their result: each still takes a slot (D11)

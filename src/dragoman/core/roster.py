@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dragoman.core.lifecycle import move_worker, settle
-from dragoman.core.model import Job, Service, Worker, WorkerId, WorkerState
+from dragoman.core.model import BUSY, GONE, IDLE, Job, Service, Worker, WorkerId
 
 
 class Roster:
@@ -44,11 +44,11 @@ class Roster:
         for service in worker.services:
             service.workers -= 1
         del self.workers[worker.id]
-        move_worker(worker, WorkerState.GONE)
+        move_worker(worker, GONE)
 
     def settle(self, worker: Worker, now: float) -> None:
         """Bring the worker's state, and its place among the idle, in line with its slots."""
-        if settle(worker) is WorkerState.IDLE:
+        if settle(worker) is IDLE:
             if now < worker.held_back_until:
                 for service in worker.services:
                     service.held_back.setdefault(worker)
@@ -58,8 +58,13 @@ class Roster:
         else:
             self.withhold(worker)
 
-    def rotate(self, worker: Worker) -> None:
-        """A worker of several slots was given a job and has room for more: others come first now."""
+    def occupy(self, worker: Worker) -> None:
+        """The worker was given a job: it is busy, or, with slots left, others come first now."""
+        if worker.free == 0:
+            if worker.state is not BUSY:
+                move_worker(worker, BUSY)
+                self.withhold(worker)
+            return
         for service in worker.services:
             if worker in service.idle:
                 service.idle.move_to_end(worker)

@@ -14,7 +14,7 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.carriers.zmtp import Frame, Message, TooLarge
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Give, Progress
-from dragoman.core.model import Attempt, Farewell, Job, JobId, Outcome, Worker, WorkerState
+from dragoman.core.model import DONE, UNPROVEN, Attempt, Farewell, Job, JobId, Worker
 from dragoman.dialects.pingpong.codec import read_client, read_worker, write_error, write_job
 from dragoman.dialects.pingpong.editions import Edition
 from dragoman.dialects.pingpong.messages import EXIT, PONG, RESERVED, Disconnect, Ping, Ready, Result
@@ -203,7 +203,7 @@ class PingPongSession:
                 return  # R30: without a PONG it comes again with READY
         else:
             self._broker.seen(worker, now)
-            if guest.fell_silent and worker.state is WorkerState.UNPROVEN:
+            if guest.fell_silent and worker.state is UNPROVEN:
                 return  # R36: it is back in its loop without our job; unanswered, it will reconnect and say READY
         if now - guest.ponged < PONG_EVERY:
             self._broker.counters.throttled_pings += 1
@@ -319,7 +319,7 @@ class PingPongSession:
         peer: Peer = answer.caller  # type: ignore[assignment]
         if answer.job is not None:
             peer.guest.jobs.pop(answer.job.id, None)
-        if answer.outcome is Outcome.DONE:
+        if answer.outcome is DONE:
             self._line.send(peer, [b"", answer.result])
         else:
             self._line.send(peer, write_error(f"{answer.outcome}: {answer.reason}"))

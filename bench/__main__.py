@@ -1,0 +1,161 @@
+"""The command line of the bench: which scenarios run, for how long, and where the figures go."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import shlex
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import zmq
+
+from bench.brokers import DRAGOMAN_COMMAND, PROXY_COMMAND, Kind
+from bench.compare import ECHO_SHAPES, LARGE_SHAPES, Comparison, Plan, compare
+from bench.core import run as run_core
+from bench.generator import Generator, Shape, find_generator
+from bench.idle import measure_idle
+from bench.measure import NotMeasured
+from bench.table import CEILING, SUBJECT, comparison_table, core_table, memory_table
+
+ECHO_TARGETS = {Shape(workers=64, window=100, size=100): 3.0}
+LARGE_TARGETS = {LARGE_SHAPES[0]: 1.5}
+IDLE_WORKERS = 2000
+LARGE_ROUNDS = 2  # for each round of small jobs: the kernel's share of large ones varies by half from run to run
+
+
+def main() -> int:
+    """Run the chosen scenarios one after the other; 1 when one of them could not be measured."""
+    options = _options()
+    _allow_many_files()
+    bench = Bench(options)
+    print(bench.heading, end="\n\n", flush=True)
+    failed = False
+    for name in options.only or SCENARIOS:
+        try:
+            print(SCENARIOS[name](bench), end="\n\n", flush=True)
+        except NotMeasured as error:
+            failed = True
+            print(f"{name}: not measured: {error}\n", file=sys.stderr, flush=True)
+    if options.json:
+        options.json.write_text(json.dumps(bench.record, indent=1) + "\n")
+    tell(f"took {time.monotonic() - bench.start:.0f} s")
+    return int(failed)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure Dragoman beside libzmq's own proxy.")
+    parser.add_argument("--quick", action="store_true", help="one short run each: a look, no proof")
+    parser.add_argument("--only", nargs="+", metavar="NAME", choices=list(SCENARIOS), help=" ".join(SCENARIOS))
+    parser.add_argument("--seconds", type=float, help="measured seconds of each run (3; quick: 1)")
+    parser.add_argument("--repeats", type=int, help="rounds (3; quick: 1)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure, of every attempt, to FILE")
+    parser.add_argument(
+        "--broker",
+        metavar="COMMAND",
+        help="measure this PingPong broker instead; {frontend} and {backend} in it become port numbers",
+    )
+    options = parser.parse_args()
+    if options.seconds is None:
+        options.seconds = 1.0 if options.quick else 3.0
+    if options.repeats is None:
+        options.repeats = 1 if options.quick else 3
+    if options.seconds <= 0 or options.repeats < 1:
+        parser.error("--seconds must be over 0 and --repeats at least 1")
+    return options
+
+
+def _allow_many_files() -> None:
+    """Every idle worker is an open file here and in the broker, which inherits the limit."""
+    _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+class Bench:
+    """One run of the bench: what all scenarios share, and the record they leave."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.start = time.monotonic()
+        self.quick: bool = options.quick
+        self.repeats: int = options.repeats
+        self.generator: Generator = find_generator()
+        self.plan = Plan(
+            seconds=options.seconds,
+            warmup=0.3 if options.quick else 0.5,
+            retry_seconds=4.0 if options.quick else 60.0,
+        )
+        command = tuple(shlex.split(options.broker)) if options.broker else DRAGOMAN_COMMAND
+        self.kinds = (Kind(CEILING, "proxy", PROXY_COMMAND), Kind(SUBJECT, "pingpong", command))
+        self.heading = (
+            f"Dragoman beside zmq.proxy (libzmq {zmq.zmq_version()} through pyzmq {zmq.__version__})\n"
+            f"load: {self.generator.title}\n"
+            f"{os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}; "
+            f"{self.plan.seconds:g} s a run, medians over clean runs"
+        )
+        if options.broker:
+            self.heading += f"\nNOT DRAGOMAN but, under its name: {options.broker}"
+        self.record: dict[str, Any] = {"heading": self.heading.splitlines()}
+
+
+def echo(bench: Bench) -> str:
+    """100-byte jobs to an echo service."""
+    return _compare(bench, "echo", "echo, jobs of 100 bytes", ECHO_SHAPES, ECHO_TARGETS, bench.repeats)
+
+
+def large(bench: Bench) -> str:
+    """Jobs of 1 MiB."""
+    rounds = bench.repeats * LARGE_ROUNDS
+    return _compare(bench, "large", "echo, jobs of 1 MiB", LARGE_SHAPES, LARGE_TARGETS, rounds)
+
+
+def _compare(
+    bench: Bench, name: str, title: str, shapes: Sequence[Shape], targets: dict[Shape, float], rounds: int
+) -> str:
+    comparisons = compare(shapes, targets, bench.kinds, bench.generator, bench.plan, rounds, tell)
+    bench.record[name] = [_record(comparison) for comparison in comparisons]
+    return comparison_table(title, comparisons)
+
+
+def _record(comparison: Comparison) -> dict[str, Any]:
+    return {
+        "shape": asdict(comparison.shape),
+        "target": comparison.target,
+        "cpu_ratio": comparison.cpu_ratio(SUBJECT, CEILING),
+        "medians": {name: asdict(comparison.figures(name)) for name in comparison.runs},
+        "attempts": {name: [asdict(run) for run in runs] for name, runs in comparison.attempts.items()},
+    }
+
+
+def memory(bench: Bench) -> str:
+    """Memory per idle worker connection."""
+    costs = []
+    for kind in bench.kinds:
+        costs.append(measure_idle(kind, IDLE_WORKERS))
+        tell(f"{IDLE_WORKERS} idle workers  {kind.name:<9}  {costs[-1].kib_per_worker:.2f} KiB each")
+    bench.record["memory"] = [asdict(cost) | {"kib_per_worker": cost.kib_per_worker} for cost in costs]
+    return memory_table(costs)
+
+
+def core(bench: Bench) -> str:
+    """CPU per job of the pure core, as idle workers and waiting jobs grow."""
+    costs = run_core(tell, quick=bench.quick)
+    bench.record["core"] = [asdict(cost) for cost in costs]
+    return core_table(costs)
+
+
+def tell(line: str) -> None:
+    """Say how far we are, where it does not mix with the tables."""
+    print(line, file=sys.stderr, flush=True)
+
+
+SCENARIOS = {"echo": echo, "large": large, "memory": memory, "core": core}
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""The brokers under test, each in a process of its own on free loopback ports, alive for one `with`."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from bench.measure import NotMeasured
+
+ROOT = Path(__file__).resolve().parent.parent
+READY_LIMIT = 15.0
+STOP_LIMIT = 5.0
+LOG_TAIL = 2000
+
+PROXY_COMMAND = (sys.executable, "-m", "bench.proxy", "{frontend}", "{backend}")
+DRAGOMAN_COMMAND = (
+    str(Path(sys.executable).with_name("dragoman")),
+    "serve",
+    "pingpong+tcp://127.0.0.1:{backend}?frontend={frontend}",
+    "--data",
+    "memory",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A broker that can be started: its name in the tables, the load's mode for it, and its command.
+
+    `{frontend}` and `{backend}` in the command become port numbers.
+    """
+
+    name: str
+    mode: str
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """A running broker."""
+
+    kind: Kind
+    pid: int
+    frontend: str
+    backend: str
+
+
+@contextmanager
+def running(kind: Kind) -> Iterator[Broker]:
+    """Start a broker, wait until it listens on both ports, and stop it in the end."""
+    frontend, backend = free_ports(2)
+    command = [part.format(frontend=frontend, backend=backend) for part in kind.command]
+    with tempfile.TemporaryFile() as log:
+        try:
+            process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        except OSError as error:
+            raise NotMeasured(f"{kind.name} cannot be started: {error}") from error
+        try:
+            for port in (frontend, backend):
+                _wait_until_listening(process, kind, port)
+            yield Broker(kind, process.pid, f"tcp://127.0.0.1:{frontend}", f"tcp://127.0.0.1:{backend}")
+        except NotMeasured as error:
+            if process.poll() is None:
+                raise
+            raise NotMeasured(f"{error}\n{_obituary(process, kind, log)}") from error
+        finally:
+            _stop(process)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody used a moment ago, all different."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [int(each.getsockname()[1]) for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def _wait_until_listening(process: subprocess.Popen[bytes], kind: Kind, port: int) -> None:
+    deadline = time.monotonic() + READY_LIMIT
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            if process.poll() is not None:
+                raise NotMeasured(f"{kind.name} cannot be started") from None
+            if time.monotonic() > deadline:
+                raise NotMeasured(f"{kind.name} does not listen on port {port} after {READY_LIMIT:g} s") from None
+            time.sleep(0.02)
+
+
+def _obituary(process: subprocess.Popen[bytes], kind: Kind, log: IO[bytes]) -> str:
+    log.seek(0)
+    last_words = log.read()[-LOG_TAIL:].decode(errors="replace").strip()
+    return f"{kind.name} ended with exit code {process.returncode}; it wrote:\n{last_words}"
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """End it at once: nothing it holds is wanted, and a drain would only cost time."""
+    process.kill()
+    process.wait(STOP_LIMIT)

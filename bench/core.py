@@ -1,0 +1,158 @@
+"""What a job costs the pure core, without sockets, as idle workers and waiting jobs grow: it should not grow with them.
+
+A job here is one `submit`, one `Give`, one `succeed`, one `Answer` and a look at the next deadline, on the terms of
+PingPong. Ids come from a counter: the core is measured, not the source of randomness.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from time import process_time
+
+from dragoman.core.broker import Broker
+from dragoman.core.effects import Answer, Give
+from dragoman.core.model import Attempt, JobId, Terms, Token, Wishes
+from dragoman.core.policy import Policy
+
+IDLE_WORKERS = (10, 100, 1_000, 10_000)
+WAITING_JOBS = (0, 1_000, 100_000, 1_000_000)
+BUSY_WORKERS = 64
+BATCHES = 15
+BATCH_JOBS = 4_000
+
+SERVICE = "echo"
+BODY = b"x" * 100
+TERMS = Terms(lease=3.0, silent_while_busy=True)
+WISHES = Wishes(queue_timeout=60.0, job_timeout=600.0, waits=True)
+POLICY = Policy(max_jobs=2_000_000, max_jobs_per_service=2_000_000)
+BETWEEN_JOBS = 1e-5
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class CoreCost:
+    """CPU per job with so many workers idle, or so many jobs waiting: the median of the batches."""
+
+    crowd: str
+    number: int
+    us_per_job: float
+
+
+def run(tell: Tell, *, quick: bool = False) -> list[CoreCost]:
+    """Measure both rows; a quick run leaves the million out."""
+    depths = WAITING_JOBS[:-1] if quick else WAITING_JOBS
+    return [
+        *(_measure("idle workers", number, _with_idle_workers(number), tell) for number in IDLE_WORKERS),
+        *(_measure("waiting jobs", number, _with_waiting_jobs(number), tell) for number in depths),
+    ]
+
+
+def growth(costs: Sequence[CoreCost], crowd: str) -> float:
+    """How much more a job costs in the largest crowd than in the smallest."""
+    row = [cost.us_per_job for cost in costs if cost.crowd == crowd]
+    return row[-1] / row[0]
+
+
+def _measure(crowd: str, number: int, world: World, tell: Tell) -> CoreCost:
+    world.do_jobs(BATCH_JOBS)
+    cost = CoreCost(crowd, number, median(_batch(world) for _ in range(BATCHES)))
+    tell(f"core  {number:>9,} {crowd}  {cost.us_per_job:.2f} µs CPU/job")
+    return cost
+
+
+def _batch(world: World) -> float:
+    start = process_time()
+    world.do_jobs(BATCH_JOBS)
+    return (process_time() - start) * 1e6 / BATCH_JOBS
+
+
+def _with_idle_workers(number: int) -> World:
+    world = World()
+    world.add_workers(number)
+    return world
+
+
+def _with_waiting_jobs(number: int) -> World:
+    """Every worker holds a job and so many more wait, so each result lets the next one out."""
+    world = World()
+    world.add_workers(BUSY_WORKERS)
+    for _ in range(BUSY_WORKERS + number):
+        world.submit()
+    return world
+
+
+class World:
+    """A broker, the jobs its workers hold, and a clock that moves a little with each job."""
+
+    def __init__(self) -> None:
+        gc.collect()
+        self._broker = Broker(POLICY, CountingEntropy())
+        self._held: deque[Attempt] = deque()
+        self._caller = Caller()
+        self._now = 1.0
+
+    def add_workers(self, number: int) -> None:
+        """Idle workers that have just been heard of."""
+        for index in range(number):
+            worker = self._broker.join(None, None, f"worker {index}", (SERVICE,), TERMS, self._now)
+            assert worker is not None
+            self._broker.idle(worker, self._now)
+
+    def submit(self) -> None:
+        """One more job; if it is given to a worker at once, the worker holds it from now on."""
+        self._now += BETWEEN_JOBS
+        self._broker.submit(SERVICE, BODY, self._caller, WISHES, self._now)
+        self._take_effects()
+
+    def do_jobs(self, number: int) -> None:
+        """So many jobs come and as many end, the longest held first."""
+        broker = self._broker
+        for _ in range(number):
+            self.submit()
+            broker.succeed(self._held.popleft(), BODY, self._now)
+            assert self._take_effects() == 1
+            if broker.next_deadline() <= self._now:
+                broker.tick(self._now)
+
+    def _take_effects(self) -> int:
+        """Do what the line would do; the number of answers."""
+        answers = 0
+        for effect in self._broker.effects:
+            if type(effect) is Give:
+                self._held.append(effect.attempt)
+            else:
+                assert type(effect) is Answer, effect
+                answers += 1
+        self._broker.effects.clear()
+        return answers
+
+
+class Caller:
+    """Somebody who waits for an outcome."""
+
+    session = None
+
+
+class CountingEntropy:
+    """Ids and tokens that are merely different from each other."""
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def job_id(self) -> JobId:
+        return JobId(self._next())
+
+    def token(self) -> Token:
+        return Token(self._next())
+
+    def jitter(self) -> float:
+        return 0.0
+
+    def _next(self) -> bytes:
+        self._last += 1
+        return self._last.to_bytes(16, "big")

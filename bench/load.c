@@ -1,0 +1,525 @@
+/* The load: one client with a window of jobs in flight and a crowd of echoing workers, on libzmq.
+ *
+ * Two modes. `proxy`: client and workers stand on the two sides of a ROUTER/DEALER zmq.proxy; a worker echoes what it
+ * gets. `pingpong`: they stand on the frontend and the backend of a PingPong broker; a worker says READY once, PING every
+ * second, passes over PONG and echoes all else. The client says ["", body] in both and expects ["", the same body].
+ *
+ * A body is: send time (8 bytes), slot number (4 bytes), filler, send time again (8 bytes). So the latency needs no table,
+ * a reply that we do not have outstanding is noticed, and so is one with a torn body.
+ *
+ * Measuring starts when every worker has heard something from the broker and the warm-up is over. One JSON line is
+ * printed; bench/load.py takes the same options and prints the same line. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <getopt.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+#include <zmq.h>
+
+#define NS_PER_SECOND 1000000000LL
+#define SMALLEST_BODY 24
+#define MOST_FRAMES 8
+#define MOST_SAMPLES (16u << 20)
+#define JOIN_LIMIT_NS (20 * NS_PER_SECOND)
+#define REPLY_LIMIT_MS 5000
+#define WORKER_NAP_MS 100
+
+static struct {
+    bool pingpong;
+    const char *frontend, *backend;
+    int workers, window, size, threads, broker_pid;
+    double warmup, seconds;
+} options = {.workers = 4, .window = 100, .size = 100, .threads = 1, .warmup = 0.5, .seconds = 3.0};
+
+static void *context;
+static atomic_bool stopping;
+static atomic_int workers_heard;
+
+/* ---- small things ---- */
+
+static int64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * NS_PER_SECOND + t.tv_nsec;
+}
+
+static void die(const char *what)
+{
+    fprintf(stderr, "load: %s\n", what);
+    exit(1);
+}
+
+static void die_of_zmq(const char *what)
+{
+    fprintf(stderr, "load: %s: %s\n", what, zmq_strerror(zmq_errno()));
+    exit(1);
+}
+
+static void *dial(const char *endpoint)
+{
+    void *socket = zmq_socket(context, ZMQ_DEALER);
+    int zero = 0;
+    if (!socket)
+        die_of_zmq("zmq_socket");
+    zmq_setsockopt(socket, ZMQ_LINGER, &zero, sizeof zero);
+    zmq_setsockopt(socket, ZMQ_SNDHWM, &zero, sizeof zero);
+    zmq_setsockopt(socket, ZMQ_RCVHWM, &zero, sizeof zero);
+    if (zmq_connect(socket, endpoint))
+        die_of_zmq(endpoint);
+    return socket;
+}
+
+/* ---- messages ---- */
+
+struct message {
+    int count;
+    zmq_msg_t frames[MOST_FRAMES];
+};
+
+static void release(struct message *m)
+{
+    for (int i = 0; i < m->count; i++)
+        zmq_msg_close(&m->frames[i]);
+    m->count = 0;
+}
+
+/* Read one whole message; false when there is none (yet). Frames past MOST_FRAMES are a reason to stop: nobody sends them. */
+static bool receive(void *socket, struct message *m, int flags)
+{
+    m->count = 0;
+    do {
+        zmq_msg_t *frame = &m->frames[m->count];
+        zmq_msg_init(frame);
+        if (zmq_msg_recv(frame, socket, m->count ? 0 : flags) < 0) {
+            if (zmq_errno() != EAGAIN && zmq_errno() != EINTR)
+                die_of_zmq("receive");
+            zmq_msg_close(frame);
+            release(m);
+            return false;
+        }
+        m->count++;
+        if (!zmq_msg_more(frame))
+            return true;
+    } while (m->count < MOST_FRAMES);
+    die("a message of too many frames arrived");
+    return false;
+}
+
+static void send_as_it_came(void *socket, struct message *m)
+{
+    for (int i = 0; i < m->count; i++)
+        if (zmq_msg_send(&m->frames[i], socket, i + 1 < m->count ? ZMQ_SNDMORE : 0) < 0)
+            die_of_zmq("send");
+    m->count = 0;
+}
+
+static void say(void *socket, const char *word)
+{
+    if (zmq_send(socket, "", 0, ZMQ_SNDMORE) < 0 || zmq_send(socket, word, strlen(word), 0) < 0)
+        die_of_zmq(word);
+}
+
+static bool is_pong(struct message *m)
+{
+    zmq_msg_t *word = &m->frames[1];
+    return m->count == 2 && zmq_msg_size(word) == 4 && !memcmp(zmq_msg_data(word), "PONG", 4);
+}
+
+/* ---- workers ---- */
+
+struct crowd { /* the workers of one thread */
+    int count;
+    bool *heard;
+    zmq_pollitem_t *items;
+    int64_t next_ping;
+    int ping_turn;
+};
+
+static void answer_all(struct crowd *c, int which)
+{
+    struct message m;
+    while (receive(c->items[which].socket, &m, ZMQ_DONTWAIT)) {
+        if (!c->heard[which]) {
+            c->heard[which] = true;
+            atomic_fetch_add(&workers_heard, 1);
+        }
+        if (options.pingpong && is_pong(&m))
+            release(&m);
+        else
+            send_as_it_came(c->items[which].socket, &m);
+    }
+}
+
+/* The pings of a crowd are spread evenly over the second, as those of unrelated workers are. */
+static void ping_whose_turn_it_is(struct crowd *c)
+{
+    for (int64_t now = now_ns(); now >= c->next_ping; c->next_ping += NS_PER_SECOND / c->count) {
+        say(c->items[c->ping_turn].socket, "PING");
+        c->ping_turn = (c->ping_turn + 1) % c->count;
+    }
+}
+
+static long nap_ms(const struct crowd *c)
+{
+    if (!options.pingpong)
+        return WORKER_NAP_MS;
+    int64_t left_ms = (c->next_ping - now_ns()) / 1000000 + 1;
+    return left_ms < 0 ? 0 : left_ms > WORKER_NAP_MS ? WORKER_NAP_MS : left_ms;
+}
+
+static void *work(void *number_of_workers)
+{
+    struct crowd c = {.count = (int)(intptr_t)number_of_workers, .next_ping = now_ns()};
+    c.heard = calloc(c.count, sizeof *c.heard);
+    c.items = calloc(c.count, sizeof *c.items);
+    for (int i = 0; i < c.count; i++) {
+        c.items[i].socket = dial(options.backend);
+        c.items[i].events = ZMQ_POLLIN;
+        if (options.pingpong)
+            say(c.items[i].socket, "READY");
+    }
+    while (!atomic_load_explicit(&stopping, memory_order_relaxed)) {
+        int ready = zmq_poll(c.items, c.count, nap_ms(&c));
+        for (int i = 0; i < c.count && ready > 0; i++)
+            if (c.items[i].revents) {
+                ready--;
+                answer_all(&c, i);
+            }
+        if (options.pingpong)
+            ping_whose_turn_it_is(&c);
+    }
+    for (int i = 0; i < c.count; i++)
+        zmq_close(c.items[i].socket);
+    free(c.heard);
+    free(c.items);
+    return NULL;
+}
+
+static pthread_t *start_workers(void)
+{
+    pthread_t *threads = calloc(options.threads, sizeof *threads);
+    for (int i = 0; i < options.threads; i++) {
+        intptr_t share = options.workers / options.threads + (i < options.workers % options.threads);
+        if (pthread_create(&threads[i], NULL, work, (void *)share))
+            die("cannot start a worker thread");
+    }
+    return threads;
+}
+
+/* ---- what /proc says ---- */
+
+struct reading {
+    int64_t at;
+    double broker_user, broker_system, own, idle, steal; /* CPU seconds so far */
+    long broker_rss_kib;
+};
+
+static void read_broker(struct reading *r, int pid)
+{
+    char path[64], text[1024];
+    double tick = sysconf(_SC_CLK_TCK);
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    FILE *file = fopen(path, "r");
+    if (!file)
+        die("the broker is gone");
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    /* The name in field 2 may hold spaces: count from the last bracket. Then utime is field 14, stime 15, rss 24. */
+    unsigned long user, system;
+    long pages;
+    char *rest = strrchr(text, ')');
+    if (!rest || sscanf(rest + 2, "%*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %lu %lu %*s %*s %*s %*s %*s %*s %*s %*s %ld",
+                        &user, &system, &pages) != 3)
+        die("cannot read the broker's /proc/PID/stat");
+    r->broker_user = user / tick;
+    r->broker_system = system / tick;
+    r->broker_rss_kib = pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+/* Idle and not busy time is read: the kernel counts the first exactly, the second only where a tick finds it, and a process
+ * that sleeps at every tick would go unseen. */
+static void read_machine(struct reading *r)
+{
+    unsigned long idle, iowait, steal;
+    double tick = sysconf(_SC_CLK_TCK);
+    FILE *file = fopen("/proc/stat", "r");
+    if (!file || fscanf(file, "cpu %*u %*u %*u %lu %lu %*u %*u %lu", &idle, &iowait, &steal) != 3)
+        die("cannot read /proc/stat");
+    fclose(file);
+    r->idle = (idle + iowait) / tick;
+    r->steal = steal / tick;
+}
+
+static struct reading take_reading(void)
+{
+    struct reading r = {.at = now_ns()};
+    struct rusage own;
+    getrusage(RUSAGE_SELF, &own);
+    r.own = own.ru_utime.tv_sec + own.ru_stime.tv_sec + (own.ru_utime.tv_usec + own.ru_stime.tv_usec) / 1e6;
+    read_machine(&r);
+    if (options.broker_pid)
+        read_broker(&r, options.broker_pid);
+    return r;
+}
+
+/* ---- the client ---- */
+
+struct client {
+    void *socket;
+    int64_t *sent; /* by slot: when the job in it was sent, 0 when the slot is free */
+    int *free_slots;
+    int free_count;
+    int64_t last_sent;
+    bool measuring;
+    uint64_t jobs, wrong;
+    uint32_t *latencies_ns;
+    size_t samples;
+    char *filler;
+};
+
+static void open_client(struct client *c)
+{
+    int limit = REPLY_LIMIT_MS;
+    memset(c, 0, sizeof *c);
+    c->socket = dial(options.frontend);
+    zmq_setsockopt(c->socket, ZMQ_RCVTIMEO, &limit, sizeof limit);
+    c->sent = calloc(options.window, sizeof *c->sent);
+    c->free_slots = calloc(options.window, sizeof *c->free_slots);
+    c->free_count = options.window;
+    for (int i = 0; i < options.window; i++)
+        c->free_slots[i] = i;
+    c->latencies_ns = malloc(MOST_SAMPLES * sizeof *c->latencies_ns);
+    c->filler = malloc(options.size);
+    memset(c->filler, 'x', options.size);
+}
+
+static int outstanding(const struct client *c)
+{
+    return options.window - c->free_count;
+}
+
+static void submit(struct client *c)
+{
+    int32_t slot = c->free_slots[--c->free_count];
+    int64_t time = now_ns();
+    if (time <= c->last_sent) /* no two jobs carry the same time, so it names the job */
+        time = c->last_sent + 1;
+    c->last_sent = c->sent[slot] = time;
+    zmq_msg_t body;
+    zmq_msg_init_size(&body, options.size);
+    char *bytes = zmq_msg_data(&body);
+    memcpy(bytes, c->filler, options.size);
+    memcpy(bytes, &time, 8);
+    memcpy(bytes + 8, &slot, 4);
+    memcpy(bytes + options.size - 8, &time, 8);
+    if (zmq_send(c->socket, "", 0, ZMQ_SNDMORE) < 0 || zmq_msg_send(&body, c->socket, 0) < 0)
+        die_of_zmq("submit");
+}
+
+/* The slot of the job that this message answers, or -1 when it is no right answer to any job we wait for. */
+static int slot_answered(const struct client *c, struct message *m)
+{
+    int64_t time, time_again;
+    int32_t slot;
+    if (m->count != 2 || zmq_msg_size(&m->frames[0]) || zmq_msg_size(&m->frames[1]) != (size_t)options.size)
+        return -1;
+    const char *bytes = zmq_msg_data(&m->frames[1]);
+    memcpy(&time, bytes, 8);
+    memcpy(&slot, bytes + 8, 4);
+    memcpy(&time_again, bytes + options.size - 8, 8);
+    if (slot < 0 || slot >= options.window || !c->sent[slot] || c->sent[slot] != time || time != time_again)
+        return -1;
+    return slot;
+}
+
+static void print_beginning(zmq_msg_t *frame)
+{
+    const unsigned char *bytes = zmq_msg_data(frame);
+    size_t size = zmq_msg_size(frame);
+    fprintf(stderr, " %zu bytes '", size);
+    for (size_t i = 0; i < size && i < 60; i++)
+        fputc(bytes[i] >= ' ' && bytes[i] < 127 ? bytes[i] : '.', stderr);
+    fputc('\'', stderr);
+}
+
+/* Every wrong reply is counted, the first one shown. */
+static void complain(struct client *c, struct message *m)
+{
+    if (c->wrong++)
+        return;
+    fprintf(stderr, "load: a wrong reply of %d frames:", m->count);
+    for (int i = 0; i < m->count; i++)
+        print_beginning(&m->frames[i]);
+    fputc('\n', stderr);
+}
+
+static void take_reply(struct client *c, struct message *m)
+{
+    int slot = slot_answered(c, m);
+    if (slot < 0) {
+        complain(c, m);
+    } else {
+        if (c->measuring) {
+            int64_t latency = now_ns() - c->sent[slot];
+            c->jobs++;
+            if (c->samples < MOST_SAMPLES)
+                c->latencies_ns[c->samples++] = latency > UINT32_MAX ? UINT32_MAX : (uint32_t)latency;
+        }
+        c->sent[slot] = 0;
+        c->free_slots[c->free_count++] = slot;
+    }
+    release(m);
+}
+
+/* Fill the window, wait for a reply, then take all that are there. False: none came in time. */
+static bool turn(struct client *c)
+{
+    struct message m;
+    while (c->free_count)
+        submit(c);
+    if (!receive(c->socket, &m, 0))
+        return false;
+    do
+        take_reply(c, &m);
+    while (outstanding(c) && receive(c->socket, &m, ZMQ_DONTWAIT));
+    return true;
+}
+
+static void warm_up(struct client *c)
+{
+    int64_t start = now_ns(), over = start + (int64_t)(options.warmup * NS_PER_SECOND);
+    while (now_ns() < over || atomic_load(&workers_heard) < options.workers) {
+        if (!turn(c) || now_ns() > start + JOIN_LIMIT_NS) {
+            fprintf(stderr, "load: warm-up failed: %d of %d workers heard the broker, %d jobs unanswered\n",
+                    atomic_load(&workers_heard), options.workers, outstanding(c));
+            exit(1);
+        }
+    }
+}
+
+static void measure(struct client *c)
+{
+    int64_t over = now_ns() + (int64_t)(options.seconds * NS_PER_SECOND);
+    c->measuring = true;
+    while (now_ns() < over)
+        if (!turn(c)) {
+            fprintf(stderr, "load: no reply for %d ms, %d jobs unanswered\n", REPLY_LIMIT_MS, outstanding(c));
+            exit(1);
+        }
+    c->measuring = false;
+}
+
+/* Take the replies still on their way; the number that never came. */
+static int collect_the_rest(struct client *c)
+{
+    struct message m;
+    while (outstanding(c) && receive(c->socket, &m, 0))
+        take_reply(c, &m);
+    return outstanding(c);
+}
+
+/* ---- the report ---- */
+
+static int by_size(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static double percentile_us(const struct client *c, double share)
+{
+    return c->samples ? c->latencies_ns[(size_t)((c->samples - 1) * share)] / 1e3 : 0;
+}
+
+static void report(struct client *c, const struct reading *a, const struct reading *b, int missing)
+{
+    double seconds = (b->at - a->at) / 1e9, us_per_job = 1e6 / (c->jobs ? c->jobs : 1);
+    double user = b->broker_user - a->broker_user, system = b->broker_system - a->broker_system, own = b->own - a->own;
+    double unused = b->idle - a->idle + b->steal - a->steal;
+    double foreign = sysconf(_SC_NPROCESSORS_ONLN) * seconds - unused - own - user - system;
+    qsort(c->latencies_ns, c->samples, sizeof *c->latencies_ns, by_size);
+    printf("{\"jobs\": %llu, \"seconds\": %.3f, \"rate\": %.1f, \"p50_us\": %.1f, \"p99_us\": %.1f, "
+           "\"broker_us\": %.3f, \"broker_user_us\": %.3f, \"broker_system_us\": %.3f, \"load_us\": %.3f, "
+           "\"broker_rss_kib\": %ld, \"foreign_cores\": %.3f, \"steal_cores\": %.3f, \"wrong\": %llu, \"missing\": %d}\n",
+           (unsigned long long)c->jobs, seconds, c->jobs / seconds, percentile_us(c, 0.5), percentile_us(c, 0.99),
+           (user + system) * us_per_job, user * us_per_job, system * us_per_job, own * us_per_job, b->broker_rss_kib,
+           foreign / seconds, (b->steal - a->steal) / seconds,
+           (unsigned long long)c->wrong, missing);
+}
+
+/* ---- options ---- */
+
+static void print_version(void)
+{
+    int major, minor, patch;
+    zmq_version(&major, &minor, &patch);
+    printf("%d.%d.%d\n", major, minor, patch);
+    exit(0);
+}
+
+static void read_options(int argc, char **argv)
+{
+    static const struct option known[] = {
+        {"mode", required_argument, 0, 'm'},    {"frontend", required_argument, 0, 'f'},
+        {"backend", required_argument, 0, 'b'}, {"workers", required_argument, 0, 'n'},
+        {"window", required_argument, 0, 'w'},  {"size", required_argument, 0, 's'},
+        {"warmup", required_argument, 0, 'u'},  {"seconds", required_argument, 0, 't'},
+        {"threads", required_argument, 0, 'k'}, {"broker-pid", required_argument, 0, 'p'},
+        {"version", no_argument, 0, 'v'},       {0, 0, 0, 0},
+    };
+    const char *mode = "";
+    for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;)
+        switch (c) {
+        case 'm': mode = optarg; break;
+        case 'f': options.frontend = optarg; break;
+        case 'b': options.backend = optarg; break;
+        case 'n': options.workers = atoi(optarg); break;
+        case 'w': options.window = atoi(optarg); break;
+        case 's': options.size = atoi(optarg); break;
+        case 'u': options.warmup = atof(optarg); break;
+        case 't': options.seconds = atof(optarg); break;
+        case 'k': options.threads = atoi(optarg); break;
+        case 'p': options.broker_pid = atoi(optarg); break;
+        case 'v': print_version(); break;
+        default: exit(2);
+        }
+    options.pingpong = !strcmp(mode, "pingpong");
+    if (!options.pingpong && strcmp(mode, "proxy"))
+        die("--mode must be proxy or pingpong");
+    if (!options.frontend || !options.backend)
+        die("--frontend and --backend are needed");
+    if (options.workers < 1 || options.window < 1 || options.threads < 1 || options.size < SMALLEST_BODY)
+        die("workers, window and threads must be at least 1, size at least 24");
+    if (options.threads > options.workers)
+        options.threads = options.workers;
+}
+
+int main(int argc, char **argv)
+{
+    struct client client;
+    read_options(argc, argv);
+    context = zmq_ctx_new();
+    zmq_ctx_set(context, ZMQ_MAX_SOCKETS, options.workers + 16);
+    pthread_t *threads = start_workers();
+    open_client(&client);
+    warm_up(&client);
+    struct reading before = take_reading();
+    measure(&client);
+    struct reading after = take_reading();
+    report(&client, &before, &after, collect_the_rest(&client));
+    atomic_store(&stopping, true);
+    for (int i = 0; i < options.threads; i++)
+        pthread_join(threads[i], NULL);
+    zmq_close(client.socket);
+    zmq_ctx_term(context);
+    return 0;
+}
