@@ -472,7 +472,8 @@ class Broker:
 
     # ---------------------------------------------------------------- how jobs and workers meet
 
-    def _give(self, job: Job, worker: Worker, now: float) -> None:
+    def _give(self, job: Job, worker: Worker, now: float) -> bool:
+        """Hand the job out. Tells whether the worker has room for more."""
         token = self._entropy.token()
         timeout = job.wishes.job_timeout
         attempt = Attempt(job, job.spent + 1, token, worker, now, now + timeout)
@@ -480,7 +481,7 @@ class Broker:
         job.order = inf
         move_job(job, RUNNING)
         worker.running[token] = attempt
-        self.roster.occupy(worker)
+        has_room = self.roster.occupy(worker)
         self.counters.handed_out += 1
         due = min(attempt.due, job.deadline)
         if due < job.alarm:
@@ -488,6 +489,7 @@ class Broker:
         if job.wishes.durable:
             self._save(job)
         self.effects.append(Give(attempt))
+        return has_room
 
     def _freed(self, worker: Worker, now: float) -> None:
         """A slot of the worker is free: fill it, or let the worker stand among the idle."""
@@ -496,13 +498,14 @@ class Broker:
         if worker.state is DRAINING:
             self._dismiss_if_drained(worker, now)
             return
-        while worker.free > 0:
+        has_room = True
+        while has_room:
             job = self._next_job(worker)
             if job is None:
                 self.roster.settle(worker, now)
                 break
             job.service.queue.take(job)
-            self._give(job, worker, now)
+            has_room = self._give(job, worker, now)
         if worker.alarm == inf:
             self._deadlines.arm(worker, worker.due())
 

@@ -58,18 +58,19 @@ class Roster:
         else:
             self.withhold(worker)
 
-    def occupy(self, worker: Worker) -> None:
-        """The worker was given a job: it is busy, or, with slots left, others come first now."""
+    def occupy(self, worker: Worker) -> bool:
+        """The worker was given a job: it is busy, or, with slots left, others come first now. Tells which."""
         if worker.free == 0:
             if worker.state is not BUSY:
                 move_worker(worker, BUSY)
                 self.withhold(worker)
-            return
+            return False
         for service in worker.services:
             if worker in service.idle:
                 service.idle.move_to_end(worker)
             elif worker in service.held_back:
                 service.held_back.move_to_end(worker)
+        return True
 
     def withhold(self, worker: Worker) -> None:
         """Take the worker off every list of the idle."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from time import monotonic
+from time import monotonic, time_ns
 
 from dragoman.core.model import JobId, Token
 
@@ -32,10 +32,8 @@ class SystemEntropy:
 
     def job_id(self) -> JobId:
         """128 bits in UUIDv7 layout: milliseconds since 1970, then random bits, with version and variant in place."""
-        noise = int.from_bytes(self._draw(10), "big")
-        stamp = time.time_ns() // 1_000_000
-        head = (stamp & 0xFFFF_FFFF_FFFF) << 80
-        return JobId((head | 0x7000 << 64 | 0x8000 << 48 | noise & UUID_NOISE).to_bytes(16, "big"))
+        noise = int.from_bytes(self._draw(10), "big") & UUID_NOISE | UUID_MARKS
+        return JobId((time_ns() // 1_000_000).to_bytes(6, "big") + noise.to_bytes(10, "big"))
 
     def token(self) -> Token:
         return Token(self._draw(16))
@@ -53,4 +51,5 @@ class SystemEntropy:
         return self._pool[start:end]
 
 
+UUID_MARKS = 0x7000_8000_0000_0000_0000  # version 7, and the variant of RFC 9562
 UUID_NOISE = 0x0FFF_3FFF_FFFF_FFFF_FFFF

@@ -73,6 +73,7 @@ class Peer:
         "closing",
         "dialled",
         "endpoint",
+        "fresh_marks",
         "guest",
         "heard",
         "identity",
@@ -82,7 +83,6 @@ class Peer:
         "limits",
         "marks",
         "out",
-        "out_bytes",
         "pinged",
         "session",
         "stream",
@@ -114,8 +114,8 @@ class Peer:
         self.heard = now
         self.pinged = 0.0
         self.out: list[Frame] = []  # what this turn has for it
-        self.out_bytes = 0  # all bytes ever queued for it
-        self.marks: deque[tuple[int, object]] = deque()  # (where the message ends, its mark)
+        self.fresh_marks: list[tuple[int, object]] = []  # (how many buffers of `out` its message ends at, mark)
+        self.marks: deque[tuple[int, object]] = deque()  # (where its message ends in all we sent, mark): not left yet
         self.bad_count = 0
         self.bad_since = -inf
         self.bad_logged = -inf

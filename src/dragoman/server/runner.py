@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from math import inf
 from typing import Protocol
 
@@ -168,9 +169,13 @@ class Line:
     def send(self, peer: Peer, frames: Sequence[Frame], mark: object = None) -> None:
         if peer.is_lost:
             return
-        self._post(peer, peer.carrier.encode(frames))
+        out = peer.out
+        if not out:
+            self._dirty.append(peer)
+            self._ask_for_turn()
+        out += peer.carrier.encode(frames)
         if mark is not None:
-            peer.marks.append((peer.out_bytes, mark))
+            peer.fresh_marks.append((len(out), mark))
 
     def dial(self, session: Session, place: object, endpoint: str, carrier: Carrier) -> Peer:
         assert self.dialler is not None, "this line cannot dial"
@@ -270,18 +275,22 @@ class Line:
                     continue
                 if peer.out:
                     buffers, peer.out = peer.out, []
+                    before = stream.sent + stream.backlog
                     stream.write(buffers)
                     if stream.backlog:
-                        self._mind_backlog(peer, stream)
-                    elif peer.marks:
-                        peer.marks.clear()
+                        self._mind_backlog(peer, stream, buffers, before)
+                    elif peer.fresh_marks:
+                        peer.fresh_marks.clear()
                 if peer.closing is not None:
                     self._lose(peer, peer.closing)
             self._drain_effects(now)
 
-    def _mind_backlog(self, peer: Peer, stream: Stream) -> None:
+    def _mind_backlog(self, peer: Peer, stream: Stream, buffers: list[Frame], before: int) -> None:
         """A peer that does not read may cost so much and no more; past it, it is disconnected (R17)."""
         self._backlogged[peer] = None
+        ends = list(accumulate(map(len, buffers), initial=before))
+        peer.marks.extend((ends[index], mark) for index, mark in peer.fresh_marks)
+        peer.fresh_marks.clear()
         while peer.marks and peer.marks[0][0] <= stream.sent:
             peer.marks.popleft()
         if stream.backlog > peer.limits.max_send_buffer:
@@ -369,8 +378,9 @@ class Line:
             self._addresses[peer.address] -= 1
             if not self._addresses[peer.address]:
                 del self._addresses[peer.address]
-        unsent = [mark for end, mark in peer.marks if end > sent]
+        unsent = [mark for end, mark in peer.marks if end > sent] + [mark for _, mark in peer.fresh_marks]
         peer.marks.clear()
+        peer.fresh_marks.clear()
         peer.out.clear()
         peer.closing = peer.closing or reason
         if peer.is_open or peer.dialled:
@@ -378,13 +388,11 @@ class Line:
             self._fenced(peer, lambda: peer.session.lost(peer, unsent, now))
 
     def _post(self, peer: Peer, buffers: Sequence[Frame]) -> None:
-        out = peer.out
-        if not out and buffers:
+        """Bytes of the carrier's own: greeting, handshake, life signs."""
+        if not peer.out and buffers:
             self._dirty.append(peer)
             self._ask_for_turn()
-        for buffer in buffers:
-            out.append(buffer)
-            peer.out_bytes += len(buffer)
+        peer.out += buffers
 
     def _ask_for_turn(self) -> None:
         if not self._is_awake:

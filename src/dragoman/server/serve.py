@@ -20,6 +20,7 @@ from dragoman.server.datadir import DataFolder, first_id_without_folder
 from dragoman.server.host import Host
 from dragoman.server.log import make_log
 from dragoman.server.runner import Limits, Line
+from dragoman.server.tuning import tune_process
 from dragoman.server.wiring import DEFAULT_LISTENERS, Listener, prepare
 
 EXIT_BROKEN_INVARIANT = 70
@@ -151,6 +152,7 @@ async def _serve(config: Config, first_worker: int, log: Any, announce: Callable
     server = Server(loop, config, first_worker, log)
     try:
         announce(server.listen())
+        tune_process()
         for each in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(each, server.drain)
         return await server.stopped

@@ -41,6 +41,7 @@ class Stream:
         "_loop",
         "_pending",
         "_recv",
+        "_send",
         "_socket",
         "backlog",
         "sent",
@@ -52,6 +53,7 @@ class Stream:
         self._loop = loop
         self._socket = connected
         self._recv = connected.recv
+        self._send = connected.send
         self._carrier = carrier
         self._pending: deque[Frame | memoryview] = deque()  # what the kernel would not take yet
         self._is_waiting = False  # for the socket to become writable
@@ -70,16 +72,16 @@ class Stream:
             self._pending.extend(buffers)
             self.backlog += sum(map(len, buffers))
             return
-        size = sum(map(len, buffers))
         try:
             if len(buffers) == 1:
-                taken = self._socket.send(buffers[0])
-            elif size <= JOIN_BYTES:
-                taken = self._socket.send(b"".join(buffers))
+                size = len(buffers[0])
+                taken = self._send(buffers[0])
+            elif (size := sum(map(len, buffers))) <= JOIN_BYTES:
+                taken = self._send(b"".join(buffers))
             else:
                 taken = self._socket.sendmsg(buffers[:MAX_BUFFERS])
         except BlockingIOError:
-            taken = 0
+            size, taken = 1, 0
         except OSError as error:
             self._break(error)
             return

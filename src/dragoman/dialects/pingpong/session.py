@@ -167,6 +167,8 @@ class PingPongSession:
             guest.attempt = None
             if not self._broker.succeed(attempt, result.payload, now):
                 self._line.remark("late result", peer=guest.peer, worker=guest.name, job=attempt.job.id.hex())
+            if attempt.worker.running:
+                return  # its next job, on the way this very turn, says as much as a PONG would
         self._line.send(guest.peer, PONG_FRAMES)
 
     def _ready(self, guest: Guest, now: float) -> None:
