@@ -40,7 +40,7 @@ def worker(target: str | None, command: str | None, service: str | None, url: st
     """
     from dragoman.sdk import worker as sdk
     from dragoman.sdk.address import AddressError
-    from dragoman.sdk.child import CannotLoad
+    from dragoman.sdk.child import CannotLoad, Child
     from dragoman.sdk.peoples import worker_target
 
     if (target is None) == (command is None):
@@ -49,11 +49,15 @@ def worker(target: str | None, command: str | None, service: str | None, url: st
         stream=sys.stderr, level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s", force=True
     )
     try:
-        place, options = worker_target(url, service)
+        people, place, options = worker_target(url, service)
+        handler: sdk.Handler
         if target is not None:
-            sdk.run_function(place, options, target)
+            child = Child(target)
+            child.start()
+            handler = sdk.FunctionHandler(child)
         else:
-            sdk.run_worker(place, options, sdk.program_handler(_check_command(command or "")))
+            handler = sdk.ProgramHandler(_check_command(command or ""))
+        sdk.run_worker(people, place, options, handler)
     except AddressError as error:
         give_up(str(error), USAGE)
     except CannotLoad as error:

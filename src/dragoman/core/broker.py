@@ -575,6 +575,7 @@ class Broker:
         self._remember_tried(job, attempt.worker)
         if job.history is None:
             job.history = []
+        reason = reason[: self.policy.max_error_bytes]
         job.history.append(Ending(job.spent, attempt.worker.name, outcome, reason))
         limit = job.wishes.attempts
         if limit is None:

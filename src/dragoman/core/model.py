@@ -51,7 +51,6 @@ class Refusal(StrEnum):
     NO_SUCH_SERVICE = "no such service"
     BUSY = "busy"
     DRAINING = "draining"
-    TOO_LARGE = "payload too large"
     KEY_REUSED = "key reused"
     DIARY = "diary"
     INVALID = "invalid"

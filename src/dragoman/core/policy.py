@@ -28,7 +28,6 @@ class Policy:
     max_error_bytes: int = 65_536
 
     # L17, L18: what a job may ask for.
-    max_job_timeout: float = 86_400.0
     max_delay: float = 30 * 86_400.0
     max_attempts: int = 100
 

@@ -6,8 +6,6 @@ import asyncio
 
 from dragoman.carriers.malformed import Malformed
 from dragoman.carriers.zmtp import Frame, Message, TooLarge, Zmtp
-from dragoman.dialects.pingpong import peer as pingpong
-from dragoman.dialects.pingpong.messages import Answer
 from dragoman.sdk.errors import BrokerUnavailable, JobFailed, JobTimeout, error_from
 from dragoman.sdk.link import open_link
 from dragoman.sdk.peoples import caller_target
@@ -17,7 +15,7 @@ CONNECT_TIMEOUT = 5.0
 
 async def call(url: str, service: str, payload: bytes, timeout: float | None = None) -> Frame:
     """The result of the job. Raises JobError, BrokerUnavailable or AddressError."""
-    place, _ = caller_target(url, service)
+    people, place = caller_target(url, service)
     answered: asyncio.Future[Message | TooLarge] = asyncio.get_running_loop().create_future()
 
     def heard(message: Message | TooLarge) -> None:
@@ -29,17 +27,17 @@ async def call(url: str, service: str, payload: bytes, timeout: float | None = N
             answered.set_exception(BrokerUnavailable(f"the broker at {place} went away before it answered: {problem}"))
 
     patience = CONNECT_TIMEOUT if timeout is None else min(CONNECT_TIMEOUT, timeout)
-    link = await open_link(place, Zmtp(pingpong.CLIENT_SOCKET, dials=True), heard, ended, patience)
+    link = await open_link(place, Zmtp(people.client_socket, dials=True), heard, ended, patience)
     try:
-        link.send(pingpong.request(payload))
+        link.send(people.request(payload))
         async with asyncio.timeout(timeout):
-            word = pingpong.answer(await answered)
+            result, reason = people.answer(await answered)
     except TimeoutError:
         raise JobTimeout(f"timed out: no answer within {timeout:g} s") from None
     except Malformed as problem:
         raise JobFailed(f"failed: the broker's answer was not understood: {problem.detail}") from None
     finally:
         link.close()
-    if isinstance(word, Answer):
-        return word.payload
-    raise error_from(word.reason)
+    if reason is not None:
+        raise error_from(reason)
+    return result

@@ -41,32 +41,40 @@ class Child:
         self._connection = ours
         answer = ours.recv_bytes() if ours.poll(START_TIMEOUT) else BROKEN + b"it did not start within 60 s"
         if answer[:1] != READY:
-            self.stop()
+            self._process.kill()
+            self._bury()
             raise CannotLoad(answer[1:].decode("utf-8", "replace"))
 
     def run(self, payload: bytes | bytearray) -> bytes:
-        """The function's result. Raises JobFailed, or JobLost if the child died; a new one is started then."""
-        connection = self._connection
-        assert connection is not None
+        """The function's result. Raises JobFailed, or JobLost if the child died; the next job gets a new one."""
         try:
+            if self._process is None:
+                self.start()
+            connection = self._connection
+            assert connection is not None
             connection.send_bytes(payload)
             wait([connection, self._process.sentinel])
             answer = connection.recv_bytes()
+        except CannotLoad as problem:
+            raise JobFailed(f"the child process cannot be started again: {problem}") from None
         except (EOFError, OSError):
-            self._process.join()
-            code = self._process.exitcode
-            self.start()
+            code = self._bury()
             raise JobLost(f"the child process ended with exit code {code} while it worked") from None
         if answer[:1] == DONE:
             return answer[1:]
         raise JobFailed(answer[1:].decode("utf-8", "replace"))
 
-    def stop(self) -> None:
+    def _bury(self) -> int | None:
+        process, self._process = self._process, None
+        process.join()
         if self._connection is not None:
             self._connection.close()
+        return process.exitcode  # type: ignore[no-any-return]
+
+    def stop(self) -> None:
+        """Kill it, whatever it does; `run` in another thread then raises JobLost."""
         if self._process is not None:
             self._process.kill()
-            self._process.join()
 
 
 def load(target: str) -> Callable[[bytes], object]:

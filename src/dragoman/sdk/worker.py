@@ -4,68 +4,88 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 import shlex
 import signal
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
+from typing import Protocol
 
 from dragoman.carriers.zmtp import Frame, Message, TooLarge, Zmtp
-from dragoman.dialects.pingpong.options import WorkerOptions
-from dragoman.dialects.pingpong.peer import WORKER_SOCKET, WorkerSide
 from dragoman.sdk.address import Place
 from dragoman.sdk.child import Child
 from dragoman.sdk.errors import BrokerUnavailable, JobError, JobFailed
 from dragoman.sdk.link import Link, open_link
+from dragoman.sdk.peoples import People
 from dragoman.streams.dial import BackOff
 
 log = logging.getLogger("dragoman.worker")
 
 CONNECT_TIMEOUT = 5.0
 
-Handler = Callable[[Frame], Awaitable[bytes]]
+
+class Handler(Protocol):
+    """Whoever does the jobs."""
+
+    async def handle(self, payload: Frame) -> bytes:
+        """The result. Raises JobError."""
+
+    def stop(self) -> None:
+        """Drop what is under way, at once."""
 
 
-def function_handler(child: Child) -> Handler:
+class FunctionHandler:
     """Jobs go to a function in a warm child process."""
 
-    async def handle(payload: Frame) -> bytes:
-        return await asyncio.get_running_loop().run_in_executor(None, child.run, payload)
+    def __init__(self, child: Child) -> None:
+        self._child = child
 
-    return handle
+    async def handle(self, payload: Frame) -> bytes:
+        return await asyncio.get_running_loop().run_in_executor(None, self._child.run, payload)
+
+    def stop(self) -> None:
+        self._child.stop()
 
 
-def program_handler(command: str) -> Handler:
+class ProgramHandler:
     """Every job starts a program: payload on stdin, result from stdout, any exit code but 0 is a failure."""
-    words = shlex.split(command)
 
-    async def handle(payload: Frame) -> bytes:
-        process = await asyncio.create_subprocess_exec(
-            *words,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,  # the terminal's Ctrl-C is for us
-        )
+    def __init__(self, command: str) -> None:
+        self._words = shlex.split(command)
+        self._process: asyncio.subprocess.Process | None = None
+
+    async def handle(self, payload: Frame) -> bytes:
         try:
-            result, complaint = await process.communicate(bytes(payload))
-        except asyncio.CancelledError:
-            process.kill()
-            raise
+            process = await asyncio.create_subprocess_exec(
+                *self._words,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,  # the terminal's Ctrl-C is for us
+            )
+        except OSError as error:
+            raise JobFailed(f"cannot run {self._words[0]}: {error.strerror or error}") from error
+        self._process = process
+        result, complaint = await process.communicate(bytes(payload))
+        self._process = None
         if process.returncode:
             said = complaint.decode("utf-8", "replace").strip()
-            raise JobFailed(f"{words[0]} ended with exit code {process.returncode}: {said or 'it said nothing'}")
+            raise JobFailed(f"{self._words[0]} ended with exit code {process.returncode}: {said or 'it said nothing'}")
         return result
 
-    return handle
+    def stop(self) -> None:
+        if self._process is not None and self._process.returncode is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
 
 
 class WorkerProcess:
     """Implements the worker's port of its dialect on a real connection."""
 
-    def __init__(self, place: Place, options: WorkerOptions, handler: Handler) -> None:
+    def __init__(self, people: People, place: Place, options: object, handler: Handler) -> None:
+        self._people = people
         self._place = place
         self._handler = handler
-        self._side = WorkerSide(options, self)
+        self._side = people.worker_side(options, self)
         self._loop = asyncio.get_running_loop()
         self._back_off = BackOff(random.uniform, cap=5.0)
         self._link: Link | None = None
@@ -115,7 +135,7 @@ class WorkerProcess:
 
     async def _connect(self) -> None:
         self._lost.clear()
-        carrier = Zmtp(WORKER_SOCKET, dials=True)
+        carrier = Zmtp(self._people.worker_socket, dials=True)
         self._link = await open_link(self._place, carrier, self._heard, self._ended, CONNECT_TIMEOUT)
         self._side.opened(self._loop.time())
 
@@ -134,6 +154,7 @@ class WorkerProcess:
         self._side.farewell()
         self._hang_up()
         if self._job is not None:
+            self._handler.stop()
             self._job.cancel()
 
     def _told_to_stop(self) -> None:
@@ -160,7 +181,7 @@ class WorkerProcess:
 
     async def _work(self, payload: Frame) -> None:
         try:
-            result = await self._handler(payload)
+            result = await self._handler.handle(payload)
         except JobError as problem:
             log.error("job failed: %s", problem)
             self._job = None
@@ -184,20 +205,13 @@ async def _first(*ways: Awaitable[object]) -> None:
             task.cancel()
 
 
-def run_worker(place: Place, options: WorkerOptions, handler: Handler) -> None:
+def run_worker(people: People, place: Place, options: object, handler: Handler) -> None:
     """Blocks until the worker is told to stop, by a signal or by its broker."""
 
     async def main() -> None:
-        await WorkerProcess(place, options, handler).live()
+        await WorkerProcess(people, place, options, handler).live()
 
-    asyncio.run(main())
-
-
-def run_function(place: Place, options: WorkerOptions, target: str) -> None:
-    """Run MODULE:FUNCTION as a worker. Raises CannotLoad before anything is connected."""
-    child = Child(target)
-    child.start()
     try:
-        run_worker(place, options, function_handler(child))
+        asyncio.run(main())
     finally:
-        child.stop()
+        handler.stop()

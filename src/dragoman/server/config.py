@@ -48,6 +48,7 @@ class Config:
     strict: bool = False
     loop: str = "auto"
     max_peers: int = 20_000
+    max_peers_per_remote_address: int = 256
     max_peers_per_address: int = 10_000
     # R23: new peers a second.
     max_accepts: int = 2_000

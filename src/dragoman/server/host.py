@@ -15,11 +15,12 @@ from dragoman.server import clock
 from dragoman.server.peer import Carrier, Peer, PeerLimits
 from dragoman.server.runner import Line
 from dragoman.streams.dial import connect
-from dragoman.streams.places import describe, forget_unix, listen_tcp, listen_unix, tune
+from dragoman.streams.places import describe, forget_unix, is_local, listen_tcp, listen_unix, tune
 from dragoman.streams.stream import Stream
 
 ACCEPTS_A_TURN = 64
 DIAL_TIMEOUT = 1.0
+OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 SUSPEND_LOOK = 1.0  # how often we look whether the machine slept
 
 
@@ -43,6 +44,8 @@ class Host:
         self._timer_due = 0.0
         self._dials: set[asyncio.Task[None]] = set()
         self._suspended = clock.suspended()
+        self._second = -1
+        self._accepted = 0
         line.wake = self._wake
         line.dialler = self._dial
 
@@ -107,12 +110,18 @@ class Host:
 
     def _accept(self, listening: socket.socket, door: Door) -> None:
         for _ in range(ACCEPTS_A_TURN):
+            if self._has_accepted_enough():
+                self._rest_from_accepting(listening, door, 1.0 - clock.now() % 1.0)
+                return
             try:
                 accepted, _ = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                self._rest_from_accepting(listening, door, error)
+                if error.errno not in OUT_OF_RESOURCES:
+                    raise
+                self._line.remark("cannot accept", level="error", problem=str(error))
+                self._rest_from_accepting(listening, door, 1.0)
                 return
             try:
                 tune(accepted)
@@ -120,7 +129,7 @@ class Host:
             except OSError:  # it has gone already
                 accepted.close()
                 continue
-            if self._line.admit(address) is not None:
+            if self._line.admit(address, is_local(accepted)) is not None:
                 accepted.close()
                 continue
             carrier = door.carrier()
@@ -128,18 +137,23 @@ class Host:
             peer = self._line.connected(door.session, door.endpoint, carrier, stream, label, address, door.limits)
             self._start(stream, peer)
 
-    def _rest_from_accepting(self, listening: socket.socket, door: Door, error: OSError) -> None:
-        """Out of descriptors or memory: those connected are served on, newcomers wait a moment."""
-        if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
-            raise error
-        self._line.remark("cannot accept", level="error", problem=str(error))
+    def _has_accepted_enough(self) -> bool:
+        """A crowd that comes back at once is let in a few at a time: the others wait in the kernel's queue (R23)."""
+        second = int(clock.now())
+        if second != self._second:
+            self._second, self._accepted = second, 0
+        self._accepted += 1
+        return self._accepted > self._line.limits.max_accepts
+
+    def _rest_from_accepting(self, listening: socket.socket, door: Door, seconds: float) -> None:
+        """Those connected are served on, newcomers wait a moment."""
         self._loop.remove_reader(listening)
 
         def again() -> None:
             if listening.fileno() >= 0:
                 self._loop.add_reader(listening, self._accept, listening, door)
 
-        self._loop.call_later(1.0, again)
+        self._loop.call_later(seconds, again)
 
     def _start(self, stream: Stream, peer: Peer) -> None:
         stream.start(partial(self._line.arrived, peer), partial(self._line.ended, peer))

@@ -44,8 +44,9 @@ class Limits:
     """What the line allows all its peers together."""
 
     max_peers: int = 20_000
-    max_peers_per_address: int = 10_000
-    max_accepts: int = 2_000  # R23, new peers a second
+    max_peers_per_address: int = 10_000  # on this machine
+    max_peers_per_remote_address: int = 256
+    max_accepts: int = 2_000  # new peers a second; more wait their turn (R23)
     max_memory: int = 1 << 30  # all send buffers together (R17)
     bad_messages: int = 20  # L23, in ten seconds
     late_turn: float = 1.0  # D13
@@ -79,24 +80,20 @@ class Line:
         self._backlogged: dict[Peer, None] = {}
         self._deadlines: Deadlines[Peer] = Deadlines()
         self._addresses: dict[str, int] = {}
-        self._accepted_second = -1
-        self._accepted_count = 0
         self._expected = inf  # when the next turn should start at the latest
 
     # ---------------------------------------------------------------- what streams tell
 
-    def admit(self, address: str) -> str | None:
-        """Why a new connection from this address is not let in, or None (L7, R23)."""
-        second = int(self._clock())
-        if second != self._accepted_second:
-            self._accepted_second, self._accepted_count = second, 0
-        self._accepted_count += 1
+    def admit(self, address: str, is_local: bool = True) -> str | None:
+        """Why a new connection from this address is not let in, or None (L7)."""
+        per_address = self.limits.max_peers_per_address
+        if not is_local:
+            per_address = min(per_address, self.limits.max_peers_per_remote_address)
         if len(self.peers) >= self.limits.max_peers:
             problem = f"{len(self.peers)} peers are connected already (max_peers)"
-        elif self._addresses.get(address, 0) >= self.limits.max_peers_per_address:
-            problem = f"{self._addresses[address]} peers of this address are connected already (max_peers_per_address)"
-        elif self._accepted_count > self.limits.max_accepts:
-            problem = f"more than {self.limits.max_accepts} new peers in one second (max_accepts)"
+        elif self._addresses.get(address, 0) >= per_address:
+            name = "max_peers_per_address" if is_local else "max_peers_per_remote_address"
+            problem = f"{self._addresses[address]} peers of this address are connected already ({name})"
         else:
             return None
         self.broker.counters.peers_refused += 1

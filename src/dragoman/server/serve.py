@@ -20,7 +20,7 @@ from dragoman.server.datadir import DataFolder, first_id_without_folder
 from dragoman.server.host import Host
 from dragoman.server.log import make_log
 from dragoman.server.runner import Limits, Line
-from dragoman.server.tuning import tune_process
+from dragoman.server.tuning import raise_descriptor_limit, tune_process
 from dragoman.server.wiring import DEFAULT_LISTENERS, Listener, prepare
 
 EXIT_BROKEN_INVARIANT = 70
@@ -34,7 +34,13 @@ class Server:
         self._config = config
         self._log = log
         self.broker = Broker(config.policy, clock.SystemEntropy(), first_worker=first_worker)
-        limits = Limits(config.max_peers, config.max_peers_per_address, config.max_accepts, config.policy.max_memory)
+        limits = Limits(
+            max_peers=min(config.max_peers, raise_descriptor_limit()),
+            max_peers_per_address=config.max_peers_per_address,
+            max_peers_per_remote_address=config.max_peers_per_remote_address,
+            max_accepts=config.max_accepts,
+            max_memory=config.policy.max_memory,
+        )
         self.line = Line(self.broker, MemoryDiary(), clock.now, self._write_log, limits, strict=config.strict)
         self.host = Host(loop, self.line)
         self.stopped: asyncio.Future[int] = loop.create_future()

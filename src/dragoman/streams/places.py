@@ -123,6 +123,14 @@ def describe(connected: socket.socket) -> tuple[str, str]:
     return f"pid {pid}", f"uid {uid}"
 
 
+def is_local(connected: socket.socket) -> bool:
+    """Whether the other end is on this machine."""
+    if connected.family == socket.AF_UNIX:
+        return True
+    host = str(connected.getpeername()[0])
+    return host == "::1" or host.startswith(("127.", "::ffff:127."))
+
+
 def _credentials(connected: socket.socket) -> tuple[int, int, int]:
     raw = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
     pid, uid, gid = (int.from_bytes(raw[i : i + 4], "little", signed=True) for i in (0, 4, 8))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import inf
 
-from dragoman.core.model import Terms, Wishes
 from dragoman.dialects.pingpong.editions import Edition
 
 
@@ -24,17 +22,6 @@ class ListenerOptions:
     attempts: int | None = field(default=None, metadata={"min": 1, "max": 100})
     adopt_on_ping: bool = True  # R30
     unproven_limit: float = seconds(3600.0)  # R36
-
-    def terms(self) -> Terms:
-        return Terms(lease=self.worker_expire, silent_while_busy=True, unproven_limit=self.unproven_limit)
-
-    def wishes(self) -> Wishes:
-        return Wishes(
-            queue_timeout=self.queue_timeout,
-            job_timeout=self.job_timeout or inf,
-            attempts=self.attempts,
-            waits=True,  # the listener's service exists as soon as it listens: callers may come before workers
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.carriers.zmtp import Frame, Message, TooLarge
 from dragoman.dialects.pingpong.codec import read_answer, read_broker, write_result
 from dragoman.dialects.pingpong.editions import Edition
-from dragoman.dialects.pingpong.messages import DISCONNECT, PING, READY, Answer, Error, Exit, Job
+from dragoman.dialects.pingpong.messages import DISCONNECT, PING, READY, Error, Exit, Job
 from dragoman.dialects.pingpong.options import WorkerOptions
 
 WORKER_SOCKET = "DEALER"
@@ -115,8 +115,9 @@ def request(payload: Frame) -> list[Frame]:
     return [b"", payload]
 
 
-def answer(message: Message | TooLarge) -> Answer | Error:
-    """The broker's answer to it. Raises Malformed."""
+def answer(message: Message | TooLarge) -> tuple[Frame, str | None]:
+    """The broker's answer to it: the result, or else `<outcome>: <sentence>`. Raises Malformed."""
     if isinstance(message, TooLarge):
         raise Malformed("too large", f"the answer has {message.size} bytes, more than this client takes")
-    return read_answer(message)
+    word = read_answer(message)
+    return (b"", word.reason) if isinstance(word, Error) else (word.payload, None)

@@ -14,7 +14,7 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.carriers.zmtp import Frame, Message, TooLarge
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Give, Progress
-from dragoman.core.model import DONE, UNPROVEN, Attempt, Farewell, Job, JobId, Worker
+from dragoman.core.model import DONE, UNPROVEN, Attempt, Farewell, Job, JobId, Terms, Wishes, Worker
 from dragoman.dialects.pingpong.codec import read_client, read_worker, write_error, write_job
 from dragoman.dialects.pingpong.editions import Edition
 from dragoman.dialects.pingpong.messages import EXIT, PONG, RESERVED, Disconnect, Ping, Ready, Result
@@ -78,8 +78,13 @@ class PingPongSession:
         self._options = options
         self._max_payload = max_payload
         self._edition = options.edition
-        self._terms = options.terms()
-        self._wishes = options.wishes()
+        self._terms = Terms(lease=options.worker_expire, silent_while_busy=True, unproven_limit=options.unproven_limit)
+        self._wishes = Wishes(
+            queue_timeout=options.queue_timeout,
+            job_timeout=options.job_timeout or inf,
+            attempts=options.attempts,
+            waits=True,  # the listener's service exists as soon as it listens: callers may come before workers
+        )
         self._named: dict[tuple[str, bytes], Peer] = {}
         # R38: a threaded worker that outlived our last run may still be at an old job when it pings.
         self._trust_after = started + (options.job_timeout or self._terms.unproven_limit)
