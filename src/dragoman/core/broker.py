@@ -53,6 +53,8 @@ from dragoman.core.model import (
 from dragoman.core.policy import Policy
 from dragoman.core.roster import Roster
 
+TRIED_KEPT = 16  # so many workers a job remembers (R12)
+PATIENCE_OVER = "its deadline passed"
 BEING_DRAINED = f"{Refusal.DRAINING}: the broker is about to stop"
 
 
@@ -79,7 +81,7 @@ class Broker:
         self.bytes = 0  # payloads of those
         self.is_draining = False
         self.resumed_at = -inf  # when we last came back from a pause of our own (D13)
-        self.effects: list[Effect] = []
+        self.effects: deque[Effect] = deque()  # the line takes them from the left
         self._entropy = entropy
         self._deadlines: Deadlines[Any] = Deadlines()
         self._keys: dict[tuple[str, str], Job] = {}
@@ -139,7 +141,10 @@ class Broker:
         """Make a new job of one that is in quarantine. None if it is not."""
         if not job.quarantined or job.id not in self.jobs or self.is_draining:
             return None
-        again = self._admit(job.service, job.payload, (), job.wishes, now, inf, None)
+        service = self.roster.service(job.service.name)
+        if service is None:
+            return None
+        again = self._admit(service, job.payload, (), job.wishes, now, inf, None)
         again.retry_of = job.id
         self._welcome(again, now)
         return again
@@ -162,12 +167,9 @@ class Broker:
             return None
         if not all(is_service_name(each, self.policy.max_service_bytes) for each in services):
             return None
-        offered = []
-        for each in dict.fromkeys(services):
-            service = self.roster.service(each)
-            if service is None:
-                return None
-            offered.append(service)
+        offered = self.roster.services_for(dict.fromkeys(services))
+        if offered is None:
+            return None
         worker = Worker(self.roster.next_id(), session, party, name, terms, now)
         worker.held_back_until = held_back_until
         self.roster.enter(worker, offered)
@@ -200,7 +202,7 @@ class Broker:
         worker.unproven.clear()
         never_left = {attempt.token for attempt in unseen}
         for attempt in held:
-            if attempt.token in never_left:
+            if attempt.token in never_left or self._take_back(attempt):
                 self._not_started(attempt, now)
             else:
                 attempt.job.deaths += 1
@@ -424,6 +426,7 @@ class Broker:
             job.digest = _digest(payload)
             self._keys[service.name, key] = job
         self.jobs[job.id] = job
+        service.jobs += 1
         self.present += 1
         self.bytes += len(payload)
         self.counters.accepted += 1
@@ -455,15 +458,14 @@ class Broker:
         self._queue(job, now)
 
     def _queue(self, job: Job, now: float) -> None:
+        """Let a job that comes for the first time wait, unless a worker is free for it now."""
         service = job.service
+        if job.deadline <= now:
+            self._end_early(job, TIMED_OUT, PATIENCE_OVER, now)
+            return
         job.queue_due = now + job.wishes.queue_timeout
-        if (
-            (service.idle or service.held_back)
-            and not service.queue.length
-            and not service.paused
-            and not self.is_draining
-        ):
-            worker = self.roster.pick(job)
+        if not service.queue.length and not service.paused and not self.is_draining:
+            worker = self.roster.pick(job, now)
             if worker is not None:
                 self._give(job, worker, now)
                 return
@@ -503,11 +505,10 @@ class Broker:
             job = self._next_job(worker)
             if job is None:
                 self.roster.settle(worker, now)
+                self._deadlines.arm(worker, worker.due())
                 break
             job.service.queue.take(job)
             has_room = self._give(job, worker, now)
-        if worker.alarm == inf:
-            self._deadlines.arm(worker, worker.due())
 
     def _next_job(self, worker: Worker) -> Job | None:
         """Of the worker's services, the one whose head has waited longest by its key (R14)."""
@@ -524,7 +525,7 @@ class Broker:
     def _hand_out(self, service: Service, now: float) -> None:
         while service.queue.length and not service.paused and not self.is_draining:
             job = service.queue.head()
-            worker = self.roster.pick(job) if job is not None else None
+            worker = self.roster.pick(job, now) if job is not None else None
             if job is None or worker is None:
                 return
             service.queue.take(job)
@@ -546,6 +547,14 @@ class Broker:
         worker.unproven[attempt.token] = attempt
         self.roster.settle(worker, now)
         self._deadlines.arm(worker, worker.due())
+
+    def _take_back(self, attempt: Attempt) -> bool:
+        """If the attempt's Give has not been carried out yet, see that it never is: nobody can have seen the job."""
+        for index, effect in enumerate(self.effects):
+            if type(effect) is Give and effect.attempt is attempt:
+                del self.effects[index]
+                return True
+        return False
 
     def _prove(self, attempt: Attempt, now: float) -> None:
         if attempt.worker.unproven.pop(attempt.token, None) is not None:
@@ -590,7 +599,7 @@ class Broker:
 
     def _remember_tried(self, job: Job, worker: Worker) -> None:
         if worker.id not in job.tried:
-            job.tried += (worker.id,)
+            job.tried = (*job.tried, worker.id)[-TRIED_KEPT:]
 
     def _outlives_caller(self, job: Job, now: float) -> bool:
         """A call whose callers have all gone is not started again (R18)."""
@@ -631,10 +640,14 @@ class Broker:
         attempt = job.attempt
         if job.state is WAITING and job.order != inf:
             job.service.queue.remove(job)
-        if attempt is not None:
+        is_unseen = attempt is not None and self._take_back(attempt)
+        if attempt is not None and not is_unseen:
             self._doubt(attempt, now)
             self.effects.append(Recall(attempt, reason))
         self._end(job, outcome, b"", reason, now, refusal)
+        if attempt is not None and is_unseen:
+            del attempt.worker.running[attempt.token]
+            self._freed(attempt.worker, now)
 
     def _end(
         self, job: Job, outcome: Outcome, result: Payload, reason: str, now: float, refusal: Refusal | None = None
@@ -642,6 +655,7 @@ class Broker:
         job.attempt = None
         move_job(job, ENDED)
         job.outcome = outcome
+        job.service.jobs -= 1
         self.present -= 1
         self.bytes -= len(job.payload)
         self.counters.ended[outcome] += 1
@@ -705,7 +719,7 @@ class Broker:
         elif job.state is ENDED:
             self._erase(job)
         elif job.deadline <= now:
-            self._end_early(job, TIMED_OUT, "its deadline passed", now)
+            self._end_early(job, TIMED_OUT, PATIENCE_OVER, now)
         elif job.orphan_due <= now and job.state is not RUNNING:
             self._end_early(job, CANCELLED, "its caller has gone", now)
         elif job.state is DELAYED:

@@ -44,9 +44,8 @@ class Deadlines(Generic[S]):
         self._number = number = self._number + 1
         subject.alarm = due
         subject.alarm_number = number
-        heap = self._heap
-        heappush(heap, (due, number, subject))
-        if len(heap) > SWEEP_FLOOR + 3 * self.armed:
+        heappush(self._heap, (due, number, subject))
+        if len(self._heap) > SWEEP_FLOOR + 3 * self.armed:
             self._sweep()
 
     def disarm(self, subject: S) -> None:
@@ -54,6 +53,8 @@ class Deadlines(Generic[S]):
             self.armed -= 1
             subject.alarm = inf
             subject.alarm_number = 0
+            if len(self._heap) > SWEEP_FLOOR + 3 * self.armed:
+                self._sweep()
 
     def due(self, now: float) -> Iterator[S]:
         """Every subject whose reminder has come up. Each is disarmed before it is given."""

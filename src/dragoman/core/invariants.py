@@ -64,6 +64,10 @@ def _check_service(broker: Broker, service: Service) -> None:
         require(not service.idle and not service.held_back, "I6", f"{name}: a job waits while a worker is idle")
     offering = sum(service in worker.services for worker in broker.roster.workers.values())
     require(offering == service.workers, "I1", f"{name}: {offering} workers offer it, {service.workers} are counted")
+    jobs = sum(job.service is service and job.state is not JobState.ENDED for job in broker.jobs.values())
+    require(jobs == service.jobs, "I1", f"{name}: {jobs} jobs are present, {service.jobs} are counted")
+    both = [worker.id for worker in service.idle if worker in service.held_back]
+    require(not both, "I2", f"{name}: workers {both} stand among the idle twice")
     for worker in (*service.idle, *service.held_back):
         require(worker.state is WorkerState.IDLE, "I2", f"worker {worker.id} is {worker.state} and listed as idle")
         require(worker.id in broker.roster.workers, "I2", f"worker {worker.id} is gone and listed as idle")

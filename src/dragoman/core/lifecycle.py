@@ -33,7 +33,7 @@ WORKER_MOVES: dict[WorkerState, frozenset[WorkerState]] = {
     BUSY: frozenset(
         {IDLE, UNPROVEN, DRAINING, GONE},
     ),
-    UNPROVEN: frozenset({IDLE, DRAINING, GONE}),
+    UNPROVEN: frozenset({IDLE, BUSY, DRAINING, GONE}),
     DRAINING: frozenset({GONE}),
     GONE: frozenset(),
 }

@@ -278,7 +278,7 @@ class Worker:
 class Service:
     """A name that callers ask for and workers offer."""
 
-    __slots__ = ("held_back", "idle", "is_known", "name", "paused", "queue", "workers")
+    __slots__ = ("held_back", "idle", "is_known", "jobs", "name", "paused", "queue", "workers")
 
     def __init__(self, name: str, age_step: float) -> None:
         self.name = name
@@ -286,5 +286,6 @@ class Service:
         self.idle: OrderedDict[Worker, None] = OrderedDict()  # longest idle first (D7)
         self.held_back: OrderedDict[Worker, None] = OrderedDict()  # idle, but used last (R38)
         self.workers = 0  # how many offer it, whatever their state
+        self.jobs = 0  # how many are present, whatever their state
         self.paused = False
         self.is_known = False  # a worker has offered it once

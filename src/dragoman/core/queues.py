@@ -86,6 +86,8 @@ class Queue:
         else:
             self._lanes[job.wishes.priority].popleft()
         self._forget(job)
+        if self._dead > SWEEP_FLOOR + self.length:
+            self._sweep()
 
     def remove(self, job: Job) -> None:
         """Remove a job from wherever it stands."""

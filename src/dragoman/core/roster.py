@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from dragoman.core.lifecycle import move_worker, settle
 from dragoman.core.model import BUSY, GONE, IDLE, Job, Service, Worker, WorkerId
@@ -27,10 +27,20 @@ class Roster:
         """The service of that name, made if there is room for one more name (R29)."""
         service = self.services.get(name)
         if service is None:
-            if len(self.services) >= self._max_services and not self._forget_unused():
-                return None
-            service = self.services[name] = Service(name, self._age_step)
+            found = self.services_for((name,))
+            service = found[0] if found is not None else None
         return service
+
+    def services_for(self, names: Collection[str]) -> list[Service] | None:
+        """The services of these names, or none of them if one more name would be too many."""
+        missing = [name for name in names if name not in self.services]
+        if len(self.services) + len(missing) > self._max_services:
+            self._forget_unused(keep=names)
+            if len(self.services) + len(missing) > self._max_services:
+                return None
+        for name in missing:
+            self.services[name] = Service(name, self._age_step)
+        return [self.services[name] for name in names]
 
     def enter(self, worker: Worker, services: Iterable[Service]) -> None:
         worker.services = tuple(services)
@@ -54,6 +64,7 @@ class Roster:
                     service.held_back.setdefault(worker)
             else:
                 for service in worker.services:
+                    service.held_back.pop(worker, None)
                     service.idle.setdefault(worker)
         else:
             self.withhold(worker)
@@ -79,9 +90,11 @@ class Roster:
             if service.held_back:
                 service.held_back.pop(worker, None)
 
-    def pick(self, job: Job) -> Worker | None:
+    def pick(self, job: Job, now: float) -> Worker | None:
         """The longest idle worker of the job's service, of those it was not yet given to if there is one (R12)."""
         service = job.service
+        if service.held_back:
+            self._trust_again(service, now)
         fallback: Worker | None = None
         for candidates in (service.idle, service.held_back):
             for worker in candidates:
@@ -90,9 +103,17 @@ class Roster:
                 fallback = fallback or worker
         return fallback
 
-    def _forget_unused(self) -> bool:
+    def _trust_again(self, service: Service, now: float) -> None:
+        """Workers whose time of being used last is over are the longest idle of all."""
+        for worker in list(reversed(service.held_back)):
+            if worker.held_back_until <= now:
+                for each in worker.services:
+                    each.held_back.pop(worker, None)
+                    each.idle[worker] = None
+                    each.idle.move_to_end(worker, last=False)
+
+    def _forget_unused(self, keep: Collection[str]) -> None:
         """Make room among the names: drop those nobody offers, asks for or has paused."""
-        unused = [s.name for s in self.services.values() if not s.workers and not s.queue.length and not s.paused]
-        for name in unused:
-            del self.services[name]
-        return bool(unused)
+        for service in list(self.services.values()):
+            if not service.workers and not service.jobs and not service.paused and service.name not in keep:
+                del self.services[service.name]

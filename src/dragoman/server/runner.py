@@ -235,10 +235,11 @@ class Line:
 
     def _drain_effects(self, now: float) -> None:
         broker = self.broker
-        while broker.effects:
-            effects, broker.effects = broker.effects, []
+        effects = broker.effects
+        while effects:
             entries: list[Save | Erase] = []
-            for effect in effects:
+            while effects:
+                effect = effects.popleft()
                 kind = type(effect)
                 if kind is Give:
                     session = effect.attempt.worker.session  # type: ignore[attr-defined]

@@ -14,6 +14,9 @@ DISCONNECT = b"DISCONNECT"
 JOB_COMPLETE = b"JOB COMPLETE"
 ERROR = b"ERROR"
 
+# From a worker these are control words whatever it meant (R44).
+NEVER_A_RESULT = (READY, PING, PONG, EXIT)
+
 # A job of these words would be taken for something else by a worker of edition plain: it is never sent (R45).
 RESERVED = (PONG, EXIT)
 

@@ -9,7 +9,7 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.carriers.zmtp import Frame, Message, TooLarge
 from dragoman.dialects.pingpong.codec import read_answer, read_broker, write_result
 from dragoman.dialects.pingpong.editions import Edition
-from dragoman.dialects.pingpong.messages import DISCONNECT, PING, READY, Error, Exit, Job
+from dragoman.dialects.pingpong.messages import DISCONNECT, NEVER_A_RESULT, PING, READY, Error, Exit, Job
 from dragoman.dialects.pingpong.options import WorkerOptions
 
 WORKER_SOCKET = "DEALER"
@@ -80,7 +80,7 @@ class WorkerSide:
         job, self._job = self._job, None
         if job is None:
             return  # taken on an earlier connection (R39)
-        if self._options.edition is Edition.PLAIN and bytes(result[:11]) in (READY, PING):
+        if self._options.edition is Edition.PLAIN and len(result) <= 5 and bytes(result) in NEVER_A_RESULT:
             self._port.reconnect(f"the result is the word {bytes(result).decode()}, which this wire cannot carry")
             return
         self._heard = now  # the broker owes us something again from here on

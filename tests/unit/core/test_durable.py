@@ -1,0 +1,265 @@
+"""Background jobs: what they promise leaves only after the diary has it."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.core.effects import Accept, Answer, Effect, Erase, Give, Recall, Save
+from dragoman.core.model import JobState, Outcome, Refusal, WorkerState
+
+from .world import Caller, CheckedBroker, attempt_of
+
+
+def answers(effects: list[Effect]) -> list[Answer]:
+    return [effect for effect in effects if isinstance(effect, Answer)]
+
+
+def accepts(effects: list[Effect]) -> list[Accept]:
+    return [effect for effect in effects if isinstance(effect, Accept)]
+
+
+def test_background_job_is_accepted_and_started_after_the_diary_has_it(broker: CheckedBroker, caller: Caller) -> None:
+    """I3, R103."""
+    broker.worker()
+    job = broker.call(caller=caller, durable=True)
+    assert (job.state, broker.take()) == (JobState.WAITING, [Save(job, 1)])
+    broker.saved(1, 1.0)
+    assert broker.take() == [Accept(caller, job), Save(job, 2), Give(attempt_of(job))]
+
+
+def test_delay_of_a_background_job_begins_when_it_is_safe(broker: CheckedBroker) -> None:
+    job = broker.call(durable=True, delay=10.0)
+    broker.saved(1, 1.0)
+    assert (job.state, job.start_at) == (JobState.DELAYED, 11.0)
+
+
+def test_one_commit_lets_out_all_saves_up_to_it(broker: CheckedBroker) -> None:
+    """R103: group commit; the order of answers is the order of commit."""
+    callers = [Caller(str(number)) for number in range(4)]
+    jobs = [broker.call(caller=caller, durable=True) for caller in callers]
+    assert broker.take() == [Save(job, number) for number, job in enumerate(jobs, start=1)]
+    broker.saved(3, 1.0)
+    assert broker.take() == [Accept(caller, job) for caller, job in list(zip(callers, jobs, strict=True))[:3]]
+    assert [job.order for job in jobs].count(float("inf")) == 1
+
+
+@pytest.mark.parametrize("number", [0, -5, 1, 1])
+def test_commit_that_was_told_already_lets_out_nothing(broker: CheckedBroker, number: int) -> None:
+    """Hostile or repeated."""
+    broker.call(durable=True)
+    broker.saved(1, 0.0)
+    broker.call(durable=True)
+    broker.take()
+    broker.saved(number, 1.0)
+    assert broker.take() == []
+
+
+def test_job_the_diary_cannot_take_is_refused_and_forgotten(broker: CheckedBroker, caller: Caller) -> None:
+    """R101: the caller knows, and no trace is kept."""
+    worker = broker.worker()
+    job = broker.call(caller=caller, durable=True, key="k")
+    broker.take()
+    broker.saved(1, 1.0, problem="disk full")
+    assert broker.take() == [
+        Answer(caller, job, Outcome.REFUSED, reason="diary: disk full", refusal=Refusal.DIARY),
+    ]
+    assert (broker.jobs, worker.state, broker.present) == ({}, WorkerState.IDLE, 0)
+    assert broker.call(durable=True, key="k") is not job
+
+
+def test_answer_of_a_background_job_leaves_after_the_diary_has_it(broker: CheckedBroker, caller: Caller) -> None:
+    """I3, R103."""
+    broker.worker()
+    job = broker.store(caller=caller)
+    attempt = attempt_of(job)
+    broker.take()
+    broker.save_all()
+    broker.succeed(attempt, b"result", 1.0)
+    assert broker.take() == [Save(job, 3)]
+    broker.saved(2, 1.0)
+    assert broker.take() == []
+    broker.saved(3, 1.0)
+    assert broker.take() == [Answer(caller, job, Outcome.DONE, b"result")]
+
+
+def test_caller_is_answered_even_if_the_diary_cannot_keep_the_outcome(broker: CheckedBroker, caller: Caller) -> None:
+    """I4, R104: the work is done and the caller is there; that the diary failed is the runner's concern."""
+    broker.worker()
+    job = broker.store(caller=caller)
+    broker.take()
+    broker.succeed(attempt_of(job), b"result", 1.0)
+    broker.take()
+    broker.save_all(1.0, problem="input/output error")
+    assert broker.take() == [Answer(caller, job, Outcome.DONE, b"result")]
+
+
+def test_call_does_not_wait_for_the_diary(broker: CheckedBroker, caller: Caller) -> None:
+    """R43, R101: calls go on whatever the diary does."""
+    broker.call(durable=True)
+    broker.worker()
+    attempt = broker.running(caller=caller)
+    broker.succeed(attempt, b"result", 1.0)
+    assert broker.take() == [Answer(caller, attempt.job, Outcome.DONE, b"result")]
+
+
+def test_attempts_are_written_as_they_are_spent(broker: CheckedBroker) -> None:
+    """R108: a poison job cannot reset its count by killing the machine."""
+    broker.worker()
+    job = broker.store(attempts=2)
+    broker.take()
+    broker.fail(attempt_of(job), "no", 1.0)
+    assert broker.take() == [Save(job, 3)]
+    broker.tick(2.0)
+    assert broker.take() == [Save(job, 4), Give(attempt_of(job))]
+    broker.fail(attempt_of(job), "no", 3.0)
+    assert broker.take() == [Save(job, 5)]
+
+
+def test_cancelled_while_unsaved_is_answered_once_and_never_started(broker: CheckedBroker, caller: Caller) -> None:
+    """I4."""
+    worker = broker.worker()
+    job = broker.call(caller=caller, durable=True)
+    assert broker.withdraw(job, 0.5)
+    assert not answers(broker.take())
+    broker.saved(1, 1.0)
+    broker.saved(2, 2.0)
+    effects = broker.take()
+    assert answers(effects) == [Answer(caller, job, Outcome.CANCELLED, reason="withdrawn")]
+    assert not [effect for effect in effects if isinstance(effect, Give)]
+    assert worker.state is WorkerState.IDLE
+
+
+def test_cancelled_while_unsaved_is_answered_once_even_if_the_diary_fails(
+    broker: CheckedBroker, caller: Caller
+) -> None:
+    """I4."""
+    job = broker.call(caller=caller, durable=True)
+    broker.withdraw(job, 0.5)
+    broker.save_all(1.0, problem="disk full")
+    assert answers(broker.take()) == [Answer(caller, job, Outcome.CANCELLED, reason="withdrawn")]
+
+
+def test_caller_that_goes_while_its_job_is_unsaved_is_not_told(broker: CheckedBroker, caller: Caller) -> None:
+    """R18: the job is kept, the caller is gone."""
+    job = broker.call(caller=caller, durable=True)
+    broker.take()
+    broker.abandon(job, caller, 0.5)
+    broker.saved(1, 1.0)
+    assert (broker.take(), job.state) == ([], JobState.WAITING)
+
+
+def test_caller_that_goes_before_the_outcome_is_saved_is_not_told(broker: CheckedBroker, caller: Caller) -> None:
+    """R19. Doubtful before: the answer was addressed to a caller the session had already said goodbye to."""
+    broker.worker()
+    job = broker.store(caller=caller)
+    broker.succeed(attempt_of(job), b"result", 1.0)
+    broker.take()
+    broker.abandon(job, caller, 1.5)
+    broker.save_all(2.0)
+    assert broker.take() == []
+
+
+def test_deadline_that_passes_while_the_diary_is_slow_keeps_the_job_from_starting(
+    broker: CheckedBroker, caller: Caller
+) -> None:
+    """The deadline is over everything. Doubtful before: the worker was given a job that nobody wanted any more."""
+    worker = broker.worker()
+    job = broker.call(caller=caller, durable=True, deadline=5.0)
+    broker.tick(6.0)
+    broker.saved(1, 6.0)
+    broker.tick(6.0)
+    broker.save_all(7.0)
+    effects = broker.take()
+    assert not [effect for effect in effects if isinstance(effect, Give)]
+    assert [answer.outcome for answer in answers(effects)] == [Outcome.TIMED_OUT]
+    assert (job.outcome, worker.state) == (Outcome.TIMED_OUT, WorkerState.IDLE)
+
+
+def test_withdraw_of_a_running_background_job_recalls_at_once_and_answers_later(
+    broker: CheckedBroker, caller: Caller
+) -> None:
+    broker.worker()
+    job = broker.store(caller=caller)
+    attempt = attempt_of(job)
+    broker.take()
+    broker.withdraw(job, 1.0)
+    assert broker.take() == [Recall(attempt, "withdrawn"), Save(job, 3)]
+    broker.save_all(2.0)
+    assert broker.take() == [Answer(caller, job, Outcome.CANCELLED, reason="withdrawn")]
+
+
+# -------------------------------------------------------------------- kept, and erased
+
+
+def test_outcome_is_kept_for_its_time_and_then_erased(broker: CheckedBroker) -> None:
+    """I3, L20."""
+    broker.worker()
+    job = broker.store()
+    broker.succeed(attempt_of(job), b"result", 1.0)
+    broker.save_all(1.0)
+    broker.take()
+    broker.tick(86_400.9)
+    assert (broker.take(), broker.jobs) == ([], {job.id: job})
+    broker.tick(86_401.0)
+    assert (broker.take(), broker.jobs, broker.counters.erased) == ([Erase(job)], {}, 1)
+
+
+def test_outcome_of_a_call_is_not_kept(broker: CheckedBroker) -> None:
+    attempt = broker.running()
+    broker.succeed(attempt, b"result", 1.0)
+    assert broker.jobs == {}
+
+
+def test_oldest_outcomes_make_room_when_there_are_too_many_bytes() -> None:
+    """L20."""
+    broker = CheckedBroker(max_outcome_bytes=1_000_000)
+    broker.worker()
+    jobs = []
+    for _ in range(3):
+        jobs.append(broker.store())
+        broker.succeed(attempt_of(jobs[-1]), b"r" * 400_000, 1.0)
+        broker.save_all(1.0)
+    assert list(broker.jobs.values()) == jobs[1:]
+    assert [effect for effect in broker.take() if isinstance(effect, Erase)] == [Erase(jobs[0])]
+
+
+def test_outcome_larger_than_all_room_is_answered_and_not_kept(caller: Caller) -> None:
+    """L20, I4."""
+    broker = CheckedBroker(max_outcome_bytes=1_000)
+    broker.worker()
+    job = broker.store(caller=caller)
+    broker.succeed(attempt_of(job), b"r" * 2_000, 1.0)
+    broker.save_all(1.0)
+    assert answers(broker.take()) == [Answer(caller, job, Outcome.DONE, b"r" * 2_000)]
+    assert broker.jobs == {}
+
+
+def test_payload_in_quarantine_counts_as_kept() -> None:
+    """L20."""
+    broker = CheckedBroker(max_outcome_bytes=100_000)
+    broker.worker()
+    jobs = [broker.store(b"p" * 60_000, attempts=1, now=float(number)) for number in range(2)]
+    for number, job in enumerate(jobs):
+        broker.fail(attempt_of(job), "no", 2.0 + number)
+        broker.save_all(5.0)
+    assert list(broker.jobs.values()) == jobs[1:]
+
+
+def test_outcomes_without_bytes_are_bounded_too() -> None:
+    """I5, L20. A bug: jobs with empty results were kept for a day, however many there were."""
+    broker = CheckedBroker(max_outcome_bytes=100_000)
+    broker.worker()
+    for number in range(1_000):
+        attempt = attempt_of(broker.call(key=str(number)))
+        broker.effects = []
+        broker.succeed(attempt, b"", 1.0)
+    assert len(broker.jobs) < 1_000
+
+
+def test_kept_outcome_does_not_keep_its_callers(broker: CheckedBroker) -> None:
+    """I5. A bug: a caller, in the line its whole connection, was referred to for as long as the outcome was kept."""
+    broker.worker()
+    job = broker.store()
+    broker.succeed(attempt_of(job), b"result", 1.0)
+    broker.save_all(1.0)
+    assert job.callers == ()

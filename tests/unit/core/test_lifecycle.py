@@ -1,0 +1,113 @@
+"""The tables of moves: every pair of states is either in them or stops the process (I9)."""
+
+from __future__ import annotations
+
+import re
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+import dragoman.core
+from dragoman.core.lifecycle import JOB_MOVES, WORKER_MOVES, move_job, move_worker, settle
+from dragoman.core.model import (
+    Attempt,
+    InvariantBroken,
+    Job,
+    JobId,
+    JobState,
+    Service,
+    Terms,
+    Token,
+    Wishes,
+    Worker,
+    WorkerId,
+    WorkerState,
+)
+
+JOB_TABLE = {
+    JobState.WAITING: {JobState.DELAYED, JobState.RUNNING, JobState.ENDED},
+    JobState.DELAYED: {JobState.WAITING, JobState.ENDED},
+    JobState.RUNNING: {JobState.WAITING, JobState.DELAYED, JobState.ENDED},
+    JobState.ENDED: set(),
+}
+
+
+def a_job(state: JobState = JobState.WAITING) -> Job:
+    job = Job(JobId(b"j" * 16), Service("s", 60.0), b"", (), Wishes(), 0.0)
+    job.state = state
+    return job
+
+
+def a_worker(state: WorkerState, capacity: int = 1) -> Worker:
+    worker = Worker(WorkerId(1), None, None, "w", Terms(capacity=capacity), 0.0)
+    worker.state = state
+    return worker
+
+
+@pytest.mark.parametrize(("before", "after"), list(product(JobState, JobState)))
+def test_job_moves_along_the_table_only(before: JobState, after: JobState) -> None:
+    """I9: ended is final."""
+    job = a_job(before)
+    if after in JOB_TABLE[before]:
+        move_job(job, after)
+        assert job.state is after
+    else:
+        with pytest.raises(InvariantBroken, match=f"may not go from {before} to {after}"):
+            move_job(job, after)
+        assert job.state is before
+
+
+@pytest.mark.parametrize(("before", "after"), list(product(WorkerState, WorkerState)))
+def test_worker_moves_along_the_table_only(before: WorkerState, after: WorkerState) -> None:
+    worker = a_worker(before)
+    if after in WORKER_MOVES[before]:
+        move_worker(worker, after)
+        assert worker.state is after
+    else:
+        with pytest.raises(InvariantBroken, match=f"may not go from {before} to {after}"):
+            move_worker(worker, after)
+        assert worker.state is before
+
+
+def test_every_state_has_a_row() -> None:
+    assert set(JOB_MOVES) == set(JobState)
+    assert set(WORKER_MOVES) == set(WorkerState)
+
+
+@pytest.mark.parametrize("state", [state for state in WorkerState if state is not WorkerState.GONE])
+def test_every_worker_may_go_and_nobody_comes_back(state: WorkerState) -> None:
+    assert WorkerState.GONE in WORKER_MOVES[state]
+    assert not WORKER_MOVES[WorkerState.GONE]
+
+
+@pytest.mark.parametrize(
+    ("running", "unproven", "fitting"),
+    [
+        (0, 0, WorkerState.IDLE),
+        (1, 0, WorkerState.IDLE),
+        (0, 1, WorkerState.IDLE),
+        (2, 0, WorkerState.BUSY),
+        (1, 1, WorkerState.BUSY),
+        (0, 2, WorkerState.UNPROVEN),
+    ],
+)
+def test_state_of_a_working_worker_follows_its_slots(running: int, unproven: int, fitting: WorkerState) -> None:
+    """D11: unproven is counted for each slot."""
+    worker = a_worker(WorkerState.BUSY, capacity=2)
+    for number in range(running + unproven):
+        held = worker.running if number < running else worker.unproven
+        token = Token(bytes([number]) * 16)
+        held[token] = Attempt(a_job(), 1, token, worker, 0.0, 60.0)
+    assert settle(worker) is worker.state is fitting
+
+
+@pytest.mark.parametrize("state", [WorkerState.BOOTING, WorkerState.DRAINING, WorkerState.GONE])
+def test_worker_that_does_not_work_is_not_settled(state: WorkerState) -> None:
+    assert settle(a_worker(state)) is state
+
+
+def test_only_lifecycle_assigns_states() -> None:
+    for path in Path(dragoman.core.__file__).parent.glob("*.py"):
+        if path.name not in ("lifecycle.py", "model.py"):
+            assert not re.search(r"\b\w+\.state = ", path.read_text()), path

@@ -1,0 +1,134 @@
+"""Jobs that wait: their order, and what leaving costs."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.core.model import JobState
+from dragoman.core.queues import SWEEP_FLOOR
+
+from .world import CheckedBroker
+
+
+def served(broker: CheckedBroker, count: int, now: float) -> list[bytes]:
+    """The payloads in the order one worker is given them."""
+    worker = broker.worker(now=now, name="server")
+    order = []
+    for _ in range(count):
+        (attempt,) = worker.running.values()
+        order.append(bytes(attempt.job.payload))
+        broker.succeed(attempt, b"", now)
+    return order
+
+
+def entries(broker: CheckedBroker, service: str = "s") -> int:
+    """All entries of a queue, living and dead."""
+    queue = broker.roster.services[service].queue
+    return sum(map(len, queue._lanes.values())) + len(queue._returned)
+
+
+def test_jobs_of_one_priority_go_out_in_the_order_they_came(broker: CheckedBroker) -> None:
+    """D7, I12."""
+    for number in range(5):
+        broker.call(b"%d" % number, now=float(number))
+    assert served(broker, 5, 10.0) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_jobs_that_came_at_the_same_moment_go_out_in_the_order_they_came(broker: CheckedBroker) -> None:
+    """D7."""
+    for number in range(5):
+        broker.call(b"%d" % number, now=1.0)
+    assert served(broker, 5, 1.0) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_higher_priority_goes_first(broker: CheckedBroker) -> None:
+    for priority in (0, 9, 5, 7):
+        broker.call(b"%d" % priority, priority=priority)
+    assert served(broker, 4, 1.0) == [b"9", b"7", b"5", b"0"]
+
+
+def test_one_step_of_priority_is_worth_the_age_step_and_no_more(broker: CheckedBroker) -> None:
+    """Nobody starves: 60 s of waiting weigh as much as a step."""
+    broker.call(b"old and low", priority=4, now=0.0)
+    broker.call(b"59 s younger", priority=5, now=59.0)
+    broker.call(b"61 s younger", priority=5, now=61.0)
+    assert served(broker, 3, 61.0) == [b"59 s younger", b"old and low", b"61 s younger"]
+
+
+def test_lowest_priority_does_not_starve_under_a_steady_stream_of_the_highest(broker: CheckedBroker) -> None:
+    """A job of priority 0 overtakes every job of priority 9 that came more than 9 × 60 s after it."""
+    worker = broker.worker()
+    broker.running(worker)
+    patient = broker.call(b"patient", priority=0, now=0.0)
+    now = 0.0
+    while patient.state is JobState.WAITING:
+        now += 10.0
+        broker.call(b"greedy", priority=9, now=now)
+        (attempt,) = worker.running.values()
+        broker.succeed(attempt, b"", now)
+        assert now <= 9 * 60.0 + 20.0
+    assert patient.state is JobState.RUNNING
+
+
+def test_age_step_is_policy(broker: CheckedBroker) -> None:
+    quick = CheckedBroker(age_step=1.0)
+    quick.call(b"old", priority=4, now=0.0)
+    quick.call(b"new", priority=5, now=2.0)
+    assert served(quick, 2, 2.0) == [b"old", b"new"]
+
+
+def test_job_that_comes_back_stands_at_the_front_of_its_priority(broker: CheckedBroker) -> None:
+    """R8: it keeps the key of its arrival."""
+    first = broker.worker()
+    back = broker.call(b"back", now=0.0)
+    broker.call(b"later", now=1.0)
+    broker.call(b"urgent", now=1.0, priority=6)
+    broker.leave(first, 2.0, "gone", unseen=[back.attempt] if back.attempt else [])
+    assert back.state is JobState.WAITING
+    assert served(broker, 3, 3.0) == [b"urgent", b"back", b"later"]
+
+
+@pytest.mark.parametrize("middle", [0, 2, 4])
+def test_job_that_leaves_from_anywhere_is_skipped(broker: CheckedBroker, middle: int) -> None:
+    jobs = [broker.call(b"%d" % number) for number in range(5)]
+    broker.withdraw(jobs[middle], 1.0)
+    assert served(broker, 4, 2.0) == [b"%d" % number for number in range(5) if number != middle]
+
+
+def test_returned_job_that_leaves_is_skipped(broker: CheckedBroker) -> None:
+    first = broker.worker()
+    back = broker.call(b"back")
+    broker.leave(first, 1.0, "gone", unseen=[back.attempt] if back.attempt else [])
+    broker.call(b"other", now=1.0)
+    broker.withdraw(back, 1.5)
+    assert served(broker, 1, 2.0) == [b"other"]
+    assert not broker.jobs
+
+
+def test_dead_entries_stay_bounded_when_jobs_are_cancelled_for_ever(broker: CheckedBroker) -> None:
+    """I5: memory must not grow with every cancel behind a job that stays at the head."""
+    broker.call(b"stays")
+    for number in range(1_000):
+        broker.withdraw(broker.call(b"goes", priority=number % 10), 0.0)
+        assert entries(broker) <= SWEEP_FLOOR + 3
+
+
+def test_dead_entries_stay_bounded_when_the_living_are_taken(broker: CheckedBroker) -> None:
+    """I5. A bug: only `remove` swept, so that the dead outnumbered the living once those were handed out."""
+    for _ in range(100):
+        broker.call(b"urgent", priority=9)
+    slow = [broker.call(b"slow", priority=0) for _ in range(100)]
+    for job in slow[5:95]:
+        broker.withdraw(job, 0.0)
+    broker.worker(capacity=100)
+    assert entries(broker) <= SWEEP_FLOOR + 2 * broker.roster.services["s"].queue.length
+
+
+def test_queue_counts_what_waits_in_jobs_and_bytes(broker: CheckedBroker) -> None:
+    jobs = [broker.call(b"x" * size) for size in (1, 10, 100)]
+    queue = broker.roster.services["s"].queue
+    assert (queue.length, queue.bytes) == (3, 111)
+    broker.withdraw(jobs[1], 0.0)
+    assert (queue.length, queue.bytes) == (2, 101)
+    broker.worker(capacity=5)
+    assert (queue.length, queue.bytes) == (0, 0)

@@ -1,0 +1,274 @@
+"""Attempts, back-off, deaths, quarantine."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.core.effects import Answer, Give, Save
+from dragoman.core.model import Ending, Job, JobState, Outcome, WorkerState
+
+from .world import Caller, CheckedBroker, attempt_of
+
+
+def lose(broker: CheckedBroker, job: Job, now: float) -> None:
+    """Its worker dies, and another one comes."""
+    broker.take()
+    broker.leave(attempt_of(job).worker, now, "gone")
+    broker.worker(now=now, name=f"w{len(job.history or [])}")
+
+
+def quarantined(broker: CheckedBroker, payload: bytes = b"payload") -> Job:
+    worker = broker.worker()
+    job = broker.store(payload, attempts=1)
+    broker.fail(attempt_of(job), "poison", 1.0)
+    broker.leave(worker, 1.0, "gone")
+    broker.save_all(1.0)
+    broker.take()
+    return job
+
+
+def test_call_is_handed_out_once_unless_it_asks_for_more(broker: CheckedBroker) -> None:
+    """D8, R9, I8."""
+    attempt = broker.running()
+    broker.fail(attempt, "no", 1.0)
+    assert (attempt.job.outcome, broker.counters.handed_out) == (Outcome.FAILED, 1)
+
+
+@pytest.mark.parametrize(
+    ("wished", "caller_default", "worker_default", "limit"),
+    [(None, 1, 1, 1), (None, 3, 1, 3), (None, 1, 3, 3), (None, 2, 3, 3), (2, 3, 3, 2), (1, 3, 3, 1), (4, 1, 1, 4)],
+)
+def test_number_of_attempts_is_the_jobs_own_or_the_larger_default(
+    broker: CheckedBroker, wished: int | None, caller_default: int, worker_default: int, limit: int
+) -> None:
+    """D8."""
+    broker.worker(attempts=worker_default)
+    job = broker.call(attempts=wished, default_attempts=caller_default)
+    while job.state is not JobState.ENDED:
+        broker.fail(attempt_of(job), "no", broker.next_deadline())
+        broker.run_until(job.start_at)
+    assert (job.spent, broker.counters.handed_out) == (limit, limit)
+
+
+def test_attempts_are_bounded() -> None:
+    """L18."""
+    broker = CheckedBroker(max_attempts=3)
+    broker.worker()
+    job = broker.call(attempts=100, job_timeout=1e9)
+    while job.state is not JobState.ENDED:
+        broker.fail(attempt_of(job), "no", job.start_at)
+        broker.tick(job.start_at)
+    assert job.spent == 3
+
+
+def test_failed_attempt_is_followed_by_another_after_the_back_off(broker: CheckedBroker, caller: Caller) -> None:
+    """D8, R11."""
+    worker = broker.worker()
+    job = broker.call(caller=caller, attempts=2)
+    broker.take()
+    broker.fail(attempt_of(job), "no", 1.0)
+    assert (job.state, broker.take(), worker.state) == (JobState.DELAYED, [], WorkerState.IDLE)
+    broker.tick(2.0)
+    attempt = attempt_of(job)
+    assert broker.take() == [Give(attempt)]
+    assert attempt.number == 2
+    broker.fail(attempt, "still no", 3.0)
+    assert broker.take() == [Answer(caller, job, Outcome.FAILED, reason="still no")]
+    assert job.history == [Ending(1, "w", Outcome.FAILED, "no"), Ending(2, "w", Outcome.FAILED, "still no")]
+
+
+def test_job_whose_run_time_was_over_goes_to_another_worker(broker: CheckedBroker) -> None:
+    """R7, R12."""
+    first, second = broker.worker(), broker.worker()
+    job = broker.call(attempts=2, job_timeout=10.0)
+    broker.take()
+    broker.tick(10.0)
+    broker.tick(11.0)
+    assert (attempt_of(job).worker, first.state) == (second, WorkerState.UNPROVEN)
+
+
+def test_delays_double_up_to_the_cap(broker: CheckedBroker) -> None:
+    """R11: min(60 s, 1 s × 2^(n-1))."""
+    broker.worker()
+    job = broker.call(attempts=10, job_timeout=1e9)
+    delays, now = [], 0.0
+    while job.state is not JobState.ENDED:
+        broker.fail(attempt_of(job), "no", now)
+        if job.state is JobState.DELAYED:
+            delays.append(job.start_at - now)
+            now = job.start_at
+            broker.tick(now)
+    assert delays == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0]
+
+
+@pytest.mark.parametrize(("jitter", "delay"), [(-1.0, 0.8), (0.0, 1.0), (1.0, 1.2)])
+def test_delay_varies_by_a_fifth(jitter: float, delay: float) -> None:
+    """R11: ± 20 %, and the random source is injected."""
+    broker = CheckedBroker(jitter=jitter)
+    attempt = broker.running(attempts=2)
+    broker.fail(attempt, "no", 0.0)
+    assert attempt.job.start_at == pytest.approx(delay)
+
+
+def test_first_retry_after_a_lost_worker_is_quick(broker: CheckedBroker) -> None:
+    """R11."""
+    broker.worker()
+    job = broker.call(attempts=3, job_timeout=1e9)
+    lose(broker, job, 0.0)
+    assert job.start_at == pytest.approx(0.1)
+    broker.tick(1.0)
+    lose(broker, job, 1.0)
+    assert job.start_at == pytest.approx(3.0)
+
+
+def test_job_that_kills_its_workers_ends_after_three_deaths(broker: CheckedBroker, caller: Caller) -> None:
+    """R10: min(attempts, max_deaths)."""
+    broker.worker()
+    job = broker.call(caller=caller, attempts=50, job_timeout=1e9)
+    for now in (0.0, 10.0, 20.0):
+        lose(broker, job, now)
+        broker.tick(now + 10.0)
+    assert (job.outcome, job.deaths, job.spent) == (Outcome.LOST, 3, 3)
+    assert Answer(caller, job, Outcome.LOST, reason="gone") in broker.take()
+
+
+def test_fewer_attempts_than_deaths_allowed_decide(broker: CheckedBroker) -> None:
+    """R10: min(attempts, max_deaths)."""
+    broker.worker()
+    job = broker.call(attempts=2)
+    for now in (0.0, 10.0):
+        lose(broker, job, now)
+        broker.tick(now + 10.0)
+    assert (job.outcome, job.deaths) == (Outcome.LOST, 2)
+
+
+def test_failures_are_not_deaths(broker: CheckedBroker) -> None:
+    """R10, I22."""
+    broker.worker()
+    job = broker.call(attempts=5)
+    for now in (0.0, 10.0, 20.0):
+        broker.fail(attempt_of(job), "no", now)
+        broker.tick(now + 10.0)
+    assert (job.state, job.deaths) == (JobState.RUNNING, 0)
+
+
+def test_poison_job_does_not_stop_the_others(broker: CheckedBroker) -> None:
+    """R10: it is with one worker at a time, and rests between."""
+    broker.worker()
+    poison = broker.call(b"poison", attempts=3)
+    other = broker.call(b"other")
+    lose(broker, poison, 0.0)
+    assert (poison.state, other.state) == (JobState.DELAYED, JobState.RUNNING)
+
+
+def test_retry_counts_its_queue_time_anew(broker: CheckedBroker) -> None:
+    worker = broker.worker()
+    job = broker.call(attempts=2, queue_timeout=5.0)
+    broker.leave(worker, 20.0, "gone")
+    broker.tick(20.1)
+    broker.tick(25.0)
+    assert job.state is JobState.WAITING
+    broker.tick(25.1)
+    assert job.outcome is Outcome.TIMED_OUT
+
+
+def test_retry_stands_where_its_arrival_puts_it(broker: CheckedBroker) -> None:
+    """D7, R8: before those that came after it."""
+    worker = broker.worker()
+    job = broker.call(attempts=2)
+    later = broker.call(now=1.0)
+    broker.leave(worker, 2.0, "gone")
+    broker.tick(3.0)
+    broker.worker(now=3.0)
+    assert (job.state, later.state) == (JobState.RUNNING, JobState.WAITING)
+
+
+def test_refusals_in_between_spend_nothing(broker: CheckedBroker) -> None:
+    """R8, R9."""
+    worker = broker.worker(may_refuse=True)
+    job = broker.call(attempts=2)
+    broker.refuse(attempt_of(job), 0.0)
+    broker.idle(worker, 0.0)
+    broker.fail(attempt_of(job), "no", 0.0)
+    assert (job.state, job.spent, job.refusals) == (JobState.DELAYED, 1, 0)
+
+
+# -------------------------------------------------------------------- quarantine
+
+
+def test_background_job_whose_attempts_are_spent_is_quarantined(broker: CheckedBroker) -> None:
+    """D8, I22: with its payload, the names and the reasons."""
+    job = quarantined(broker)
+    assert (job.quarantined, job.state, job.payload) == (True, JobState.ENDED, b"payload")
+    assert job.history == [Ending(1, "w", Outcome.FAILED, "poison")]
+
+
+def test_background_job_that_killed_three_workers_is_quarantined(broker: CheckedBroker) -> None:
+    """R10."""
+    broker.worker(name="w0")
+    job = broker.store(attempts=10)
+    for now in (0.0, 10.0, 20.0):
+        lose(broker, job, now)
+        broker.tick(now + 10.0)
+    assert (job.quarantined, job.outcome) == (True, Outcome.LOST)
+    assert [ending.worker for ending in job.history or []] == ["w0", "w0", "w1"]
+
+
+def test_call_is_never_quarantined(broker: CheckedBroker) -> None:
+    attempt = broker.running(key="k")
+    broker.fail(attempt, "no", 1.0)
+    assert not attempt.job.quarantined
+    assert broker.retry(attempt.job, 2.0) is None
+
+
+@pytest.mark.parametrize("way", ["done", "cancelled", "deadline", "rejected"])
+def test_background_job_that_ends_otherwise_is_not_quarantined(broker: CheckedBroker, way: str) -> None:
+    """I22: no false entries; and its payload is not kept."""
+    broker.worker()
+    job = broker.store(deadline=50.0)
+    attempt = attempt_of(job)
+    broker.take()
+    if way == "done":
+        broker.succeed(attempt, b"", 1.0)
+    elif way == "cancelled":
+        broker.withdraw(job, 1.0)
+    elif way == "rejected":
+        broker.reject(attempt, "no", 1.0)
+    else:
+        broker.tick(50.0)
+    assert (job.state, job.quarantined, job.payload) == (JobState.ENDED, False, b"")
+    assert broker.retry(job, 51.0) is None
+
+
+def test_retry_makes_a_new_job_that_names_the_old_one(broker: CheckedBroker) -> None:
+    job = quarantined(broker)
+    again = broker.retry(job, 2.0)
+    assert again is not None
+    assert broker.take() == [Save(again, broker._saves)]
+    assert (again.retry_of, again.payload, again.wishes, again.spent) == (job.id, b"payload", job.wishes, 0)
+    assert (job.state, again.id != job.id) == (JobState.ENDED, True)
+    broker.save_all(2.0)
+    broker.worker(now=3.0)
+    assert again.state is JobState.RUNNING
+
+
+def test_retry_is_refused_while_the_broker_drains(broker: CheckedBroker) -> None:
+    job = quarantined(broker)
+    broker.close(2.0)
+    assert broker.retry(job, 3.0) is None
+
+
+def test_retry_of_a_forgotten_job_makes_nothing(broker: CheckedBroker) -> None:
+    job = quarantined(broker)
+    broker.tick(1.0 + broker.policy.keep_outcomes)
+    assert broker.retry(job, 1e6) is None
+
+
+@pytest.mark.parametrize("policy", [{"max_jobs": 1}, {"max_jobs_per_service": 1}, {"max_memory": 10}])
+def test_retry_obeys_the_bounds(policy: dict[str, int]) -> None:
+    """R15. A bug: a quarantined job could be retried without end, whatever was here already."""
+    broker = CheckedBroker(**policy)
+    job = quarantined(broker)
+    assert broker.retry(job, 2.0) is not None
+    broker.save_all(2.0)
+    assert broker.retry(job, 3.0) is None

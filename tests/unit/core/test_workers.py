@@ -1,0 +1,335 @@
+"""Workers: alive is not idle, unproven is not idle, and silence has its limit."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from dragoman.core.effects import Answer, Dismiss, Give, Recall
+from dragoman.core.model import Attempt, Farewell, JobState, Outcome, Terms, Worker, WorkerState
+
+from .world import Caller, CheckedBroker, attempt_of
+
+
+def unproven(broker: CheckedBroker, worker: Worker, now: float = 1.0, **wishes: object) -> Attempt:
+    """Let a job of this worker be withdrawn."""
+    attempt = broker.running(worker, now=now, **wishes)
+    assert attempt.worker is worker
+    broker.withdraw(attempt.job, now)
+    broker.take()
+    return attempt
+
+
+# -------------------------------------------------------------------- alive, idle
+
+
+def test_worker_is_booting_until_it_says_it_is_idle(broker: CheckedBroker) -> None:
+    worker = broker.booting()
+    broker.seen(worker, 1.0)
+    broker.call(now=1.0)
+    assert (worker.state, broker.take()) == (WorkerState.BOOTING, [])
+    assert broker.idle(worker, 2.0)
+    assert worker.state is WorkerState.BUSY
+
+
+def test_worker_that_boots_for_too_long_is_dismissed(broker: CheckedBroker) -> None:
+    """R86: its lease runs."""
+    worker = broker.booting(lease=5.0)
+    broker.tick(5.0)
+    assert broker.take() == [Dismiss(worker, Farewell.EXPIRED, "its worker was silent for 5 s")]
+
+
+def test_life_sign_of_a_busy_worker_does_not_make_it_idle(broker: CheckedBroker) -> None:
+    """D1, R32."""
+    worker = broker.worker()
+    broker.running(worker)
+    broker.call(now=1.0)
+    broker.seen(worker, 1.0)
+    assert not broker.idle(worker, 1.0)
+    assert (worker.state, broker.take(), len(worker.running)) == (WorkerState.BUSY, [], 1)
+
+
+def test_idle_worker_that_says_so_again_stands_once_among_the_idle(broker: CheckedBroker) -> None:
+    """R33, D7."""
+    worker = broker.worker()
+    assert not broker.idle(worker, 1.0)
+    broker.call()
+    broker.call()
+    assert len(worker.running) == 1
+
+
+def test_lease_lives_as_long_as_the_worker_is_heard_from(broker: CheckedBroker) -> None:
+    """D5."""
+    worker = broker.worker(lease=5.0)
+    for now in range(0, 40, 4):
+        broker.seen(worker, float(now))
+        broker.tick(float(now) + 3.9)
+    assert worker.state is WorkerState.IDLE
+    broker.tick(41.0)
+    assert broker.take() == [Dismiss(worker, Farewell.EXPIRED, "its worker was silent for 5 s")]
+    assert (worker.state, broker.counters.expired_workers, broker.roster.workers) == (WorkerState.GONE, 1, {})
+
+
+def test_busy_worker_that_falls_silent_is_lost_with_its_job(broker: CheckedBroker, caller: Caller) -> None:
+    """D5, D8."""
+    worker = broker.worker(lease=5.0)
+    attempt = broker.running(worker, caller=caller)
+    broker.tick(5.0)
+    reason = "its worker was silent for 5 s"
+    assert broker.take() == [
+        Dismiss(worker, Farewell.EXPIRED, reason),
+        Answer(caller, attempt.job, Outcome.LOST, reason=reason),
+    ]
+
+
+def test_worker_that_is_silent_while_it_works_is_judged_by_the_jobs_time_alone(
+    broker: CheckedBroker, caller: Caller
+) -> None:
+    """D5."""
+    worker = broker.worker(lease=5.0, silent_while_busy=True)
+    attempt = broker.running(worker, caller=caller, job_timeout=60.0)
+    broker.run_until(59.9)
+    assert (worker.state, broker.take()) == (WorkerState.BUSY, [])
+    broker.run_until(60.0)
+    assert broker.take()[0] == Recall(attempt, "no result within 60 s")
+    assert worker.state is WorkerState.UNPROVEN
+
+
+def test_worker_that_is_silent_while_it_works_has_its_lease_again_when_idle(broker: CheckedBroker) -> None:
+    """D5."""
+    worker = broker.worker(lease=5.0, silent_while_busy=True)
+    attempt = broker.running(worker)
+    broker.run_until(30.0)
+    broker.succeed(attempt, b"", 30.0)
+    broker.run_until(34.9)
+    assert worker.state is WorkerState.IDLE
+    broker.run_until(35.0)
+    assert worker.state is WorkerState.GONE
+
+
+def test_every_word_about_an_attempt_is_a_life_sign(broker: CheckedBroker) -> None:
+    """D1: even a late one."""
+    worker = broker.worker(lease=5.0, may_refuse=True)
+    attempt = broker.running(worker)
+    for number, say in enumerate(
+        (
+            lambda now: broker.progress(attempt, b"", now),
+            lambda now: broker.succeed(attempt, b"", now),
+            lambda now: broker.fail(attempt, "late", now),
+            lambda now: broker.refuse(attempt, now),
+            lambda now: broker.progress(attempt, b"", now),
+        ),
+        start=1,
+    ):
+        say(4.0 * number)
+        broker.tick(4.0 * number + 3.0)
+        assert worker.state is not WorkerState.GONE
+
+
+def test_worker_that_leaves_idle_takes_nothing_along(broker: CheckedBroker) -> None:
+    worker = broker.worker()
+    broker.leave(worker, 1.0, "gone")
+    broker.leave(worker, 2.0, "gone again")
+    assert (broker.take(), worker.state, broker.next_deadline()) == ([], WorkerState.GONE, inf)
+    assert broker.call().state is JobState.WAITING
+
+
+def test_new_life_of_a_worker_is_another_worker(broker: CheckedBroker, caller: Caller) -> None:
+    """D3: the session ends the old life, its job follows D8 at once, the new one is idle."""
+    old = broker.worker(name="same")
+    attempt = broker.running(old, caller=caller, attempts=2)
+    new = broker.worker(name="same", now=1.0)
+    broker.leave(old, 1.0, "came back on a new connection")
+    assert (attempt.job.state, attempt.job.spent, old.state) == (JobState.DELAYED, 1, WorkerState.GONE)
+    broker.tick(1.1)
+    assert attempt_of(attempt.job).worker is new
+    assert not broker.succeed(attempt, b"of the old life", 2.0)
+
+
+# -------------------------------------------------------------------- unproven
+
+
+def test_unproven_worker_gets_nothing_whatever_life_it_shows(broker: CheckedBroker) -> None:
+    """D11, R7, R36: a PING never frees it."""
+    worker = broker.worker(lease=5.0)
+    unproven(broker, worker)
+    job = broker.call(now=2.0)
+    for now in (3.0, 6.0, 9.0):
+        broker.seen(worker, now)
+        broker.tick(now)
+    assert (worker.state, job.state, broker.take()) == (WorkerState.UNPROVEN, JobState.WAITING, [])
+
+
+def test_unproven_worker_that_says_it_is_free_is_believed(broker: CheckedBroker) -> None:
+    """D11, R36."""
+    worker = broker.worker()
+    unproven(broker, worker)
+    assert broker.idle(worker, 2.0)
+    assert worker.state is WorkerState.IDLE
+    assert broker.call(now=3.0).state is JobState.RUNNING
+
+
+def test_unproven_worker_that_says_it_is_free_gets_the_job_that_waits(broker: CheckedBroker) -> None:
+    """D11, I6. A bug: the tables did not let an unproven worker become busy, and the process stopped."""
+    worker = broker.worker()
+    unproven(broker, worker)
+    job = broker.call(now=2.0)
+    assert broker.idle(worker, 3.0)
+    assert broker.take() == [Give(attempt_of(job))]
+    assert worker.state is WorkerState.BUSY
+
+
+def test_unproven_worker_is_waited_for_so_long_and_no_longer(broker: CheckedBroker) -> None:
+    """R36."""
+    worker = broker.worker(unproven_limit=100.0)
+    unproven(broker, worker)
+    broker.seen(worker, 100.0)
+    broker.run_until(100.9)
+    assert worker.state is WorkerState.UNPROVEN
+    broker.run_until(101.0)
+    assert broker.take() == [Dismiss(worker, Farewell.EXPIRED, "it did not prove itself free within 100 s")]
+
+
+def test_unproven_worker_that_falls_silent_is_gone_when_its_lease_is(broker: CheckedBroker) -> None:
+    worker = broker.worker(lease=5.0)
+    unproven(broker, worker)
+    broker.tick(6.0)
+    assert worker.state is WorkerState.GONE
+
+
+def test_worker_that_was_proven_is_not_judged_by_the_old_limit(broker: CheckedBroker) -> None:
+    """R5."""
+    worker = broker.worker(unproven_limit=100.0)
+    attempt = unproven(broker, worker)
+    broker.succeed(attempt, b"late", 50.0)
+    broker.run_until(200.0)
+    assert worker.state is WorkerState.IDLE
+
+
+# -------------------------------------------------------------------- several slots
+
+
+def test_worker_holds_as_many_jobs_as_it_has_slots(broker: CheckedBroker) -> None:
+    """I2."""
+    worker = broker.worker(capacity=3)
+    jobs = [broker.call() for _ in range(4)]
+    assert [job.state for job in jobs] == [JobState.RUNNING] * 3 + [JobState.WAITING]
+    assert worker.state is WorkerState.BUSY
+
+
+def test_worker_of_several_slots_takes_all_that_waits_when_it_comes(broker: CheckedBroker) -> None:
+    """I6."""
+    jobs = [broker.call() for _ in range(4)]
+    broker.take()
+    worker = broker.worker(capacity=3)
+    assert broker.take() == [Give(attempt_of(job)) for job in jobs[:3]]
+    assert (worker.state, jobs[3].state) == (WorkerState.BUSY, JobState.WAITING)
+
+
+def test_each_slot_is_unproven_by_itself(broker: CheckedBroker) -> None:
+    """D11."""
+    worker = broker.worker(capacity=2)
+    unproven(broker, worker)
+    assert (worker.state, worker.free) == (WorkerState.IDLE, 1)
+    other = broker.running(worker)
+    assert (worker.state, worker.free) == (WorkerState.BUSY, 0)
+    broker.withdraw(other.job, 2.0)
+    assert (worker.state, worker.free) == (WorkerState.UNPROVEN, 0)
+
+
+def test_late_result_proves_its_own_slot_only(broker: CheckedBroker) -> None:
+    """D11."""
+    worker = broker.worker(capacity=2)
+    first, second = unproven(broker, worker), unproven(broker, worker)
+    broker.succeed(first, b"late", 2.0)
+    assert (worker.state, list(worker.unproven.values())) == (WorkerState.IDLE, [second])
+
+
+def test_late_result_of_one_slot_lets_one_job_in(broker: CheckedBroker) -> None:
+    """D11, I6."""
+    worker = broker.worker(capacity=2)
+    first, second = unproven(broker, worker), unproven(broker, worker)
+    jobs = [broker.call(now=2.0), broker.call(now=2.0)]
+    broker.succeed(first, b"late", 3.0)
+    assert [job.state for job in jobs] == [JobState.RUNNING, JobState.WAITING]
+    assert worker.state is WorkerState.BUSY
+    broker.succeed(second, b"late", 4.0)
+    assert [job.state for job in jobs] == [JobState.RUNNING, JobState.RUNNING]
+
+
+def test_word_of_being_free_proves_all_slots_but_those_where_a_job_runs(broker: CheckedBroker) -> None:
+    """D1, D11."""
+    worker = broker.worker(capacity=3)
+    unproven(broker, worker)
+    unproven(broker, worker)
+    running = broker.running(worker)
+    assert broker.idle(worker, 2.0)
+    assert (worker.state, list(worker.running.values()), worker.unproven) == (WorkerState.IDLE, [running], {})
+
+
+def test_unproven_limit_counts_for_each_slot(broker: CheckedBroker) -> None:
+    """R36. A bug: with two slots that were unproven by turns, each proven soon, the first one's time ran on."""
+    worker = broker.worker(capacity=2, unproven_limit=100.0)
+    doubtful = unproven(broker, worker, now=0.0)
+    for now in range(10, 300, 10):
+        following = unproven(broker, worker, now=float(now))
+        broker.succeed(doubtful, b"late", float(now) + 5.0)
+        doubtful = following
+        broker.run_until(float(now) + 5.0)
+    assert worker.state is WorkerState.IDLE
+
+
+def test_oldest_unproven_slot_counts(broker: CheckedBroker) -> None:
+    """R36: new doubt does not renew the old one's time."""
+    worker = broker.worker(capacity=2, unproven_limit=100.0)
+    unproven(broker, worker, now=0.0)
+    broker.succeed(unproven(broker, worker, now=50.0), b"late", 60.0)
+    broker.run_until(100.0)
+    assert worker.state is WorkerState.GONE
+
+
+def test_worker_without_a_slot_cannot_be(broker: CheckedBroker) -> None:
+    """I2. Doubtful before: it became idle with nowhere to put a job, and `check` failed."""
+    with pytest.raises(ValueError, match="capacity 0"):
+        Terms(capacity=0)
+
+
+# -------------------------------------------------------------------- our own pause
+
+
+def test_our_own_pause_kills_nobody(broker: CheckedBroker) -> None:
+    """D13, R22, R26: 30 s of SIGSTOP with 1,000 workers, none expired."""
+    workers = [broker.worker(lease=5.0) for _ in range(50)]
+    for worker in workers:
+        broker.seen(worker, 3.0)
+    broker.shift(30.0, 34.0)
+    broker.tick(34.0)
+    assert (broker.take(), broker.counters.expired_workers, broker.resumed_at) == ([], 0, 34.0)
+    broker.run_until(38.0)
+    assert broker.counters.expired_workers == 50
+
+
+def test_pause_does_not_move_a_life_sign_into_the_future(broker: CheckedBroker) -> None:
+    """R22."""
+    worker = broker.worker(lease=5.0)
+    broker.seen(worker, 33.5)  # heard while the sockets were read dry
+    broker.shift(30.0, 34.0)
+    assert worker.seen == 34.0
+
+
+def test_our_own_pause_does_not_count_as_being_unproven(broker: CheckedBroker) -> None:
+    """D13: kills nobody, by whatever clock. Doubtful before: only the lease was moved."""
+    worker = broker.worker(unproven_limit=100.0)
+    unproven(broker, worker)
+    broker.shift(500.0, 501.0)
+    broker.tick(501.0)
+    assert worker.state is WorkerState.UNPROVEN
+
+
+def test_pause_does_not_move_the_times_of_jobs(broker: CheckedBroker) -> None:
+    """R22 moves leases; a caller's patience is measured by the caller's clock."""
+    job = broker.call(deadline=20.0)
+    broker.shift(30.0, 34.0)
+    broker.tick(34.0)
+    assert job.outcome is Outcome.TIMED_OUT

@@ -1,0 +1,162 @@
+"""A broker that is checked after every verb, and short ways to bring it into a state.
+
+Effects are taken as the line takes them: `take` hands over the list and leaves a new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from math import inf
+from typing import Any
+
+from dragoman.core.broker import Broker
+from dragoman.core.effects import Effect
+from dragoman.core.invariants import check
+from dragoman.core.model import Attempt, Job, Outcome, Terms, Wishes, Worker, WorkerState
+from dragoman.core.policy import Policy
+from dragoman.testing.entropy import SeededEntropy
+
+VERBS = (
+    "submit",
+    "withdraw",
+    "abandon",
+    "retry",
+    "join",
+    "idle",
+    "seen",
+    "leave",
+    "drain",
+    "succeed",
+    "fail",
+    "refuse",
+    "reject",
+    "progress",
+    "pause",
+    "resume",
+    "close",
+    "abort",
+    "saved",
+    "shift",
+    "tick",
+)
+
+
+class Caller:
+    session = None
+
+    def __init__(self, name: str = "caller") -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class FixedEntropy(SeededEntropy):
+    """Ids as ever; jitter is what the test says."""
+
+    def __init__(self, jitter: float = 0.0) -> None:
+        super().__init__("core")
+        self.fixed = jitter
+
+    def jitter(self) -> float:
+        return self.fixed
+
+
+def checked(verb: str) -> Callable[..., Any]:
+    plain = getattr(Broker, verb)
+
+    @wraps(plain)
+    def method(self: CheckedBroker, *args: Any, **kwargs: Any) -> Any:
+        self.depth += 1  # verbs that call verbs are checked once, when all is done
+        try:
+            result = plain(self, *args, **kwargs)
+        finally:
+            self.depth -= 1
+        if not self.depth:
+            check(self)
+        return result
+
+    return method
+
+
+class CheckedBroker(Broker):
+    def __init__(self, jitter: float = 0.0, **policy: Any) -> None:
+        super().__init__(Policy(**policy), FixedEntropy(jitter))
+        self.depth = 0
+
+    for _verb in VERBS:
+        locals()[_verb] = checked(_verb)
+
+    # ------------------------------------------------------------ ways into a state
+
+    def take(self) -> list[Effect]:
+        effects = list(self.effects)
+        self.effects.clear()
+        return effects
+
+    def worker(self, *services: str, now: float = 0.0, name: str = "w", held: float = 0.0, **terms: Any) -> Worker:
+        """A worker that has joined and said it is free."""
+        worker = self.booting(*services, now=now, name=name, held=held, **terms)
+        self.idle(worker, now)
+        return worker
+
+    def booting(self, *services: str, now: float = 0.0, name: str = "w", held: float = 0.0, **terms: Any) -> Worker:
+        names = services or ("s",)
+        worker = self.join(None, None, name, names, Terms(**terms), now, held_back_until=held)
+        assert worker is not None
+        return worker
+
+    def call(
+        self,
+        payload: bytes = b"x",
+        *,
+        service: str = "s",
+        caller: Caller | None = None,
+        now: float = 0.0,
+        deadline: float = inf,
+        key: str | None = None,
+        **wishes: Any,
+    ) -> Job:
+        """A job that was let in; it waits for a worker if there is none."""
+        wishes.setdefault("waits", True)
+        caller = caller or Caller()
+        job = self.submit(service, payload, caller, Wishes(**wishes), now, deadline=deadline, key=key)
+        assert job is not None
+        return job
+
+    def store(self, payload: bytes = b"x", *, now: float = 0.0, **more: Any) -> Job:
+        """A background job that the diary has."""
+        job = self.call(payload, now=now, durable=True, **more)
+        self.save_all(now)
+        return job
+
+    def save_all(self, now: float = 0.0, problem: str | None = None) -> None:
+        """The diary answers for everything it was told so far."""
+        self.saved(self._saves, now, problem)
+
+    def running(self, worker: Worker | None = None, **more: Any) -> Attempt:
+        """The attempt of a call that a worker holds, its Give carried out."""
+        if worker is None:
+            self.worker()
+        attempt = attempt_of(self.call(**more))
+        self.take()
+        return attempt
+
+    def run_until(self, end: float) -> None:
+        """Tick at every deadline up to `end`, as a line that is never late."""
+        while (due := self.next_deadline()) <= end:
+            self.tick(due)
+
+
+def attempt_of(job: Job) -> Attempt:
+    assert job.attempt is not None
+    return job.attempt
+
+
+def outcome_of(job: Job) -> Outcome | None:
+    return job.outcome
+
+
+def state_of(worker: Worker) -> WorkerState:
+    return worker.state
