@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 
 import click
 
-from dragoman.cli.exits import USAGE, give_up
-from dragoman.cli.serve import SETTINGS
+from dragoman.cli.serve import SETTINGS, load_sourced
 
 
 @click.command()
@@ -20,13 +18,9 @@ def config(urls: tuple[str, ...], path: str | None, as_json: bool, **flags: obje
     Flags win over environment variables (DRAGOMAN_*), those over the file (--config or DRAGOMAN_CONFIG), and that over
     the defaults. Takes the same arguments as `dragoman serve`.
     """
-    from dragoman.server.config import ConfigError, load
     from dragoman.server.wiring import DEFAULT_LISTENERS
 
-    try:
-        _, sourced = load({"listen": urls, **flags}, os.environ, path)
-    except ConfigError as error:
-        give_up(str(error), USAGE)
+    _, sourced = load_sourced(urls, path, flags)
     rows = [(each.name, each.value, each.source) for each in sourced]
     rows = [(n, DEFAULT_LISTENERS if n == "listen" and not v else v, s) for n, v, s in rows]
     if as_json:

@@ -11,7 +11,6 @@ FAILED = 1  # failed, lost, cancelled or refused
 USAGE = 2  # usage or configuration
 UNREACHABLE = 3
 TIMED_OUT = 4
-BROKEN_INVARIANT = 70
 TAKEN = 73
 DISK = 74
 

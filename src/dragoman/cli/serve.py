@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, cast
+from urllib.parse import quote, urlencode
 
 import click
 
@@ -12,7 +15,7 @@ from dragoman import __version__
 from dragoman.cli.exits import DISK, TAKEN, USAGE, give_up
 
 if TYPE_CHECKING:
-    from dragoman.server.config import Config
+    from dragoman.server.config import Config, Sourced
     from dragoman.server.wiring import Listener
 
 SETTINGS = [
@@ -23,6 +26,7 @@ SETTINGS = [
     click.option("--drain-timeout", type=float, metavar="S", help="How long running jobs may take to end on SIGTERM."),
     click.option("--loop", type=click.Choice(["auto", "uvloop", "asyncio"]), help="Which event loop to run on."),
     click.option("--strict/--no-strict", default=None, help="Check every invariant after every step. Slow."),
+    click.option("--set", "others", multiple=True, metavar="NAME=VALUE", help="Any setting of `config`."),
 ]
 
 
@@ -56,7 +60,8 @@ def serve(urls: tuple[str, ...], path: str | None, **flags: object) -> None:
     except (FolderTaken, PlaceTaken) as error:
         give_up(error.strerror if isinstance(error, PlaceTaken) and error.strerror else str(error), TAKEN)
     except OSError as error:
-        give_up(f"cannot start: {error.strerror or error}", DISK if error.filename else USAGE)
+        where = f" ({error.filename})" if error.filename else ""
+        give_up(f"cannot start: {error.strerror or error}{where}", DISK if error.filename else USAGE)
     raise click.exceptions.Exit(code)
 
 
@@ -65,13 +70,22 @@ for option in reversed(SETTINGS):
 
 
 def load_settings(urls: tuple[str, ...], path: str | None, flags: dict[str, object]) -> Config:
+    return load_sourced(urls, path, flags)[0]
+
+
+def load_sourced(urls: tuple[str, ...], path: str | None, flags: dict[str, object]) -> tuple[Config, list[Sourced]]:
+    """The settings, and where each comes from."""
     from dragoman.server.config import ConfigError, load
 
+    for each in cast(tuple[str, ...], flags.pop("others")):
+        name, equals, value = each.partition("=")
+        if not equals:
+            give_up(f"--set {each}: write NAME=VALUE", USAGE)
+        flags[name] = value.split() if name == "listen" else value
     try:
-        settings, _ = load({"listen": urls, **flags}, os.environ, path)
+        return load({"listen": urls, **flags}, os.environ, path)
     except ConfigError as error:
         give_up(str(error), USAGE)
-    return settings
 
 
 def _announce(opened: list[tuple[Listener, list[tuple[str, str]]]], settings: Config) -> None:
@@ -100,10 +114,18 @@ def _what_to_try(opened: list[tuple[Listener, list[tuple[str, str]]]]) -> list[s
     for listener, places in opened:
         where = dict(places)
         if "workers" in where and "callers" in where:
-            dialect = listener.address.dialect
-            service = listener.address.options.get("service", "default")
+            said = listener.address.options
+            service = said.get("service", "default")
+            worker = _address(listener.address.dialect, where["workers"], said, ("service", "edition"))
+            caller = _address(listener.address.dialect, where["callers"], said, ("service",))
             return [
-                f"""{program} worker --exec "tr a-z A-Z" --service {service} --connect {dialect}+{where["workers"]}""",
-                f"""{program} call {service} "hello" --connect {dialect}+{where["callers"]}""",
+                f"""{program} worker --exec "tr a-z A-Z" --service {shlex.quote(service)} --connect {worker}""",
+                f"""{program} call {shlex.quote(service)} "hello" --connect {caller}""",
             ]
     return []
+
+
+def _address(dialect: str, place: str, said: Mapping[str, str], names: tuple[str, ...]) -> str:
+    """A URL for a worker or a caller, with what it must know of the listener's."""
+    query = urlencode({name: said[name] for name in names if name in said}, quote_via=quote)
+    return shlex.quote(f"{dialect}+{place}?{query}" if query else f"{dialect}+{place}")

@@ -16,9 +16,11 @@ from hashlib import blake2b
 from math import inf
 from typing import Any, Protocol
 
+from dragoman.core.archive import Archive
 from dragoman.core.counters import Counters
 from dragoman.core.deadlines import Deadlines
-from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Erase, Give, Progress, Recall, Save
+from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Erase, Give, Progress, Recall
+from dragoman.core.gate import Gate, Promise
 from dragoman.core.lifecycle import move_job, move_worker
 from dragoman.core.model import (
     BOOTING,
@@ -84,11 +86,8 @@ class Broker:
         self.effects: deque[Effect] = deque()  # the line takes them from the left
         self._entropy = entropy
         self._deadlines: Deadlines[Any] = Deadlines()
-        self._keys: dict[tuple[str, str], Job] = {}
-        self._kept: deque[Job] = deque()  # ended jobs whose outcome is kept, in the order they ended
-        self._kept_bytes = 0
-        self._saves = 0
-        self._unsaved: deque[tuple[int, Job, tuple[Answer, ...] | None]] = deque()  # what each save lets out
+        self._archive = Archive(policy.max_outcome_bytes)
+        self._gate = Gate()
 
     # ---------------------------------------------------------------- callers
 
@@ -142,7 +141,7 @@ class Broker:
         if not job.quarantined or job.id not in self.jobs or self.is_draining:
             return None
         service = self.roster.service(job.service.name)
-        if service is None:
+        if service is None or self._lack_of_room(service, job.payload) is not None:
             return None
         again = self._admit(service, job.payload, (), job.wishes, now, inf, None)
         again.retry_of = job.id
@@ -165,7 +164,7 @@ class Broker:
         """A worker comes. It is *booting* until it says that it is idle. None: it offers more names than we keep."""
         if not 0 < len(services) <= self.policy.max_services_per_worker:
             return None
-        if not all(is_service_name(each, self.policy.max_service_bytes) for each in services):
+        if not all(is_name(each, self.policy.max_service_bytes) for each in services):
             return None
         offered = self.roster.services_for(dict.fromkeys(services))
         if offered is None:
@@ -312,11 +311,11 @@ class Broker:
 
     def saved(self, number: int, now: float, problem: str | None = None) -> None:
         """The diary has committed everything up to this save, or could not: then new jobs are refused."""
-        unsaved = self._unsaved
-        while unsaved and unsaved[0][0] <= number:
-            _, job, answers = unsaved.popleft()
-            if answers is not None:
-                self.effects.extend(answers)
+        for job, promise in self._gate.release(number):
+            if promise is Promise.ANSWER:
+                self._tell(job)
+            elif promise is Promise.NOTHING:
+                continue
             elif problem is None:
                 self.effects.extend(Accept(caller, job) for caller in job.callers)
                 if job.state is WAITING:
@@ -328,6 +327,8 @@ class Broker:
         """We were paused, not they: no lease ran meanwhile (D13, R22)."""
         for worker in self.roster.workers.values():
             worker.seen = min(worker.seen + gap, now)
+            for attempt in worker.unproven.values():
+                attempt.doubted = min(attempt.doubted + gap, now)
         self.resumed_at = now
 
     def tick(self, now: float) -> None:
@@ -346,7 +347,7 @@ class Broker:
     def _objection(self, name: str, service: Service | None, wishes: Wishes) -> tuple[Refusal, str] | None:
         if self.is_draining:
             return Refusal.DRAINING, "the broker is about to stop"
-        if not is_service_name(name, self.policy.max_service_bytes):
+        if not is_name(name, self.policy.max_service_bytes):
             return Refusal.INVALID, f"a service name is 1 to {self.policy.max_service_bytes} bytes of printable text"
         if not wishes.waits and (service is None or not service.is_known):
             return Refusal.NO_SUCH_SERVICE, f"no worker offers '{name}'"
@@ -368,20 +369,20 @@ class Broker:
         key: str,
     ) -> Job | None:
         """The same key again joins the first job (R24)."""
-        if not 0 < len(key.encode()) <= self.policy.max_key_bytes:
+        if not is_name(key, self.policy.max_key_bytes):
             return self._turn_away(caller, Refusal.INVALID, f"a key is 1 to {self.policy.max_key_bytes} bytes")
-        first = self._keys.get((service.name, key))
+        first = self._archive.find(service.name, key)
         if first is None:
             return self._enter(service, payload, caller, wishes, now, deadline, key)
         if first.digest != _digest(payload):
             return self._turn_away(caller, Refusal.KEY_REUSED, f"'{key}' came with another payload before")
-        if first.state is ENDED:
-            self._answer(first, (caller,))
+        if first.is_told:
+            self._tell(first, (caller,))
         else:
             first.callers += (caller,)
             first.orphan_due = inf
             is_saved = first.state is not WAITING or first.order != inf
-            if first.wishes.durable and is_saved:
+            if first.wishes.durable and is_saved and first.state is not ENDED:
                 self.effects.append(Accept(caller, first))
         return first
 
@@ -395,18 +396,23 @@ class Broker:
         deadline: float,
         key: str | None,
     ) -> Job | None:
-        policy = self.policy
-        if self.present >= policy.max_jobs:
-            return self._turn_away(caller, Refusal.BUSY, f"{self.present} jobs are here already (max_jobs)")
-        if service.queue.length >= policy.max_jobs_per_service:
-            return self._turn_away(
-                caller, Refusal.BUSY, f"{service.queue.length} jobs wait for it already (max_jobs_per_service)"
-            )
-        if self.bytes + len(payload) > policy.max_memory:
-            return self._turn_away(caller, Refusal.BUSY, f"jobs take {self.bytes} bytes already (max_memory)")
+        problem = self._lack_of_room(service, payload)
+        if problem is not None:
+            return self._turn_away(caller, Refusal.BUSY, problem)
         job = self._admit(service, payload, (caller,), wishes, now, deadline, key)
         self._welcome(job, now)
         return job
+
+    def _lack_of_room(self, service: Service, payload: Payload) -> str | None:
+        """Which bound one more job would go over (R15)."""
+        policy = self.policy
+        if self.present >= policy.max_jobs:
+            return f"{self.present} jobs are here already (max_jobs)"
+        if service.queue.length >= policy.max_jobs_per_service:
+            return f"{service.queue.length} jobs wait for it already (max_jobs_per_service)"
+        if self.bytes + len(payload) > policy.max_memory:
+            return f"jobs take {self.bytes} bytes already (max_memory)"
+        return None
 
     def _admit(
         self,
@@ -424,7 +430,7 @@ class Broker:
         if key is not None:
             job.key = key
             job.digest = _digest(payload)
-            self._keys[service.name, key] = job
+            self._archive.note_key(job)
         self.jobs[job.id] = job
         service.jobs += 1
         self.present += 1
@@ -435,17 +441,14 @@ class Broker:
     def _welcome(self, job: Job, now: float) -> None:
         """A background job waits for the diary before it does anything else; a call starts at once."""
         if job.wishes.durable:
-            self._save(job, None)
+            self._save(job, Promise.ACCEPT)
         elif job.wishes.delay > 0:
             self._place(job, now)
         else:
             self._queue(job, now)
 
-    def _save(self, job: Job, answers: tuple[Answer, ...] | None = ()) -> None:
-        """What a durable job promises leaves only after the diary has it: its Accept (None), or its answers."""
-        self._saves = number = self._saves + 1
-        self._unsaved.append((number, job, answers))
-        self.effects.append(Save(job, number))
+    def _save(self, job: Job, promise: Promise = Promise.NOTHING) -> None:
+        self.effects.append(self._gate.hold(job, promise))
 
     def _place(self, job: Job, now: float) -> None:
         """A new job: delay it, hand it out, or let it wait."""
@@ -495,8 +498,6 @@ class Broker:
 
     def _freed(self, worker: Worker, now: float) -> None:
         """A slot of the worker is free: fill it, or let the worker stand among the idle."""
-        if not worker.unproven:
-            worker.unproven_since = inf
         if worker.state is DRAINING:
             self._dismiss_if_drained(worker, now)
             return
@@ -542,8 +543,7 @@ class Broker:
         """The attempt is over but its worker may still be at it: that slot is unproven (D11)."""
         worker = attempt.worker
         del worker.running[attempt.token]
-        if not worker.unproven:
-            worker.unproven_since = now
+        attempt.doubted = now
         worker.unproven[attempt.token] = attempt
         self.roster.settle(worker, now)
         self._deadlines.arm(worker, worker.due())
@@ -568,6 +568,8 @@ class Broker:
         self._remember_tried(job, attempt.worker)
         if self.is_draining and not job.wishes.durable:
             self._end(job, REFUSED, b"", BEING_DRAINED, now, Refusal.DRAINING)
+        elif job.queue_due <= now:
+            self._end(job, TIMED_OUT, b"", f"no worker took it within {job.wishes.queue_timeout:g} s", now)
         elif self._outlives_caller(job, now):
             if job.refusals >= self.policy.max_refusals:
                 job.refusals = 0
@@ -673,33 +675,30 @@ class Broker:
         for caller in job.callers:
             self.effects.append(Answer(caller, job, outcome, result, reason, refusal))
 
-    def _answer(self, job: Job, callers: tuple[Party, ...], refusal: Refusal | None = None) -> None:
+    def _tell(self, job: Job, newcomers: tuple[Party, ...] = (), refusal: Refusal | None = None) -> None:
+        """Answer whoever waits for a job whose outcome is kept."""
         assert job.outcome is not None
-        self.effects.extend(Answer(caller, job, job.outcome, job.result, job.reason, refusal) for caller in callers)
+        for caller in job.callers + newcomers:
+            self.effects.append(Answer(caller, job, job.outcome, job.result, job.reason, refusal))
+        job.callers = ()
+        job.is_told = True
 
     def _keep(self, job: Job, now: float, refusal: Refusal | None) -> None:
         """Somebody may come back for this outcome: keep it for a while, within bounds (L20)."""
         if refusal is Refusal.DIARY:  # never acknowledged and never stored: as if it had not come
-            self._answer(job, job.callers, refusal)
+            self._tell(job, refusal=refusal)
             self._drop(job)
             return
-        job.keep_until = now + self.policy.keep_outcomes
-        self._kept.append(job)
-        self._kept_bytes += len(job.result) + len(job.payload)
+        self._archive.keep(job, now + self.policy.keep_outcomes)
         self._deadlines.arm(job, job.keep_until)
         if job.wishes.durable:
-            assert job.outcome is not None
-            answers = (Answer(c, job, job.outcome, job.result, job.reason, refusal) for c in job.callers)
-            self._save(job, tuple(answers))
+            self._save(job, Promise.ANSWER)
         else:
-            self._answer(job, job.callers, refusal)
-        while self._kept_bytes > self.policy.max_outcome_bytes and self._kept:
-            self._erase(self._kept[0])
+            self._tell(job, refusal=refusal)
+        for oldest in self._archive.beyond_bounds():
+            self._erase(oldest)
 
     def _erase(self, job: Job) -> None:
-        while self._kept and (self._kept[0] is job or self._kept[0].id not in self.jobs):
-            self._kept.popleft()
-        self._kept_bytes -= len(job.result) + len(job.payload)
         self._deadlines.disarm(job)
         self._drop(job)
         self.counters.erased += 1
@@ -708,8 +707,7 @@ class Broker:
 
     def _drop(self, job: Job) -> None:
         del self.jobs[job.id]
-        if job.key is not None:
-            del self._keys[job.service.name, job.key]
+        self._archive.drop(job)
 
     # ---------------------------------------------------------------- what is due
 
@@ -755,7 +753,7 @@ class Broker:
         if due > now:
             self._deadlines.arm(worker, due)
             return
-        if worker.unproven_since + limit <= now:
+        if worker.unproven_since() + limit <= now:
             reason = f"it did not prove itself free within {limit:g} s"
         else:
             reason = f"its worker was silent for {worker.terms.lease:g} s"
@@ -764,14 +762,14 @@ class Broker:
         self.leave(worker, now, reason)
 
 
-def is_service_name(name: str, max_bytes: int) -> bool:
+def is_name(name: str, max_bytes: int) -> bool:
     """1 to `max_bytes` bytes of UTF-8 without control characters."""
-    if any(character < " " or "\x7f" <= character < "\xa0" for character in name):
-        return False
-    try:
-        return 0 < len(name.encode()) <= max_bytes
-    except UnicodeEncodeError:  # a lone surrogate
-        return False
+    return is_text(name) and 0 < len(name.encode()) <= max_bytes
+
+
+def is_text(name: str) -> bool:
+    """Whether it has a form in UTF-8, and no control characters."""
+    return not any(char < " " or "\x7f" <= char < "\xa0" or "\ud800" <= char < "\ue000" for char in name)
 
 
 def _digest(payload: Payload) -> bytes:

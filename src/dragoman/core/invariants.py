@@ -21,7 +21,7 @@ def check(broker: Broker) -> None:
 
 def _check_jobs(broker: Broker) -> None:
     queued = {job.id: job for service in broker.roster.services.values() for job in service.queue}
-    unsaved = {job.id for _, job, answers in broker._unsaved if answers is None}
+    unsaved = {job.id for job in broker._gate.newcomers()}
     present = 0
     for job in broker.jobs.values():
         attempt = job.attempt

@@ -97,6 +97,10 @@ class Terms:
     unproven_limit: float = 3_600.0  # how long an unproven worker is waited for (R36)
     attempts: int = 1  # D8: the attempts its dialect's document gives a job that did not bring a number
 
+    def __post_init__(self) -> None:
+        if self.capacity < 1:
+            raise ValueError(f"capacity {self.capacity} is less than 1")
+
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
@@ -122,7 +126,7 @@ class Wishes:
 class Attempt:
     """One handing-out of a job to a worker."""
 
-    __slots__ = ("due", "given", "job", "number", "token", "worker")
+    __slots__ = ("doubted", "due", "given", "job", "number", "token", "worker")
 
     def __init__(self, job: Job, number: int, token: Token, worker: Worker, given: float, due: float) -> None:
         self.job = job
@@ -131,6 +135,7 @@ class Attempt:
         self.worker = worker
         self.given = given
         self.due = due  # when its run time is over
+        self.doubted = inf  # since when it has been over without a result (D11)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +162,7 @@ class Job:
         "digest",
         "history",
         "id",
+        "is_told",
         "keep_until",
         "key",
         "order",
@@ -204,6 +210,7 @@ class Job:
         self.retry_of: JobId | None = None
         self.quarantined = False
         self.outcome: Outcome | None = None
+        self.is_told = False  # of a kept outcome: its callers have been answered
         self.result: Payload = b""
         self.reason = ""
         self.alarm = inf
@@ -213,6 +220,11 @@ class Job:
     def is_kept(self) -> bool:
         """Whether its outcome outlives its end, for somebody who comes back."""
         return self.wishes.durable or self.key is not None
+
+    @property
+    def is_archived(self) -> bool:
+        """Whether it has ended and its outcome is being kept."""
+        return 0.0 <= self.keep_until < inf
 
     def due(self) -> float:
         """When this job must be looked at next."""
@@ -244,7 +256,6 @@ class Worker:
         "state",
         "terms",
         "unproven",
-        "unproven_since",
     )
 
     def __init__(self, id: WorkerId, session: Any, party: Any, name: str, terms: Terms, now: float) -> None:
@@ -258,7 +269,6 @@ class Worker:
         self.seen = now
         self.running: dict[Token, Attempt] = {}
         self.unproven: dict[Token, Attempt] = {}  # ended without their result: each still takes a slot (D11)
-        self.unproven_since = inf
         self.held_back_until = 0.0  # R38: used last until then
         self.alarm = inf
         self.alarm_number = 0
@@ -272,7 +282,13 @@ class Worker:
         lease = self.terms.lease
         if self.terms.silent_while_busy and (self.running or self.unproven):
             lease = inf
-        return min(self.seen + lease, self.unproven_since + self.terms.unproven_limit)
+        return min(self.seen + lease, self.unproven_since() + self.terms.unproven_limit)
+
+    def unproven_since(self) -> float:
+        """When its oldest slot in doubt came into doubt."""
+        for attempt in self.unproven.values():
+            return attempt.doubted
+        return inf
 
 
 class Service:

@@ -47,10 +47,6 @@ class PayloadTooLarge(JobRefused):
     """The payload is over the broker's limit."""
 
 
-class Unsupported(DragomanError):
-    """The dialect has no word for that."""
-
-
 _BY_OUTCOME: dict[str, type[JobError]] = {
     "failed": JobFailed,
     "timed out": JobTimeout,

@@ -209,7 +209,6 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 _DEFAULT_RANGES: Mapping[type, tuple[float, float]] = {int: (1, 2**63 - 1), float: (0, 10 * 365 * 86_400)}
 _RANGES: Mapping[str, tuple[float, float]] = {
     "max_service_bytes": (1, 128),  # a service's name has at most 128 bytes on every wire
-    "max_job_timeout": (0.001, 10 * 365 * 86_400),
     "refusal_rest": (0.001, 3_600),  # without a rest, a job that nobody takes would spin
     "retry_jitter": (0, 1),  # a share of the delay
     "max_outcome_bytes": (0, 2**63 - 1),  # 0 keeps none

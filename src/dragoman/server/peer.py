@@ -80,10 +80,10 @@ class Peer:
         "is_lost",
         "is_open",
         "label",
+        "largest",
         "limits",
         "marks",
         "out",
-        "pinged",
         "session",
         "stream",
     )
@@ -112,7 +112,7 @@ class Peer:
         self.is_lost = False
         self.closing: str | None = None  # why, once it has been decided
         self.heard = now
-        self.pinged = 0.0
+        self.largest = 0  # the largest buffer that the kernel has not wholly taken: one message may always wait
         self.out: list[Frame] = []  # what this turn has for it
         self.fresh_marks: list[tuple[int, object]] = []  # (how many buffers of `out` its message ends at, mark)
         self.marks: deque[tuple[int, object]] = deque()  # (where its message ends in all we sent, mark): not left yet

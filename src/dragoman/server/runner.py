@@ -211,27 +211,40 @@ class Line:
     def turn(self) -> float:
         """Judge what is due, carry out effects, write. Returns when the next turn is due at the latest."""
         self._is_awake = True  # whatever happens within a turn is dealt with by its end
-        now = self._clock()
-        if now - self._expected > self.limits.late_turn:
-            now = self._excuse_pause(now - self._expected)
-        broker = self.broker
-        if now >= broker.next_deadline():
-            broker.tick(now)
-        due = min(session.tick(now) for session in self.sessions) if self.sessions else inf
-        self._watch(now)
-        self._drain_effects(now)
-        self._flush(now)
-        if self._strict:
-            check(broker)
-        self._is_awake = False
-        self._expected = min(due, broker.next_deadline(), self._deadlines.next(), now + PULSE)
-        return self._expected
+        try:
+            return self._turn(self._clock())
+        finally:
+            self._is_awake = False
 
     def excuse(self, gap: float) -> None:
         """The whole machine slept (R26)."""
         self._excuse_pause(gap)
 
     # ---------------------------------------------------------------- inside a turn
+
+    def _turn(self, now: float) -> float:
+        if now - self._expected > self.limits.late_turn:
+            now = self._excuse_pause(now - self._expected)
+        broker = self.broker
+        if now >= broker.next_deadline():
+            broker.tick(now)
+        due = min((self._tick(session, now) for session in self.sessions), default=inf)
+        self._watch(now)
+        self._drain_effects(now)
+        self._flush(now)
+        if self._strict:
+            check(broker)
+        self._expected = min(due, broker.next_deadline(), self._deadlines.next(), now + PULSE)
+        return self._expected
+
+    def _tick(self, session: Session, now: float) -> float:
+        try:
+            return session.tick(now)
+        except InvariantBroken:
+            raise
+        except Exception as error:
+            self._blame_ourselves(error)
+            return now + 1.0
 
     def _drain_effects(self, now: float) -> None:
         broker = self.broker
@@ -250,7 +263,12 @@ class Line:
                     continue
                 else:
                     session = _session_of(effect)
-                session.say(effect, now)
+                try:
+                    session.say(effect, now)
+                except InvariantBroken:
+                    raise
+                except Exception as error:
+                    self._could_not_say(effect, error, now)
                 if self._strict:
                     check(broker)
             if entries:
@@ -279,6 +297,7 @@ class Line:
                         self._mind_backlog(peer, stream, buffers, before)
                     elif peer.fresh_marks:
                         peer.fresh_marks.clear()
+                        peer.largest = 0
                 if peer.closing is not None:
                     self._lose(peer, peer.closing)
             self._drain_effects(now)
@@ -286,12 +305,13 @@ class Line:
     def _mind_backlog(self, peer: Peer, stream: Stream, buffers: list[Frame], before: int) -> None:
         """A peer that does not read may cost so much and no more; past it, it is disconnected (R17)."""
         self._backlogged[peer] = None
+        peer.largest = max(peer.largest, *map(len, buffers))
         ends = list(accumulate(map(len, buffers), initial=before))
         peer.marks.extend((ends[index], mark) for index, mark in peer.fresh_marks)
         peer.fresh_marks.clear()
         while peer.marks and peer.marks[0][0] <= stream.sent:
             peer.marks.popleft()
-        if stream.backlog > peer.limits.max_send_buffer:
+        if stream.backlog - peer.largest > peer.limits.max_send_buffer:
             self._shed(peer, f"{stream.backlog} bytes wait for it to read (max_send_buffer)")
             return
         for each in list(self._backlogged):
@@ -409,10 +429,19 @@ class Line:
 
     def _crashed(self, peer: Peer, error: Exception, messages: list[Message | TooLarge]) -> None:
         """A fault of ours hurts one peer only (R27). Lengths are logged, never contents."""
-        self.broker.counters.internal_errors += 1
         shapes = [[len(f) for f in m] if isinstance(m, list) else f"too large: {m.size}" for m in messages[-64:]]
-        self.remark("internal error", level="error", peer=peer, error=repr(error), messages=shapes, exception=error)
+        self._blame_ourselves(error, peer=peer, messages=shapes)
         self.close(peer, "internal error")
+
+    def _could_not_say(self, effect: Effect, error: Exception, now: float) -> None:
+        """A worker that could not be told its job is let go, so that the job is not lost sight of."""
+        self._blame_ourselves(error, effect=type(effect).__name__)
+        if isinstance(effect, Give):
+            self.broker.leave(effect.attempt.worker, now, "an internal error of the broker")
+
+    def _blame_ourselves(self, error: Exception, peer: Peer | None = None, **fields: object) -> None:
+        self.broker.counters.internal_errors += 1
+        self.remark("internal error", level="error", peer=peer, error=repr(error), exception=error, **fields)
 
     def _count_bad(self, peer: Peer, reason: str) -> None:
         self.broker.counters.bad_message(getattr(peer.session, "dialect", "?"), reason)

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from dragoman.carriers.zmtp import Limits as ZmtpLimits
 from dragoman.carriers.zmtp import Zmtp
-from dragoman.core.broker import Broker, is_service_name
+from dragoman.core.broker import Broker, is_name
 from dragoman.dialects import seam
 from dragoman.dialects.pingpong import session as pingpong
 from dragoman.dialects.pingpong.options import ListenerOptions as PingPongOptions
@@ -53,7 +53,7 @@ class Request:
 def _pingpong(request: Request) -> Listener:
     address = request.address
     own: PingPongOptions = request.own
-    if not is_service_name(own.service, request.broker.policy.max_service_bytes):
+    if not is_name(own.service, request.broker.policy.max_service_bytes):
         raise address_error(address.url, f"{own.service!r} is not a service name")
     line = cast(seam.Line, request.line)
     session = pingpong.PingPongSession(request.broker, line, own, request.options.max_payload, clock.now())

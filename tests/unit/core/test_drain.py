@@ -242,7 +242,7 @@ def test_abort_gives_up_what_still_runs(broker: CheckedBroker, caller: Caller) -
     """D8."""
     worker = broker.worker(capacity=2)
     call = broker.running(worker, caller=caller)
-    stored = attempt_of(broker.store())
+    stored = attempt_of(broker.store(attempts=3))
     broker.close(1.0)
     broker.take()
     broker.abort(31.0)

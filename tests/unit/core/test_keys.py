@@ -96,7 +96,7 @@ def test_key_is_forgotten_with_the_outcome(broker: CheckedBroker) -> None:
     job = broker.call(key="k")
     broker.succeed(attempt_of(job), b"", 1.0)
     broker.tick(86_401.0)
-    assert (broker.jobs, broker._keys) == ({}, {})
+    assert broker.jobs == {}
     assert broker.call(b"other payload", key="k", now=86_402.0) is not job
 
 
@@ -112,9 +112,13 @@ def test_outcomes_of_keys_are_bounded_by_bytes() -> None:
     """L20: the oldest key is forgotten first."""
     broker = CheckedBroker(max_outcome_bytes=1_000_000)
     broker.worker()
+    jobs = {}
     for key in "abc":
-        broker.succeed(attempt_of(broker.call(key=key)), b"r" * 400_000, 1.0)
-    assert sorted(key for _, key in broker._keys) == ["b", "c"]
+        jobs[key] = broker.call(key=key)
+        broker.succeed(attempt_of(jobs[key]), b"r" * 400_000, 1.0)
+    assert broker.call(key="b") is jobs["b"]
+    assert broker.call(key="c") is jobs["c"]
+    assert broker.call(key="a") is not jobs["a"]
 
 
 @pytest.mark.parametrize("key", ["", "k" * 257, "é" * 129])
@@ -223,4 +227,5 @@ def test_all_who_joined_hear_that_the_diary_failed(broker: CheckedBroker, caller
     assert broker.take() == [
         Answer(each, job, Outcome.REFUSED, reason="diary: disk full", refusal=Refusal.DIARY) for each in (caller, other)
     ]
-    assert (broker.jobs, broker._keys) == ({}, {})
+    assert broker.jobs == {}
+    assert broker.call(b"other payload", durable=True, key="k", now=2.0) is not job

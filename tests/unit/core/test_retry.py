@@ -163,7 +163,7 @@ def test_poison_job_does_not_stop_the_others(broker: CheckedBroker) -> None:
 
 def test_retry_counts_its_queue_time_anew(broker: CheckedBroker) -> None:
     worker = broker.worker()
-    job = broker.call(attempts=2, queue_timeout=5.0)
+    job = broker.running(worker, attempts=2, queue_timeout=5.0).job
     broker.leave(worker, 20.0, "gone")
     broker.tick(20.1)
     broker.tick(25.0)
@@ -175,7 +175,7 @@ def test_retry_counts_its_queue_time_anew(broker: CheckedBroker) -> None:
 def test_retry_stands_where_its_arrival_puts_it(broker: CheckedBroker) -> None:
     """D7, R8: before those that came after it."""
     worker = broker.worker()
-    job = broker.call(attempts=2)
+    job = broker.running(worker, attempts=2).job
     later = broker.call(now=1.0)
     broker.leave(worker, 2.0, "gone")
     broker.tick(3.0)
@@ -211,7 +211,7 @@ def test_background_job_that_killed_three_workers_is_quarantined(broker: Checked
         lose(broker, job, now)
         broker.tick(now + 10.0)
     assert (job.quarantined, job.outcome) == (True, Outcome.LOST)
-    assert [ending.worker for ending in job.history or []] == ["w0", "w0", "w1"]
+    assert [ending.worker for ending in job.history or []] == ["w0", "w1", "w2"]
 
 
 def test_call_is_never_quarantined(broker: CheckedBroker) -> None:
@@ -244,7 +244,7 @@ def test_retry_makes_a_new_job_that_names_the_old_one(broker: CheckedBroker) -> 
     job = quarantined(broker)
     again = broker.retry(job, 2.0)
     assert again is not None
-    assert broker.take() == [Save(again, broker._saves)]
+    assert broker.take() == [Save(again, broker.last_save)]
     assert (again.retry_of, again.payload, again.wishes, again.spent) == (job.id, b"payload", job.wishes, 0)
     assert (job.state, again.id != job.id) == (JobState.ENDED, True)
     broker.save_all(2.0)

@@ -11,9 +11,9 @@ from math import inf
 from typing import Any
 
 from dragoman.core.broker import Broker
-from dragoman.core.effects import Effect
+from dragoman.core.effects import Effect, Save
 from dragoman.core.invariants import check
-from dragoman.core.model import Attempt, Job, Outcome, Terms, Wishes, Worker, WorkerState
+from dragoman.core.model import Attempt, Job, Terms, Wishes, Worker
 from dragoman.core.policy import Policy
 from dragoman.testing.entropy import SeededEntropy
 
@@ -74,6 +74,7 @@ def checked(verb: str) -> Callable[..., Any]:
         finally:
             self.depth -= 1
         if not self.depth:
+            self.last_save = max([self.last_save, *(e.number for e in self.effects if isinstance(e, Save))])
             check(self)
         return result
 
@@ -84,6 +85,7 @@ class CheckedBroker(Broker):
     def __init__(self, jitter: float = 0.0, **policy: Any) -> None:
         super().__init__(Policy(**policy), FixedEntropy(jitter))
         self.depth = 0
+        self.last_save = 0  # the highest number the diary was told
 
     for _verb in VERBS:
         locals()[_verb] = checked(_verb)
@@ -133,7 +135,7 @@ class CheckedBroker(Broker):
 
     def save_all(self, now: float = 0.0, problem: str | None = None) -> None:
         """The diary answers for everything it was told so far."""
-        self.saved(self._saves, now, problem)
+        self.saved(self.last_save, now, problem)
 
     def running(self, worker: Worker | None = None, **more: Any) -> Attempt:
         """The attempt of a call that a worker holds, its Give carried out."""
@@ -152,11 +154,3 @@ class CheckedBroker(Broker):
 def attempt_of(job: Job) -> Attempt:
     assert job.attempt is not None
     return job.attempt
-
-
-def outcome_of(job: Job) -> Outcome | None:
-    return job.outcome
-
-
-def state_of(worker: Worker) -> WorkerState:
-    return worker.state

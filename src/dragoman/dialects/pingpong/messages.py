@@ -28,7 +28,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """worker: I live. It may bring a count along, which goes back behind PONG (seed 001)."""
+    """worker: I live. It may bring a count along, which goes back behind PONG (second text)."""
 
     counts: tuple[Frame, ...] = ()
 

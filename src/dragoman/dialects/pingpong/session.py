@@ -27,6 +27,8 @@ FRONTEND: Final = "frontend"
 CROSSING: Final = 1.0  # R34: a READY so soon after the job may have crossed it on the wire
 PONG_EVERY: Final = 0.02  # R49
 EXITS: Final = 3  # R46
+EXIT_EVERY: Final = 0.9  # about as often as it pings
+LONGEST_RESERVED: Final = max(map(len, RESERVED))
 PONG_FRAMES: Final[list[Frame]] = [b"", PONG]
 EXIT_FRAMES: Final[list[Frame]] = [b"", EXIT]
 
@@ -37,6 +39,7 @@ class Guest:
     __slots__ = (
         "attempt",
         "count",
+        "exited",
         "exits",
         "fell_silent",
         "is_exiting",
@@ -58,6 +61,7 @@ class Guest:
         self.count = -1
         self.is_exiting = False
         self.exits = 0
+        self.exited = -inf
 
 
 class Caller:
@@ -122,7 +126,7 @@ class PingPongSession:
         elif kind is Answer:
             self._answer(effect)  # type: ignore[arg-type]
         elif kind is Dismiss:
-            self._dismiss(effect)  # type: ignore[arg-type]
+            self._dismiss(effect, now)  # type: ignore[arg-type]
         else:
             # Recall: no word for it; the worker stays unproven. Accept, Progress: a caller here never asks for them.
             assert not isinstance(effect, Accept | Progress)
@@ -178,7 +182,7 @@ class PingPongSession:
 
     def _ready(self, guest: Guest, now: float) -> None:
         if guest.is_exiting:
-            self._send_exit(guest)
+            self._send_exit(guest, now)
             return
         worker, attempt = guest.worker, guest.attempt
         if worker is None:
@@ -201,7 +205,7 @@ class PingPongSession:
 
     def _ping(self, guest: Guest, ping: Ping, now: float) -> None:
         if guest.is_exiting:
-            self._send_exit(guest)
+            self._send_exit(guest, now)
             return
         worker = guest.worker
         if worker is None:
@@ -239,9 +243,14 @@ class PingPongSession:
 
     def _hear_large(self, guest: Guest, message: TooLarge, now: float) -> None:
         """A result over the limit was skipped as it came: the job has failed, the worker is free."""
-        attempt, guest.attempt = guest.attempt, None
+        attempt = guest.attempt
         self._line.bad_message(guest.peer, "too large", f"a message of {message.size} bytes")
-        if attempt is not None:
+        if self._edition is Edition.PACKAGE and attempt is not None and message.frames[2:3] != [attempt.token]:
+            attempt = None  # of an earlier attempt, if of any
+        if attempt is None:
+            self._broker.counters.late_results += 1
+        else:
+            guest.attempt = None
             self._broker.fail(
                 attempt, f"its result of {message.size} bytes is over max_payload {self._max_payload}", now
             )
@@ -280,7 +289,7 @@ class PingPongSession:
             self._line.remark("worker left", peer=guest.peer, worker=guest.name, reason=reason)
             self._broker.leave(worker, now, reason, unseen)
 
-    def _dismiss(self, effect: Dismiss) -> None:
+    def _dismiss(self, effect: Dismiss, now: float) -> None:
         guest: Guest = effect.worker.party
         if guest.worker is not effect.worker:
             return  # it has joined anew since
@@ -289,15 +298,19 @@ class PingPongSession:
         self._line.remark("worker dismissed", peer=guest.peer, worker=guest.name, reason=effect.reason)
         if effect.farewell is not Farewell.EXPIRED:
             guest.is_exiting = True
-            self._send_exit(guest)
+            self._send_exit(guest, now)
         elif was_unproven:
             self._line.close(guest.peer, effect.reason)  # a PING must not make it idle: it may still be at the old job
 
-    def _send_exit(self, guest: Guest) -> None:
+    def _send_exit(self, guest: Guest, now: float) -> None:
+        """R46: a worker that stays is told again, and shown the door in the end."""
+        if now - guest.exited < EXIT_EVERY:
+            return
         if guest.exits >= EXITS:
             self._line.close(guest.peer, "it did not leave when told to")
             return
         guest.exits += 1
+        guest.exited = now
         self._line.send(guest.peer, EXIT_FRAMES)
 
     # ---------------------------------------------------------------- jobs go out, answers come back
@@ -306,7 +319,7 @@ class PingPongSession:
         guest: Guest = attempt.worker.party
         payload = attempt.job.payload
         if self._edition is Edition.PLAIN:
-            if len(payload) == 4 and payload in RESERVED:  # R45
+            if len(payload) <= LONGEST_RESERVED and payload in RESERVED:  # R45
                 self._broker.reject(attempt, f"reserved word: this wire cannot carry {bytes(payload).decode()}", now)
                 return
             frames: list[Frame] = [b"", payload]

@@ -1,0 +1,1 @@
+"""PingPong, alone: no sockets, no clock."""

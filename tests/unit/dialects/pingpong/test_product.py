@@ -1,0 +1,250 @@
+"""Every state of a worker's connection × every word × both editions: one table of reactions, nothing else happens.
+
+A reaction is written `said; state; told`: what the worker is told back (`-` nothing, `closed` the connection), the
+state it is in afterwards, and what its caller is told, if anything. `late` says that a late result was counted, `bad`
+that a bad message was.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.carriers.zmtp import TooLarge
+from dragoman.dialects.pingpong.editions import Edition
+
+from .world import DISCONNECT, EXIT, JOB_COMPLETE, PING, PONG, READY, FakePeer, World
+
+PLAIN, PACKAGE = Edition.PLAIN, Edition.PACKAGE
+
+JOB_TIMEOUT = 10
+STATES = ("unknown", "idle", "fresh", "long", "silent", "pinging", "exiting")
+# The states above, as the broker and the session call them.
+NAMES = {"fresh": "busy", "long": "busy", "silent": "unproven", "pinging": "unproven"}
+
+
+def arrange(state: str, edition: Edition) -> tuple[World, FakePeer, FakePeer | None]:
+    """A world, a worker's connection in that state, and the caller whose job it has, if it has one."""
+    world = World(edition=edition, job_timeout=JOB_TIMEOUT)
+    if state == "unknown":
+        return world, world.worker(), None
+    if state in ("idle", "exiting"):
+        worker = world.ready_worker()
+        if state == "exiting":
+            found = world.worker_of(worker)
+            assert found is not None
+            world.broker.drain(found, world.now)
+            world.settle()
+            world.wait(1)
+            assert worker.told() == [[EXIT]]
+        return world, worker, None
+    worker, caller = world.busy_worker()
+    if state == "long":
+        world.wait(1.5)
+    elif state == "silent":
+        world.wait(JOB_TIMEOUT + 1)
+    elif state == "pinging":
+        world.wait_pinging(worker, JOB_TIMEOUT)
+        world.wait(1)
+    caller.told()
+    worker.told()
+    assert world.state(worker) == NAMES.get(state, state)
+    return world, worker, caller
+
+
+def message_of(word: str, worker: FakePeer) -> list[bytes] | TooLarge:
+    """What is on the wire for a name in the table."""
+    attempt = worker.guest.attempt
+    token = bytes(attempt.token) if attempt is not None else b"an earlier token"
+    return {
+        "READY": [b"", READY],
+        "PING": [b"", PING],
+        "PING 7": [b"", PING, b"7"],
+        "PONG": [b"", PONG],
+        "EXIT": [b"", EXIT],
+        "DISCONNECT": [b"", DISCONNECT],
+        "JOB COMPLETE": [b"", JOB_COMPLETE, token, b"", b"result"],
+        "JOB COMPLETE, wrong token": [b"", JOB_COMPLETE, b"of somebody else", b"", b"result"],
+        "payload": [b"", b"result"],
+        "empty payload": [b"", b""],
+        "too large": TooLarge([b"", JOB_COMPLETE, token, b""], 5_000),
+        "no frames": [],
+        "one frame": [PING],
+        "no delimiter": [b"x", PING],
+        "READY and more": [b"", READY, b"x"],
+        "two payloads": [b"", b"a", b"b"],
+        "envelope without delimiter": [b"", JOB_COMPLETE, token, b"x", b"result"],
+        "nine frames": [b""] * 9,
+    }[word]
+
+
+# Rows that are the same in both editions, for unknown, idle, fresh, long, silent, pinging, exiting.
+SAME = {
+    "READY": (
+        "PONG; idle",
+        "PONG; idle",  # R33
+        "PONG; busy",  # R34, it may have crossed the job
+        "PONG; idle; failed",  # R34
+        "PONG; idle",  # R36
+        "PONG; idle",  # R36
+        "EXIT; exiting",  # R46
+    ),
+    "PING": (
+        "PONG; idle",  # R30
+        "PONG; idle",  # R31
+        "PONG; busy",  # R32
+        "PONG; busy",
+        "-; unproven",  # R36, back in its loop
+        "PONG; unproven",  # R36, threaded
+        "EXIT; exiting",
+    ),
+    "PING 7": (  # R47
+        "PONG 7; idle",
+        "PONG 7; idle",
+        "PONG 7; busy",
+        "PONG 7; busy",
+        "-; unproven",
+        "PONG 7; unproven",
+        "EXIT; exiting",
+    ),
+    # Never a result, and a life sign of whoever is known.
+    "PONG": ("-; unknown", "-; idle", "-; busy", "-; busy", "-; unproven", "-; unproven", "-; exiting"),
+    "EXIT": ("-; unknown", "-; idle", "-; busy", "-; busy", "-; unproven", "-; unproven", "-; exiting"),
+    "too large": (
+        "PONG; unknown; bad",
+        "PONG; idle; bad",
+        "PONG; idle; failed bad",
+        "PONG; idle; failed bad",
+        "PONG; idle; late bad",
+        "PONG; idle; late bad",
+        "PONG; exiting; bad",
+    ),
+}
+
+RESULT = (
+    "PONG; unknown; late",  # R37
+    "PONG; idle; late",  # R37
+    "PONG; idle; done",
+    "PONG; idle; done",
+    "PONG; idle; late",  # R36
+    "PONG; idle; late",  # R36
+    "PONG; exiting; late",
+)
+WRONG_TOKEN = (
+    "PONG; unknown; late",
+    "PONG; idle; late",
+    "PONG; busy; late",
+    "PONG; busy; late",
+    "PONG; unproven; late",
+    "PONG; unproven; late",
+    "PONG; exiting; late",
+)
+BAD = tuple(f"-; {NAMES.get(state, state)}; bad" for state in STATES)  # R48, D6
+MALFORMED = {
+    word: BAD
+    for word in (
+        "no frames",
+        "one frame",
+        "no delimiter",
+        "READY and more",
+        "two payloads",
+        "envelope without delimiter",
+        "nine frames",
+    )
+}
+
+TABLE = {
+    PLAIN: {
+        **SAME,
+        **MALFORMED,
+        "DISCONNECT": (
+            "-; unknown",
+            "-; unknown",
+            "PONG; idle; done",  # of a busy worker it is the result
+            "PONG; idle; done",
+            "PONG; idle; late",
+            "PONG; idle; late",
+            "-; exiting",
+        ),
+        "payload": RESULT,
+        "empty payload": RESULT,
+        "JOB COMPLETE": BAD,
+        "JOB COMPLETE, wrong token": BAD,
+    },
+    PACKAGE: {
+        **SAME,
+        **MALFORMED,
+        "DISCONNECT": (
+            "-; unknown",
+            "-; unknown",
+            "-; unknown; lost",
+            "-; unknown; lost",
+            "-; unknown",
+            "-; unknown",
+            "-; exiting",
+        ),
+        "payload": BAD,
+        "empty payload": BAD,
+        "JOB COMPLETE": RESULT,
+        "JOB COMPLETE, wrong token": WRONG_TOKEN,
+    },
+}
+
+CASES = [
+    pytest.param(edition, state, word, reaction, id=f"{edition.value}-{state}-{word}")
+    for edition, rows in TABLE.items()
+    for word, reactions in rows.items()
+    for state, reaction in zip(STATES, reactions, strict=True)
+]
+
+
+@pytest.mark.parametrize(("edition", "state", "word", "reaction"), CASES)
+def test_every_word_in_every_state_has_its_reaction(edition: Edition, state: str, word: str, reaction: str) -> None:
+    world, worker, caller = arrange(state, edition)
+    late = world.counters.late_results
+    said = world.raw(worker, message_of(word, worker))
+    notes = [outcome_of(caller)] if caller is not None else []
+    notes += ["late"] * (world.counters.late_results - late)
+    notes += ["bad"] * len(world.line.bad)
+    shown = b" & ".join(b" ".join(frames) for frames in said).decode() or "-"
+    assert "; ".join(filter(None, (shown, world.state(worker), " ".join(filter(None, notes))))) == reaction
+
+
+@pytest.mark.parametrize("edition", [PLAIN, PACKAGE])
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("word", list(TABLE[PLAIN]))
+def test_whatever_was_said_the_connection_may_end_next(edition: Edition, state: str, word: str) -> None:
+    world, worker, _ = arrange(state, edition)
+    world.hear(worker, message_of(word, worker))
+    world.lose(worker)
+    assert not world.broker.roster.workers
+
+
+@pytest.mark.parametrize("edition", [PLAIN, PACKAGE])
+@pytest.mark.parametrize("state", STATES)
+@pytest.mark.parametrize("word", list(TABLE[PLAIN]))
+def test_whatever_was_said_while_a_job_waits_nobody_gets_two_and_nothing_is_stuck(
+    edition: Edition, state: str, word: str
+) -> None:
+    """The job that waits goes out at most once, whatever the word set free."""
+    world, worker, _ = arrange(state, edition)
+    waiting = world.caller()
+    world.hear(waiting, [b"", b"waiting"])
+    world.settle()
+    worker.told()
+    handed_out = world.counters.handed_out
+    world.raw(worker, message_of(word, worker))
+    assert world.counters.handed_out - handed_out <= 1
+    if worker.closed is None:
+        world.lose(worker)
+    world.wait(world.options.queue_timeout + 1)
+    assert len(waiting.told()) == 1
+    assert world.broker.present == 0
+
+
+def outcome_of(caller: FakePeer) -> str:
+    told = caller.told()
+    assert len(told) <= 1
+    if not told:
+        return ""
+    frames = told[0]
+    return "done" if len(frames) == 1 else frames[2].decode().partition(":")[0]

@@ -1,0 +1,262 @@
+"""What the documentation says is there: names in code, links, commands, options, settings and their defaults."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib
+import re
+import shlex
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import click
+import pytest
+
+from dragoman.cli import dragoman
+from dragoman.core.broker import Broker
+from dragoman.core.policy import Policy
+from dragoman.dialects.pingpong.options import ClientOptions, WorkerOptions
+from dragoman.dialects.pingpong.options import ListenerOptions as PingPongOptions
+from dragoman.diary.memory import MemoryDiary
+from dragoman.sdk.address import read_value
+from dragoman.sdk.peoples import caller_target, worker_target
+from dragoman.server.config import load
+from dragoman.server.peer import PeerLimits
+from dragoman.server.runner import Limits, Line
+from dragoman.server.wiring import ListenerOptions, prepare
+from dragoman.testing.entropy import SeededEntropy
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "dragoman"
+README = ROOT / "README.md"
+
+PAGES = sorted(
+    path
+    for path in ROOT.rglob("*.md")
+    if not any(part.startswith(".") or part in ("build", "node_modules") for part in path.relative_to(ROOT).parts)
+)
+
+FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# `core/broker.py:Broker.submit`, or only the file.
+CODE_NAME = re.compile(r"`((?:[\w.]+/)*\w+\.py)(?::([A-Za-z_][\w.]*))?`")
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^()\s]+)\)")
+HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
+SHELL = ("sh", "bash", "shell", "console")
+PROGRAM = ("dragoman", ".venv/bin/dragoman")
+
+
+def title(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def fences(path: Path, *languages: str) -> list[str]:
+    return [body for language, body in FENCE.findall(path.read_text()) if language in languages]
+
+
+def without_fences(path: Path) -> str:
+    return FENCE.sub("", path.read_text())
+
+
+# -------------------------------------------------------------------- names in code
+
+
+def test_the_journey_names_functions() -> None:
+    names = CODE_NAME.findall((ROOT / "docs" / "journey.md").read_text())
+    assert len([name for _, name in names if name]) > 20
+
+
+@pytest.mark.parametrize("page", PAGES, ids=title)
+def test_every_name_of_code_exists(page: Path) -> None:
+    missing = [
+        f"{file}:{name}" for file, name in CODE_NAME.findall(page.read_text()) if not name_exists(page, file, name)
+    ]
+    assert missing == []
+
+
+def name_exists(page: Path, file: str, name: str) -> bool:
+    if not (SOURCE / file).is_file():
+        return not name and ((ROOT / file).is_file() or (page.parent / file).is_file() or "/" not in file)
+    found: Any = importlib.import_module("dragoman." + file.removesuffix(".py").replace("/", "."))
+    for part in name.split(".") if name else ():
+        if not hasattr(found, part):
+            return False
+        found = getattr(found, part)
+    return True
+
+
+# -------------------------------------------------------------------- links
+
+
+@pytest.mark.parametrize("page", PAGES, ids=title)
+def test_every_relative_link_leads_somewhere(page: Path) -> None:
+    broken = [link for link in LINK.findall(without_fences(page)) if not leads_somewhere(page, link)]
+    assert broken == []
+
+
+def leads_somewhere(page: Path, link: str) -> bool:
+    if re.match(r"[a-z]+:", link):
+        return True
+    file, _, anchor = link.partition("#")
+    target = page.parent / file if file else page
+    if not target.exists():
+        return False
+    return not anchor or anchor in anchors(target)
+
+
+def anchors(page: Path) -> set[str]:
+    """Headings as GitHub and most others name them: lower case, spaces to dashes, the rest of punctuation dropped."""
+    headings = HEADING.findall(without_fences(page))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=title)
+def test_every_page_is_on_the_map(page: Path) -> None:
+    index = ROOT / "docs" / "index.md"
+    linked = {(index.parent / link.partition("#")[0]).resolve() for link in LINK.findall(index.read_text())}
+    assert page == index or page.resolve() in linked
+
+
+# -------------------------------------------------------------------- commands
+
+
+def simple_commands(script: str) -> Iterator[list[str]]:
+    """The commands of a shell example: lines joined, comments dropped, pipes taken apart, redirections left out."""
+    for line in script.replace("\\\n", " ").splitlines():
+        lexer = shlex.shlex(line.removeprefix("$ "), posix=True, punctuation_chars=True)
+        lexer.whitespace_split = True
+        words: list[str] = []
+        is_redirected = False
+        for token in lexer:
+            if set(token) <= set("<>"):
+                is_redirected = True
+            elif set(token) <= set("|&;()"):
+                yield words
+                words = []
+            elif is_redirected:
+                is_redirected = False
+            elif words or not re.fullmatch(r"[A-Z_]+=.*", token):  # a variable in front of the command
+                words.append(token)
+        yield words
+
+
+def commands_of(script: str) -> Iterator[list[str]]:
+    return (words for words in simple_commands(script) if words and words[0] in PROGRAM)
+
+
+SCRIPTS = [(path, script) for path in PAGES for script in fences(path, *SHELL)]
+COMMANDS = [
+    pytest.param(words[1:], id=f"{title(path)}: {' '.join(words)}")
+    for path, script in SCRIPTS
+    for words in commands_of(script)
+]
+
+
+def test_the_readme_shows_how_to_work_and_how_to_call() -> None:
+    shown = {words[1] for script in fences(README, *SHELL) for words in commands_of(script)}
+    assert {"worker", "call"} <= shown
+
+
+@pytest.mark.parametrize("arguments", COMMANDS)
+def test_every_command_shown_is_one_that_exists(arguments: list[str]) -> None:
+    group = click.Context(dragoman, info_name="dragoman")
+    try:
+        name, command, rest = dragoman.resolve_command(group, list(arguments))
+        assert command is not None
+        context = command.make_context(name, rest, parent=group)
+    except click.exceptions.Exit:  # --help and --version do all they do while arguments are read
+        return
+    check_urls(context)
+
+
+def check_urls(context: click.Context) -> None:
+    """The addresses in an example can be read, too, by whoever will get them."""
+    given = context.params
+    if context.info_name == "worker":
+        worker_target(given["url"], given["service"])
+    elif context.info_name == "call":
+        caller_target(given["url"], given["service"])
+    elif context.info_name == "serve":
+        broker = Broker(Policy(), SeededEntropy())
+        line = Line(broker, MemoryDiary(), lambda: 0.0, lambda level, event, **fields: None, Limits())
+        for url in given["urls"]:
+            prepare(url, broker, line)
+
+
+def test_every_make_target_shown_exists() -> None:
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    shown = {words[1] for _, script in SCRIPTS for words in simple_commands(script) if words[:1] == ["make"]}
+    assert {"run", "test"} <= shown <= targets
+
+
+@pytest.mark.parametrize("page", PAGES, ids=title)
+def test_every_python_example_can_be_parsed(page: Path) -> None:
+    for body in fences(page, "python"):
+        ast.parse(body)
+
+
+# -------------------------------------------------------------------- options and settings
+
+
+def rows(page: str) -> dict[tuple[str, str], list[str]]:
+    """Every table row that begins with `name`, by the heading above its table (lower case) and that name."""
+    found = {}
+    heading = ""
+    for line in (ROOT / "docs" / page).read_text().splitlines():
+        if line.startswith("#"):
+            heading = line.lstrip("# ").lower()
+        match = re.match(r"\| *`(\w+)` *\|(.*)\|$", line)
+        if match:
+            found[heading, match[1]] = [cell.strip() for cell in match[2].split("|")]
+    return found
+
+
+def test_every_setting_stands_in_the_operators_page_with_its_default() -> None:
+    documented = {
+        name: cells[0].strip("`") for (above, name), cells in rows("operate.md").items() if above == "settings"
+    }
+    _, sourced = load({}, {}, None)
+    assert set(documented) == {each.name for each in sourced}
+    differing = {
+        each.name: documented[each.name]
+        for each in sourced
+        if each.name not in ("listen", "data") and read_value(type(each.value), documented[each.name]) != each.value
+    }
+    assert differing == {}
+
+
+@pytest.mark.parametrize(
+    ("heading", "kinds"),
+    [
+        ("options of a listener", (PingPongOptions, ListenerOptions, PeerLimits)),
+        ("options of a worker", (WorkerOptions,)),
+        ("options of a client", (ClientOptions,)),
+    ],
+)
+def test_every_option_stands_in_the_dialects_page_with_its_default(heading: str, kinds: tuple[type[Any], ...]) -> None:
+    documented = {
+        name: cells[0].strip("`") for (above, name), cells in rows("dialects/pingpong.md").items() if above == heading
+    }
+    fields = [(kind, each) for kind in kinds for each in dataclasses.fields(kind)]
+    expected = {each.name for _, each in fields} | ({"frontend"} if ClientOptions in kinds else set())
+    assert set(documented) == expected
+    differing = {}
+    for kind, each in fields:
+        if each.default is None:
+            is_same = documented[each.name] in ("none", "not given")
+        elif isinstance(each.default, Enum):
+            is_same = documented[each.name] == each.default.value
+        else:
+            is_same = read_value(get_type_hints(kind)[each.name], documented[each.name]) == each.default
+        if not is_same:
+            differing[each.name] = (documented[each.name], each.default)
+    assert differing == {}
+
+
+def test_every_rule_that_code_cites_is_explained() -> None:
+    """A comment that says (R36) promises that docs/rules.md has an R36."""
+    explained = set(re.findall(r"^\| *([DRILT]\d+) *\|", (ROOT / "docs" / "rules.md").read_text(), re.MULTILINE))
+    cited = {rule for path in SOURCE.rglob("*.py") for rule in re.findall(r"\b[DRILT]\d{1,3}\b", path.read_text())}
+    assert sorted(cited - explained) == []

@@ -1,0 +1,256 @@
+"""The house rules that a machine can check: who may import whom, what the pure parts never touch, where states change.
+
+A rule here is one sentence of CONTRIBUTING.md. Each check looks at the syntax tree of every module under src/dragoman
+and gives a list of offences, one line each, so that a failure says where to look.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import sys
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "dragoman"
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+PURE = ("core", "carriers", "dialects")
+IMPURE_MODULES = {"time", "random", "logging", "asyncio", "socket", "os"}
+
+# Of ours, what each package may import besides itself; a prefix stands for all below it. Who is not listed is free.
+ALLOWED = {
+    "core": (),
+    "carriers": (),
+    "dialects": ("core", "carriers"),
+    "streams": ("carriers",),
+    "diary": ("core",),
+    "server": ("core", "carriers", "dialects", "streams", "diary", "sdk.address"),
+    "sdk": ("carriers", "streams"),
+}
+FREE = ("cli", "testing", "__init__")
+
+# What our clients and workers may take from a dialect: the other side of the conversation and its words.
+DIALECT_PARTS_FOR_SDK = ("peer", "codec", "options", "editions", "messages")
+
+FORBIDDEN_NAMES = {"pickle", "cPickle", "cloudpickle", "dill", "shelve", "marshal", "yaml", "eval", "recv_pyobj"}
+VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "manager"}
+MOST_LINES = 650
+
+
+def name_of(path: Path) -> str:
+    """`core/broker.py` is `core.broker`; a package is its `__init__`'s folder."""
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
+
+
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+def modules_of(*packages: str) -> list[Path]:
+    return [path for path in MODULES if name_of(path).split(".")[0] in packages]
+
+
+def imports_of(path: Path) -> Iterator[tuple[int, str]]:
+    """Every module that a module imports, with its line. `from dragoman.server import clock` is dragoman.server.clock
+    if there is such a module; imports for type checkers and within functions count like all others."""
+    package = ("dragoman." + name_of(path)).split(".")
+    if path.name != "__init__.py":
+        package = package[:-1]
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, each.name) for each in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*above, *([node.module] if node.module else [])])
+            yield from ((node.lineno, _submodule(module, each.name)) for each in node.names)
+
+
+def _submodule(module: str, name: str) -> str:
+    if module.split(".")[0] == "dragoman":
+        inner = SOURCE.joinpath(*module.split(".")[1:], name)
+        if inner.with_suffix(".py").exists() or (inner / "__init__.py").exists():
+            return f"{module}.{name}"
+    return module
+
+
+def ours_of(path: Path) -> Iterator[tuple[int, str]]:
+    for line, module in imports_of(path):
+        if module == "dragoman" or module.startswith("dragoman."):
+            yield line, module.removeprefix("dragoman").removeprefix(".") or "__init__"
+
+
+def is_under(module: str, prefix: str) -> bool:
+    return module == prefix or module.startswith(prefix + ".")
+
+
+def dialect_of(module: str) -> str | None:
+    """`pingpong` for `dialects.pingpong.codec`; none for the seam, which all dialects share."""
+    parts = module.split(".")
+    is_package = len(parts) > 1 and parts[0] == "dialects" and (SOURCE / "dialects" / parts[1]).is_dir()
+    return parts[1] if is_package else None
+
+
+def where(path: Path, line: int) -> str:
+    return f"{path.relative_to(SOURCE)}:{line}"
+
+
+def test_every_package_has_an_import_rule() -> None:
+    packages = {name_of(path).split(".")[0] for path in MODULES}
+    assert packages == {*ALLOWED, *FREE}, "a package came or went: say in ALLOWED what it may import"
+
+
+def test_imports_point_one_way() -> None:
+    offences = []
+    for path in modules_of(*ALLOWED):
+        own = name_of(path).split(".")[0]
+        for line, module in ours_of(path):
+            if not any(is_under(module, prefix) for prefix in (own, *ALLOWED[own])):
+                if not (own == "sdk" and _is_for_sdk(module)):
+                    offences.append(f"{where(path, line)} imports {module}")
+    assert offences == []
+
+
+def _is_for_sdk(module: str) -> bool:
+    return dialect_of(module) is not None and module.split(".")[2:3] in ([part] for part in DIALECT_PARTS_FOR_SDK)
+
+
+def test_a_dialect_never_imports_another() -> None:
+    offences = []
+    for path in modules_of("dialects"):
+        own = dialect_of(name_of(path))
+        for line, module in ours_of(path):
+            if dialect_of(module) not in (None, own):
+                offences.append(f"{where(path, line)} imports {module}")
+    assert offences == []
+
+
+def test_the_core_needs_the_standard_library_only() -> None:
+    offences = []
+    for path in modules_of("core"):
+        for line, module in imports_of(path):
+            if module.split(".")[0] not in sys.stdlib_module_names and module.split(".")[0] != "dragoman":
+                offences.append(f"{where(path, line)} imports {module}")
+    assert offences == []
+
+
+def test_the_pure_parts_touch_no_clock_no_chance_no_log_and_no_socket() -> None:
+    offences = []
+    for path in modules_of(*PURE):
+        for line, module in imports_of(path):
+            if module.split(".")[0] in IMPURE_MODULES:
+                offences.append(f"{where(path, line)} imports {module}")
+    assert offences == []
+
+
+def test_the_pure_parts_never_wait() -> None:
+    waits = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)
+    offences = [
+        where(path, node.lineno)
+        for path in modules_of(*PURE)
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, waits)
+    ]
+    assert offences == []
+
+
+def test_the_pure_parts_never_iterate_over_a_set() -> None:
+    """Its order differs from run to run, and a run could not be repeated. Only sets in plain sight are found."""
+    offences = []
+    for path in modules_of(*PURE):
+        tree = tree_of(path)
+        named = _names_of_sets(tree)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.For | ast.comprehension) and _is_set(node.iter, named):
+                offences.append(where(path, node.iter.lineno))
+    assert offences == []
+
+
+def _names_of_sets(tree: ast.Module) -> set[str]:
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and _is_set(node.value, set()):
+            found |= {ast.unparse(target) for target in node.targets}
+        elif isinstance(node, ast.AnnAssign | ast.NamedExpr) and _is_set(node.value, set()):
+            found.add(ast.unparse(node.target))
+    return found
+
+
+def _is_set(node: ast.expr | None, named: set[str]) -> bool:
+    if node is None:
+        return False
+    if isinstance(node, ast.Set | ast.SetComp) or ast.unparse(node) in named:
+        return True
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr | ast.BitAnd | ast.Sub | ast.BitXor):
+        return _is_set(node.left, named) or _is_set(node.right, named)
+    return isinstance(node, ast.Call) and ast.unparse(node.func) in ("set", "frozenset")
+
+
+def test_states_are_assigned_in_the_lifecycle_only() -> None:
+    offences = []
+    for path in MODULES:
+        if name_of(path) == "core.lifecycle":
+            continue
+        for function, node in _assignments_to_state(tree_of(path)):
+            if (name_of(path), function) != ("core.model", "__init__"):
+                offences.append(where(path, node.lineno))
+    assert offences == []
+
+
+def _assignments_to_state(node: ast.AST, function: str = "") -> Iterator[tuple[str, ast.stmt]]:
+    for child in ast.iter_child_nodes(node):
+        inside = child.name if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) else function
+        if isinstance(child, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            targets = child.targets if isinstance(child, ast.Assign) else [child.target]
+            names = [each for target in targets for each in ast.walk(target)]
+            if any(
+                isinstance(each, ast.Attribute) and each.attr == "state" and isinstance(each.ctx, ast.Store)
+                for each in names
+            ):
+                yield inside, child
+        yield from _assignments_to_state(child, inside)
+
+
+def test_nothing_that_can_run_a_payload_is_named() -> None:
+    """Payloads are opaque bytes: never unpickled, never evaluated."""
+    offences = []
+    for path in MODULES:
+        for token in tokenize.generate_tokens(io.StringIO(path.read_text()).readline):
+            if token.type == tokenize.NAME and token.string in FORBIDDEN_NAMES:
+                offences.append(f"{where(path, token.start[0])} names {token.string}")
+    assert offences == []
+
+
+def test_pipes_between_processes_carry_bytes_only() -> None:
+    """`Connection.send` and `recv` pickle; `send_bytes` and `recv_bytes` do not."""
+    offences = []
+    for path in MODULES:
+        if not any(module.split(".")[0] == "multiprocessing" for _, module in imports_of(path)):
+            continue
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.Attribute) and node.attr in ("send", "recv"):
+                offences.append(f"{where(path, node.lineno)} uses .{node.attr}")
+            if isinstance(node, ast.Attribute) and node.attr in ("Queue", "SimpleQueue", "Manager", "Pool"):
+                offences.append(f"{where(path, node.lineno)} uses {node.attr}, which pickles")
+    assert offences == []
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_a_module_says_what_it_is_for(path: Path) -> None:
+    docstring = ast.get_docstring(tree_of(path))
+    assert docstring is not None, f"{where(path, 1)} has no docstring"
+    assert docstring.splitlines()[0].strip()
+
+
+def test_no_file_swallows_its_neighbours() -> None:
+    lengths = {str(path.relative_to(SOURCE)): len(path.read_text().splitlines()) for path in MODULES}
+    assert {name: lines for name, lines in lengths.items() if lines > MOST_LINES} == {}
+
+
+def test_no_module_has_a_name_that_says_nothing() -> None:
+    parts = {part for path in MODULES for part in name_of(path).split(".")}
+    assert parts & VAGUE_NAMES == set()
