@@ -12,15 +12,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable
-from hashlib import blake2b
 from math import inf
 from typing import Any, Protocol
 
-from dragoman.core.archive import Archive
 from dragoman.core.counters import Counters
 from dragoman.core.deadlines import Deadlines
-from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Erase, Give, Progress, Recall
-from dragoman.core.gate import Gate, Promise
+from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Give, Progress, Recall
+from dragoman.core.gate import Promise
+from dragoman.core.ledger import Ledger, digest
 from dragoman.core.lifecycle import move_job, move_worker
 from dragoman.core.model import (
     BOOTING,
@@ -78,16 +77,13 @@ class Broker:
         self.policy = policy
         self.counters = counters if counters is not None else Counters()
         self.roster = Roster(policy.age_step, policy.max_services, first_worker)
-        self.jobs: dict[JobId, Job] = {}  # all that are present, and the ended ones whose outcome is kept
-        self.present = 0  # accepted and not ended
-        self.bytes = 0  # payloads of those
         self.is_draining = False
         self.resumed_at = -inf  # when we last came back from a pause of our own (D13)
         self.effects: deque[Effect] = deque()  # the line takes them from the left
         self._entropy = entropy
         self._deadlines: Deadlines[Any] = Deadlines()
-        self._archive = Archive(policy.max_outcome_bytes)
-        self._gate = Gate()
+        self.ledger = Ledger(policy, self.counters, self._deadlines, self.effects)
+        self.jobs = self.ledger.jobs
 
     # ---------------------------------------------------------------- callers
 
@@ -114,8 +110,20 @@ class Broker:
                     caller, Refusal.BUSY, f"{self.policy.max_services} services are known already (max_services)"
                 )
         if key is not None:
-            return self._submit_keyed(known, payload, caller, wishes, now, deadline, key)
-        return self._enter(known, payload, caller, wishes, now, deadline, None)
+            if not is_name(key, self.policy.max_key_bytes):
+                return self._turn_away(caller, Refusal.INVALID, f"a key is 1 to {self.policy.max_key_bytes} bytes")
+            first = self.ledger.first_with(known, key)
+            if first is not None:
+                return self._join_first(first, payload, caller)
+        problem = self.ledger.lack_of_room(known, payload)
+        if problem is not None:
+            return self._turn_away(caller, Refusal.BUSY, problem)
+        job = self.ledger.admit(self._entropy.job_id(), known, payload, (caller,), wishes, now)
+        job.deadline = deadline
+        if key is not None:
+            self.ledger.note_key(job, key)
+        self._welcome(job, now)
+        return job
 
     def withdraw(self, job: Job, now: float, reason: str = "withdrawn") -> bool:
         """Cancel a job in whatever state it is. False if it had ended already."""
@@ -141,9 +149,9 @@ class Broker:
         if not job.quarantined or job.id not in self.jobs or self.is_draining:
             return None
         service = self.roster.service(job.service.name)
-        if service is None or self._lack_of_room(service, job.payload) is not None:
+        if service is None or self.ledger.lack_of_room(service, job.payload) is not None:
             return None
-        again = self._admit(service, job.payload, (), job.wishes, now, inf, None)
+        again = self.ledger.admit(self._entropy.job_id(), service, job.payload, (), job.wishes, now)
         again.retry_of = job.id
         self._welcome(again, now)
         return again
@@ -232,7 +240,7 @@ class Broker:
             self._prove(attempt, now)
             return False
         del worker.running[attempt.token]
-        self._end(job, DONE, result, "", now)
+        self.ledger.end(job, DONE, result, "", now)
         self._freed(worker, now)
         return True
 
@@ -267,7 +275,7 @@ class Broker:
         if attempt.job.attempt is not attempt:
             return False
         del attempt.worker.running[attempt.token]
-        self._end(attempt.job, FAILED, b"", reason, now)
+        self.ledger.end(attempt.job, FAILED, b"", reason, now)
         self._freed(attempt.worker, now)
         return True
 
@@ -311,9 +319,9 @@ class Broker:
 
     def saved(self, number: int, now: float, problem: str | None = None) -> None:
         """The diary has committed everything up to this save, or could not: then new jobs are refused."""
-        for job, promise in self._gate.release(number):
+        for job, promise in self.ledger.gate.release(number):
             if promise is Promise.ANSWER:
-                self._tell(job)
+                self.ledger.tell(job)
             elif promise is Promise.NOTHING:
                 continue
             elif problem is None:
@@ -358,97 +366,21 @@ class Broker:
         self.effects.append(Answer(caller, None, REFUSED, b"", f"{refusal}: {reason}", refusal))
         return None
 
-    def _submit_keyed(
-        self,
-        service: Service,
-        payload: Payload,
-        caller: Party,
-        wishes: Wishes,
-        now: float,
-        deadline: float,
-        key: str,
-    ) -> Job | None:
-        """The same key again joins the first job (R24)."""
-        if not is_name(key, self.policy.max_key_bytes):
-            return self._turn_away(caller, Refusal.INVALID, f"a key is 1 to {self.policy.max_key_bytes} bytes")
-        first = self._archive.find(service.name, key)
-        if first is None:
-            return self._enter(service, payload, caller, wishes, now, deadline, key)
-        if first.digest != _digest(payload):
-            return self._turn_away(caller, Refusal.KEY_REUSED, f"'{key}' came with another payload before")
-        if first.is_told:
-            self._tell(first, (caller,))
-        else:
-            first.callers += (caller,)
-            first.orphan_due = inf
-            is_saved = first.state is not WAITING or first.order != inf
-            if first.wishes.durable and is_saved and first.state is not ENDED:
-                self.effects.append(Accept(caller, first))
+    def _join_first(self, first: Job, payload: Payload, caller: Party) -> Job | None:
+        """The same key again joins the first job, if it means the same (R24)."""
+        if first.digest != digest(payload):
+            return self._turn_away(caller, Refusal.KEY_REUSED, f"'{first.key}' came with another payload before")
+        self.ledger.join_first(first, caller)
         return first
-
-    def _enter(
-        self,
-        service: Service,
-        payload: Payload,
-        caller: Party,
-        wishes: Wishes,
-        now: float,
-        deadline: float,
-        key: str | None,
-    ) -> Job | None:
-        problem = self._lack_of_room(service, payload)
-        if problem is not None:
-            return self._turn_away(caller, Refusal.BUSY, problem)
-        job = self._admit(service, payload, (caller,), wishes, now, deadline, key)
-        self._welcome(job, now)
-        return job
-
-    def _lack_of_room(self, service: Service, payload: Payload) -> str | None:
-        """Which bound one more job would go over (R15)."""
-        policy = self.policy
-        if self.present >= policy.max_jobs:
-            return f"{self.present} jobs are here already (max_jobs)"
-        if service.queue.length >= policy.max_jobs_per_service:
-            return f"{service.queue.length} jobs wait for it already (max_jobs_per_service)"
-        if self.bytes + len(payload) > policy.max_memory:
-            return f"jobs take {self.bytes} bytes already (max_memory)"
-        return None
-
-    def _admit(
-        self,
-        service: Service,
-        payload: Payload,
-        callers: tuple[Party, ...],
-        wishes: Wishes,
-        now: float,
-        deadline: float,
-        key: str | None,
-    ) -> Job:
-        job = Job(self._entropy.job_id(), service, payload, callers, wishes, now)
-        job.order = inf
-        job.deadline = deadline
-        if key is not None:
-            job.key = key
-            job.digest = _digest(payload)
-            self._archive.note_key(job)
-        self.jobs[job.id] = job
-        service.jobs += 1
-        self.present += 1
-        self.bytes += len(payload)
-        self.counters.accepted += 1
-        return job
 
     def _welcome(self, job: Job, now: float) -> None:
         """A background job waits for the diary before it does anything else; a call starts at once."""
         if job.wishes.durable:
-            self._save(job, Promise.ACCEPT)
+            self.ledger.save(job, Promise.ACCEPT)
         elif job.wishes.delay > 0:
             self._place(job, now)
         else:
             self._queue(job, now)
-
-    def _save(self, job: Job, promise: Promise = Promise.NOTHING) -> None:
-        self.effects.append(self._gate.hold(job, promise))
 
     def _place(self, job: Job, now: float) -> None:
         """A new job: delay it, hand it out, or let it wait."""
@@ -492,7 +424,7 @@ class Broker:
         if due < job.alarm:
             self._deadlines.arm(job, due)
         if job.wishes.durable:
-            self._save(job)
+            self.ledger.save(job)
         self.effects.append(Give(attempt))
         return has_room
 
@@ -567,9 +499,9 @@ class Broker:
         job.refusals += 1
         self._remember_tried(job, attempt.worker)
         if self.is_draining and not job.wishes.durable:
-            self._end(job, REFUSED, b"", BEING_DRAINED, now, Refusal.DRAINING)
+            self.ledger.end(job, REFUSED, b"", BEING_DRAINED, now, Refusal.DRAINING)
         elif job.queue_due <= now:
-            self._end(job, TIMED_OUT, b"", f"no worker took it within {job.wishes.queue_timeout:g} s", now)
+            self.ledger.end(job, TIMED_OUT, b"", f"no worker took it within {job.wishes.queue_timeout:g} s", now)
         elif self._outlives_caller(job, now):
             if job.refusals >= self.policy.max_refusals:
                 job.refusals = 0
@@ -595,7 +527,7 @@ class Broker:
         is_spent = job.spent >= limit or job.deaths >= self.policy.max_deaths
         if is_spent or (self.is_draining and not job.wishes.durable):
             job.quarantined = job.wishes.durable
-            self._end(job, outcome, b"", reason, now)
+            self.ledger.end(job, outcome, b"", reason, now)
         elif self._outlives_caller(job, now):
             self._rest(job, now + self._back_off(job, outcome))
 
@@ -607,7 +539,7 @@ class Broker:
         """A call whose callers have all gone is not started again (R18)."""
         if job.callers or job.is_kept:
             return True
-        self._end(job, CANCELLED, b"", "its caller has gone", now)
+        self.ledger.end(job, CANCELLED, b"", "its caller has gone", now)
         return False
 
     def _back_off(self, job: Job, outcome: Outcome) -> float:
@@ -622,7 +554,7 @@ class Broker:
         job.start_at = until
         move_job(job, DELAYED)
         if job.wishes.durable:
-            self._save(job)
+            self.ledger.save(job)
         self._deadlines.arm(job, job.due())
 
     def _requeue(self, job: Job, now: float) -> None:
@@ -646,68 +578,10 @@ class Broker:
         if attempt is not None and not is_unseen:
             self._doubt(attempt, now)
             self.effects.append(Recall(attempt, reason))
-        self._end(job, outcome, b"", reason, now, refusal)
+        self.ledger.end(job, outcome, b"", reason, now, refusal)
         if attempt is not None and is_unseen:
             del attempt.worker.running[attempt.token]
             self._freed(attempt.worker, now)
-
-    def _end(
-        self, job: Job, outcome: Outcome, result: Payload, reason: str, now: float, refusal: Refusal | None = None
-    ) -> None:
-        job.attempt = None
-        move_job(job, ENDED)
-        job.outcome = outcome
-        job.service.jobs -= 1
-        self.present -= 1
-        self.bytes -= len(job.payload)
-        self.counters.ended[outcome] += 1
-        self._deadlines.disarm(job)
-        if outcome is DONE and not job.callers and not job.is_kept:
-            self.counters.unclaimed_results += 1
-        if not job.quarantined:
-            job.payload = b""
-        if job.is_kept:
-            job.result = result
-            job.reason = reason
-            self._keep(job, now, refusal)
-            return
-        del self.jobs[job.id]
-        for caller in job.callers:
-            self.effects.append(Answer(caller, job, outcome, result, reason, refusal))
-
-    def _tell(self, job: Job, newcomers: tuple[Party, ...] = (), refusal: Refusal | None = None) -> None:
-        """Answer whoever waits for a job whose outcome is kept."""
-        assert job.outcome is not None
-        for caller in job.callers + newcomers:
-            self.effects.append(Answer(caller, job, job.outcome, job.result, job.reason, refusal))
-        job.callers = ()
-        job.is_told = True
-
-    def _keep(self, job: Job, now: float, refusal: Refusal | None) -> None:
-        """Somebody may come back for this outcome: keep it for a while, within bounds (L20)."""
-        if refusal is Refusal.DIARY:  # never acknowledged and never stored: as if it had not come
-            self._tell(job, refusal=refusal)
-            self._drop(job)
-            return
-        self._archive.keep(job, now + self.policy.keep_outcomes)
-        self._deadlines.arm(job, job.keep_until)
-        if job.wishes.durable:
-            self._save(job, Promise.ANSWER)
-        else:
-            self._tell(job, refusal=refusal)
-        for oldest in self._archive.beyond_bounds():
-            self._erase(oldest)
-
-    def _erase(self, job: Job) -> None:
-        self._deadlines.disarm(job)
-        self._drop(job)
-        self.counters.erased += 1
-        if job.wishes.durable:
-            self.effects.append(Erase(job))
-
-    def _drop(self, job: Job) -> None:
-        del self.jobs[job.id]
-        self._archive.drop(job)
 
     # ---------------------------------------------------------------- what is due
 
@@ -715,7 +589,7 @@ class Broker:
         if job.due() > now:
             self._deadlines.arm(job, job.due())
         elif job.state is ENDED:
-            self._erase(job)
+            self.ledger.erase(job)
         elif job.deadline <= now:
             self._end_early(job, TIMED_OUT, PATIENCE_OVER, now)
         elif job.orphan_due <= now and job.state is not RUNNING:
@@ -770,7 +644,3 @@ def is_name(name: str, max_bytes: int) -> bool:
 def is_text(name: str) -> bool:
     """Whether it has a form in UTF-8, and no control characters."""
     return not any(char < " " or "\x7f" <= char < "\xa0" or "\ud800" <= char < "\ue000" for char in name)
-
-
-def _digest(payload: Payload) -> bytes:
-    return blake2b(payload, digest_size=16).digest()

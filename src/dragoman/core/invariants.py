@@ -21,7 +21,7 @@ def check(broker: Broker) -> None:
 
 def _check_jobs(broker: Broker) -> None:
     queued = {job.id: job for service in broker.roster.services.values() for job in service.queue}
-    unsaved = {job.id for job in broker._gate.newcomers()}
+    unsaved = {job.id for job in broker.ledger.gate.newcomers()}
     present = 0
     for job in broker.jobs.values():
         attempt = job.attempt
@@ -45,12 +45,16 @@ def _check_jobs(broker: Broker) -> None:
         require(limit is None or job.spent <= limit, "I8", f"{_name(job)} has spent {job.spent} attempts of {limit}")
         require(not job.quarantined or job.spent > 0, "I22", f"{_name(job)} is quarantined without a spent attempt")
         present += job.state is not JobState.ENDED
-    require(present == broker.present, "I1", f"{present} jobs are present, {broker.present} are counted")
+    require(present == broker.ledger.present, "I1", f"{present} jobs are present, {broker.ledger.present} are counted")
     require(all(job_id in broker.jobs for job_id in queued), "I1", "a job stands in a queue and is not here")
     ended = sum(broker.counters.ended.values())
-    require(broker.counters.accepted == ended + broker.present, "I17", "jobs accepted are not those ended and present")
+    require(
+        broker.counters.accepted == ended + broker.ledger.present,
+        "I17",
+        "jobs accepted are not those ended and present",
+    )
     size = sum(len(job.payload) for job in broker.jobs.values() if job.state is not JobState.ENDED)
-    require(size == broker.bytes, "I5", f"payloads take {size} bytes, {broker.bytes} are counted")
+    require(size == broker.ledger.bytes, "I5", f"payloads take {size} bytes, {broker.ledger.bytes} are counted")
 
 
 def _check_service(broker: Broker, service: Service) -> None:
@@ -79,17 +83,20 @@ def _check_service(broker: Broker, service: Service) -> None:
 def _check_worker(broker: Broker, worker: Worker) -> None:
     name = f"worker {worker.id}"
     require(worker.free >= 0, "I2", f"{name} holds more than its capacity {worker.terms.capacity}")
+    for service in worker.services:
+        is_listed = broker.roster.services.get(service.name) is service
+        require(is_listed, "I2", f"{name} offers a service {service.name} that nobody can ask for")
     for attempt in worker.running.values():
         require(attempt.job.attempt is attempt, "I10", f"{name} runs an attempt that is not current")
     for attempt in worker.unproven.values():
         require(attempt.job.attempt is not attempt, "I10", f"{name} is unproven of a current attempt")
-    is_listed = all(worker in s.idle or worker in s.held_back for s in worker.services)
-    is_unlisted = not any(worker in s.idle or worker in s.held_back for s in worker.services)
+    is_everywhere = all(worker in s.idle or worker in s.held_back for s in worker.services)
+    is_nowhere = not any(worker in s.idle or worker in s.held_back for s in worker.services)
     if worker.state is WorkerState.IDLE:
         require(worker.free > 0, "I2", f"{name} is idle without a free slot")
-        require(is_listed, "I2", f"{name} is idle and not listed for all its services")
+        require(is_everywhere, "I2", f"{name} is idle and not listed for all its services")
     else:
-        require(is_unlisted, "I2", f"{name} is {worker.state} and listed as idle")
+        require(is_nowhere, "I2", f"{name} is {worker.state} and listed as idle")
     if worker.state is WorkerState.BUSY:
         require(bool(worker.running), "I2", f"{name} is busy with nothing")
     if worker.state is WorkerState.UNPROVEN:

@@ -188,7 +188,7 @@ def test_closing_broker_refuses_waiting_calls(broker: CheckedBroker, caller: Cal
     job = broker.call(caller=caller, delay=delay)
     broker.close(1.0)
     assert broker.take() == [Answer(caller, job, Outcome.REFUSED, reason=DRAINED, refusal=Refusal.DRAINING)]
-    assert broker.present == 0
+    assert broker.ledger.present == 0
 
 
 def test_closing_broker_lets_running_jobs_end(broker: CheckedBroker, caller: Caller) -> None:

@@ -19,7 +19,7 @@ def test_same_key_joins_a_waiting_job(broker: CheckedBroker, caller: Caller, oth
     """R24."""
     job = broker.call(caller=caller, key="k")
     assert broker.call(caller=other, key="k") is job
-    assert (broker.present, broker.counters.accepted) == (1, 1)
+    assert (broker.ledger.present, broker.counters.accepted) == (1, 1)
 
 
 def test_same_key_joins_a_running_job_and_both_are_answered(

@@ -117,7 +117,7 @@ def test_room_is_there_again_when_a_job_has_ended(caller: Caller) -> None:
     broker = CheckedBroker(max_jobs=1, max_jobs_per_service=1, max_memory=1)
     for _ in range(3):
         broker.withdraw(broker.call(b"x"), 0.0)
-    assert (broker.present, broker.bytes) == (0, 0)
+    assert (broker.ledger.present, broker.ledger.bytes) == (0, 0)
 
 
 @pytest.mark.parametrize("priority", [-1, 10])
@@ -335,7 +335,7 @@ def test_waiting_call_whose_caller_has_gone_is_not_started(broker: CheckedBroker
     """R18, with no grace."""
     job = broker.call(caller=caller)
     broker.abandon(job, caller, 1.0)
-    assert (job.outcome, broker.take(), broker.present) == (Outcome.CANCELLED, [], 0)
+    assert (job.outcome, broker.take(), broker.ledger.present) == (Outcome.CANCELLED, [], 0)
 
 
 @pytest.mark.parametrize("delay", [0.0, 100.0])

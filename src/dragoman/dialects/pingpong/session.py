@@ -13,8 +13,8 @@ from typing import Final
 from dragoman.carriers.malformed import Malformed
 from dragoman.carriers.zmtp import Frame, Message, TooLarge
 from dragoman.core.broker import Broker
-from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Give, Progress
-from dragoman.core.model import DONE, UNPROVEN, Attempt, Farewell, Job, JobId, Terms, Wishes, Worker
+from dragoman.core.effects import Answer, Dismiss, Effect, Give
+from dragoman.core.model import DONE, Attempt, Farewell, Job, JobId, Terms, Wishes, Worker
 from dragoman.dialects.pingpong.codec import read_client, read_worker, write_error, write_job
 from dragoman.dialects.pingpong.editions import Edition
 from dragoman.dialects.pingpong.messages import EXIT, PONG, RESERVED, Disconnect, Ping, Ready, Result
@@ -127,9 +127,7 @@ class PingPongSession:
             self._answer(effect)  # type: ignore[arg-type]
         elif kind is Dismiss:
             self._dismiss(effect, now)  # type: ignore[arg-type]
-        else:
-            # Recall: no word for it; the worker stays unproven. Accept, Progress: a caller here never asks for them.
-            assert not isinstance(effect, Accept | Progress)
+        # Recall, Progress: this wire has no word for them. Accept: nobody here asks for background jobs.
 
     def lost(self, peer: Peer, unsent: Sequence[object], now: float) -> None:
         if self._named.get((peer.endpoint, peer.identity)) is peer:
@@ -190,7 +188,7 @@ class PingPongSession:
                 return
         elif attempt is None:
             self._broker.seen(worker, now)  # R33
-        elif attempt.job.attempt is not attempt:  # unproven: READY proves it free (R36)
+        elif _is_unproven(guest):  # READY proves it free (R36)
             guest.attempt = None
             self._broker.idle(worker, now)
         else:
@@ -214,7 +212,7 @@ class PingPongSession:
                 return  # R30: without a PONG it comes again with READY
         else:
             self._broker.seen(worker, now)
-            if guest.fell_silent and worker.state is UNPROVEN:
+            if guest.fell_silent and _is_unproven(guest):
                 return  # R36: it is back in its loop without our job; unanswered, it will reconnect and say READY
         if now - guest.ponged < PONG_EVERY:
             self._broker.counters.throttled_pings += 1
@@ -245,11 +243,10 @@ class PingPongSession:
         """A result over the limit was skipped as it came: the job has failed, the worker is free."""
         attempt = guest.attempt
         self._line.bad_message(guest.peer, "too large", f"a message of {message.size} bytes")
-        if self._edition is Edition.PACKAGE and attempt is not None and message.frames[2:3] != [attempt.token]:
-            attempt = None  # of an earlier attempt, if of any
-        if attempt is None:
-            self._broker.counters.late_results += 1
-        else:
+        token = message.frames[2:3] if self._edition is Edition.PACKAGE else []
+        if attempt is not None and token and token != [attempt.token]:
+            self._broker.counters.late_results += 1  # of an earlier attempt
+        elif attempt is not None:
             guest.attempt = None
             self._broker.fail(
                 attempt, f"its result of {message.size} bytes is over max_payload {self._max_payload}", now
@@ -348,3 +345,8 @@ class PingPongSession:
         self._broker.counters.refused += 1
         sentence = f"refused: payload of {message.size} bytes is over max_payload {self._max_payload}"
         self._line.send(peer, write_error(sentence))
+
+
+def _is_unproven(guest: Guest) -> bool:
+    """Whether it was given an attempt that has ended without its result (D11)."""
+    return guest.attempt is not None and guest.attempt.job.attempt is not guest.attempt

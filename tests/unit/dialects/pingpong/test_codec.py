@@ -214,13 +214,12 @@ def test_what_a_worker_writes_a_broker_reads() -> None:
     assert (package.payload, package.token) == (b"r", b"t")
 
 
-frame = st.sampled_from([b"", b"READY", b"PING", b"PONG", b"EXIT", b"DISCONNECT", b"JOB COMPLETE", b"ERROR"]) | st.binary(
-    max_size=40
-)
+WORDS = [b"", b"READY", b"PING", b"PONG", b"EXIT", b"DISCONNECT", b"JOB COMPLETE", b"ERROR"]
+frame = st.sampled_from(WORDS) | st.binary(max_size=40)
 
 
 @both
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(message=st.lists(frame, max_size=10))
 def test_any_frames_are_a_word_or_malformed(edition: Edition, message: list[bytes]) -> None:
     for read, arguments in (

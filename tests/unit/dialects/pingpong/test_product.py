@@ -139,18 +139,16 @@ WRONG_TOKEN = (
     "PONG; exiting; late",
 )
 BAD = tuple(f"-; {NAMES.get(state, state)}; bad" for state in STATES)  # R48, D6
-MALFORMED = {
-    word: BAD
-    for word in (
-        "no frames",
-        "one frame",
-        "no delimiter",
-        "READY and more",
-        "two payloads",
-        "envelope without delimiter",
-        "nine frames",
-    )
-}
+SHAPES = (
+    "no frames",
+    "one frame",
+    "no delimiter",
+    "READY and more",
+    "two payloads",
+    "envelope without delimiter",
+    "nine frames",
+)
+MALFORMED = dict.fromkeys(SHAPES, BAD)
 
 TABLE = {
     PLAIN: {
@@ -238,7 +236,7 @@ def test_whatever_was_said_while_a_job_waits_nobody_gets_two_and_nothing_is_stuc
         world.lose(worker)
     world.wait(world.options.queue_timeout + 1)
     assert len(waiting.told()) == 1
-    assert world.broker.present == 0
+    assert world.present == 0
 
 
 def outcome_of(caller: FakePeer) -> str:

@@ -337,9 +337,9 @@ def test_r35_a_caller_that_comes_back_under_its_routing_id_ends_its_former_conne
     world.tell(former, b"job")
     fresh = world.caller(b"c")
     assert former.is_lost
-    assert world.broker.present == 0
+    assert world.present == 0
     assert world.tell(fresh, b"job") == []
-    assert world.broker.present == 1
+    assert world.present == 1
 
 
 def test_d3_a_routing_id_may_be_used_again_after_its_connection_ended() -> None:
@@ -1084,7 +1084,7 @@ def test_r16_a_job_over_max_payload_is_refused_by_name() -> None:
     told = world.raw(caller, TooLarge([b""], 5_000))
     assert told == error(f"refused: payload of 5000 bytes is over max_payload {MAX_PAYLOAD}")
     assert world.counters.refused == 1
-    assert world.broker.present == 0
+    assert world.present == 0
 
 
 @both
@@ -1233,7 +1233,7 @@ def test_r18_a_job_whose_caller_went_is_not_started_again() -> None:
     worker, caller = world.busy_worker()
     world.lose(caller)
     world.lose(worker)
-    assert world.broker.present == 0
+    assert world.present == 0
 
 
 def test_r50_a_job_sent_again_is_a_second_job() -> None:
@@ -1332,7 +1332,7 @@ class HonestWorker:
 
 
 @both
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(8))
 def test_i3_i4_honest_workers_give_every_caller_at_most_one_answer_and_its_own(edition: Edition, seed: int) -> None:
     """D1 to D4 in any order of events: nobody gets two jobs at once, nobody gets another's result."""
     random = Random(seed)
@@ -1361,4 +1361,4 @@ def test_i3_i4_honest_workers_give_every_caller_at_most_one_answer_and_its_own(e
     for caller, payload in asked:
         (answer,) = caller.told()
         assert answer in ([b"done " + payload], [b"", b"ERROR", answer[-1]])
-    assert world.broker.present == 0
+    assert world.present == 0

@@ -8,9 +8,8 @@ from typing import Any
 
 from dragoman.carriers.zmtp import TooLarge
 from dragoman.core.broker import Broker
-from dragoman.core.effects import Accept, Answer, Progress
 from dragoman.core.invariants import check
-from dragoman.core.model import Job, Worker
+from dragoman.core.model import Job, JobState, Worker
 from dragoman.core.policy import Policy
 from dragoman.dialects.pingpong.options import ListenerOptions
 from dragoman.dialects.pingpong.session import BACKEND, FRONTEND, Guest, PingPongSession
@@ -160,10 +159,8 @@ class World:
     def settle(self) -> None:
         """The end of a turn: effects are carried out in order, and what was closed is lost."""
         while self.broker.effects or self.line.closing:
-            effects, self.broker.effects = self.broker.effects, []
-            for effect in effects:
-                assert not isinstance(effect, Accept | Progress) or effect.caller.session is self.session
-                self.session.say(effect, self.now)
+            while self.broker.effects:
+                self.session.say(self.broker.effects.popleft(), self.now)
                 check(self.broker)
             while self.line.closing:
                 self._lost(self.line.closing.pop(0))
@@ -193,6 +190,11 @@ class World:
         """The only job that is present."""
         (job,) = self.broker.jobs.values()
         return job
+
+    @property
+    def present(self) -> int:
+        """How many jobs were accepted and have not ended."""
+        return sum(job.state is not JobState.ENDED for job in self.broker.jobs.values())
 
     # ---------------------------------------------------------------- inside
 

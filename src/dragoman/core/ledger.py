@@ -1,0 +1,144 @@
+"""The jobs that are present, and the ended ones whose outcome is kept: how a job is let in, written down, and ended."""
+
+from __future__ import annotations
+
+from collections import deque
+from hashlib import blake2b
+from math import inf
+from typing import Any
+
+from dragoman.core.archive import Archive
+from dragoman.core.counters import Counters
+from dragoman.core.deadlines import Deadlines
+from dragoman.core.effects import Accept, Answer, Effect, Erase
+from dragoman.core.gate import Gate, Promise
+from dragoman.core.lifecycle import move_job
+from dragoman.core.model import DONE, ENDED, WAITING, Job, JobId, Outcome, Party, Payload, Refusal, Service, Wishes
+from dragoman.core.policy import Policy
+
+
+class Ledger:
+    __slots__ = ("_archive", "_counters", "_deadlines", "_effects", "_policy", "bytes", "gate", "jobs", "present")
+
+    def __init__(self, policy: Policy, counters: Counters, deadlines: Deadlines[Any], effects: deque[Effect]) -> None:
+        self.jobs: dict[JobId, Job] = {}  # all that are present, and the ended ones whose outcome is kept
+        self.present = 0  # accepted and not ended
+        self.bytes = 0  # payloads of those
+        self.gate = Gate()
+        self._archive = Archive(policy.max_outcome_bytes)
+        self._policy = policy
+        self._counters = counters
+        self._deadlines = deadlines
+        self._effects = effects
+
+    def lack_of_room(self, service: Service, payload: Payload) -> str | None:
+        """Which bound one more job would go over (R15)."""
+        policy = self._policy
+        if self.present >= policy.max_jobs:
+            return f"{self.present} jobs are here already (max_jobs)"
+        if service.queue.length >= policy.max_jobs_per_service:
+            return f"{service.queue.length} jobs wait for it already (max_jobs_per_service)"
+        if self.bytes + len(payload) > policy.max_memory:
+            return f"jobs take {self.bytes} bytes already (max_memory)"
+        return None
+
+    def admit(
+        self, id: JobId, service: Service, payload: Payload, callers: tuple[Party, ...], wishes: Wishes, now: float
+    ) -> Job:
+        job = Job(id, service, payload, callers, wishes, now)
+        job.order = inf
+        self.jobs[id] = job
+        service.jobs += 1
+        self.present += 1
+        self.bytes += len(payload)
+        self._counters.accepted += 1
+        return job
+
+    def save(self, job: Job, promise: Promise = Promise.NOTHING) -> None:
+        self._effects.append(self.gate.hold(job, promise))
+
+    # ---------------------------------------------------------------- idempotency keys (R24)
+
+    def first_with(self, service: Service, key: str) -> Job | None:
+        return self._archive.find(service.name, key)
+
+    def note_key(self, job: Job, key: str) -> None:
+        job.key = key
+        job.digest = digest(job.payload)
+        self._archive.note_key(job)
+
+    def join_first(self, first: Job, caller: Party) -> None:
+        """One more caller waits for a job that came before, or is told at once how it ended."""
+        if first.is_told:
+            self.tell(first, (caller,))
+            return
+        first.callers += (caller,)
+        first.orphan_due = inf
+        is_saved = first.state is not WAITING or first.order != inf
+        if first.wishes.durable and is_saved and first.state is not ENDED:
+            self._effects.append(Accept(caller, first))
+
+    # ---------------------------------------------------------------- how a job ends
+
+    def end(
+        self, job: Job, outcome: Outcome, result: Payload, reason: str, now: float, refusal: Refusal | None = None
+    ) -> None:
+        job.attempt = None
+        move_job(job, ENDED)
+        job.outcome = outcome
+        job.service.jobs -= 1
+        self.present -= 1
+        self.bytes -= len(job.payload)
+        self._counters.ended[outcome] += 1
+        self._deadlines.disarm(job)
+        if outcome is DONE and not job.callers and not job.is_kept:
+            self._counters.unclaimed_results += 1
+        if not job.quarantined:
+            job.payload = b""
+        if job.is_kept:
+            job.result = result
+            job.reason = reason
+            self._keep(job, now, refusal)
+            return
+        del self.jobs[job.id]
+        for caller in job.callers:
+            self._effects.append(Answer(caller, job, outcome, result, reason, refusal))
+
+    def tell(self, job: Job, newcomers: tuple[Party, ...] = (), refusal: Refusal | None = None) -> None:
+        """Answer whoever waits for a job whose outcome is kept."""
+        assert job.outcome is not None
+        for caller in job.callers + newcomers:
+            self._effects.append(Answer(caller, job, job.outcome, job.result, job.reason, refusal))
+        job.callers = ()
+        job.is_told = True
+
+    def erase(self, job: Job) -> None:
+        """Its keep time is over, or there is no room for it."""
+        self._deadlines.disarm(job)
+        self._drop(job)
+        self._counters.erased += 1
+        if job.wishes.durable:
+            self._effects.append(Erase(job))
+
+    def _keep(self, job: Job, now: float, refusal: Refusal | None) -> None:
+        """Somebody may come back for this outcome: keep it for a while, within bounds (L20)."""
+        if refusal is Refusal.DIARY:  # never acknowledged and never stored: as if it had not come
+            self.tell(job, refusal=refusal)
+            self._drop(job)
+            return
+        self._archive.keep(job, now + self._policy.keep_outcomes)
+        self._deadlines.arm(job, job.keep_until)
+        if job.wishes.durable:
+            self.save(job, Promise.ANSWER)
+        else:
+            self.tell(job, refusal=refusal)
+        for oldest in self._archive.beyond_bounds():
+            self.erase(oldest)
+
+    def _drop(self, job: Job) -> None:
+        del self.jobs[job.id]
+        self._archive.drop(job)
+
+
+def digest(payload: Payload) -> bytes:
+    return blake2b(payload, digest_size=16).digest()

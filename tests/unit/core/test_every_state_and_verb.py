@@ -1,0 +1,330 @@
+"""Every state × every verb: each cell is legal with the result the table says, or changes nothing; none is an error.
+
+The columns are the states of a job, or of a worker, in all the ways they are reached; the rows are the public verbs,
+said about that job, that worker, or the attempt that ties them: the current one where there is one, else one that is
+over. Stale attempts, ended jobs and workers that have gone are what a hostile or confused peer makes of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from inspect import isfunction
+
+import pytest
+
+from dragoman.core.broker import Broker
+from dragoman.core.model import Attempt, Job, JobState, Outcome, Terms, Wishes, Worker
+
+from .world import VERBS, Caller, CheckedBroker, attempt_of
+
+NOW = 100.0
+SOON = 105.0
+FAR = 1e7
+
+
+@dataclass
+class Scene:
+    broker: CheckedBroker
+    caller: Caller
+    job: Job
+    attempt: Attempt  # current, or over
+    worker: Worker
+
+
+# -------------------------------------------------------------------- ways into a state
+
+
+def stage(broker: CheckedBroker, caller: Caller, job: Job, attempt: Attempt | None = None) -> Scene:
+    """With an attempt of some other job, long over, where this one has none."""
+    if attempt is None:
+        worker = broker.worker("elsewhere", name="elsewhere", now=NOW)
+        attempt = attempt_of(broker.call(service="elsewhere", now=NOW))
+        broker.succeed(attempt, b"", NOW)
+        broker.leave(worker, NOW, "gone")
+    broker.take()
+    return Scene(broker, caller, job, attempt, attempt.worker)
+
+
+def begin(**terms: object) -> tuple[CheckedBroker, Caller, Worker]:
+    broker = CheckedBroker()
+    terms.setdefault("may_refuse", True)
+    return broker, Caller(), broker.worker(now=NOW, lease=1_000.0, **terms)
+
+
+def alone() -> tuple[CheckedBroker, Caller]:
+    return CheckedBroker(), Caller()
+
+
+def job_unsaved() -> Scene:
+    broker, caller = alone()
+    return stage(broker, caller, broker.call(caller=caller, durable=True, now=NOW))
+
+
+def job_waiting() -> Scene:
+    broker, caller = alone()
+    return stage(broker, caller, broker.call(caller=caller, now=NOW, queue_timeout=60.0))
+
+
+def job_returned() -> Scene:
+    """It was handed out, and nobody can have seen it."""
+    broker, caller, worker = begin()
+    attempt = broker.running(worker, caller=caller, now=NOW, queue_timeout=60.0)
+    broker.leave(worker, NOW, "gone", unseen=[attempt])
+    return stage(broker, caller, attempt.job, attempt)
+
+
+def job_delayed() -> Scene:
+    broker, caller = alone()
+    return stage(broker, caller, broker.call(caller=caller, now=NOW, delay=2.0))
+
+
+def job_resting() -> Scene:
+    """Its first attempt failed."""
+    broker, caller, worker = begin()
+    attempt = broker.running(worker, caller=caller, now=NOW, attempts=2)
+    broker.fail(attempt, "no", NOW)
+    return stage(broker, caller, attempt.job, attempt)
+
+
+def job_running() -> Scene:
+    broker, caller, worker = begin()
+    attempt = broker.running(worker, caller=caller, now=NOW)
+    return stage(broker, caller, attempt.job, attempt)
+
+
+def job_retried() -> Scene:
+    """Its first attempt timed out and is the stale one here; its second runs."""
+    broker, caller, _ = begin()
+    broker.worker(now=NOW, name="second")
+    stale = broker.running(broker.worker("unused", now=NOW), caller=caller, now=NOW, attempts=2, job_timeout=3.0)
+    broker.run_until(NOW + 4.0)
+    assert stale.job.state is JobState.RUNNING
+    return stage(broker, caller, stale.job, stale)
+
+
+def job_stored() -> Scene:
+    """A background job that runs."""
+    broker, caller, _ = begin()
+    job = broker.store(caller=caller, now=NOW, attempts=1)
+    broker.save_all(NOW)
+    return stage(broker, caller, job, attempt_of(job))
+
+
+def job_ended() -> Scene:
+    broker, caller, worker = begin()
+    attempt = broker.running(worker, caller=caller, now=NOW)
+    broker.succeed(attempt, b"", NOW)
+    return stage(broker, caller, attempt.job, attempt)
+
+
+def job_kept() -> Scene:
+    broker, caller, worker = begin()
+    attempt = broker.running(worker, caller=caller, now=NOW, key="k")
+    broker.withdraw(attempt.job, NOW)
+    return stage(broker, caller, attempt.job, attempt)
+
+
+def job_quarantined() -> Scene:
+    scene = job_stored()
+    scene.broker.fail(scene.attempt, "no", NOW)
+    scene.broker.save_all(NOW)
+    scene.broker.take()
+    return scene
+
+
+def worker_booting() -> Scene:
+    broker, caller = alone()
+    scene = stage(broker, caller, broker.call(service="f", caller=caller, now=NOW))
+    scene.worker = broker.booting(now=NOW, lease=1_000.0)
+    return scene
+
+
+def worker_idle() -> Scene:
+    return job_ended()
+
+
+def worker_busy() -> Scene:
+    return job_running()
+
+
+def worker_half() -> Scene:
+    """One slot of two is taken."""
+    broker, caller, worker = begin(capacity=2)
+    attempt = broker.running(worker, caller=caller, now=NOW)
+    return stage(broker, caller, attempt.job, attempt)
+
+
+def worker_unproven() -> Scene:
+    return job_kept()
+
+
+def worker_draining() -> Scene:
+    scene = job_running()
+    scene.broker.drain(scene.worker, NOW)
+    return scene
+
+
+def worker_doubtful() -> Scene:
+    """Draining, and unproven."""
+    scene = job_kept()
+    scene.broker.drain(scene.worker, NOW)
+    return scene
+
+
+def worker_gone() -> Scene:
+    scene = job_running()
+    scene.broker.leave(scene.worker, NOW, "gone")
+    return scene
+
+
+# -------------------------------------------------------------------- the verbs
+
+ACTS: dict[str, Callable[[Scene], object]] = {
+    "submit": lambda s: s.broker.submit("s", b"new", Caller("new"), Wishes(), SOON),
+    "withdraw": lambda s: s.broker.withdraw(s.job, SOON),
+    "abandon": lambda s: s.broker.abandon(s.job, s.caller, SOON),
+    "retry": lambda s: s.broker.retry(s.job, SOON),
+    "join": lambda s: s.broker.join(None, None, "new", ["s"], Terms(), SOON),
+    "idle": lambda s: s.broker.idle(s.worker, SOON),
+    "seen": lambda s: s.broker.seen(s.worker, SOON),
+    "leave": lambda s: s.broker.leave(s.worker, SOON, "gone"),
+    "unseen": lambda s: s.broker.leave(s.worker, SOON, "gone", unseen=[s.attempt]),
+    "drain": lambda s: s.broker.drain(s.worker, SOON),
+    "kill": lambda s: s.broker.drain(s.worker, SOON, at_once=True),
+    "succeed": lambda s: s.broker.succeed(s.attempt, b"result", SOON),
+    "fail": lambda s: s.broker.fail(s.attempt, "no", SOON),
+    "refuse": lambda s: s.broker.refuse(s.attempt, SOON),
+    "reject": lambda s: s.broker.reject(s.attempt, "no", SOON),
+    "progress": lambda s: s.broker.progress(s.attempt, b"half", SOON),
+    "pause": lambda s: s.broker.pause("s"),
+    "resume": lambda s: s.broker.resume("s", SOON),
+    "close": lambda s: s.broker.close(SOON),
+    "abort": lambda s: s.broker.abort(SOON),
+    "saved": lambda s: s.broker.save_all(SOON),
+    "unsaved": lambda s: s.broker.save_all(SOON, problem="disk full"),
+    "shift": lambda s: s.broker.shift(5.0, SOON),
+    "tick": lambda s: s.broker.tick(SOON),
+    "far": lambda s: s.broker.tick(FAR),
+}
+
+# w waiting, d delayed, r running; and how it ended: D done, F failed, T timed out, L lost, C cancelled, R refused.
+JOBS = """
+          unsaved waiting returned delayed resting running retried stored ended kept quarantined
+submit    w       w       w        d       d       r       r       r      D     C    F
+withdraw  C       C       C        C       C       C       C       C      D     C    F
+abandon   w       C       C        C       C       r       r       r      D     C    F
+retry     w       w       w        d       d       r       r       r      D     C    F
+join      w       w       w        d       d       r       r       r      D     C    F
+idle      w       w       w        d       d       r       r       r      D     C    F
+seen      w       w       w        d       d       r       r       r      D     C    F
+leave     w       w       w        d       d       L       r       L      D     C    F
+unseen    w       w       w        d       d       w       r       w      D     C    F
+drain     w       w       w        d       d       r       r       r      D     C    F
+kill      w       w       w        d       d       L       r       L      D     C    F
+succeed   w       w       w        d       d       D       r       D      D     C    F
+fail      w       w       w        d       d       F       r       F      D     C    F
+refuse    w       w       w        d       d       w       r       w      D     C    F
+reject    w       w       w        d       d       F       r       F      D     C    F
+progress  w       w       w        d       d       r       r       r      D     C    F
+pause     w       w       w        d       d       r       r       r      D     C    F
+resume    w       w       w        d       d       r       r       r      D     C    F
+close     w       R       R        R       R       r       r       r      D     C    F
+abort     w       w       w        d       d       L       L       L      D     C    F
+saved     w       w       w        d       d       r       r       r      D     C    F
+unsaved   R       w       w        d       d       r       r       r      D     C    F
+shift     w       w       w        d       d       r       r       r      D     C    F
+tick      w       w       w        w       r       r       r       r      D     C    F
+far       w       T       T        w       w       T       T       T      D     C    F
+"""
+
+# o booting, i idle, b busy, u unproven, d draining, g gone.
+WORKERS = """
+          booting idle busy half unproven draining doubtful gone
+submit    o       b    b    b    u        d        d        g
+withdraw  o       i    u    i    u        d        d        g
+abandon   o       i    b    i    u        d        d        g
+retry     o       i    b    i    u        d        d        g
+join      o       i    b    i    u        d        d        g
+idle      i       i    b    i    i        d        g        g
+seen      o       i    b    i    u        d        d        g
+leave     g       g    g    g    g        g        g        g
+unseen    g       g    g    g    g        g        g        g
+drain     g       g    d    d    d        d        d        g
+kill      g       g    g    g    g        g        g        g
+succeed   o       i    i    i    i        g        g        g
+fail      o       i    i    i    i        g        g        g
+refuse    o       i    u    b    u        d        d        g
+reject    o       i    i    i    u        g        d        g
+progress  o       i    b    i    u        d        d        g
+pause     o       i    b    i    u        d        d        g
+resume    o       i    b    i    u        d        d        g
+close     o       i    b    i    u        d        d        g
+abort     g       g    g    g    g        g        g        g
+saved     o       i    b    i    u        d        d        g
+unsaved   o       i    b    i    u        d        d        g
+shift     o       i    b    i    u        d        d        g
+tick      o       i    b    i    u        d        d        g
+far       g       g    g    g    g        g        g        g
+"""
+
+OUTCOMES = {
+    Outcome.DONE: "D",
+    Outcome.FAILED: "F",
+    Outcome.TIMED_OUT: "T",
+    Outcome.LOST: "L",
+    Outcome.CANCELLED: "C",
+    Outcome.REFUSED: "R",
+}
+
+
+def letter_of_job(job: Job) -> str:
+    return job.state[0] if job.outcome is None else OUTCOMES[job.outcome]
+
+
+def letter_of_worker(worker: Worker) -> str:
+    return "o" if worker.state == "booting" else worker.state[0]
+
+
+def cells(table: str) -> list[tuple[str, str, str]]:
+    states, *rows = (line.split() for line in table.strip().splitlines())
+    return [(state, verb, cell) for verb, *row in rows for state, cell in zip(states, row, strict=True)]
+
+
+def test_tables_have_a_row_for_every_verb() -> None:
+    for table in (JOBS, WORKERS):
+        rows = [line.split()[0] for line in table.strip().splitlines()[1:]]
+        assert rows == list(ACTS)
+        assert set(VERBS) <= set(rows)
+
+
+def test_every_public_method_of_the_broker_is_a_verb() -> None:
+    public = {name for name, value in vars(Broker).items() if not name.startswith("_") and isfunction(value)}
+    assert public - {"next_deadline"} == set(VERBS)
+
+
+@pytest.mark.parametrize(("state", "verb", "expected"), cells(JOBS))
+def test_job_in_every_state_meets_every_verb(state: str, verb: str, expected: str) -> None:
+    """I9, D2, D4; the invariants are checked after the verb, and after it was said twice."""
+    scene: Scene = globals()[f"job_{state}"]()
+    ACTS[verb](scene)
+    assert letter_of_job(scene.job) == expected
+    scene.broker.take()
+    ACTS[verb](scene)
+
+
+@pytest.mark.parametrize(("state", "verb", "expected"), cells(WORKERS))
+def test_worker_in_every_state_meets_every_verb(state: str, verb: str, expected: str) -> None:
+    """D1, D11, I2."""
+    scene: Scene = globals()[f"worker_{state}"]()
+    ACTS[verb](scene)
+    assert letter_of_worker(scene.worker) == expected
+    scene.broker.take()
+    ACTS[verb](scene)
+
+
+def test_every_state_has_a_column() -> None:
+    jobs = {globals()[f"job_{state}"]().job.state for state, _, _ in cells(JOBS)}
+    assert jobs == set(JobState)
+    workers = {letter_of_worker(globals()[f"worker_{state}"]().worker) for state, _, _ in cells(WORKERS)}
+    assert workers == set("oibudg")

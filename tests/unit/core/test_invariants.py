@@ -1,0 +1,300 @@
+"""`check` finds damage: each kind is done to a healthy broker by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf
+
+import pytest
+
+from dragoman.core.deadlines import SWEEP_FLOOR
+from dragoman.core.invariants import check
+from dragoman.core.model import InvariantBroken, Job, JobState, Outcome, Worker, WorkerState
+
+from .world import CheckedBroker, attempt_of
+
+
+class Busy(CheckedBroker):
+    """A broker with one of everything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.busy = self.worker("s", name="busy", lease=5.0)
+        self.run = self.call(b"running", deadline=100.0)
+        self.wide = self.worker("wide", name="wide", capacity=2)
+        self.doubt = attempt_of(self.call(b"withdrawn", service="wide"))
+        self.take()
+        self.withdraw(self.doubt.job, 0.0)
+        self.free = self.worker("f", name="free")
+        self.boot = self.booting("g", name="boot")
+        self.first = self.call(b"first", queue_timeout=50.0)
+        self.second = self.call(b"second", now=1.0)
+        self.late = self.call(b"delayed", delay=10.0, now=1.0)
+        self.unsaved = self.call(b"unsaved", durable=True, now=1.0)
+        self.kept = self.call(b"kept", service="f", key="k", now=1.0)
+        self.succeed(attempt_of(self.kept), b"result", 1.0)
+        self.take()
+
+
+Damage = Callable[[Busy], object]
+
+
+def damage(letter: str, name: str) -> Callable[[Damage], Damage]:
+    def register(function: Damage) -> Damage:
+        DAMAGES.append(pytest.param(letter, function, id=f"{letter}: {name}"))
+        return function
+
+    return register
+
+
+DAMAGES: list[object] = []
+
+
+@damage("I1", "a waiting job stands in no queue")
+def _(b: Busy) -> None:
+    b.first.service.queue.remove(b.first)
+
+
+@damage("I1", "a running job stands in a queue")
+def _(b: Busy) -> None:
+    b.run.service.queue.append(b.run, 2.0)
+
+
+@damage("I1", "a job runs without an attempt")
+def _(b: Busy) -> None:
+    b.run.attempt = None
+
+
+@damage("I1", "a delayed job has an attempt")
+def _(b: Busy) -> None:
+    b.late.attempt = b.run.attempt
+
+
+@damage("I1", "a job is counted twice")
+def _(b: Busy) -> None:
+    b.ledger.present += 1
+
+
+@damage("I1", "a queued job is not among the jobs")
+def _(b: Busy) -> None:
+    del b.ledger.jobs[b.first.id]
+    b.ledger.present -= 1
+
+
+@damage("I1", "the length of a queue is miscounted")
+def _(b: Busy) -> None:
+    b.first.service.queue.length += 1
+
+
+@damage("I1", "the workers of a service are miscounted")
+def _(b: Busy) -> None:
+    b.roster.services["s"].workers += 1
+
+
+@damage("I1", "an unsaved job stands in a queue already")
+def _(b: Busy) -> None:
+    b.unsaved.service.queue.append(b.unsaved, 2.0)
+
+
+@damage("I2", "a worker holds more than its capacity")
+def _(b: Busy) -> None:
+    other = attempt_of(b.run)
+    b.free.running[other.token] = b.wide.running[other.token] = other
+    b.free.unproven[other.token] = other
+
+
+@damage("I2", "a busy worker is listed as idle")
+def _(b: Busy) -> None:
+    b.roster.services["s"].queue.remove(b.first)
+    b.roster.services["s"].queue.remove(b.second)
+    for job in (b.first, b.second):
+        job.state = JobState.DELAYED
+    b.roster.services["s"].idle[b.busy] = None
+
+
+@damage("I2", "a booting worker is listed as held back")
+def _(b: Busy) -> None:
+    b.roster.services["g"].held_back[b.boot] = None
+
+
+@damage("I2", "a worker that has gone is listed as idle")
+def _(b: Busy) -> None:
+    del b.roster.workers[b.free.id]
+    b.roster.services["f"].workers -= 1
+
+
+@damage("I2", "an idle worker is not listed")
+def _(b: Busy) -> None:
+    b.roster.services["f"].idle.clear()
+
+
+@damage("I2", "a worker is idle without a free slot")
+def _(b: Busy) -> None:
+    b.busy.state = WorkerState.IDLE
+
+
+@damage("I2", "a worker is busy with nothing")
+def _(b: Busy) -> None:
+    b.boot.state = WorkerState.BUSY
+
+
+@damage("I2", "a worker is unproven of nothing")
+def _(b: Busy) -> None:
+    b.boot.state = WorkerState.UNPROVEN
+
+
+@damage("I4", "an ended job that nobody may come back for is still here")
+def _(b: Busy) -> None:
+    b.kept.key = None
+
+
+@damage("I5", "the bytes of payloads are miscounted")
+def _(b: Busy) -> None:
+    b.ledger.bytes += 1
+
+
+@damage("I5", "the bytes in a queue are miscounted")
+def _(b: Busy) -> None:
+    b.first.service.queue.bytes -= 1
+
+
+@damage("I5", "dead entries pile up in a queue")
+def _(b: Busy) -> None:
+    b.first.service.queue._dead = SWEEP_FLOOR + 3
+
+
+@damage("I6", "a job waits while a worker is idle")
+def _(b: Busy) -> None:
+    b.late.state = JobState.WAITING
+    b.late.service = b.roster.services["f"]
+    b.late.service.queue.append(b.late, 2.0)
+    services = b.roster.services
+    if hasattr(services["s"], "jobs"):
+        services["s"].jobs -= 1
+        services["f"].jobs += 1
+
+
+@damage("I8", "more attempts were spent than the job has")
+def _(b: Busy) -> None:
+    job = b.call(b"x", attempts=2, now=2.0)
+    job.spent = 3
+
+
+@damage("I9", "a job ended without an outcome")
+def _(b: Busy) -> None:
+    b.kept.outcome = None
+
+
+@damage("I9", "a waiting job has an outcome")
+def _(b: Busy) -> None:
+    b.first.outcome = Outcome.DONE
+
+
+@damage("I9", "a worker that has gone is still here")
+def _(b: Busy) -> None:
+    b.boot.state = WorkerState.GONE
+
+
+@damage("I10", "a job has another job's attempt")
+def _(b: Busy) -> None:
+    attempt_of(b.run).job = b.first
+
+
+@damage("I10", "the worker does not hold what it runs")
+def _(b: Busy) -> None:
+    b.busy.running.clear()
+
+
+@damage("I10", "a worker runs an attempt that is over")
+def _(b: Busy) -> None:
+    b.wide.running[b.doubt.token] = b.doubt
+    b.wide.unproven.clear()
+
+
+@damage("I10", "a worker is unproven of a current attempt")
+def _(b: Busy) -> None:
+    attempt = attempt_of(b.run)
+    b.wide.unproven[attempt.token] = attempt
+    b.wide.state = WorkerState.UNPROVEN
+    b.roster.services["wide"].idle.clear()
+
+
+@damage("I11", "an alarm and its subject disagree")
+def _(b: Busy) -> None:
+    b.busy.alarm -= 1.0
+
+
+@damage("I11", "alarms are miscounted")
+def _(b: Busy) -> None:
+    b._deadlines.armed += 1
+
+
+@damage("I11", "a job will not be looked at in time")
+def _(b: Busy) -> None:
+    b.run.deadline = 2.0
+
+
+@damage("I11", "a worker will not be looked at in time")
+def _(b: Busy) -> None:
+    b.busy.seen = -100.0
+
+
+@damage("I11", "a job with a deadline has no alarm")
+def _(b: Busy) -> None:
+    b._deadlines.disarm(b.run)
+
+
+@damage("I11", "dead alarms pile up")
+def _(b: Busy) -> None:
+    b._deadlines._heap += [(inf, 10**6 + number, b.second) for number in range(SWEEP_FLOOR * 2)]
+
+
+@damage("I11", "an alarm refers to a job that is gone")
+def _(b: Busy) -> None:
+    stranger = Job(b.run.id, b.run.service, b"", (), b.run.wishes, 0.0)
+    stranger.id = type(b.run.id)(b"stranger" * 2)
+    b._deadlines.arm(stranger, 3.0)
+
+
+@damage("I12", "jobs of one priority do not stand in the order they came")
+def _(b: Busy) -> None:
+    b.first.order, b.second.order = b.second.order, b.first.order
+
+
+@damage("I17", "an accepted job is missing from the counters")
+def _(b: Busy) -> None:
+    b.counters.accepted += 1
+
+
+@damage("I22", "a job is in quarantine without a spent attempt")
+def _(b: Busy) -> None:
+    b.kept.quarantined = True
+
+
+@pytest.mark.parametrize(("letter", "do"), DAMAGES)
+def test_damage_is_found_and_named(letter: str, do: Damage) -> None:
+    broker = Busy()
+    check(broker)
+    do(broker)
+    with pytest.raises(InvariantBroken, match=f"^{letter}:"):
+        check(broker)
+
+
+def test_worker_listed_for_one_of_its_two_services_is_found(broker: CheckedBroker) -> None:
+    """I2."""
+    worker: Worker = broker.worker("a", "b")
+    del broker.roster.services["b"].idle[worker]
+    with pytest.raises(InvariantBroken, match=r"^I2:"):
+        check(broker)
+
+
+def test_service_of_a_worker_that_the_roster_does_not_know_is_found(broker: CheckedBroker) -> None:
+    """R29, I1: nobody could ask for it. A gap: `check` looked at the roster's services only."""
+    broker.worker("a", "b")
+    del broker.roster.services["b"]
+    with pytest.raises(InvariantBroken):
+        check(broker)
+
+
+def test_fresh_broker_is_healthy() -> None:
+    check(CheckedBroker())
