@@ -19,6 +19,11 @@ class Link:
         self._stream = stream
         self._carrier = carrier
 
+    @property
+    def backlog(self) -> int:
+        """Bytes that the kernel has not taken yet: `close` would drop them."""
+        return self._stream.backlog
+
     def send(self, frames: Sequence[Frame]) -> None:
         self._stream.write(self._carrier.encode(frames))
 

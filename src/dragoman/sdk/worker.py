@@ -147,11 +147,13 @@ class WorkerProcess:
             await _first(self._stop.wait(), self._lost.wait(), asyncio.sleep(waiting))
 
     async def _say_goodbye(self) -> None:
-        """Finish the job in hand, heartbeats going on; a second signal does not wait for it."""
+        """Finish the job in hand, the conversation going on; a second signal does not wait for it."""
+        self._side.stop()
         while self._side.is_busy and not self._lost.is_set() and not self._was_told_twice:
             due = self._side.tick(self._loop.time())
             await _first(self._finish_job(), self._lost.wait(), asyncio.sleep(min(0.1, due - self._loop.time())))
-        self._side.farewell()
+        while self._link is not None and self._link.backlog and not self._was_told_twice:
+            await _first(self._lost.wait(), asyncio.sleep(0.01))
         self._hang_up()
         if self._job is not None:
             self._handler.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import time
@@ -47,11 +48,10 @@ class DataFolder:
         except FileNotFoundError:
             epoch = 1
         except ValueError:
-            raise OSError(
-                f"{kept} does not hold a number: restore it, or write one larger than any before into it"
-            ) from None
+            advice = "it does not hold a number: restore it, or write one larger than any before into it"
+            raise OSError(errno.EINVAL, advice, str(kept)) from None
         if epoch >= MAX_EPOCH:
-            raise OSError(f"{kept} has reached {MAX_EPOCH}: the ids of this data folder are used up")
+            raise OSError(errno.EINVAL, f"it has reached {MAX_EPOCH}: the ids of this folder are used up", str(kept))
         fresh = self.path / "epoch.new"
         with open(fresh, "w", opener=_private) as file:
             file.write(f"{epoch}\n")

@@ -295,7 +295,7 @@ class Line:
                     stream.write(buffers)
                     if stream.backlog:
                         self._mind_backlog(peer, stream, buffers, before)
-                    elif peer.fresh_marks:
+                    elif peer.fresh_marks and stream.sent > before:  # else the write failed: they come back in `lost`
                         peer.fresh_marks.clear()
                         peer.largest = 0
                 if peer.closing is not None:

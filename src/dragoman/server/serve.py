@@ -74,12 +74,16 @@ class Server:
         self._stop_when_drained(clock.now() + self._config.drain_timeout)
 
     def _stop_when_drained(self, until: float) -> None:
-        if not self._running():
+        if not self._running() and not self._is_writing():
             self._stop("drained")
         elif clock.now() >= until:
             self._stop("the time for draining is over")
         else:
             self._loop.call_later(0.02, self._stop_when_drained, until)
+
+    def _is_writing(self) -> bool:
+        """Whether an answer is still on its way out: the last one may be more than the kernel takes at once."""
+        return any(peer.out or (peer.stream is not None and peer.stream.backlog) for peer in self.line.peers)
 
     def _running(self) -> int:
         return sum(len(worker.running) for worker in self.broker.roster.workers.values())

@@ -31,6 +31,8 @@ class WorkerOptions:
     ping_every: float = field(default=1.0, metadata={"min": 0.001})
     broker_timeout: float = field(default=1.0, metadata={"min": 0.001})
     n_timeouts: int = field(default=3, metadata={"min": 1})
+    # A broker that takes the document at its word gives a second job to a worker that pings at its first.
+    ping_while_busy: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,7 @@ class WorkerSide:
         self._options = options
         self._port = port
         self._is_open = False
+        self._is_leaving = False
         self._job: Job | None = None  # what we work at, on this connection
         self._heard = 0.0
         self._ping_due = 0.0
@@ -69,7 +70,7 @@ class WorkerSide:
             return
         if isinstance(word, Exit):
             self._port.leave("the broker said EXIT")
-        elif isinstance(word, Job):
+        elif isinstance(word, Job) and not self._is_leaving:
             if self._job is not None:
                 self._port.reconnect("a second job came while we worked at the first")
                 return
@@ -84,21 +85,32 @@ class WorkerSide:
             self._port.reconnect(f"the result is the word {bytes(result).decode()}, which this wire cannot carry")
             return
         self._heard = now  # the broker owes us something again from here on
+        self._ping_due = now + self._options.ping_every
         self._port.send(write_result(result, job.token))
+        if self._is_leaving:
+            self._say_goodbye()
 
     def failed(self, reason: str) -> None:
         """This wire has no word for failure: close and come back, so that the broker sees the job is not coming."""
         if self._job is not None:
             self._port.reconnect(reason)
 
-    def farewell(self) -> None:
-        """We stop. Edition plain has no word for that: closing says it."""
-        if self._is_open and self._options.edition is Edition.PACKAGE:
+    def stop(self) -> None:
+        """Say goodbye, right behind the result if there is a job in hand, so that no new one crosses it."""
+        self._is_leaving = True
+        if self._job is None and self._is_open:
+            self._say_goodbye()
+
+    def _say_goodbye(self) -> None:
+        """Edition plain has no word for it: closing says it."""
+        if self._options.edition is Edition.PACKAGE:
             self._port.send([b"", DISCONNECT])
 
     def tick(self, now: float) -> float:
         """Ping when it is time; give the connection up after too much silence. Returns when to come again."""
         if not self._is_open:
+            return now + self._options.ping_every
+        if self._job is not None and not self._options.ping_while_busy:
             return now + self._options.ping_every
         patience = self._options.broker_timeout * self._options.n_timeouts
         if self._job is None and now - self._heard >= patience:

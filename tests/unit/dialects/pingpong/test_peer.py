@@ -158,13 +158,25 @@ def test_when_the_job_is_done_the_broker_has_its_full_time_again() -> None:
     assert len(port.reconnects) == 1
 
 
-def test_heartbeats_go_on_while_it_works() -> None:
-    """DESIGN 5: heartbeats never share a thread with a job."""
-    port = Port().open()
+def test_it_pings_while_it_works_if_asked_to() -> None:
+    """Heartbeats never share a thread with a job: they could go on."""
+    port = Port(ping_while_busy=True).open()
     port.job()
     port.said()
     port.wait(5)
     assert port.said() == [[PING]] * 5
+
+
+def test_it_does_not_ping_while_it_works() -> None:
+    """A broker that takes the document at its word would give a second job to a worker that pings at its first."""
+    port = Port().open()
+    port.job()
+    port.said()
+    port.wait(60)
+    assert (port.said(), port.reconnects) == ([], [])
+    port.side.finished(b"result", port.now)
+    port.wait(1)
+    assert port.said() == [[b"result"], [PING]]
 
 
 def test_while_it_is_not_connected_it_says_nothing() -> None:
@@ -314,21 +326,42 @@ def test_exit_makes_it_leave_without_an_answer(edition: Edition) -> None:
     assert port.reconnects == []
 
 
-def test_in_plain_farewell_says_nothing_because_closing_says_it() -> None:
+def test_in_plain_it_stops_without_a_word_because_closing_says_it() -> None:
     port = Port().open()
     port.said()
-    port.side.farewell()
+    port.side.stop()
     assert port.said() == []
 
 
-def test_in_package_farewell_says_disconnect_if_there_is_somebody_to_hear_it() -> None:
-    port = Port(edition=PACKAGE)
-    port.side.farewell()
-    assert port.said() == []
-    port.open()
+def test_in_package_it_says_disconnect_when_it_stops() -> None:
+    port = Port(edition=PACKAGE).open()
     port.said()
-    port.side.farewell()
+    port.side.stop()
     assert port.said() == [[b"DISCONNECT"]]
+
+
+def test_in_package_it_says_nothing_where_nobody_hears_it() -> None:
+    port = Port(edition=PACKAGE)
+    port.side.stop()
+    assert port.said() == []
+
+
+def test_in_package_disconnect_follows_the_last_result_at_once() -> None:
+    """So that the broker reads both before it hands out another job."""
+    port = Port(edition=PACKAGE).open()
+    port.job()
+    port.said()
+    port.side.stop()
+    assert port.said() == []
+    port.side.finished(b"result", port.now)
+    assert [words[0] for words in port.said()] == [b"JOB COMPLETE", b"DISCONNECT"]
+
+
+def test_a_job_that_comes_while_it_stops_is_not_begun() -> None:
+    port = Port().open()
+    port.side.stop()
+    port.job()
+    assert port.runs == []
 
 
 @both

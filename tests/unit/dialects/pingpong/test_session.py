@@ -970,6 +970,17 @@ def test_r46_killing_a_busy_worker_says_exit_at_once_and_loses_its_job(edition: 
     assert caller.told() == error("lost: its worker was killed by an operator")
 
 
+def test_r46_a_worker_that_goes_in_the_turn_it_is_killed_is_told_nothing() -> None:
+    world = World()
+    worker, caller = world.busy_worker()
+    found = world.worker_of(worker)
+    assert found is not None
+    world.broker.drain(found, world.now, at_once=True)
+    world.lose(worker)
+    assert worker.told() == []
+    assert caller.told() == error("lost: its worker was killed by an operator")
+
+
 def test_d8_a_killed_workers_job_goes_to_another_while_attempts_remain() -> None:
     world = World(attempts=2)
     worker, caller = world.busy_worker(b"job")

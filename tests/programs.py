@@ -1,0 +1,165 @@
+"""Programs as processes: started, watched through what they print, and ended with the test."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+PATIENCE = 15.0  # for what should take a moment: only a failing test waits so long
+DRAGOMAN = str(Path(sys.executable).with_name("dragoman"))
+STRANGERS = Path(__file__).parent / "interop" / "strangers"
+
+
+def until(fact: Callable[[], T], what: str, patience: float = PATIENCE) -> T:
+    """Wait for something to become true; returns what it became."""
+    deadline = time.monotonic() + patience
+    while True:
+        found = fact()
+        if found:
+            return found
+        assert time.monotonic() < deadline, f"still waiting after {patience:g} s: {what}"
+        time.sleep(0.01)
+
+
+class Program:
+    """One process. What it prints goes to files, so that nobody must read for it to go on."""
+
+    def __init__(self, words: list[str], folder: Path, number: int, environment: dict[str, str], given: bytes) -> None:
+        self.words = words
+        self._out, self._err, given_file = (folder / f"{number}.{kind}" for kind in ("out", "err", "in"))
+        given_file.write_bytes(given)
+        with open(self._out, "wb") as out, open(self._err, "wb") as err, open(given_file, "rb") as inn:
+            self.process = subprocess.Popen(
+                words, stdin=inn, stdout=out, stderr=err, cwd=folder, env=environment, start_new_session=True
+            )
+        self.pid = self.process.pid
+
+    @property
+    def out(self) -> str:
+        return self._out.read_text("utf-8", "replace")
+
+    @property
+    def out_bytes(self) -> bytes:
+        return self._out.read_bytes()
+
+    @property
+    def err(self) -> str:
+        return self._err.read_text("utf-8", "replace")
+
+    def prints(self, pattern: str, times: int = 1) -> str:
+        """Wait until it has printed what fits the pattern so often; returns the last one, or its group."""
+
+        def look() -> str | None:
+            found = list(re.finditer(pattern, self.out + self.err))
+            return (found[times - 1][1 if found[0].re.groups else 0] or " ") if len(found) >= times else None
+
+        try:
+            return until(lambda: look() or self._is_dead(pattern), f"{pattern!r} of {self.words}") or ""
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.out}\n{self.err}") from None
+
+    def ends(self, patience: float = PATIENCE) -> int:
+        """Wait for its end; returns its exit code."""
+        try:
+            return self.process.wait(patience)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self.words} still runs after {patience:g} s\n{self.out}\n{self.err}") from None
+
+    def signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """kill -9, and wait until it is over."""
+        self.signal(signal.SIGKILL)
+        self.process.wait(PATIENCE)
+
+    def stop(self) -> None:
+        """Freeze it, and wait until it is frozen."""
+        self.signal(signal.SIGSTOP)
+        until(lambda: _state(self.pid) == "T", f"{self.words} is stopped")
+
+    def go_on(self) -> None:
+        self.signal(signal.SIGCONT)
+
+    def children(self) -> list[int]:
+        """Processes it has started and that live."""
+        found = []
+        for each in Path(f"/proc/{self.pid}/task").glob("*/children"):
+            found += [int(word) for word in each.read_text().split()]
+        return found
+
+    def _is_dead(self, pattern: str) -> None:
+        if self.process.poll() is not None and not re.search(pattern, self.out + self.err):
+            raise AssertionError(f"{self.words} ended with {self.process.returncode}\n{self.out}\n{self.err}")
+
+
+class Broker(Program):
+    """A `dragoman serve`, once it listens."""
+
+    workers: str  # where workers connect, as ZeroMQ writes it
+    callers: str
+
+    def listens(self) -> Broker:
+        self.workers = self.prints(r"((?:tcp|ipc)://\S+) +workers")
+        self.callers = self.prints(r"((?:tcp|ipc)://\S+) +callers")
+        return self
+
+
+class Programs:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.started: list[Program] = []
+        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("DRAGOMAN_")}
+        self.environment |= {"XDG_STATE_HOME": str(folder / "state"), "PYTHONUNBUFFERED": "1"}
+
+    def start(self, *words: object, given: bytes = b"", kind: type[Program] = Program, **environment: str) -> Program:
+        written = [str(word) for word in words]
+        made = kind(written, self.folder, len(self.started), self.environment | environment, given)
+        self.started.append(made)
+        return made
+
+    def dragoman(self, *words: object, given: bytes = b"", **environment: str) -> Program:
+        return self.start(DRAGOMAN, *words, given=given, **environment)
+
+    def run(self, *words: object, given: bytes = b"", **environment: str) -> Program:
+        """A dragoman command that ends by itself."""
+        program = self.dragoman(*words, given=given, **environment)
+        program.ends()
+        return program
+
+    def broker(self, options: str = "", *flags: object, url: str = "") -> Broker:
+        """A broker on free ports. `options` go behind those in its URL."""
+        url = url or f"pingpong+tcp://127.0.0.1:0?frontend=0{'&' if options else ''}{options}"
+        broker = self.start(DRAGOMAN, "serve", url, "--data", "memory", "--strict", *flags, kind=Broker)
+        assert isinstance(broker, Broker)
+        return broker.listens()
+
+    def stranger(self, name: str, *words: object) -> Program:
+        """A peer that was written from the documents alone."""
+        return self.start(sys.executable, STRANGERS / f"{name}.py", *words)
+
+    def end_all(self) -> None:
+        """Nothing outlives its test: each process and what it started in its session."""
+        for each in self.started:
+            try:
+                os.killpg(each.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            each.process.wait()
+
+
+def _state(pid: int) -> str:
+    """The letter by which the kernel calls a process's state."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
