@@ -23,6 +23,7 @@ from dragoman.core.model import InvariantBroken
 from dragoman.dialects.seam import Session
 from dragoman.server.peer import DEFAULT_LIMITS, Carrier, Peer, PeerLimits, Stream
 
+COMPLAINTS = 20  # log lines a second about peers that were turned away
 PULSE = 0.5  # a turn at least this often, so that a pause of ours is measured from its beginning
 
 
@@ -80,6 +81,8 @@ class Line:
         self._backlogged: dict[Peer, None] = {}
         self._deadlines: Deadlines[Peer] = Deadlines()
         self._addresses: dict[str, int] = {}
+        self._complaint_second = -1
+        self._complaints = 0
         self._expected = inf  # when the next turn should start at the latest
 
     # ---------------------------------------------------------------- what streams tell
@@ -97,7 +100,7 @@ class Line:
         else:
             return None
         self.broker.counters.peers_refused += 1
-        self.remark("peer refused", level="warning", address=address, problem=problem)
+        self._complain("peer refused", address=address, reason=problem)
         return problem
 
     def connected(
@@ -153,7 +156,7 @@ class Line:
         if carrier.failure is not None and peer.closing is None:
             failure = carrier.failure
             self._count_bad(peer, failure.reason)
-            self.remark("peer refused", level="warning", peer=peer, reason=failure.reason, detail=failure.detail)
+            self._complain("peer refused", peer=peer, reason=failure.reason, detail=failure.detail)
             self.close(peer, f"{failure.reason}: {failure.detail}")
 
     def ended(self, peer: Peer, problem: str) -> None:
@@ -335,7 +338,7 @@ class Line:
             if not peer.is_open:
                 self._count_bad(peer, "handshake timeout")
                 reason = f"no handshake within {limits.handshake_timeout:g} s"
-                self.remark("peer refused", level="warning", peer=peer, reason=reason)
+                self._complain("peer refused", peer=peer, reason=reason)
                 self.close(peer, reason)
             elif silent >= limits.carrier_timeout:
                 self.remark("peer silent", level="warning", peer=peer, seconds=round(silent, 1))
@@ -411,6 +414,17 @@ class Line:
             self._dirty.append(peer)
             self._ask_for_turn()
         peer.out += buffers
+
+    def _complain(self, event: str, peer: Peer | None = None, **fields: object) -> None:
+        """Say what we did to a peer that it will not like; a flood of such peers is not a flood of lines."""
+        second = int(self._clock())
+        if second != self._complaint_second:
+            self._complaint_second, self._complaints = second, 0
+        self._complaints += 1
+        if self._complaints < COMPLAINTS:
+            self.remark(event, level="warning", peer=peer, **fields)
+        elif self._complaints == COMPLAINTS:
+            self.remark(event, level="warning", peer=peer, note="more of these in this second are not shown", **fields)
 
     def _ask_for_turn(self) -> None:
         if not self._is_awake:

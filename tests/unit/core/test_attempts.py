@@ -298,3 +298,29 @@ def test_job_given_in_the_turn_its_workers_lease_ends_is_not_lost(broker: Checke
     broker.tick(5.002)
     assert (job.state, job.spent) == (JobState.WAITING, 0)
     assert broker.take() == [Dismiss(worker, Farewell.EXPIRED, "its worker was silent for 5 s")]
+
+
+def test_attempt_that_is_over_before_its_give_was_carried_out_is_never_given(broker: CheckedBroker) -> None:
+    """I7, R8. A bug: a run time that ended in the turn of the hand-out left a Give behind, its payload gone."""
+    worker = broker.worker()
+    broker.call(b"payload", job_timeout=0.5)
+    broker.tick(1.0)  # the line came late: it has not carried out the Give
+    effects = broker.take()
+    assert not [effect for effect in effects if isinstance(effect, Give)]
+    assert [effect.outcome for effect in effects if isinstance(effect, Answer)] == [Outcome.TIMED_OUT]
+    assert worker.state is WorkerState.IDLE
+
+
+def test_job_that_every_worker_refuses_waits_no_longer_than_its_queue_timeout(broker: CheckedBroker) -> None:
+    """R8, DESIGN 3. A bug: the rest after ten refusals began the waiting anew, so that it never ended."""
+    worker = broker.worker(may_refuse=True)
+    job = broker.call(queue_timeout=5.0)
+    now = 0.0
+    while job.state is not JobState.ENDED and now < 20.0:
+        now += 0.05
+        broker.tick(now)
+        if job.attempt is not None:
+            broker.take()
+            broker.refuse(job.attempt, now)
+        broker.idle(worker, now)
+    assert (job.outcome, round(now)) == (Outcome.TIMED_OUT, 5)
