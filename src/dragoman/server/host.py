@@ -15,7 +15,7 @@ from dragoman.server import clock
 from dragoman.server.peer import Carrier, Peer, PeerLimits
 from dragoman.server.runner import Line
 from dragoman.streams.dial import connect
-from dragoman.streams.places import describe, forget_unix, is_local, listen_tcp, listen_unix, tune
+from dragoman.streams.places import describe, forget_unix, is_local, listen_tcp, listen_unix, tune, which_file
 from dragoman.streams.stream import Stream
 
 ACCEPTS_A_TURN = 64
@@ -39,7 +39,7 @@ class Host:
     def __init__(self, loop: asyncio.AbstractEventLoop, line: Line) -> None:
         self._loop = loop
         self._line = line
-        self._listening: list[tuple[socket.socket, Place]] = []
+        self._listening: list[tuple[socket.socket, Place, tuple[int, int] | None]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
         self._dials: set[asyncio.Task[None]] = set()
@@ -56,21 +56,23 @@ class Host:
     def listen(self, door: Door) -> Place:
         """Open a door. Returns where it really is, which tells the port when 0 was asked for."""
         place = door.place
+        file = None
         if isinstance(place, TcpPlace):
             listening = listen_tcp(place.host, place.port)
             place = TcpPlace(place.host, listening.getsockname()[1])
         else:
             listening = listen_unix(place.path)
-        self._listening.append((listening, place))
+            file = which_file(place.path)
+        self._listening.append((listening, place, file))
         self._loop.add_reader(listening, self._accept, listening, door)
         return place
 
     def close(self) -> None:
         """Stop listening and dialling, end every connection."""
-        for listening, place in self._listening:
+        for listening, place, file in self._listening:
             self._loop.remove_reader(listening)
             if isinstance(place, UnixPlace):
-                forget_unix(place.path, listening)
+                forget_unix(place.path, file)
             listening.close()
         self._listening.clear()
         for task in list(self._dials):
@@ -123,6 +125,7 @@ class Host:
                 self._line.remark("cannot accept", level="error", problem=str(error))
                 self._rest_from_accepting(listening, door, 1.0)
                 return
+            self._accepted += 1
             try:
                 tune(accepted)
                 label, address = describe(accepted)
@@ -142,8 +145,7 @@ class Host:
         second = int(clock.now())
         if second != self._second:
             self._second, self._accepted = second, 0
-        self._accepted += 1
-        return self._accepted > self._line.limits.max_accepts
+        return self._accepted >= self._line.limits.max_accepts
 
     def _rest_from_accepting(self, listening: socket.socket, door: Door, seconds: float) -> None:
         """Those connected are served on, newcomers wait a moment."""

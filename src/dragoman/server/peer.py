@@ -57,6 +57,13 @@ class PeerLimits:
     carrier_ping: float = field(default=5.0, metadata={"min": 0.001})  # D12: ask for a life sign after so much silence
     carrier_timeout: float = field(default=15.0, metadata={"min": 0.001})  # and give it up after so much
 
+    def __post_init__(self) -> None:
+        if self.carrier_ping >= self.carrier_timeout:
+            raise ValueError(
+                f"carrier_ping {self.carrier_ping:g} must be less than carrier_timeout {self.carrier_timeout:g}, "
+                "or peers are given up before they are asked"
+            )
+
 
 DEFAULT_LIMITS = PeerLimits()
 
@@ -84,6 +91,7 @@ class Peer:
         "limits",
         "marks",
         "out",
+        "seen_sent",
         "session",
         "stream",
     )
@@ -113,6 +121,7 @@ class Peer:
         self.closing: str | None = None  # why, once it has been decided
         self.heard = now
         self.largest = 0  # the largest buffer that the kernel has not wholly taken: one message may always wait
+        self.seen_sent = 0  # what its stream had sent when the line last looked
         self.out: list[Frame] = []  # what this turn has for it
         self.fresh_marks: list[tuple[int, object]] = []  # (how many buffers of `out` its message ends at, mark)
         self.marks: deque[tuple[int, object]] = deque()  # (where its message ends in all we sent, mark): not left yet

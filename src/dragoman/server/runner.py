@@ -161,6 +161,8 @@ class Line:
 
     def ended(self, peer: Peer, problem: str) -> None:
         """The stream is at its end, or broken."""
+        if not peer.is_open and not peer.is_lost:
+            self._complain("peer left before the handshake was done", peer=peer, reason=problem)
         self._lose(peer, problem)
         self._ask_for_turn()
 
@@ -169,6 +171,7 @@ class Line:
     def send(self, peer: Peer, frames: Sequence[Frame], mark: object = None) -> None:
         if peer.is_lost:
             return
+        assert peer.is_open, "a peer that has not greeted yet cannot be told anything: wait for `opened`"
         out = peer.out
         if not out:
             self._dirty.append(peer)
@@ -201,7 +204,8 @@ class Line:
         if now - peer.bad_logged >= 1.0:
             peer.bad_logged = now
             self.remark("bad message", level="warning", peer=peer, reason=reason, detail=detail)
-        if peer.bad_count >= self.limits.bad_messages:
+        if peer.bad_count >= self.limits.bad_messages and peer.closing is None:
+            self._complain("peer disconnected", peer=peer, reason=f"{peer.bad_count} bad messages within 10 s")
             self.close(peer, f"{peer.bad_count} bad messages within 10 s")
 
     def remark(self, event: str, /, *, level: str = "info", peer: Peer | None = None, **fields: object) -> None:
@@ -320,7 +324,7 @@ class Line:
         for each in list(self._backlogged):
             if each.is_lost or each.stream is None or not each.stream.backlog:
                 del self._backlogged[each]
-        held = {each: each.stream.backlog for each in self._backlogged if each.stream is not None}
+        held = {each: each.stream.backlog for each in self._backlogged if each.stream and each.closing is None}
         if sum(held.values()) > self.limits.max_memory:
             largest = max(held, key=held.__getitem__)
             self._shed(largest, f"{held[largest]} bytes wait for it to read, the most of all peers (max_memory)")
@@ -334,20 +338,28 @@ class Line:
         """Carrier-level life and death: handshakes that never end, peers that fell silent (D12)."""
         for peer in self._deadlines.due(now):
             limits = peer.limits
-            silent = now - peer.heard
+            stream = peer.stream
+            if stream is not None and stream.backlog and stream.sent > peer.seen_sent:
+                peer.heard = now  # our PING stands behind what it is taking in: that it takes it is a life sign, too
+            peer.seen_sent = stream.sent if stream is not None else 0
+            # Compared as sums, as they were armed: a difference may fall short of what it was made from, and then a
+            # turn at the very instant would arm the same instant again, for ever.
+            dead_at = peer.heard + limits.carrier_timeout
+            ask_at = peer.heard + limits.carrier_ping
             if not peer.is_open:
                 self._count_bad(peer, "handshake timeout")
                 reason = f"no handshake within {limits.handshake_timeout:g} s"
                 self._complain("peer refused", peer=peer, reason=reason)
                 self.close(peer, reason)
-            elif silent >= limits.carrier_timeout:
+            elif now >= dead_at:
+                silent = now - peer.heard
                 self.remark("peer silent", level="warning", peer=peer, seconds=round(silent, 1))
                 self.close(peer, f"nothing heard for {silent:.0f} s")
-            elif silent >= limits.carrier_ping:
+            elif now >= ask_at:
                 self._post(peer, [peer.carrier.ping() or b""])
-                self._deadlines.arm(peer, now + min(limits.carrier_ping, limits.carrier_timeout - silent))
+                self._deadlines.arm(peer, min(now + limits.carrier_ping, dead_at))
             else:
-                self._deadlines.arm(peer, peer.heard + limits.carrier_ping)
+                self._deadlines.arm(peer, ask_at)
 
     def _excuse_pause(self, gap: float) -> float:
         """We were stopped, not they (D13): hear what has come meanwhile, move every lease, and only then judge."""
@@ -359,9 +371,14 @@ class Line:
             if self._clock() > until + 1.0:
                 break
         now = self._clock()
+        gap += now - until  # nobody whom we have not read yet was late meanwhile
         self.broker.shift(gap, now)
         for peer in self.peers:
             peer.heard = min(peer.heard + gap, now)
+            if not peer.is_open and peer.alarm < inf:  # its handshake stood still as long as we did
+                due = peer.alarm + gap
+                self._deadlines.disarm(peer)
+                self._deadlines.arm(peer, due)
         return now
 
     # ---------------------------------------------------------------- peers

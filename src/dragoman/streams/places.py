@@ -55,15 +55,21 @@ def listen_unix(path: str) -> socket.socket:
     return listening
 
 
-def forget_unix(path: str, listening: socket.socket) -> None:
-    """Remove our socket file, unless somebody has put another in its place."""
+def which_file(path: str) -> tuple[int, int] | None:
+    """What tells a socket file from another that is put in its place later."""
     try:
-        there = os.stat(path)
-        ours = os.fstat(listening.fileno())
+        there = os.lstat(path)
     except OSError:
-        return
-    # The inode of a bound socket is not that of its file, so the best we can tell is that it is still a socket.
-    if stat.S_ISSOCK(there.st_mode) and stat.S_ISSOCK(ours.st_mode):
+        return None
+    return there.st_dev, there.st_ino
+
+
+def forget_unix(path: str, ours: tuple[int, int] | None) -> None:
+    """Remove our socket file, unless somebody has put another in its place.
+
+    To be called before the listening socket is closed: until then the kernel does not give the file's inode away.
+    """
+    if ours is not None and which_file(path) == ours:
         os.unlink(path)
 
 

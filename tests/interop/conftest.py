@@ -1,0 +1,64 @@
+"""What the tests against real sockets share; the parts are in house.py."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from house import BrokerHouse, House, Visitors
+
+from dragoman.sdk.address import Place, TcpPlace, UnixPlace
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def loop_name(request: pytest.FixtureRequest) -> str:
+    if importlib.util.find_spec(request.param) is None:
+        pytest.skip(f"{request.param} is not installed")
+    return request.param
+
+
+@pytest.fixture
+def house(loop_name: str) -> Iterator[House]:
+    house = House(loop_name)
+    yield house
+    house.close()
+
+
+@pytest.fixture
+def visitors() -> Iterator[Visitors]:
+    visitors = Visitors()
+    yield visitors
+    visitors.close()
+
+
+@pytest.fixture(params=["tcp", "ipc"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """Somewhere to listen: any free port, or a path of one's own."""
+    return TcpPlace("127.0.0.1", 0) if request.param == "tcp" else UnixPlace(str(short(tmp_path) / "s"))
+
+
+@pytest.fixture
+def free_path(tmp_path: Path) -> Path:
+    return short(tmp_path) / "s"
+
+
+def short(folder: Path) -> Path:
+    """A socket's path has at most 107 bytes."""
+    assert len(str(folder)) < 100, f"{folder} is too long for sockets: set --basetemp"
+    return folder
+
+
+@pytest.fixture
+def broker_house() -> Iterator[Callable[..., BrokerHouse]]:
+    """Starts brokers that end with the test."""
+    houses: list[BrokerHouse] = []
+
+    def start(*urls: str, **config: object) -> BrokerHouse:
+        houses.append(BrokerHouse(*urls, **config))
+        return houses[-1]
+
+    yield start
+    for each in houses:
+        each.close()

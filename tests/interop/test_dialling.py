@@ -1,0 +1,296 @@
+"""Dialling out: our REQ and DEALER against libzmq's REP and ROUTER, and every way a dial can come to nothing."""
+
+from __future__ import annotations
+
+import socket
+from math import inf
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import zmq
+from house import MIB, Asker, House, Visitors, open_descriptors, port_of, until
+
+from dragoman.carriers.zmtp import OUR_GREETING, Zmtp
+from dragoman.sdk.address import Place, TcpPlace, UnixPlace
+from dragoman.server.peer import PeerLimits
+from dragoman.streams.dial import BackOff
+
+QUESTIONS = [b"", b"x", b"s" * 255, b"l" * 256, bytes(MIB)]
+
+
+def req() -> Zmtp:
+    return Zmtp("REQ", dials=True)
+
+
+@pytest.mark.parametrize("theirs", [zmq.REP, zmq.ROUTER], ids=["REP", "ROUTER"])
+def test_our_req_asks_a_libzmq_rep_or_router(house: House, visitors: Visitors, place: Place, theirs: int) -> None:
+    replier, where = received(visitors, theirs, place)
+    asker = Asker(house.line)
+    peer = house.dial(asker, where, req())
+    until(lambda: asker.present == [peer], "it has greeted")
+    assert peer.endpoint == "dialled"
+    for question in QUESTIONS:
+        house.send(peer, [b"", question])
+        asked = replier.recv_multipart()
+        assert asked[-1] == question
+        replier.send_multipart([*asked[:-1], question[::-1], b"and more"])
+        assert asker.next() == [b"", question[::-1], b"and more"]
+
+
+@pytest.mark.parametrize("theirs", [zmq.REP, zmq.ROUTER], ids=["REP", "ROUTER"])
+def test_our_dealer_talks_to_a_libzmq_rep_or_router(
+    house: House, visitors: Visitors, place: Place, theirs: int
+) -> None:
+    other, where = received(visitors, theirs, place)
+    asker = Asker(house.line)
+    peer = house.dial(asker, where, Zmtp("DEALER", b"me", dials=True))
+    until(lambda: asker.present, "it has greeted")
+    envelope = [b"me", b""] if theirs == zmq.ROUTER else []
+    message = [bytes((number,)) * number for number in range(1, 40)]
+    house.run(lambda: [house.line.send(peer, [b"", b"%d" % turn, *message]) for turn in range(20)])
+    for turn in range(20):
+        assert other.recv_multipart() == [*envelope, b"%d" % turn, *message]
+        other.send_multipart([*envelope, b"%d" % turn])
+    assert [asker.next() for _ in range(20)] == [[b"", b"%d" % turn] for turn in range(20)]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
+def test_dialling_knows_both_families_of_tcp_and_tunes_the_connection(
+    house: House, visitors: Visitors, host: str
+) -> None:
+    family = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0][0]
+    listens_on = "::1" if family == socket.AF_INET6 else "127.0.0.1"
+    replier, where = received(visitors, zmq.REP, TcpPlace(listens_on, 0))
+    asker = Asker(house.line)
+    peer = house.dial(asker, TcpPlace(host, where.port), req())  # type: ignore[union-attr]
+    until(lambda: asker.present, "it has greeted")
+    house.send(peer, [b"", b"hello"])
+    assert replier.recv() == b"hello"
+    assert peer.stream._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)  # type: ignore[union-attr]
+
+
+def test_a_dial_that_is_refused_is_a_loss_and_leaves_nothing_behind(house: House, place: Place) -> None:
+    if isinstance(place, TcpPlace):
+        with socket.create_server(("127.0.0.1", 0)) as gone:
+            place = TcpPlace("127.0.0.1", gone.getsockname()[1])
+    asker = Asker(house.line)
+    house.run(lambda: None)
+    before = open_descriptors()
+    peers = [house.dial(asker, place, req()) for _ in range(20)]
+    until(lambda: len(asker.losses) == 20, "all are lost")
+    assert {peer for peer, _ in asker.losses} == set(peers)
+    assert asker.present == []
+    assert_nothing_left(house)
+    until(lambda: open_descriptors() <= before, "all descriptors are closed")
+    assert all("cannot connect to" in peer.closing for peer in peers)  # type: ignore[operator]
+
+
+def test_a_dial_to_a_socket_file_that_nobody_serves_is_a_loss(house: House, free_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(free_path))
+    asker = Asker(house.line)
+    house.dial(asker, UnixPlace(str(free_path)), req())
+    until(lambda: asker.losses, "it is lost")
+    assert_nothing_left(house)
+
+
+def test_a_dial_to_a_name_that_does_not_exist_is_a_loss(house: House) -> None:
+    asker = Asker(house.line)
+    peer = house.dial(asker, TcpPlace("no.such.host.invalid", 1), req())
+    until(lambda: asker.losses, "it is lost")
+    assert "cannot resolve" in (peer.closing or "")
+    assert_nothing_left(house)
+
+
+def test_a_dial_that_nobody_answers_is_a_loss_after_a_while(house: House) -> None:
+    """A full queue of connections drops ours without a word, as a firewall would."""
+    with socket.socket() as full:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        waiting = [socket.socket() for _ in range(4)]
+        try:
+            for each in waiting:
+                each.setblocking(False)
+                each.connect_ex(full.getsockname())
+            asker = Asker(house.line)
+            house.dial(asker, TcpPlace(*full.getsockname()), req())
+            until(lambda: asker.losses, "it is lost")
+            assert_nothing_left(house)
+        finally:
+            for each in waiting:
+                each.close()
+
+
+def test_a_place_that_accepts_and_never_greets_is_a_loss(house: House) -> None:
+    asker = Asker(house.line)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+
+        def dial() -> Any:
+            peer = house.line.dial(asker, TcpPlace(*silent.getsockname()), "dialled", req())
+            peer.limits = PeerLimits(handshake_timeout=0.2)
+            return peer
+
+        peer = house.run(dial)
+        until(lambda: asker.losses, "it is lost")
+        assert peer.closing == "no handshake within 0.2 s"
+        assert house.counters.bad_messages == {("asker", "handshake timeout"): 1}
+        assert_nothing_left(house)
+
+
+@pytest.mark.parametrize(
+    ("said", "named"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "an HTTP answer"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "SSH"),
+        (b"\x00SP\x00\x00\x31\x00\x00", "nanomsg and NNG"),
+        (b"\xff\0\0\0\0\0\0\0\x01\x7f\x01", "ZMTP 2"),
+    ],
+    ids=["http", "ssh", "nng", "zmtp 2"],
+)
+def test_a_place_that_speaks_something_else_is_a_loss_and_named(house: House, said: bytes, named: str) -> None:
+    asker = Asker(house.line)
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        house.dial(asker, TcpPlace(*stranger.getsockname()), req())
+        accepted, _ = stranger.accept()
+        with accepted:
+            accepted.settimeout(15)
+            accepted.sendall(said)
+            until(lambda: asker.losses, "it is lost")
+    assert house.journal.mentions(named)
+    assert house.journal.mentions("the place we dialled")
+    assert_nothing_left(house)
+
+
+def test_a_libzmq_socket_of_the_wrong_kind_is_a_loss(house: House, visitors: Visitors, place: Place) -> None:
+    _, where = received(visitors, zmq.PULL, place)
+    asker = Asker(house.line)
+    house.dial(asker, where, req())
+    until(lambda: asker.losses, "it is lost")
+    assert asker.present == []
+    assert_nothing_left(house)
+
+
+def test_a_dial_that_is_given_up_before_it_succeeds_is_a_loss_and_hangs_up(house: House) -> None:
+    asker = Asker(house.line)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def dial_and_think_better() -> None:
+            peer = house.line.dial(asker, TcpPlace(*server.getsockname()), "dialled", req())
+            house.line.close(peer, "changed our mind")
+
+        house.run(dial_and_think_better)
+        until(lambda: asker.losses, "it is lost")
+        accepted, _ = server.accept()
+        with accepted:
+            accepted.settimeout(15)
+            assert accepted.recv(100) in (b"", OUR_GREETING)
+    assert len(asker.losses) == 1
+    assert_nothing_left(house)
+
+
+def test_what_is_said_before_a_dialled_peer_has_greeted_is_refused_or_delivered(
+    house: House, visitors: Visitors, place: Place
+) -> None:
+    """It may not vanish, and it may not stand before our greeting on the wire."""
+    replier, where = received(visitors, zmq.REP, place)
+    asker = Asker(house.line)
+
+    def dial_and_ask() -> str:
+        house.line.sessions.append(asker)
+        peer = house.line.dial(asker, where, "dialled", req())
+        try:
+            house.line.send(peer, [b"", b"early"], "mark")
+        except AssertionError:
+            return "refused"
+        return "taken"
+
+    if house.run(dial_and_ask) == "taken":
+        assert replier.recv() == b"early"
+
+
+def test_a_place_that_dies_is_a_loss_and_tells_what_never_left(house: House, visitors: Visitors, place: Place) -> None:
+    replier, where = received(visitors, zmq.REP, place)
+    asker = Asker(house.line)
+    peer = house.dial(asker, where, req())
+    until(lambda: asker.present, "it has greeted")
+    house.send(peer, [b"", b"question"], "left")
+    assert replier.recv() == b"question"
+    replier.close(linger=0)
+    until(lambda: asker.losses, "it is lost")
+    assert asker.losses == [(peer, [])]
+    assert_nothing_left(house)
+
+
+def test_libzmq_that_comes_late_and_comes_back_is_found_again_by_dialling_on(
+    house: House, visitors: Visitors, free_path: Path
+) -> None:
+    where = UnixPlace(str(free_path))
+    faithful = Faithful(house.line, where)
+    house.run(house.line.sessions.append, faithful)
+    house.run(house.line.turn)
+    until(lambda: len(faithful.losses) >= 3, "it has tried in vain")
+    for life in range(2):
+        replier = visitors.receive(zmq.REP, where)
+        until(lambda: faithful.present, "it has found the place")
+        house.send(faithful.present[0], [b"", b"%d" % life])
+        assert replier.recv() == b"%d" % life
+        losses = len(faithful.losses)
+        replier.close(linger=0)
+        until(lambda losses=losses: len(faithful.losses) > losses, "it has noticed the end")
+
+
+class Faithful(Asker):
+    """Dials its place again whenever it has lost it, after the back-off of streams/dial.py."""
+
+    def __init__(self, line: Any, where: Place) -> None:
+        super().__init__(line)
+        self._where = where
+        self._back_off = BackOff(Random(7).uniform, first=0.01, cap=0.1)
+        self._due = 0.0
+
+    def opened(self, peer: Any, now: float) -> None:
+        super().opened(peer, now)
+        self._back_off.reset()
+
+    def lost(self, peer: Any, unsent: Any, now: float) -> None:
+        super().lost(peer, unsent, now)
+        self._due = now + self._back_off.next()
+
+    def tick(self, now: float) -> float:
+        if now >= self._due:
+            self._due = inf
+            self.line.dial(self, self._where, "dialled", req())
+        return self._due
+
+
+def test_back_off_doubles_from_a_tenth_of_a_second_to_thirty_and_is_spread_by_half() -> None:
+    lowest, highest = BackOff(lambda low, _: low), BackOff(lambda _, high: high)
+    plain = [0.1 * 2**tries for tries in range(9)] + [30.0] * 5_000
+    assert [lowest.next() for _ in plain] == pytest.approx([delay * 0.5 for delay in plain])
+    assert [highest.next() for _ in plain] == pytest.approx([delay * 1.5 for delay in plain])
+
+
+def test_back_off_spreads_a_crowd_and_begins_anew_after_success() -> None:
+    crowd = [BackOff(Random(seed).uniform) for seed in range(100)]
+    first = [each.next() for each in crowd]
+    assert all(0.05 <= delay <= 0.15 for delay in first)
+    assert len(set(first)) == 100
+    later = [[each.next() for _ in range(20)][-1] for each in crowd]
+    assert all(15.0 <= delay <= 45.0 for delay in later)
+    for each in crowd:
+        each.reset()
+    assert all(0.05 <= each.next() <= 0.15 for each in crowd)
+
+
+def received(visitors: Visitors, kind: int, place: Place) -> tuple[zmq.Socket, Place]:
+    """A libzmq socket that listens, and where."""
+    receiver = visitors.receive(kind, place)
+    return receiver, TcpPlace(place.host, port_of(receiver)) if isinstance(place, TcpPlace) else place
+
+
+def assert_nothing_left(house: House) -> None:
+    until(lambda: not house.line.peers and not house.host._dials, "peers and dials are forgotten")
+    assert not house.line._addresses
+    assert house.line._deadlines.armed == 0

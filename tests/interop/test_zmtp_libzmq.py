@@ -1,0 +1,253 @@
+"""ZMTP, proved against libzmq: every socket type we meet, on TCP and ipc, on both loops."""
+
+from __future__ import annotations
+
+import pytest
+import zmq
+from house import MIB, Asker, Echo, House, Visitors, until
+
+from dragoman.carriers.zmtp import Zmtp
+from dragoman.sdk.address import Place, TcpPlace
+
+SHAPES: dict[str, list[bytes]] = {
+    "no bytes": [b""],
+    "one byte": [b"x"],
+    "255 bytes": [b"s" * 255],
+    "256 bytes": [b"l" * 256],
+    "1 MiB": [bytes(range(256)) * 4096],
+    "40 frames": [bytes((number,)) * (number * 7) for number in range(40)],
+    "40 frames with large ones": [bytes((number,)) * (70_000 if number % 13 == 5 else number) for number in range(40)],
+    "empty frames": [b"", b"", b""],
+}
+
+
+@pytest.mark.parametrize("ours", ["ROUTER", "REP"])
+def test_a_dealer_gets_every_shape_of_message_back(house: House, visitors: Visitors, place: Place, ours: str) -> None:
+    dealer = visitors.visit(zmq.DEALER, house.open(Echo(house.line), place, ours))
+    for shape in SHAPES.values():
+        dealer.send_multipart(shape)
+    assert [dealer.recv_multipart() for _ in SHAPES] == list(SHAPES.values())
+
+
+@pytest.mark.parametrize("ours", ["ROUTER", "REP"])
+def test_a_req_gets_every_shape_of_message_back(house: House, visitors: Visitors, place: Place, ours: str) -> None:
+    asker = visitors.visit(zmq.REQ, house.open(Echo(house.line), place, ours))
+    for shape in SHAPES.values():
+        asker.send_multipart(shape)
+        assert asker.recv_multipart() == shape
+
+
+@pytest.mark.parametrize("ours", ["ROUTER", "DEALER"])
+def test_a_router_gets_every_shape_of_message_back(house: House, visitors: Visitors, place: Place, ours: str) -> None:
+    """It addresses us by the identity we announce, so it must wait until we have greeted."""
+    echo = Echo(house.line)
+    router = visitors.visit(zmq.ROUTER, house.open(echo, place, ours), router_mandatory=1)
+    for shape in SHAPES.values():
+        until(lambda shape=shape: sends(router, [b"house", *shape]), "the router knows us")
+    assert [router.recv_multipart() for _ in SHAPES] == [[b"house", *shape] for shape in SHAPES.values()]
+
+
+@pytest.mark.parametrize("ours", ["DEALER", "REQ"])
+def test_a_rep_that_connects_to_us_answers_every_shape_of_question(
+    house: House, visitors: Visitors, place: Place, ours: str
+) -> None:
+    asker = Asker(house.line)
+    replier = visitors.visit(zmq.REP, house.open(asker, place, ours))
+    until(lambda: asker.present, "the REP has greeted")
+    for shape in SHAPES.values():
+        house.send(asker.present[0], [b"", *shape])
+        assert replier.recv_multipart() == shape
+        replier.send_multipart(shape)
+        assert asker.next() == [b"", *shape]
+
+
+def test_a_router_that_connects_to_our_req_gets_every_shape_of_question(
+    house: House, visitors: Visitors, place: Place
+) -> None:
+    echo = Echo(house.line)
+    router = visitors.visit(zmq.ROUTER, house.open(echo, place, "REQ"))
+    until(lambda: echo.present, "the ROUTER has greeted")
+    for shape in SHAPES.values():
+        house.send(echo.present[0], [b"", *shape])
+        assert router.recv_multipart() == [b"house", b"", *shape]
+
+
+def test_the_routing_id_of_a_peer_is_its_identity(house: House, visitors: Visitors, place: Place) -> None:
+    echo = Echo(house.line)
+    where = house.open(echo, place)
+    named = bytes(range(1, 256))  # the longest that is allowed
+    visitors.visit(zmq.DEALER, where, routing_id=named)
+    visitors.visit(zmq.REQ, where)
+    until(lambda: len(echo.present) == 2, "both have greeted")
+    assert sorted(peer.identity for peer in echo.present) == [b"", named]
+
+
+def test_messages_of_a_connection_keep_their_order(house: House, visitors: Visitors, place: Place) -> None:
+    dealer = visitors.visit(zmq.DEALER, house.open(Echo(house.line), place))
+    sizes = [number * 37 % 70_000 for number in range(2_000)]
+    for number, size in enumerate(sizes):
+        dealer.send_multipart([b"%d" % number, bytes(size)])
+    for number, size in enumerate(sizes):
+        assert dealer.recv_multipart() == [b"%d" % number, bytes(size)]
+
+
+class Watchful(Zmtp):
+    """Counts the PINGs that the peer sends."""
+
+    __slots__ = ("pings",)
+
+    def __init__(self) -> None:
+        super().__init__("ROUTER")
+        self.pings = 0
+
+    def _hear_command(self, body: bytes) -> None:
+        self.pings += body.startswith(b"\x04PING")
+        super()._hear_command(body)
+
+
+def test_the_heartbeats_of_libzmq_are_answered_in_the_middle_of_large_messages(
+    house: House, visitors: Visitors, place: Place
+) -> None:
+    echo = Echo(house.line)
+    where = house.open(echo, place, carrier=Watchful)
+    dealer = visitors.visit(
+        zmq.DEALER, where, heartbeat_ivl=10, heartbeat_timeout=10_000, heartbeat_ttl=10_000, sndbuf=65_536
+    )
+    until(lambda: echo.present, "it has greeted")
+    carrier = echo.present[0].carrier
+    large = [b"a", bytes(MIB), b"b", bytes(2 * MIB), b"c"]
+
+    def exchange() -> bool:
+        dealer.send_multipart(large)
+        assert dealer.recv_multipart() == large
+        return carrier.pings >= 20
+
+    until(exchange, "20 heartbeats")
+    assert echo.losses == []
+
+
+def test_libzmq_drops_us_when_we_do_not_answer_its_heartbeats(house: House, visitors: Visitors, place: Place) -> None:
+    """The control of the test above: heartbeats are on, and it does matter that they are answered."""
+
+    class Deaf(Zmtp):
+        def _hear_command(self, body: bytes) -> None:
+            pass
+
+    echo = Echo(house.line)
+    where = house.open(echo, place, carrier=lambda: Deaf("ROUTER"))
+    visitors.visit(zmq.DEALER, where, heartbeat_ivl=20, heartbeat_timeout=100)
+    until(lambda: echo.losses, "it gives us up")
+
+
+def test_libzmq_comes_back_when_we_hang_up(house: House, visitors: Visitors, place: Place) -> None:
+    echo = Echo(house.line)
+    dealer = visitors.visit(zmq.DEALER, house.open(echo, place), routing_id=b"again")
+    for times in range(1, 4):
+        peer = until(lambda: echo.present and echo.present[0], "it is here")
+        dealer.send(b"%d" % times)
+        assert dealer.recv() == b"%d" % times
+        house.run(house.line.close, peer, "the test wants it")
+        until(lambda times=times: len(echo.losses) == times, "the session has heard that it is lost")
+
+
+def test_libzmq_comes_back_when_the_whole_house_was_gone(loop_name: str, visitors: Visitors, place: Place) -> None:
+    former = House(loop_name)
+    try:
+        where = former.open(Echo(former.line), place)
+        dealer = visitors.visit(zmq.DEALER, where)
+        dealer.send(b"before")
+        assert dealer.recv() == b"before"
+    finally:
+        former.close()
+    house = House(loop_name)
+    try:
+        echo = Echo(house.line)
+        house.open(echo, where)
+        until(lambda: echo.present, "it has come back")
+        dealer.send(b"after")
+        assert dealer.recv() == b"after"
+    finally:
+        house.close()
+
+
+def test_two_hundred_peers_at_once_each_get_their_own_messages(house: House, visitors: Visitors, place: Place) -> None:
+    where = house.open(Echo(house.line), place)
+    dealers = [visitors.visit(zmq.DEALER, where) for _ in range(200)]
+    for round_ in range(5):
+        for number, dealer in enumerate(dealers):
+            dealer.send_multipart([b"%d" % number, b"%d" % round_, bytes(1_000)])
+    for round_ in range(5):
+        for number, dealer in enumerate(dealers):
+            assert dealer.recv_multipart() == [b"%d" % number, b"%d" % round_, bytes(1_000)]
+    assert len(house.line.peers) == 200
+
+
+@pytest.mark.parametrize("family", ["127.0.0.1", "::1", "localhost"])
+def test_tcp_listens_on_both_families(house: House, visitors: Visitors, family: str) -> None:
+    where = house.open(Echo(house.line), TcpPlace(family, 0))
+    asker = visitors.visit(zmq.REQ, where)
+    asker.send(b"hello")
+    assert asker.recv() == b"hello"
+    (peer,) = house.line.peers
+    assert peer.label.startswith("[::1]:" if peer.address == "::1" else "127.0.0.1:")
+
+
+STRANGERS = {"PUSH": zmq.PUSH, "SUB": zmq.SUB, "REP": zmq.REP, "PAIR": zmq.PAIR}
+
+
+@pytest.mark.parametrize("stranger", STRANGERS)
+def test_a_libzmq_socket_that_does_not_fit_is_refused_by_name(
+    house: House, visitors: Visitors, place: Place, stranger: str
+) -> None:
+    echo = Echo(house.line)
+    where = house.open(echo, place)
+    visitor = visitors.visit(STRANGERS[stranger], where)
+    until(lambda: house.counters.bad_messages.get(("echo", "socket type")), "it is counted")
+    until(lambda: house.journal.mentions(f"{stranger} came to a ROUTER"), "a log line names what came")
+    visitor.close()
+    assert_served(visitors, where)
+    assert [each.carrier.peer_socket_type for each in echo.present] == ["REQ"]
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "CURVE"])
+def test_a_libzmq_peer_that_wants_another_mechanism_gives_up_and_leaves_nothing_behind(
+    house: House, visitors: Visitors, place: Place, mechanism: str
+) -> None:
+    """libzmq 4.3.5 reads our greeting first, sees NULL, and hangs up before it has said what it wants itself."""
+    if mechanism == "CURVE" and not zmq.has("curve"):
+        pytest.skip("this libzmq has no CURVE")
+    echo = Echo(house.line)
+    carriers: list[Zmtp] = []
+
+    def carrier() -> Zmtp:
+        carriers.append(Zmtp("ROUTER"))
+        return carriers[-1]
+
+    where = house.open(echo, place, carrier=carrier)
+    public, secret = zmq.curve_keypair()
+    wishes = {
+        "PLAIN": {"plain_username": b"me", "plain_password": b"secret"},
+        "CURVE": {"curve_serverkey": public, "curve_publickey": public, "curve_secretkey": secret},
+    }
+    visitors.visit(zmq.DEALER, where, **wishes[mechanism])
+    until(lambda: carriers and not house.line.peers, "it has come and gone")
+    assert not carriers[0].ready
+    assert_served(visitors, where)
+    assert echo.losses == []
+
+
+def assert_served(visitors: Visitors, where: Place) -> None:
+    asker = visitors.visit(zmq.REQ, where)
+    asker.send(b"others")
+    assert asker.recv() == b"others"
+
+
+def sends(router: zmq.Socket, frames: list[bytes]) -> bool:
+    """Whether a ROUTER that insists on knowing the peer could send."""
+    try:
+        router.send_multipart(frames)
+    except zmq.ZMQError as error:
+        if error.errno != zmq.EHOSTUNREACH:
+            raise
+        return False
+    return True
