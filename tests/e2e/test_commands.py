@@ -670,7 +670,8 @@ def stranger() -> Iterator[StrangerBroker]:
 
 
 def test_heartbeats_go_on_while_a_long_job_runs(programs: Programs, handlers: Path, stranger: StrangerBroker) -> None:
-    programs.dragoman("worker", "handlers:slow", "--connect", f"{stranger.url}?ping_every=0.1&broker_timeout=0.2&ping_while_busy=true")
+    options = "ping_every=0.1&broker_timeout=0.2&ping_while_busy=true"
+    programs.dragoman("worker", "handlers:slow", "--connect", f"{stranger.url}?{options}")
     worker, word = stranger.hear()
     assert word == b"READY"
     stranger.say(worker, b"1.0")

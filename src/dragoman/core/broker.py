@@ -332,7 +332,11 @@ class Broker:
                 self._end_early(job, REFUSED, f"diary: {problem}", now, Refusal.DIARY)
 
     def shift(self, gap: float, now: float) -> None:
-        """We were paused, not they: no lease ran meanwhile (D13, R22)."""
+        """We were paused, not they: no lease ran meanwhile, and no job that has not left us yet (D13, R22)."""
+        for effect in self.effects:
+            if isinstance(effect, Give):
+                effect.attempt.given = now
+                effect.attempt.due = now + effect.attempt.job.wishes.job_timeout
         for worker in self.roster.workers.values():
             worker.seen = min(worker.seen + gap, now)
             for attempt in worker.unproven.values():
@@ -515,6 +519,7 @@ class Broker:
         job.attempt = None
         job.spent += 1
         job.refusals = 0
+        job.queue_due = inf  # the next attempt may wait as long as the first
         self._remember_tried(job, attempt.worker)
         if job.history is None:
             job.history = []
@@ -609,13 +614,19 @@ class Broker:
             move_job(job, WAITING)
             self._queue(job, now)
         else:
-            job.queue_due = now + job.wishes.queue_timeout
+            if job.queue_due == inf:
+                job.queue_due = now + job.wishes.queue_timeout
             self._requeue(job, now)
 
     def _overrun(self, job: Job, now: float) -> None:
         """The run time is over (R7): the attempt is spent, the worker unproven."""
         attempt = job.attempt
         assert attempt is not None
+        if self._take_back(attempt):  # we came late, not the worker
+            del attempt.worker.running[attempt.token]
+            self._not_started(attempt, now)
+            self._freed(attempt.worker, now)
+            return
         reason = f"no result within {job.wishes.job_timeout:g} s"
         self._doubt(attempt, now)
         self.effects.append(Recall(attempt, reason))

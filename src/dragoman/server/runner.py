@@ -233,6 +233,7 @@ class Line:
         if now - self._expected > self.limits.late_turn:
             now = self._excuse_pause(now - self._expected)
         broker = self.broker
+        self._drain_effects(now)  # what was decided goes out before anybody is judged late
         if now >= broker.next_deadline():
             broker.tick(now)
         due = min((self._tick(session, now) for session in self.sessions), default=inf)

@@ -132,3 +132,14 @@ def test_queue_counts_what_waits_in_jobs_and_bytes(broker: CheckedBroker) -> Non
     assert (queue.length, queue.bytes) == (2, 101)
     broker.worker(capacity=5)
     assert (queue.length, queue.bytes) == (0, 0)
+
+
+def test_delayed_job_that_comes_back_stands_where_the_end_of_its_delay_puts_it(broker: CheckedBroker) -> None:
+    """D7, R8: its arrival is the end of its delay, not the moment it was asked for."""
+    delayed = broker.call(b"delayed", delay=10.0, now=0.0)
+    waiting = broker.call(b"waiting", now=5.0)
+    broker.tick(10.0)
+    worker = broker.worker(now=11.0, capacity=2)
+    broker.leave(worker, 12.0, "gone", unseen=list(worker.running.values()))
+    broker.worker(now=13.0)
+    assert (waiting.state, delayed.state) == (JobState.RUNNING, JobState.WAITING)

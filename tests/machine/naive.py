@@ -1,0 +1,99 @@
+"""The broker as one would write it without a care for cost: dicts of jobs and workers, loops over all of them."""
+
+from itertools import count
+from math import inf
+from types import SimpleNamespace as Record
+
+
+class Naive:
+    def __init__(self, policy, jitter):
+        self.policy, self.jitter, self.turn, self.paused = policy, jitter, count(), set()
+        self.jobs, self.workers, self.holder = {}, {}, {}  # holder: (job's id, which hand-out) -> worker
+
+    def submit(self, id, service, wishes, deadline, now):
+        job = self.jobs[id] = Record(id=id, service=service, wishes=wishes, deadline=deadline, arrival=now, tried=[])
+        job.state, job.outcome, job.attempt, job.until, job.queue_due = "delayed", None, None, now + wishes.delay, None
+        job.spent = job.deaths = job.refusals = job.given = 0
+
+    def join(self, id, services, terms, now):
+        worker = Record(id=id, services=services, terms=terms, seen=now, mark="booting", state="booting", since=0)
+        worker.running, worker.unproven, self.workers[id] = [], {}, worker  # unproven: attempt -> since when
+
+    def idle(self, worker, now):
+        worker.seen, worker.unproven, worker.mark = now, {}, None if worker.mark == "booting" else worker.mark
+
+    def leave(self, worker, now, unseen=()):
+        held, worker.running, worker.unproven, worker.mark = worker.running, [], {}, "gone"
+        for attempt in held:
+            self.jobs[attempt[0]].deaths += attempt not in unseen
+            self.over(attempt, "lost", attempt in unseen, now)
+
+    def word(self, verb, attempt, now):
+        job, worker = self.jobs[attempt[0]], self.holder[attempt]
+        worker.seen = now  # verb: succeed, fail or refuse; the attempt may be over
+        if job.attempt == attempt and verb == "succeed":
+            self.end(job, "done", now)
+        elif job.attempt == attempt:
+            self.over(self.doubt(job, now), "failed", verb == "refuse" and worker.terms.may_refuse, now)
+        if verb != "refuse":
+            worker.unproven.pop(attempt, None)
+
+    def match(self, now):
+        """See who is idle and who is drained; then the best job goes to its best worker, again and again."""
+        for w in self.workers.values():
+            w.mark = "gone" if w.mark == "draining" and not (w.running or w.unproven) else w.mark
+            w.since = w.since if w.state == "idle" else next(self.turn)
+            is_free = len(w.running) + len(w.unproven) < w.terms.capacity
+            w.state = w.mark or ("idle" if is_free else "busy" if w.running else "unproven")
+        ready = [j for j in self.jobs.values() if j.state == "waiting" and j.service not in self.paused]
+        idle = [w for w in self.workers.values() if w.state == "idle"]
+        if pairs := [(j, w) for j in ready for w in idle if j.service in w.services]:
+            job = min((j for j, _ in pairs), key=lambda j: j.arrival - 60 * j.wishes.priority)
+            worker = min((w for j, w in pairs if j is job), key=lambda w: (w.id in job.tried, w.since))
+            job.given, job.state, job.until = job.given + 1, "running", now + job.wishes.job_timeout
+            job.attempt = (job.id, job.given)
+            self.holder[job.attempt], worker.state, worker.running = worker, None, [*worker.running, job.attempt]
+            self.match(now)
+
+    def doubt(self, job, now):
+        self.holder[job.attempt].running.remove(job.attempt)
+        self.holder[job.attempt].unproven[job.attempt] = now
+        return job.attempt
+
+    def end(self, job, outcome, now):
+        job.attempt = job.attempt and self.doubt(job, now) and None
+        job.state, job.outcome = "ended", outcome
+
+    def over(self, attempt, outcome, is_unseen, now):
+        job, policy = self.jobs[attempt[0]], self.policy  # it ended without a result
+        job.spent, job.refusals, job.attempt = job.spent + (not is_unseen), (job.refusals + 1) * is_unseen, None
+        job.tried.append(self.holder[attempt].id)
+        if job.spent >= job.wishes.attempts or job.deaths >= policy.max_deaths or (is_unseen and job.queue_due <= now):
+            self.end(job, "timed out" if is_unseen else outcome, now)
+        elif is_unseen and job.refusals % policy.max_refusals:
+            job.state, job.until = "waiting", job.queue_due
+            self.match(now)
+        else:
+            seconds = 0.1 if outcome == "lost" and job.spent == 1 else min(60.0, 2.0 ** (job.spent - 1))
+            job.state, job.until = "delayed", now + (0.1 if is_unseen else seconds * (1 + 0.2 * self.jitter()))
+            job.queue_due = job.queue_due if is_unseen else None  # only a spent attempt begins the waiting anew
+
+    def due(self, x):
+        if x.id in self.jobs:
+            return inf if x.outcome else min(x.until, x.deadline)
+        lease = inf if x.terms.silent_while_busy and (x.running or x.unproven) else x.terms.lease
+        doubts = [since + x.terms.unproven_limit for since in x.unproven.values()]
+        return inf if x.mark == "gone" else min([x.seen + lease, *doubts])
+
+    def tick(self, now):
+        while not self.match(now) and (due := [x for x in (self.jobs | self.workers).values() if self.due(x) <= now]):
+            first = min(due, key=self.due)
+            if first.id in self.workers:
+                self.leave(first, now)
+            elif first.deadline <= now or first.state == "waiting":
+                self.end(first, "timed out", now)
+            elif first.state == "running":
+                self.over(self.doubt(first, now), "timed out", False, now)
+            else:
+                first.state, first.arrival = "waiting", first.arrival if first.tried else now
+                first.until = first.queue_due = first.queue_due or now + first.wishes.queue_timeout

@@ -1,0 +1,457 @@
+"""The broker against hostile arguments, twice.
+
+`Against the model`: every verb is said to the broker and to a naive broker of under 100 lines; after every step both
+must agree about every job and every worker. `At the bounds`: tiny limits, background jobs, keys, and jumps of time;
+there the broker must keep its invariants and give every submission at most one answer, and once all is well again
+(I14) exactly one.
+
+Attempts that are over, jobs that have ended and workers that have gone are drawn as readily as living ones.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import count
+from math import inf
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from naive import Naive
+
+from dragoman.core.broker import Broker
+from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Give, Save
+from dragoman.core.invariants import check
+from dragoman.core.model import Attempt, Job, JobState, Terms, Wishes, Worker, WorkerState
+from dragoman.core.policy import Policy
+from dragoman.testing.entropy import SeededEntropy
+
+SERVICES = ["a", "b"]
+pick = st.integers(0, 1_000)  # of a list that the machine keeps: taken modulo its length
+
+
+class Caller:
+    session = None
+
+
+class UnevenEntropy(SeededEntropy):
+    """A jitter that never repeats itself, so that no two back-offs end at the same moment."""
+
+    def __init__(self) -> None:
+        super().__init__("machine")
+        self.jitter = uneven()  # type: ignore[method-assign]
+
+
+def uneven() -> Any:
+    numbers = count(1)
+    return lambda: (next(numbers) * 0.618) % 2.0 - 1.0
+
+
+class Machine(RuleBasedStateMachine):
+    policy = Policy()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.broker = Broker(self.policy, UnevenEntropy())
+        self.now = 0.0
+        self.jobs: list[Job] = []
+        self.workers: list[Worker] = []
+        self.attempts: list[Attempt] = []
+        self.keys: dict[Attempt, tuple[bytes, int]] = {}  # which hand-out of its job an attempt is
+        self.handed_out: Counter[bytes] = Counter()
+        self.answers: Counter[Caller] = Counter()
+        self.accepts: Counter[tuple[Caller, bytes]] = Counter()
+        self.last_save = 0
+
+    def advance(self, seconds: float) -> None:
+        self.now += seconds + 0.0001  # nothing happens twice at the same moment
+
+    def carry_out(self) -> list[Effect]:
+        effects = list(self.broker.effects)
+        self.broker.effects.clear()
+        for effect in effects:
+            if isinstance(effect, Give):
+                attempt = effect.attempt
+                assert attempt.job.attempt is attempt, "a Give that is not current"
+                assert attempt.worker.state is not WorkerState.GONE
+                self.handed_out[attempt.job.id] += 1
+                self.keys[attempt] = (attempt.job.id, self.handed_out[attempt.job.id])
+                self.attempts.append(attempt)
+            elif isinstance(effect, Answer):
+                self.answers[effect.caller] += 1  # type: ignore[index]
+            elif isinstance(effect, Accept):
+                self.accepts[effect.caller, effect.job.id] += 1  # type: ignore[index]
+            elif isinstance(effect, Save):
+                assert effect.number == self.last_save + 1
+                self.last_save = effect.number
+            elif isinstance(effect, Dismiss):
+                assert effect.worker.state is WorkerState.GONE
+        return effects
+
+    @invariant()
+    def all_is_well(self) -> None:
+        check(self.broker)
+        assert not self.broker.effects
+        assert all(number == 1 for number in self.answers.values()), "somebody was answered twice"
+        assert all(number == 1 for number in self.accepts.values()), "somebody was accepted twice"
+        assert len({attempt.token for attempt in self.attempts}) == len(self.attempts)
+
+
+def chosen(things: list[Any], number: int) -> Any:
+    return things[number % len(things)]
+
+
+class AgainstTheModel(Machine):
+    policy = Policy(max_refusals=3, max_deaths=2)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.naive = Naive(self.policy, uneven())
+        self.callers: dict[bytes, Caller] = {}
+
+    def after(self) -> None:
+        self.carry_out()
+        if self.broker.next_deadline() <= self.now:
+            self.broker.tick(self.now)
+            self.carry_out()
+        self.naive.tick(self.now)
+
+    @initialize()
+    def begin(self) -> None:
+        for service in SERVICES:  # so that both are known
+            worker = self.broker.join(None, None, "first", [service], Terms(), 0.0)
+            assert worker is not None
+            self.broker.leave(worker, 0.0, "gone")
+
+    @rule(
+        service=st.sampled_from(SERVICES),
+        deadline=st.sampled_from([inf, inf, 11.7, -1.0]),
+        wishes=st.builds(
+            Wishes,
+            attempts=st.integers(1, 4),
+            delay=st.sampled_from([0.0, 0.0, 0.0, 4.3]),
+            priority=st.sampled_from([5, 5, 4, 9]),
+            queue_timeout=st.sampled_from([inf, 3.1]),
+            job_timeout=st.sampled_from([5.9, 50.3]),
+        ),
+    )
+    def submit(self, service: str, deadline: float, wishes: Wishes) -> None:
+        self.advance(0.0)
+        caller = Caller()
+        job = self.broker.submit(service, b"payload", caller, wishes, self.now, deadline=self.now + deadline)
+        assert job is not None
+        self.jobs.append(job)
+        self.callers[job.id] = caller
+        self.naive.submit(job.id, service, wishes, self.now + deadline, self.now)
+        self.after()
+
+    @rule(
+        services=st.sampled_from([["a"], ["b"], ["a", "b"], ["b", "a"]]),
+        capacity=st.sampled_from([1, 1, 2, 3]),
+        may_refuse=st.booleans(),
+        silent=st.booleans(),
+        lease=st.sampled_from([inf, 7.3]),
+        is_idle=st.booleans(),
+    )
+    def join(
+        self, services: list[str], capacity: int, may_refuse: bool, silent: bool, lease: float, is_idle: bool
+    ) -> None:
+        self.advance(0.0)
+        own = len(self.workers) * 0.011
+        terms = Terms(
+            lease=lease + own,
+            silent_while_busy=silent,
+            may_refuse=may_refuse,
+            capacity=capacity,
+            unproven_limit=20.7 + own,
+        )
+        worker = self.broker.join(None, None, "w", services, terms, self.now)
+        assert worker is not None
+        self.workers.append(worker)
+        self.naive.join(worker.id, services, terms, self.now)
+        if is_idle:
+            self.broker.idle(worker, self.now)
+            self.naive.idle(self.naive.workers[worker.id], self.now)
+        self.after()
+
+    @precondition(lambda self: self.workers)
+    @rule(number=pick, verb=st.sampled_from(["idle", "idle", "seen", "leave", "unseen", "drain", "kill"]))
+    def about_a_worker(self, number: int, verb: str) -> None:
+        self.advance(0.0)
+        worker, now = chosen(self.workers, number), self.now
+        record = self.naive.workers[worker.id]
+        is_gone = record.mark == "gone"
+        if verb == "idle":
+            self.broker.idle(worker, now)
+            self.naive.idle(record, now)
+        elif verb == "seen":
+            self.broker.seen(worker, now)
+            record.seen = now
+        elif verb in ("leave", "unseen"):
+            unseen = list(worker.running.values())[:1] if verb == "unseen" else []
+            self.broker.leave(worker, now, "gone", unseen=unseen)
+            self.naive.leave(record, now, [self.keys[attempt] for attempt in unseen])
+        else:
+            self.broker.drain(worker, now, at_once=verb == "kill")
+            if verb == "kill":
+                self.naive.leave(record, now)
+            elif not is_gone:
+                record.mark = "draining"
+        self.after()
+
+    @precondition(lambda self: self.attempts)
+    @rule(number=pick, verb=st.sampled_from(["succeed", "succeed", "fail", "refuse"]), is_newest=st.booleans())
+    def about_an_attempt(self, number: int, verb: str, is_newest: bool) -> None:
+        self.advance(0.0)
+        attempt = chosen(self.attempts[-5:] if is_newest else self.attempts, number)
+        arguments = {"succeed": (b"result",), "fail": ("no",), "refuse": ()}[verb]
+        is_current = self.naive.jobs[attempt.job.id].attempt == self.keys[attempt]
+        assert getattr(self.broker, verb)(attempt, *arguments, self.now) is is_current
+        self.naive.word(verb, self.keys[attempt], self.now)
+        self.after()
+
+    @precondition(lambda self: self.jobs)
+    @rule(number=pick)
+    def withdraw(self, number: int) -> None:
+        self.advance(0.0)
+        job = chosen(self.jobs, number)
+        record = self.naive.jobs[job.id]
+        is_present = record.outcome is None
+        assert self.broker.withdraw(job, self.now) is is_present
+        if is_present:
+            self.naive.end(record, "cancelled", self.now)
+        self.after()
+
+    @rule(service=st.sampled_from(SERVICES), verb=st.sampled_from(["pause", "resume", "resume"]))
+    def about_a_service(self, service: str, verb: str) -> None:
+        self.advance(0.0)
+        if verb == "pause":
+            self.broker.pause(service)
+            self.naive.paused.add(service)
+        else:
+            self.broker.resume(service, self.now)
+            self.naive.paused.discard(service)
+        self.after()
+
+    @rule(seconds=st.sampled_from([0.0, 0.05, 0.3, 1.1, 2.3, 5.2, 30.1]))
+    def wait(self, seconds: float) -> None:
+        """Time passes, and the line is never late: each deadline is judged at its moment."""
+        end = self.now + seconds + 0.0001
+        while (due := self.broker.next_deadline()) <= end:
+            self.now = max(self.now, due)
+            self.broker.tick(self.now)
+            self.after()
+        self.now = end
+        self.broker.tick(self.now)
+        self.after()
+
+    @invariant()
+    def both_agree(self) -> None:
+        for job in self.jobs:
+            record = self.naive.jobs[job.id]
+            attempt = None if job.attempt is None else self.keys[job.attempt]
+            ours = (job.state, job.outcome, job.spent, self.handed_out[job.id], attempt)
+            assert ours == (record.state, record.outcome, record.spent, record.given, record.attempt)
+            assert self.answers[self.callers[job.id]] == (job.state is JobState.ENDED)
+            del self.answers[self.callers[job.id]]  # Counter: looking makes an entry
+            if job.state is JobState.ENDED:
+                self.answers[self.callers[job.id]] = 1
+        for worker in self.workers:
+            record = self.naive.workers[worker.id]
+            held = [self.keys[attempt] for attempt in worker.running.values()]
+            doubted = [self.keys[attempt] for attempt in worker.unproven.values()]
+            assert (worker.state, held, doubted) == (record.state, record.running, list(record.unproven))
+
+
+class AtTheBounds(Machine):
+    policy = Policy(
+        max_jobs=8,
+        max_jobs_per_service=4,
+        max_memory=40,
+        max_services=3,
+        max_services_per_worker=2,
+        max_refusals=2,
+        max_deaths=2,
+        max_attempts=3,
+        keep_outcomes=40.0,
+        max_outcome_bytes=5_000,
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: dict[Caller, Job] = {}  # callers that were let in and have not gone
+        self.committed = 0
+
+    @rule(
+        service=st.sampled_from(["a", "b", "c", "d", "", "\ud800"]),
+        payload=st.sampled_from([b"", b"one", b"ten bytes!"]),
+        deadline=st.sampled_from([inf, 10.0, 0.0]),
+        key=st.sampled_from([None, None, "k", "l", "", "\ud800"]),
+        wishes=st.builds(
+            Wishes,
+            attempts=st.sampled_from([None, 1, 2, 100]),
+            delay=st.sampled_from([0.0, 0.0, 5.0]),
+            priority=st.integers(0, 9),
+            queue_timeout=st.sampled_from([inf, 5.0, 0.0]),
+            job_timeout=st.sampled_from([5.0, inf, 0.0]),
+            waits=st.booleans(),
+            durable=st.booleans(),
+            orphan_grace=st.sampled_from([0.0, 3.0]),
+        ),
+    )
+    def submit(self, service: str, payload: bytes, deadline: float, key: str | None, wishes: Wishes) -> None:
+        caller = Caller()
+        job = self.broker.submit(service, payload, caller, wishes, self.now, deadline=self.now + deadline, key=key)
+        self.carry_out()
+        assert len(self.broker.roster.services) <= self.policy.max_services
+        assert self.broker.ledger.present <= self.policy.max_jobs
+        assert self.broker.ledger.bytes <= self.policy.max_memory
+        if job is None:
+            assert self.answers[caller] == 1
+        else:
+            self.jobs.append(job)
+            self.waiting[caller] = job
+
+    @rule(
+        services=st.lists(st.sampled_from(["a", "b", "c", "d", "e", ""]), max_size=3),
+        capacity=st.integers(1, 3),
+        may_refuse=st.booleans(),
+        silent=st.booleans(),
+        lease=st.sampled_from([inf, 6.0]),
+        held=st.sampled_from([0.0, 20.0]),
+        is_idle=st.booleans(),
+    )
+    def join(
+        self,
+        services: list[str],
+        capacity: int,
+        may_refuse: bool,
+        silent: bool,
+        lease: float,
+        held: float,
+        is_idle: bool,
+    ) -> None:
+        terms = Terms(
+            lease=lease, silent_while_busy=silent, may_refuse=may_refuse, capacity=capacity, unproven_limit=15.0
+        )
+        worker = self.broker.join(None, None, "w", services, terms, self.now, held_back_until=self.now + held)
+        if worker is not None:
+            self.workers.append(worker)
+            if is_idle:
+                self.broker.idle(worker, self.now)
+        self.carry_out()
+
+    @precondition(lambda self: self.workers)
+    @rule(number=pick, verb=st.sampled_from(["idle", "idle", "seen", "leave", "unseen", "drain", "kill"]), other=pick)
+    def about_a_worker(self, number: int, verb: str, other: int) -> None:
+        worker = chosen(self.workers, number)
+        if verb == "unseen":
+            foreign = [chosen(self.attempts, other)] if self.attempts else []
+            self.broker.leave(worker, self.now, "gone", unseen=[*list(worker.running.values())[:1], *foreign])
+        elif verb == "leave":
+            self.broker.leave(worker, self.now, "gone")
+        elif verb in ("drain", "kill"):
+            self.broker.drain(worker, self.now, at_once=verb == "kill")
+        else:
+            getattr(self.broker, verb)(worker, self.now)
+        self.carry_out()
+
+    @precondition(lambda self: self.attempts)
+    @rule(
+        number=pick,
+        verb=st.sampled_from(["succeed", "succeed", "fail", "refuse", "reject", "progress"]),
+        size=st.sampled_from([0, 10, 3_000]),
+    )
+    def about_an_attempt(self, number: int, verb: str, size: int) -> None:
+        attempt = chosen(self.attempts, number)
+        is_current = attempt.job.attempt is attempt
+        arguments = {"refuse": (), "fail": ("e" * size,), "reject": ("no",)}.get(verb, (b"r" * size,))
+        assert getattr(self.broker, verb)(attempt, *arguments, self.now) is is_current
+        self.carry_out()
+
+    @precondition(lambda self: self.jobs)
+    @rule(number=pick, verb=st.sampled_from(["withdraw", "retry"]))
+    def about_a_job(self, number: int, verb: str) -> None:
+        job = chosen(self.jobs, number)
+        result = getattr(self.broker, verb)(job, self.now)
+        if verb == "retry" and result is not None:
+            assert (result.retry_of, job.quarantined) == (job.id, True)
+            self.jobs.append(result)
+        self.carry_out()
+
+    @precondition(lambda self: self.waiting)
+    @rule(number=pick, other=pick, is_mine=st.booleans())
+    def abandon(self, number: int, other: int, is_mine: bool) -> None:
+        caller = chosen(list(self.waiting), number)
+        job = self.waiting.pop(caller) if is_mine else chosen(self.jobs, other)
+        had = self.answers.get(caller, 0)
+        self.broker.abandon(job, caller, self.now)
+        self.carry_out()
+        if is_mine:
+            assert self.answers.get(caller, 0) == had, "somebody who has gone was answered"
+        elif all(each is not caller for each in job.callers) and self.waiting[caller] is job:
+            del self.waiting[caller]
+
+    @rule(service=st.sampled_from(["a", "b", "c", "d"]), verb=st.sampled_from(["pause", "resume", "resume"]))
+    def about_a_service(self, service: str, verb: str) -> None:
+        self.broker.pause(service) if verb == "pause" else self.broker.resume(service, self.now)
+        self.carry_out()
+
+    @rule(back=st.integers(0, 3), problem=st.sampled_from([None, None, "disk full"]))
+    def saved(self, back: int, problem: str | None) -> None:
+        self.broker.saved(self.last_save - back, self.now, problem)
+        self.carry_out()
+
+    @rule(seconds=st.sampled_from([0.0, 0.1, 1.0, 5.0, 50.0]), is_paused=st.booleans())
+    def jump(self, seconds: float, is_paused: bool) -> None:
+        """The line comes late, and knows it or not."""
+        self.now += seconds
+        if is_paused:
+            self.broker.shift(seconds, self.now)
+        self.broker.tick(self.now)
+        self.carry_out()
+        assert self.broker.next_deadline() > self.now
+
+    def teardown(self) -> None:
+        """All is well again: the diary writes, workers come and work, time passes. Then everybody has been answered."""
+        broker = self.broker
+        for service in list(broker.roster.services):
+            broker.resume(service, self.now)
+        for worker in list(broker.roster.workers.values()):
+            broker.leave(worker, self.now, "gone")
+        helpers: dict[str, Worker] = {}
+        rounds = 0
+        while broker.ledger.present or broker.next_deadline() < inf:
+            rounds += 1
+            assert rounds < 100, "it never comes to rest"
+            for service in list(broker.roster.services):
+                if service not in helpers:
+                    helper = broker.join(None, None, "helper", [service], Terms(unproven_limit=inf), self.now)
+                    assert helper is not None
+                    helpers[service] = helper
+                broker.idle(helpers[service], self.now)
+            self.carry_out()
+            for attempt in [attempt for attempt in self.attempts if attempt.job.attempt is attempt]:
+                broker.succeed(attempt, b"", self.now)
+                self.carry_out()
+            broker.saved(self.last_save, self.now)
+            self.carry_out()
+            if broker.next_deadline() < inf and not any(attempt.job.attempt is attempt for attempt in self.attempts):
+                self.now = max(self.now, broker.next_deadline())
+            broker.tick(self.now)
+            self.carry_out()
+            check(broker)
+        broker.saved(self.last_save, self.now)
+        self.carry_out()
+        assert broker.jobs == {}
+        assert [caller for caller in self.waiting if self.answers[caller] != 1] == []
+        self.all_is_well()
+
+
+SETTINGS = settings(max_examples=50, stateful_step_count=50, derandomize=True, deadline=None)
+
+TestAgainstTheModel = AgainstTheModel.TestCase
+TestAgainstTheModel.settings = SETTINGS
+TestAtTheBounds = AtTheBounds.TestCase
+TestAtTheBounds.settings = SETTINGS
