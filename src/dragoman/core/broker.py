@@ -332,11 +332,7 @@ class Broker:
                 self._end_early(job, REFUSED, f"diary: {problem}", now, Refusal.DIARY)
 
     def shift(self, gap: float, now: float) -> None:
-        """We were paused, not they: no lease ran meanwhile, and no job that has not left us yet (D13, R22)."""
-        for effect in self.effects:
-            if isinstance(effect, Give):
-                effect.attempt.given = now
-                effect.attempt.due = now + effect.attempt.job.wishes.job_timeout
+        """We were paused, not they: no lease ran meanwhile (D13, R22)."""
         for worker in self.roster.workers.values():
             worker.seen = min(worker.seen + gap, now)
             for attempt in worker.unproven.values():

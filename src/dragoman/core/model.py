@@ -137,6 +137,11 @@ class Attempt:
         self.due = due  # when its run time is over
         self.doubted = inf  # since when it has been over without a result (D11)
 
+    def begin(self, now: float) -> None:
+        """The job leaves us later than it was handed out: its run time begins now."""
+        self.given = now
+        self.due = now + self.job.wishes.job_timeout
+
 
 @dataclass(frozen=True, slots=True)
 class Ending:

@@ -19,11 +19,12 @@ from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import Accept, Answer, Effect, Erase, Give, Progress, Save
 from dragoman.core.invariants import check
-from dragoman.core.model import InvariantBroken
+from dragoman.core.model import Attempt, InvariantBroken
 from dragoman.dialects.seam import Session
 from dragoman.server.peer import DEFAULT_LIMITS, Carrier, Peer, PeerLimits, Stream
 
 COMPLAINTS = 20  # log lines a second about peers that were turned away
+LATE_GIVE = 0.01  # a job that waited in us for longer than this begins to run when it leaves
 PULSE = 0.5  # a turn at least this often, so that a pause of ours is measured from its beginning
 
 
@@ -263,7 +264,10 @@ class Line:
                 effect = effects.popleft()
                 kind = type(effect)
                 if kind is Give:
-                    session = effect.attempt.worker.session  # type: ignore[attr-defined]
+                    attempt: Attempt = effect.attempt  # type: ignore[attr-defined]
+                    if now - attempt.given > LATE_GIVE:
+                        attempt.begin(now)
+                    session = attempt.worker.session
                 elif kind is Answer or kind is Accept or kind is Progress:
                     session = effect.caller.session  # type: ignore[attr-defined]
                 elif isinstance(effect, Save | Erase):
