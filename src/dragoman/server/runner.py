@@ -25,6 +25,7 @@ from dragoman.server.peer import DEFAULT_LIMITS, Carrier, Peer, PeerLimits, Stre
 
 COMPLAINTS = 20  # log lines a second about peers that were turned away
 LATE_GIVE = 0.01  # a job that waited in us for longer than this begins to run when it leaves
+NOTICEABLE = 0.1  # so late a turn, and what peers said meanwhile came late through us
 PULSE = 0.5  # a turn at least this often, so that a pause of ours is measured from its beginning
 
 
@@ -134,6 +135,8 @@ class Line:
             self._is_awake = True
             self.wake()
         now = self._clock()
+        if now - self._expected > NOTICEABLE:
+            self.broker.resumed_at = now  # what comes now has waited for us
         peer.heard = now
         carrier = peer.carrier
         if carrier.outgoing:
@@ -231,8 +234,11 @@ class Line:
     # ---------------------------------------------------------------- inside a turn
 
     def _turn(self, now: float) -> float:
-        if now - self._expected > self.limits.late_turn:
-            now = self._excuse_pause(now - self._expected)
+        late = now - self._expected
+        if late > NOTICEABLE:
+            self.broker.resumed_at = now
+        if late > self.limits.late_turn:
+            now = self._excuse_pause(late)
         broker = self.broker
         self._drain_effects(now)  # what was decided goes out before anybody is judged late
         if now >= broker.next_deadline():

@@ -1,0 +1,226 @@
+"""Where the broker lives: what server/host.py is to real sockets, this is to the world's pipes.
+
+A `Life` is one run of the broker from start to crash: a Line with its Broker and session, fed real bytes through a real
+Zmtp object a connection. A turn happens at this very instant when the line asks for one (`wake`), and at the time the
+last turn returned. `House` outlives crashes: it is the address at which actors knock.
+
+A *paused* life (D13) does nothing at all while bytes and connections pile up in front of it. When it goes on, some
+sockets may be read before the turn that notices the pause and some after it: a real loop gives no promise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from dragoman.carriers.zmtp import Zmtp
+from dragoman.core.broker import Broker
+from dragoman.core.invariants import check
+from dragoman.core.model import JobState
+from dragoman.core.policy import Policy
+from dragoman.dialects.pingpong.options import ListenerOptions
+from dragoman.dialects.pingpong.session import FRONTEND, PingPongSession
+from dragoman.diary.memory import MemoryDiary
+from dragoman.server.peer import Peer
+from dragoman.server.runner import Limits, Line
+from dragoman.testing.entropy import SeededEntropy
+from sim.oracle import Oracle, WatchedSession
+from sim.pipes import End, Weather, Wire
+from sim.world import World
+
+MAX_PAYLOAD = 1 << 20
+BETWEEN_PAUSES = 0.5  # seconds at least: without them two short pauses would be a long one
+
+
+@dataclass(frozen=True, slots=True)
+class Kinds:
+    """The classes a life is made of; the planted bugs put others in their place."""
+
+    broker: type[Broker] = Broker
+    session: type[WatchedSession] = WatchedSession
+
+
+class House:
+    def __init__(self, world: World, weather: Weather, options: ListenerOptions, oracle: Oracle, kinds: Kinds) -> None:
+        self.world = world
+        self.weather = weather
+        self.oracle = oracle
+        self.wires: list[Wire] = []
+        self._options = options
+        self._kinds = kinds
+        self._first_worker = 1
+        self._touched: Life | None = None
+        self.life: Life | None = None
+        world.after_event = self._look
+
+    def open(self) -> None:
+        """Start the broker, unless it runs."""
+        if self.life is None:
+            self.world.note("broker", "start")
+            self.life = Life(self, self._options, self._kinds, self._first_worker)
+
+    def crash(self, downtime: float) -> None:
+        """The process dies; its peers see their connections end."""
+        life = self.life
+        if life is None:
+            return
+        self.world.note("broker", "crash")
+        if any(job.state is JobState.RUNNING for job in life.broker.jobs.values()):
+            self.oracle.hit("broker crashed with jobs running")
+        self.life, life.is_alive = None, False
+        self._first_worker = life.broker.roster.next_id()
+        self.oracle.life_ended(life.broker)
+        for wire in self.wires:
+            wire.cut()
+        self.world.after(downtime, self.open)
+
+    def knock(self, endpoint: str, label: str) -> End | None:
+        """Connect, as an actor: its end of a new wire, or None while nobody listens."""
+        life = self.life
+        if life is None:
+            return None
+        wire = Wire(self.world, self.weather, label)
+        if len(self.wires) > 40:
+            self.wires = [each for each in self.wires if each.is_whole]
+        self.wires.append(wire)
+        when = self.world.now + self.weather.latency(self.world)
+        wire.actor.hold_until(when)
+        self.world.after(when - self.world.now, life.accept, endpoint, wire)
+        return wire.actor
+
+    def touched(self, life: Life) -> None:
+        """Something happened to the broker in this event."""
+        self._touched = life
+
+    def _look(self) -> None:
+        """After every event that reached the broker: everything that must always hold, holds."""
+        life, self._touched = self._touched, None
+        if life is not None:
+            check(life.broker)
+
+
+class Life:
+    def __init__(self, house: House, options: ListenerOptions, kinds: Kinds, first_worker: int) -> None:
+        world = house.world
+        self.is_alive = True
+        self.is_paused = False
+        self.pause_next: float | None = None  # pause for so long at the next job: before its turn, or right after
+        self.pauses_before = False
+        self._house = house
+        self._world = world
+        self._ends: dict[End, None] = {}
+        self._waiting: list[tuple[str, Wire]] = []  # knocked during a pause
+        self._ended_late: list[tuple[Peer, End, str]] = []  # read just before a pause, not yet told
+        self._resumed = 0.0
+        self._timer_due = 0.0
+        self._timer_number = 0
+        self.broker = kinds.broker(Policy(), SeededEntropy(world.random.random().hex()), first_worker=first_worker)
+        self.line = Line(self.broker, MemoryDiary(), lambda: world.now, self._log, Limits(), wake=self._wake)
+        self.session: PingPongSession = kinds.session(house.oracle, self.broker, self.line, options, MAX_PAYLOAD, world)
+        self.line.sessions.append(self.session)
+        self._wake()
+
+    # ---------------------------------------------------------------- turns
+
+    def _wake(self) -> None:
+        self._world.soon(self._turn)
+
+    def _turn(self) -> None:
+        if not self.is_alive or self.is_paused:
+            return
+        self._house.touched(self)
+        given = self._house.oracle.gives_said
+        due = self.line.turn()
+        if not self._timer_number or due < self._timer_due:
+            self._timer_due = due
+            self._timer_number += 1
+            self._world.at(due, self._timed_turn, self._timer_number)
+        if self._house.oracle.gives_said > given:
+            self._maybe_pause()
+
+    def _timed_turn(self, number: int) -> None:
+        if number == self._timer_number and self.is_alive and not self.is_paused:
+            self._timer_due = float("inf")
+            self._turn()
+
+    # ---------------------------------------------------------------- a pause of our own
+
+    def _maybe_pause(self) -> None:
+        if self.pause_next is not None:
+            gap, self.pause_next = self.pause_next, None
+            self.pause(gap)
+
+    def pause(self, seconds: float) -> None:
+        if not self.is_alive or self.is_paused or self._world.now < self._resumed + BETWEEN_PAUSES:
+            return
+        self._world.note("broker", f"pause {seconds:.3f}")
+        self.is_paused = True
+        self._ends = {end: None for end in self._ends if not end.is_closed}
+        for end in self._ends:
+            end.is_frozen = True
+        self._world.after(seconds, self.resume)
+
+    def resume(self) -> None:
+        if not self.is_alive or not self.is_paused:
+            return
+        self._world.note("broker", "resume")
+        self._house.touched(self)
+        self.is_paused = False
+        self._resumed = self._world.now
+        self._timer_due = float("inf")
+        ends = list(self._ends)
+        self._world.random.shuffle(ends)
+        first = self._world.random.choice((0, len(ends) // 2, len(ends)))
+        for end in ends[:first]:
+            end.thaw()
+        self._turn()
+        for end in ends[first:]:
+            end.thaw()
+        ended, self._ended_late = self._ended_late, []
+        for each in ended:
+            self._ended(*each)
+        waiting, self._waiting = self._waiting, []
+        for endpoint, wire in waiting:
+            self.accept(endpoint, wire)
+
+    # ---------------------------------------------------------------- connections
+
+    def accept(self, endpoint: str, wire: Wire) -> None:
+        end = wire.broker
+        if wire.is_cut:
+            return
+        if self.is_paused:
+            end.is_frozen = True
+            self._waiting.append((endpoint, wire))
+            return
+        self._house.touched(self)
+        carrier = Zmtp("ROUTER")
+        peer = self.line.connected(self.session, endpoint, carrier, end, end.label, end.label)
+        self._ends[end] = None
+        end.on_bytes = partial(self._arrived, peer, carrier)
+        end.on_end = partial(self._ended, peer, end)
+        if end.is_frozen:
+            end.thaw()
+
+    def _arrived(self, peer: Peer, carrier: Zmtp, data: bytes) -> None:
+        if self.is_alive:
+            self._house.touched(self)
+            messages = carrier.feed(data)
+            if peer.endpoint == FRONTEND and peer.closing is None:
+                self._house.oracle.frontend_heard(self.broker, len(messages))
+            self.line.arrived(peer, messages)
+            if self.pauses_before and self.broker.effects:
+                self._maybe_pause()
+
+    def _ended(self, peer: Peer, end: End, problem: str) -> None:
+        if self.is_paused:
+            self._ended_late.append((peer, end, problem))
+        elif self.is_alive:
+            self._house.touched(self)
+            self._ends.pop(end, None)
+            self.line.ended(peer, problem)
+
+    def _log(self, level: str, event: str, **fields: Any) -> None:
+        self._world.note("log", (event, {name: str(value) for name, value in fields.items()}))
+        self._house.oracle.remarked(event, fields)

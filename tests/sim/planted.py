@@ -1,0 +1,87 @@
+"""Three bugs that a PingPong broker is likely to have, planted on purpose: a simulator that misses them is too weak.
+
+Each is a subclass put in the place of the real class for one run (`Kinds`); nothing in `src` is touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import heappop
+from math import inf
+from typing import Any
+
+from dragoman.core.broker import Broker
+from dragoman.core.deadlines import Deadlines
+from dragoman.core.model import Job, JobState, Outcome, Worker, WorkerState
+from dragoman.dialects.pingpong.messages import Ping
+from dragoman.dialects.pingpong.session import Guest
+from sim.house import Kinds
+from sim.oracle import WatchedSession
+
+
+class LiteralPing(WatchedSession):
+    """Seed 000 to the letter: "If worker_id is not in the ready queue, worker_id is added to the ready queue".
+
+    A busy worker is not in that queue, so its PING gets it a second job (against R32).
+    """
+
+    def _ping(self, guest: Guest, ping: Ping, now: float) -> None:
+        if guest.worker is not None and guest.worker.state is WorkerState.BUSY:
+            held = guest.attempt
+            self._join(guest, now, held_back_until=0.0)
+            guest.attempt = guest.attempt or held
+        super()._ping(guest, ping, now)
+
+
+class ReadyIsRestart(WatchedSession):
+    """READY from a busy worker is always taken for a new life of it, even if it crossed the job (against R34)."""
+
+    def _ready(self, guest: Guest, now: float) -> None:
+        if guest.attempt is not None:
+            self._leave(guest, "its worker was restarted", now)
+        super()._ready(guest, now)
+
+
+class TimersWithoutGeneration(Broker):
+    """A timer that was set stays set, and when it fires the job is judged by the state it is in by then (against R5).
+
+    So the time-out of the queue ends a run, and that of the first attempt ends the second.
+    """
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._deadlines.__class__ = Ungenerational
+
+    def _judge_job(self, job: Job, now: float) -> None:
+        if job.state is JobState.WAITING:
+            self._end_early(job, Outcome.TIMED_OUT, "no worker was free", now)
+        elif job.state is JobState.DELAYED:
+            self._wake(job, now)
+        elif job.state is JobState.RUNNING:
+            self._overrun(job, now)
+
+    def _judge_worker(self, worker: Worker, now: float) -> None:
+        if worker.state is not WorkerState.GONE:
+            super()._judge_worker(worker, now)
+
+
+class Ungenerational(Deadlines[Any]):
+    __slots__ = ()
+
+    def due(self, now: float) -> Iterator[Any]:
+        while self._heap and self._heap[0][0] <= now:
+            _, number, subject = heappop(self._heap)
+            if subject.alarm_number == number:
+                self.disarm(subject)
+            yield subject
+
+    def next(self) -> float:
+        return self._heap[0][0] if self._heap else inf
+
+
+# Name, what is put in, and the letter by which the oracle should find it.
+BUGS = (
+    ("the seed's literal PING rule", Kinds(session=LiteralPing), "I7"),
+    ("READY taken for a restart", Kinds(session=ReadyIsRestart), "I7"),
+    ("timers without generation", Kinds(broker=TimersWithoutGeneration), "R6"),
+)
