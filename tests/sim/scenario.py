@@ -299,6 +299,8 @@ class Run:
             problem: str | None = "the broker is down"
             if life is not None:
                 problem = self._oracle.unhealed(life.broker, len(self._workers))
+            if any(worker.is_working for worker in self._workers):
+                problem = problem or "a worker is still at a job of which the broker knows nothing"
             if problem is None:
                 well_since = world.now if well_since is None else well_since
             elif world.now <= limit:

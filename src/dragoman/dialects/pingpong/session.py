@@ -194,7 +194,7 @@ class PingPongSession:
         else:
             self._broker.counters.ready_while_busy += 1
             self._broker.counters.ambiguous_results += 1  # R44: it may even be the result
-            if now - attempt.given < CROSSING:  # R34
+            if now - max(attempt.given, self._broker.resumed_at) < CROSSING:  # R34; our pause is not its delay (D13)
                 self._broker.seen(worker, now)
             else:
                 guest.attempt = None
