@@ -50,6 +50,7 @@ from dragoman.core.model import (
     Token,
     Wishes,
     Worker,
+    is_name,
 )
 from dragoman.core.policy import Policy
 from dragoman.core.roster import Roster
@@ -377,10 +378,8 @@ class Broker:
         """A background job waits for the diary before it does anything else; a call starts at once."""
         if job.wishes.durable:
             self.ledger.save(job, Promise.ACCEPT)
-        elif job.wishes.delay > 0:
-            self._place(job, now)
         else:
-            self._queue(job, now)
+            self._place(job, now)
 
     def _place(self, job: Job, now: float) -> None:
         """A new job: delay it, hand it out, or let it wait."""
@@ -395,8 +394,8 @@ class Broker:
     def _queue(self, job: Job, now: float) -> None:
         """Let a job that comes for the first time wait, unless a worker is free for it now."""
         service = job.service
-        if job.deadline <= now:
-            self._end_early(job, TIMED_OUT, PATIENCE_OVER, now)
+        if job.deadline <= now or job.wishes.job_timeout <= 0:
+            self._end_early(job, TIMED_OUT, PATIENCE_OVER if job.deadline <= now else "it may not run at all", now)
             return
         job.queue_due = now + job.wishes.queue_timeout
         if not service.queue.length and not service.paused and not self.is_draining:
@@ -482,6 +481,8 @@ class Broker:
 
     def _take_back(self, attempt: Attempt) -> bool:
         """If the attempt's Give has not been carried out yet, see that it never is: nobody can have seen the job."""
+        if attempt.is_sent:  # without asking, a crowd that ends in one tick would cost its square
+            return False
         for index, effect in enumerate(self.effects):
             if type(effect) is Give and effect.attempt is attempt:
                 del self.effects[index]
@@ -641,13 +642,3 @@ class Broker:
         self.counters.expired_workers += 1
         self.effects.append(Dismiss(worker, Farewell.EXPIRED, reason))
         self.leave(worker, now, reason)
-
-
-def is_name(name: str, max_bytes: int) -> bool:
-    """1 to `max_bytes` bytes of UTF-8 without control characters."""
-    return is_text(name) and 0 < len(name.encode()) <= max_bytes
-
-
-def is_text(name: str) -> bool:
-    """Whether it has a form in UTF-8, and no control characters."""
-    return not any(char < " " or "\x7f" <= char < "\xa0" or "\ud800" <= char < "\ue000" for char in name)

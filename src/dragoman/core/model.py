@@ -126,7 +126,7 @@ class Wishes:
 class Attempt:
     """One handing-out of a job to a worker."""
 
-    __slots__ = ("doubted", "due", "given", "job", "number", "token", "worker")
+    __slots__ = ("doubted", "due", "given", "is_sent", "job", "number", "token", "worker")
 
     def __init__(self, job: Job, number: int, token: Token, worker: Worker, given: float, due: float) -> None:
         self.job = job
@@ -135,6 +135,7 @@ class Attempt:
         self.worker = worker
         self.given = given
         self.due = due  # when its run time is over
+        self.is_sent = False  # the line has carried out its Give
         self.doubted = inf  # since when it has been over without a result (D11)
 
     def begin(self, now: float) -> None:
@@ -310,3 +311,13 @@ class Service:
         self.jobs = 0  # how many are present, whatever their state
         self.paused = False
         self.is_known = False  # a worker has offered it once
+
+
+def is_name(name: str, max_bytes: int) -> bool:
+    """1 to `max_bytes` bytes of UTF-8 without control characters."""
+    return is_text(name) and 0 < len(name.encode()) <= max_bytes
+
+
+def is_text(name: str) -> bool:
+    """Whether it has a form in UTF-8, and no control characters."""
+    return not any(char < " " or "\x7f" <= char < "\xa0" or "\ud800" <= char < "\ue000" for char in name)

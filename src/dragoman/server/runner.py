@@ -273,6 +273,7 @@ class Line:
                     attempt: Attempt = effect.attempt  # type: ignore[attr-defined]
                     if now - attempt.given > LATE_GIVE:
                         attempt.begin(now)
+                    attempt.is_sent = True
                     session = attempt.worker.session
                 elif kind is Answer or kind is Accept or kind is Progress:
                     session = effect.caller.session  # type: ignore[attr-defined]

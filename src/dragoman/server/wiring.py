@@ -9,7 +9,8 @@ from typing import Any, cast
 
 from dragoman.carriers.zmtp import Limits as ZmtpLimits
 from dragoman.carriers.zmtp import Zmtp
-from dragoman.core.broker import Broker, is_name
+from dragoman.core.broker import Broker
+from dragoman.core.model import is_name
 from dragoman.dialects import seam
 from dragoman.dialects.pingpong import session as pingpong
 from dragoman.dialects.pingpong.options import ListenerOptions as PingPongOptions

@@ -323,3 +323,13 @@ def test_job_that_every_worker_refuses_waits_no_longer_than_its_queue_timeout(br
             broker.refuse(job.attempt, now)
         broker.idle(worker, now)
     assert (job.outcome, round(now)) == (Outcome.TIMED_OUT, 5)
+
+
+def test_job_with_no_run_time_at_all_ends_though_it_was_handed_out_within_a_tick(broker: CheckedBroker) -> None:
+    """R72, I4. A bug: it was over before the line could send it, went back as not started, and so on for ever."""
+    worker = broker.worker()
+    job = broker.call(job_timeout=0.0, delay=1.0)
+    for tenths in range(10, 50):
+        broker.tick(tenths / 10)
+        broker.take()
+    assert (job.outcome, worker.state) == (Outcome.TIMED_OUT, WorkerState.IDLE)
