@@ -15,6 +15,7 @@ import zmq
 from house import MIB, BrokerHouse, Raw, Visitors, Workers, ready_command, until
 
 from dragoman.carriers.zmtp import OUR_GREETING, encode
+from dragoman.core.policy import Policy
 from dragoman.streams.places import PlaceTaken
 
 Start = Callable[..., BrokerHouse]
@@ -466,3 +467,40 @@ class traced:
 
     def __exit__(self, *_: object) -> None:
         tracemalloc.stop()
+
+
+def test_messages_without_an_end_are_bounded_for_all_peers_together() -> None:
+    """L6: everything that can grow has a limit. A bug: each peer could leave 60 MiB of a message lying about."""
+    house = BrokerHouse("pingpong+tcp://127.0.0.1:0?frontend=0", policy=Policy(max_memory=8 << 20))
+    half = b"\x01\x00\x02" + (4 << 20).to_bytes(8, "big") + bytes(3 << 20)
+    peers = []
+
+    def held() -> int:
+        return sum(peer.carrier.holding for peer in house.line.peers)
+
+    try:
+        for _ in range(4):
+            peers.append(Raw(house.callers).greet())
+            peers[-1].say(half)
+        until(lambda: house.counters.disconnected_slow >= 1, "one is disconnected")
+        until(lambda: house.run(held) <= 8 << 20, "the rest fits")
+        assert house.journal.mentions("max_memory")
+    finally:
+        for peer in peers:
+            peer.__exit__()
+        house.close()
+
+
+def test_what_a_peer_left_unfinished_is_freed_when_it_goes() -> None:
+    """A bug: its buffers hung in a ring of references until the collector came by, a gigabyte later."""
+    house = BrokerHouse("pingpong+tcp://127.0.0.1:0?frontend=0")
+    try:
+        with Raw(house.callers).greet() as peer:
+            peer.say(b"\x01\x00\x02" + (4 << 20).to_bytes(8, "big") + bytes(3 << 20))
+            carriers = until(lambda: [each.carrier for each in list(house.line.peers)], "it is there")
+            until(lambda: carriers[0].holding > 2 << 20, "a part has come")
+        until(lambda: not house.line.peers, "it has gone")
+        assert [carrier.holding for carrier in carriers] == [0]
+        assert house.line._unfinished_bytes == 0
+    finally:
+        house.close()

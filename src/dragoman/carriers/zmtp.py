@@ -264,6 +264,20 @@ class Zmtp:
         self._end_frame(frame, self._more, messages)
         return messages
 
+    @property
+    def holding(self) -> int:
+        """Bytes of an unfinished message that wait here for the rest of it."""
+        return sum(map(len, self._frames)) + len(self._held) + len(self._large)
+
+    def release(self) -> None:
+        """The conversation is over: let go of all that is held. What is fed now is ignored."""
+        self._step = FAILED
+        self.gap = None
+        self._frames = []
+        self._held = bytearray()
+        self._large = bytearray()
+        self._over_size = self._over_count = 0
+
     def ping(self, ttl_tenths: int = 0, context: bytes = b"") -> bytes | None:
         """A PING command, encoded; None for a peer of 3.0, which does not know it. Its PONG is not handed up.
 
@@ -402,12 +416,8 @@ class Zmtp:
             self.outgoing.append(_command(b"PONG", context))
 
     def _fail(self, failure: Malformed) -> None:
-        """Ends the conversation and lets go of all it held."""
         self.failure = failure
-        self._step = FAILED
-        self._frames = []
-        self._held = bytearray()
-        self._over_size = self._over_count = 0
+        self.release()
 
     # ---- greeting and handshake
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import click
 
@@ -18,11 +19,13 @@ def config(urls: tuple[str, ...], path: str | None, as_json: bool, **flags: obje
     Flags win over environment variables (DRAGOMAN_*), those over the file (--config or DRAGOMAN_CONFIG), and that over
     the defaults. Takes the same arguments as `dragoman serve`.
     """
+    from dragoman.server.config import default_data_dir
     from dragoman.server.wiring import DEFAULT_LISTENERS
 
     _, sourced = load_sourced(urls, path, flags)
     rows = [(each.name, each.value, each.source) for each in sourced]
-    rows = [(n, DEFAULT_LISTENERS if n == "listen" and not v else v, s) for n, v, s in rows]
+    shown_instead = {"listen": DEFAULT_LISTENERS, "data": str(default_data_dir(os.environ))}
+    rows = [(name, value or shown_instead.get(name, value), source) for name, value, source in rows]
     if as_json:
         click.echo(json.dumps({name: {"value": value, "source": source} for name, value, source in rows}, indent=2))
         return

@@ -62,6 +62,8 @@ def worker(target: str | None, command: str | None, service: str | None, url: st
         give_up(str(error), USAGE)
     except CannotLoad as error:
         give_up(f"cannot run {target}: {error}", USAGE)
+    except KeyboardInterrupt:
+        raise click.exceptions.Exit(130) from None
 
 
 def _check_command(command: str) -> str:

@@ -3,6 +3,7 @@ its own process with it; the parent, which keeps the heartbeats, lives on."""
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import multiprocessing
 import os
@@ -17,6 +18,7 @@ from dragoman.sdk.errors import JobFailed, JobLost
 
 READY, BROKEN, DONE, RAISED = b"+", b"!", b"=", b"-"
 START_TIMEOUT = 60.0
+PR_SET_PDEATHSIG = 1
 
 
 class CannotLoad(Exception):
@@ -102,7 +104,16 @@ def load(target: str) -> Callable[[bytes], object]:
     return found  # type: ignore[no-any-return]
 
 
+def die_with_parent() -> None:
+    """Ask the kernel to end this process with its parent: what a killed worker was at, another may begin anew."""
+    try:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    except (OSError, AttributeError):
+        pass
+
+
 def _main(connection: Connection, target: str, folder: str) -> None:
+    die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's Ctrl-C is for the parent
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     if folder not in sys.path:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from dragoman.carriers.zmtp import Frame, Message, TooLarge, Zmtp
 from dragoman.sdk.address import Place
-from dragoman.sdk.child import Child
+from dragoman.sdk.child import Child, die_with_parent
 from dragoman.sdk.errors import BrokerUnavailable, JobError, JobFailed
 from dragoman.sdk.link import Link, open_link
 from dragoman.sdk.peoples import People
@@ -62,6 +62,7 @@ class ProgramHandler:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 start_new_session=True,  # the terminal's Ctrl-C is for us
+                preexec_fn=die_with_parent,
             )
         except OSError as error:
             raise JobFailed(f"cannot run {self._words[0]}: {error.strerror or error}") from error
@@ -125,12 +126,13 @@ class WorkerProcess:
                 log.warning("%s; trying again in %.1f s", problem, delay)
                 await _first(self._stop.wait(), asyncio.sleep(delay))
                 continue
-            self._back_off.reset()
             log.info("connected to %s", self._place)
             await self._serve()
             if self._job is not None:
                 # It was taken on a connection that is gone: nobody waits for it, but we are not free before it ends.
                 await _first(self._finish_job(), self._stop.wait())
+            if not self._stop.is_set():
+                await _first(self._stop.wait(), asyncio.sleep(self._back_off.next()))
         await self._say_goodbye()
 
     async def _connect(self) -> None:
@@ -190,6 +192,7 @@ class WorkerProcess:
             self._side.failed(str(problem).strip().splitlines()[-1])
         else:
             self._job = None
+            self._back_off.reset()
             self._side.finished(result, self._loop.time())
 
     async def _finish_job(self) -> None:

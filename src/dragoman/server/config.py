@@ -29,6 +29,9 @@ OTHER_VARIABLES = frozenset({PATH_VARIABLE})
 _KUBERNETES_VARIABLE = re.compile(r"DRAGOMAN_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_.*)?)")
 
 
+OWN_FLAGS = ("data", "log", "log_level", "drain_timeout", "strict", "loop")
+
+
 class ConfigError(ValueError):
     """A setting that cannot be used; the message says which flag, variable or file it is in and what would be right."""
 
@@ -90,7 +93,7 @@ def _read_flags(flags: Mapping[str, object]) -> dict[str, Sourced]:
             continue
         _refuse_unknown(name, _DEFAULTS, "flag")
         read = _from_text if isinstance(value, str) else _from_toml
-        found[name] = _read(read, name, value, f"flag --{name.replace('_', '-')}")
+        found[name] = _read(read, name, value, _flag(name))
     return found
 
 
@@ -213,6 +216,13 @@ _RANGES: Mapping[str, tuple[float, float]] = {
     "retry_jitter": (0, 1),  # a share of the delay
     "max_outcome_bytes": (0, 2**63 - 1),  # 0 keeps none
 }
+
+
+def _flag(name: str) -> str:
+    """How a person gave this on the command line."""
+    if name == "listen":
+        return "arguments"
+    return f"flag --{name.replace('_', '-')}" if name in OWN_FLAGS else f"flag --set {name}"
 
 
 def default_data_dir(environment: Mapping[str, str]) -> Path:

@@ -30,6 +30,13 @@ class Carrier(Protocol):
     def ping(self) -> bytes | None:
         """A life sign that asks for one, where the peer's edition of the carrier has it (D12)."""
 
+    def release(self) -> None:
+        """The connection is over: let go of all that is held."""
+
+    @property
+    def holding(self) -> int:
+        """Bytes of an unfinished message."""
+
     @property
     def peer_identity(self) -> bytes: ...
 
@@ -83,6 +90,7 @@ class Peer:
         "fresh_marks",
         "guest",
         "heard",
+        "holding",
         "identity",
         "is_lost",
         "is_open",
@@ -93,6 +101,7 @@ class Peer:
         "out",
         "seen_sent",
         "session",
+        "since",
         "stream",
     )
 
@@ -119,7 +128,9 @@ class Peer:
         self.is_open = False  # the session knows of it
         self.is_lost = False
         self.closing: str | None = None  # why, once it has been decided
+        self.since = now
         self.heard = now
+        self.holding = 0  # bytes of a message that has not come to its end, when last looked
         self.largest = 0  # the largest buffer that the kernel has not wholly taken: one message may always wait
         self.seen_sent = 0  # what its stream had sent when the line last looked
         self.out: list[Frame] = []  # what this turn has for it

@@ -83,6 +83,8 @@ class Line:
         self._backlogged: dict[Peer, None] = {}
         self._deadlines: Deadlines[Peer] = Deadlines()
         self._addresses: dict[str, int] = {}
+        self._unfinished: dict[Peer, None] = {}  # peers in the middle of a message
+        self._unfinished_bytes = 0
         self._complaint_second = -1
         self._complaints = 0
         self._expected = inf  # when the next turn should start at the latest
@@ -139,6 +141,8 @@ class Line:
             self.broker.resumed_at = now  # what comes now has waited for us
         peer.heard = now
         carrier = peer.carrier
+        if not messages or carrier.gap is not None or peer.holding:
+            self._mind_unfinished(peer)
         if carrier.outgoing:
             self._post(peer, carrier.outgoing)
             carrier.outgoing = []
@@ -165,7 +169,7 @@ class Line:
 
     def ended(self, peer: Peer, problem: str) -> None:
         """The stream is at its end, or broken."""
-        if not peer.is_open and not peer.is_lost:
+        if not peer.is_open and not peer.is_lost and peer.heard > peer.since:  # a mere look at the port is no news
             self._complain("peer left before the handshake was done", peer=peer, reason=problem)
         self._lose(peer, problem)
         self._ask_for_turn()
@@ -341,9 +345,29 @@ class Line:
             largest = max(held, key=held.__getitem__)
             self._shed(largest, f"{held[largest]} bytes wait for it to read, the most of all peers (max_memory)")
 
+    def _mind_unfinished(self, peer: Peer) -> None:
+        """Messages that are only half there may cost so much together and no more (L6)."""
+        held = peer.carrier.holding
+        self._unfinished_bytes += held - peer.holding
+        peer.holding = held
+        if held:
+            self._unfinished[peer] = None
+        else:
+            self._unfinished.pop(peer, None)
+        if self._unfinished_bytes > self.limits.max_memory:
+            largest = max(self._unfinished, key=lambda each: each.holding)
+            self._shed(largest, f"{largest.holding} bytes of a message without an end, the most of all (max_memory)")
+            largest.carrier.release()
+            self._forget_unfinished(largest)
+
+    def _forget_unfinished(self, peer: Peer) -> None:
+        self._unfinished_bytes -= peer.holding
+        peer.holding = 0
+        self._unfinished.pop(peer, None)
+
     def _shed(self, peer: Peer, reason: str) -> None:
         self.broker.counters.disconnected_slow += 1
-        self.remark("peer does not read", level="warning", peer=peer, reason=reason)
+        self._complain("peer costs too much", peer=peer, reason=reason)
         self.close(peer, reason)
 
     def _watch(self, now: float) -> None:
@@ -418,6 +442,8 @@ class Line:
         if peer.is_lost:
             return
         peer.is_lost = True
+        peer.carrier.release()
+        self._forget_unfinished(peer)
         self._deadlines.disarm(peer)
         self.peers.pop(peer, None)
         self._backlogged.pop(peer, None)

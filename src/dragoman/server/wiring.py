@@ -14,7 +14,7 @@ from dragoman.core.model import is_name
 from dragoman.dialects import seam
 from dragoman.dialects.pingpong import session as pingpong
 from dragoman.dialects.pingpong.options import ListenerOptions as PingPongOptions
-from dragoman.sdk.address import Address, address_error, is_loopback, parse, parse_frontend, read_options
+from dragoman.sdk.address import Address, TcpPlace, address_error, is_loopback, parse, parse_frontend, read_options
 from dragoman.server import clock
 from dragoman.server.host import Door
 from dragoman.server.peer import PeerLimits
@@ -63,7 +63,8 @@ def _pingpong(request: Request) -> Listener:
     doors = [("workers", Door(session, pingpong.BACKEND, address.place, carrier, request.limits))]
     notes = [f"service {own.service!r}, edition {own.edition.value}"]
     if request.options.frontend is None:
-        notes.append("takes workers only: add frontend=PORT for callers")
+        example = "PORT" if isinstance(address.place, TcpPlace) else "ipc%3A%2F%2F%2FPATH"
+        notes.append(f"takes workers only: add frontend={example} for callers")
     else:
         frontend = parse_frontend(request.options.frontend, address.place, address.url)
         _insist_on_loopback(address, is_loopback(frontend), request.options)

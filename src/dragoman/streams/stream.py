@@ -31,6 +31,10 @@ class Reader(Protocol):
     def fill(self, count: int) -> list[Message | TooLarge]: ...
 
 
+def _nobody(_: object) -> None:
+    pass
+
+
 class Stream:
     __slots__ = (
         "_arrived",
@@ -104,6 +108,7 @@ class Stream:
         if self._is_waiting:
             self._loop.remove_writer(self._socket)
         self._pending.clear()
+        self._arrived = self._ended = _nobody  # whoever listened also holds us: let go, or only the collector would
         self._hang_up()
 
     def _hang_up(self) -> None:

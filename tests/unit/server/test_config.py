@@ -104,19 +104,19 @@ def test_the_environment_may_set_any_key(variable: str, text: str, name: str, va
 
 
 @pytest.mark.parametrize(
-    ("flags", "name", "value"),
+    ("flags", "name", "value", "source"),
     [
-        ({"listen": ("tcp://h:1",)}, "listen", ("tcp://h:1",)),
-        ({"strict": True}, "strict", True),
-        ({"strict": False}, "strict", False),
-        ({"max_peers": 5}, "max_peers", 5),
-        ({"max_memory": "1GiB"}, "max_memory", 1 << 30),
-        ({"drain_timeout": 5}, "drain_timeout", 5.0),
+        ({"listen": ("tcp://h:1",)}, "listen", ("tcp://h:1",), "arguments"),
+        ({"strict": True}, "strict", True, "flag --strict"),
+        ({"strict": False}, "strict", False, "flag --strict"),
+        ({"max_peers": 5}, "max_peers", 5, "flag --set max_peers"),
+        ({"max_memory": "1GiB"}, "max_memory", 1 << 30, "flag --set max_memory"),
+        ({"drain_timeout": 5}, "drain_timeout", 5.0, "flag --drain-timeout"),
     ],
 )
-def test_a_flag_comes_as_text_or_with_its_type(flags: dict[str, object], name: str, value: object) -> None:
+def test_a_flag_comes_as_text_or_with_its_type(flags: dict[str, object], name: str, value: object, source: str) -> None:
     _, entries = load(flags, {}, None)
-    assert sourced(entries, name) == Sourced(name, value, f"flag --{name.replace('_', '-')}")
+    assert sourced(entries, name) == Sourced(name, value, source)
 
 
 def test_flags_and_variables_that_are_empty_count_as_not_given(tmp_path: Path) -> None:
@@ -193,8 +193,8 @@ def test_a_wrong_variable_is_refused_by_name(variable: str, text: str, says: str
     ("flags", "says"),
     [
         ({"max_job": 1}, "flag 'max_job' is not known (did you mean 'max_jobs'?)"),
-        ({"max_jobs": 0}, "flag --max-jobs: max_jobs is 0 but must be 1 or more"),
-        ({"max_jobs": "x"}, "flag --max-jobs: max_jobs is 'x' but must be a whole number"),
+        ({"max_jobs": 0}, "flag --set max_jobs: max_jobs is 0 but must be 1 or more"),
+        ({"max_jobs": "x"}, "flag --set max_jobs: max_jobs is 'x' but must be a whole number"),
         ({"listen": (1,)}, "must be a list of strings"),
     ],
 )

@@ -9,7 +9,18 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.carriers.zmtp import Frame, Message, TooLarge
 from dragoman.dialects.pingpong.codec import read_answer, read_broker, write_result
 from dragoman.dialects.pingpong.editions import Edition
-from dragoman.dialects.pingpong.messages import DISCONNECT, NEVER_A_RESULT, PING, READY, Error, Exit, Job
+from dragoman.dialects.pingpong.messages import (
+    DISCONNECT,
+    ERROR,
+    NEVER_A_RESULT,
+    PING,
+    PONG,
+    READY,
+    Answer,
+    Error,
+    Exit,
+    Job,
+)
 from dragoman.dialects.pingpong.options import WorkerOptions
 
 WORKER_SOCKET = "DEALER"
@@ -66,7 +77,9 @@ class WorkerSide:
         try:
             word = read_broker(message, self._options.edition)
         except Malformed as problem:
-            self._port.reconnect(f"{problem.reason}: {problem.detail}")
+            is_frontend = message[2:3] == [ERROR]
+            hint = "; is this where callers connect? workers use the backend" if is_frontend else ""
+            self._port.reconnect(f"{problem.reason}: {problem.detail}{hint}")
             return
         if isinstance(word, Exit):
             self._port.leave("the broker said EXIT")
@@ -132,4 +145,6 @@ def answer(message: Message | TooLarge) -> tuple[Frame, str | None]:
     if isinstance(message, TooLarge):
         raise Malformed("too large", f"the answer has {message.size} bytes, more than this client takes")
     word = read_answer(message)
+    if isinstance(word, Answer) and word.payload == PONG:
+        raise Malformed("a worker's place", "it said PONG, so this is where workers connect; callers use the frontend")
     return (b"", word.reason) if isinstance(word, Error) else (word.payload, None)
