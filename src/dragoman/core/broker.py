@@ -520,7 +520,7 @@ class Broker:
         self._remember_tried(job, attempt.worker)
         if job.history is None:
             job.history = []
-        reason = reason[: self.policy.max_error_bytes]
+        reason = reason.encode("utf-8", "replace")[: self.policy.max_error_bytes].decode("utf-8", "ignore")
         job.history.append(Ending(job.spent, attempt.worker.name, outcome, reason))
         limit = job.wishes.attempts
         if limit is None:

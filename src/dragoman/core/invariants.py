@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import inf
 
+from dragoman.core import deadlines, queues
 from dragoman.core.broker import Broker
-from dragoman.core.deadlines import SWEEP_FLOOR
 from dragoman.core.model import InvariantBroken, Job, JobState, Service, Worker, WorkerState
 
 
@@ -63,7 +63,7 @@ def _check_service(broker: Broker, service: Service) -> None:
     name = f"service {service.name}"
     require(len(waiting) == queue.length, "I1", f"{name}: {len(waiting)} jobs wait, {queue.length} are counted")
     require(queue.bytes == sum(len(job.payload) for job in waiting), "I5", f"{name}: bytes in the queue are miscounted")
-    require(queue._dead <= SWEEP_FLOOR + queue.length, "I5", f"{name}: {queue._dead} dead entries in the queue")
+    require(queue._dead <= queues.SWEEP_FLOOR + queue.length, "I5", f"{name}: {queue._dead} dead entries in the queue")
     if queue.length and not service.paused and not broker.is_draining:
         require(not service.idle and not service.held_back, "I6", f"{name}: a job waits while a worker is idle")
     offering = sum(service in worker.services for worker in broker.roster.workers.values())
@@ -105,16 +105,17 @@ def _check_worker(broker: Broker, worker: Worker) -> None:
 
 
 def _check_deadlines(broker: Broker) -> None:
-    deadlines = broker._deadlines
+    alarms = broker._deadlines
     living = 0
-    for due, number, subject in deadlines.entries():
+    for due, number, subject in alarms.entries():
         if subject.alarm_number == number:
             living += 1
             require(subject.alarm == due, "I11", "an alarm and its subject disagree")
             is_here = subject.id in (broker.jobs if isinstance(subject, Job) else broker.roster.workers)
             require(is_here, "I11", "a living alarm refers to something that is gone")
-    require(living == deadlines.armed, "I11", f"{living} alarms live, {deadlines.armed} are counted")
-    require(len(deadlines) <= SWEEP_FLOOR + 3 * (deadlines.armed + 1), "I11", f"{len(deadlines)} alarms, {living} live")
+    require(living == alarms.armed, "I11", f"{living} alarms live, {alarms.armed} are counted")
+    most = deadlines.SWEEP_FLOOR + 3 * (alarms.armed + 1)
+    require(len(alarms) <= most, "I11", f"{len(alarms)} alarms, {living} live")
     for job in broker.jobs.values():
         require(job.alarm <= job.due() or _is_unsaved(job), "I11", f"{_name(job)} will not be looked at in time")
     for worker in broker.roster.workers.values():

@@ -300,13 +300,14 @@ class Worker:
 class Service:
     """A name that callers ask for and workers offer."""
 
-    __slots__ = ("held_back", "idle", "is_known", "jobs", "name", "paused", "queue", "workers")
+    __slots__ = ("held_back", "held_back_until", "idle", "is_known", "jobs", "name", "paused", "queue", "workers")
 
     def __init__(self, name: str, age_step: float) -> None:
         self.name = name
         self.queue = Queue(age_step)
         self.idle: OrderedDict[Worker, None] = OrderedDict()  # longest idle first (D7)
         self.held_back: OrderedDict[Worker, None] = OrderedDict()  # idle, but used last (R38)
+        self.held_back_until = inf  # when the first of those may be trusted again
         self.workers = 0  # how many offer it, whatever their state
         self.jobs = 0  # how many are present, whatever their state
         self.paused = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from math import inf
 
 from dragoman.core.lifecycle import move_worker, settle
 from dragoman.core.model import BUSY, GONE, IDLE, Job, Service, Worker, WorkerId
@@ -62,6 +63,7 @@ class Roster:
             if now < worker.held_back_until:
                 for service in worker.services:
                     service.held_back.setdefault(worker)
+                    service.held_back_until = min(service.held_back_until, worker.held_back_until)
             else:
                 for service in worker.services:
                     service.held_back.pop(worker, None)
@@ -93,7 +95,7 @@ class Roster:
     def pick(self, job: Job, now: float) -> Worker | None:
         """The longest idle worker of the job's service, of those it was not yet given to if there is one (R12)."""
         service = job.service
-        if service.held_back:
+        if now >= service.held_back_until:
             self._trust_again(service, now)
         fallback: Worker | None = None
         for candidates in (service.idle, service.held_back):
@@ -111,6 +113,7 @@ class Roster:
                     each.held_back.pop(worker, None)
                     each.idle[worker] = None
                     each.idle.move_to_end(worker, last=False)
+        service.held_back_until = min((each.held_back_until for each in service.held_back), default=inf)
 
     def _forget_unused(self, keep: Collection[str]) -> None:
         """Make room among the names: drop those nobody offers, asks for or has paused."""

@@ -7,7 +7,7 @@ import asyncio
 from dragoman.carriers.malformed import Malformed
 from dragoman.carriers.zmtp import Frame, Message, TooLarge, Zmtp
 from dragoman.sdk.errors import BrokerUnavailable, JobFailed, JobTimeout, error_from
-from dragoman.sdk.link import open_link
+from dragoman.sdk.link import TRUSTING, open_link
 from dragoman.sdk.peoples import caller_target
 
 CONNECT_TIMEOUT = 5.0
@@ -16,7 +16,8 @@ CONNECT_TIMEOUT = 5.0
 async def call(url: str, service: str, payload: bytes, timeout: float | None = None) -> Frame:
     """The result of the job. Raises JobError, BrokerUnavailable or AddressError."""
     people, place = caller_target(url, service)
-    answered: asyncio.Future[Message | TooLarge] = asyncio.get_running_loop().create_future()
+    loop = asyncio.get_running_loop()
+    answered: asyncio.Future[Message | TooLarge] = loop.create_future()
 
     def heard(message: Message | TooLarge) -> None:
         if not answered.done():
@@ -26,11 +27,12 @@ async def call(url: str, service: str, payload: bytes, timeout: float | None = N
         if not answered.done():
             answered.set_exception(BrokerUnavailable(f"the broker at {place} went away before it answered: {problem}"))
 
+    deadline = None if timeout is None else loop.time() + timeout
     patience = CONNECT_TIMEOUT if timeout is None else min(CONNECT_TIMEOUT, timeout)
-    link = await open_link(place, Zmtp(people.client_socket, dials=True), heard, ended, patience)
+    link = await open_link(place, Zmtp(people.client_socket, dials=True, limits=TRUSTING), heard, ended, patience)
     try:
         link.send(people.request(payload))
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout_at(deadline):
             result, reason = people.answer(await answered)
     except TimeoutError:
         raise JobTimeout(f"timed out: no answer within {timeout:g} s") from None

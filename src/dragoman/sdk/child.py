@@ -37,11 +37,20 @@ class Child:
     def start(self) -> None:
         """Raises CannotLoad, with what the import said."""
         ours, theirs = self._context.Pipe()
-        self._process = self._context.Process(target=_main, args=(theirs, self._target, os.getcwd()), daemon=True)
-        self._process.start()
-        theirs.close()
+        process = self._context.Process(target=_main, args=(theirs, self._target, os.getcwd()), daemon=True)
+        try:
+            process.start()
+        except OSError as error:
+            ours.close()
+            raise CannotLoad(f"no process can be started: {error.strerror or error}") from error
+        finally:
+            theirs.close()
+        self._process = process
         self._connection = ours
-        answer = ours.recv_bytes() if ours.poll(START_TIMEOUT) else BROKEN + b"it did not start within 60 s"
+        try:
+            answer = ours.recv_bytes() if ours.poll(START_TIMEOUT) else BROKEN + b"it did not start within 60 s"
+        except EOFError:
+            answer = BROKEN + b"its process ended while the module was imported"
         if answer[:1] != READY:
             self._process.kill()
             self._bury()
@@ -50,6 +59,8 @@ class Child:
     def run(self, payload: bytes | bytearray) -> bytes:
         """The function's result. Raises JobFailed, or JobLost if the child died; the next job gets a new one."""
         try:
+            if self._process is not None and not self._process.is_alive():
+                self._bury()  # it died between two jobs: this one has been seen by nobody
             if self._process is None:
                 self.start()
             connection = self._connection

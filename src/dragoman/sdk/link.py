@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from dragoman.carriers.zmtp import Frame, Message, TooLarge, Zmtp
+from dragoman.carriers.zmtp import Frame, Limits, Message, TooLarge, Zmtp
 from dragoman.sdk.address import Place
 from dragoman.sdk.errors import BrokerUnavailable
 from dragoman.streams.dial import connect
 from dragoman.streams.stream import Stream
+
+# How much a message may have is the broker's to say (max_payload): what it let in, we take.
+TRUSTING = Limits(max_payload=Limits().hard_cap)
 
 
 class Link:
@@ -40,6 +43,7 @@ async def open_link(
 ) -> Link:
     """Connect and shake hands. Raises BrokerUnavailable."""
     loop = asyncio.get_running_loop()
+    deadline = loop.time() + timeout
     try:
         connected = await connect(loop, place, timeout)
     except OSError as error:
@@ -72,9 +76,12 @@ async def open_link(
     carrier.outgoing = []
     stream.start(arrived, finish)
     try:
-        async with asyncio.timeout(timeout):
+        async with asyncio.timeout_at(deadline):
             await ready
     except TimeoutError:
         stream.close()
         raise BrokerUnavailable(f"{place} was reached but did not greet us within {timeout:g} s") from None
+    except asyncio.CancelledError:
+        stream.close()
+        raise
     return Link(stream, carrier)

@@ -9,13 +9,14 @@ import random
 import shlex
 import signal
 from collections.abc import Awaitable, Sequence
+from contextlib import suppress
 from typing import Protocol
 
 from dragoman.carriers.zmtp import Frame, Message, TooLarge, Zmtp
 from dragoman.sdk.address import Place
 from dragoman.sdk.child import Child, die_with_parent
 from dragoman.sdk.errors import BrokerUnavailable, JobError, JobFailed
-from dragoman.sdk.link import Link, open_link
+from dragoman.sdk.link import TRUSTING, Link, open_link
 from dragoman.sdk.peoples import People
 from dragoman.streams.dial import BackOff
 
@@ -75,8 +76,10 @@ class ProgramHandler:
         return result
 
     def stop(self) -> None:
-        if self._process is not None and self._process.returncode is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
+        process, self._process = self._process, None
+        if process is not None and process.returncode is None:
+            with suppress(ProcessLookupError):  # it has ended, and the loop has not told us yet
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 class WorkerProcess:
@@ -93,7 +96,11 @@ class WorkerProcess:
         self._job: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
         self._lost = asyncio.Event()
-        self._was_told_twice = False
+        self._signals = 0
+
+    @property
+    def _was_told_twice(self) -> bool:
+        return self._signals > 1
 
     # ---------------------------------------------------------------- the port
 
@@ -122,23 +129,33 @@ class WorkerProcess:
             try:
                 await self._connect()
             except BrokerUnavailable as problem:
-                delay = self._back_off.next()
-                log.warning("%s; trying again in %.1f s", problem, delay)
-                await _first(self._stop.wait(), asyncio.sleep(delay))
+                await self._rest(str(problem))
                 continue
-            log.info("connected to %s", self._place)
             await self._serve()
             if self._job is not None:
                 # It was taken on a connection that is gone: nobody waits for it, but we are not free before it ends.
                 await _first(self._finish_job(), self._stop.wait())
             if not self._stop.is_set():
-                await _first(self._stop.wait(), asyncio.sleep(self._back_off.next()))
+                await self._rest("the connection is gone")
         await self._say_goodbye()
 
+    async def _rest(self, problem: str) -> None:
+        delay = self._back_off.next()
+        log.warning("%s; trying again in %.1f s", problem, delay)
+        await _first(self._stop.wait(), asyncio.sleep(delay))
+
     async def _connect(self) -> None:
+        """Raises BrokerUnavailable. If we are told to stop meanwhile, nobody hears READY from us."""
         self._lost.clear()
-        carrier = Zmtp(self._people.worker_socket, dials=True)
-        self._link = await open_link(self._place, carrier, self._heard, self._ended, CONNECT_TIMEOUT)
+        carrier = Zmtp(self._people.worker_socket, dials=True, limits=TRUSTING)
+        opening = asyncio.ensure_future(open_link(self._place, carrier, self._heard, self._ended, CONNECT_TIMEOUT))
+        await _first(opening, self._stop.wait())
+        if not opening.done():
+            return
+        self._link = opening.result()
+        if self._stop.is_set() or self._lost.is_set():
+            return
+        log.info("connected to %s", self._place)
         self._side.opened(self._loop.time())
 
     async def _serve(self) -> None:
@@ -159,16 +176,19 @@ class WorkerProcess:
         self._hang_up()
         if self._job is not None:
             self._handler.stop()
-            self._job.cancel()
+            await asyncio.wait([self._job], timeout=1.0)  # so that nothing of it outlives the loop
+            if self._job is not None:
+                self._job.cancel()
 
     def _told_to_stop(self) -> None:
-        self._was_told_twice = self._stop.is_set()
+        self._signals += 1
         if not self._was_told_twice:
             log.info("stopping%s", " once the job in hand is done" if self._side.is_busy else "")
         self._stop.set()
 
     def _heard(self, message: Message | TooLarge) -> None:
         if self._link is not None or not self._lost.is_set():
+            self._back_off.reset()  # only a broker that speaks to us is worth coming back to at once
             self._side.hear(message, self._loop.time())
 
     def _ended(self, problem: str) -> None:
@@ -192,7 +212,6 @@ class WorkerProcess:
             self._side.failed(str(problem).strip().splitlines()[-1])
         else:
             self._job = None
-            self._back_off.reset()
             self._side.finished(result, self._loop.time())
 
     async def _finish_job(self) -> None:

@@ -129,10 +129,11 @@ class Host:
             try:
                 tune(accepted)
                 label, address = describe(accepted)
+                is_near = is_local(accepted)
             except OSError:  # it has gone already
                 accepted.close()
                 continue
-            if self._line.admit(address, is_local(accepted)) is not None:
+            if self._line.admit(address, is_near) is not None:
                 accepted.close()
                 continue
             carrier = door.carrier()

@@ -4,11 +4,27 @@ from __future__ import annotations
 
 import sys
 import traceback
-from typing import Any, TextIO
+from contextlib import suppress
+from typing import Any, TextIO, cast
 
 import structlog
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+
+
+class Patient:
+    """A stream that cannot be written (a full disk, a reader that has gone) loses lines; it must not stop the work."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def write(self, text: str) -> None:
+        with suppress(OSError):
+            self._out.write(text)
+
+    def flush(self) -> None:
+        with suppress(OSError):
+            self._out.flush()
 
 
 def make_log(
@@ -23,7 +39,7 @@ def make_log(
         else structlog.processors.JSONRenderer(default=repr)
     )
     logger: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(
-        structlog.WriteLogger(out),
+        structlog.WriteLogger(cast(TextIO, Patient(out))),
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),

@@ -103,6 +103,7 @@ class Peer:
         "session",
         "since",
         "stream",
+        "withheld",
     )
 
     def __init__(
@@ -136,6 +137,7 @@ class Peer:
         self.out: list[Frame] = []  # what this turn has for it
         self.fresh_marks: list[tuple[int, object]] = []  # (how many buffers of `out` its message ends at, mark)
         self.marks: deque[tuple[int, object]] = deque()  # (where its message ends in all we sent, mark): not left yet
+        self.withheld: list[object] = []  # marks of messages that came after its end was decided
         self.bad_count = 0
         self.bad_since = -inf
         self.bad_logged = -inf

@@ -17,15 +17,16 @@ from typing import Protocol
 from dragoman.carriers.zmtp import Frame, Message, TooLarge
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
-from dragoman.core.effects import Accept, Answer, Effect, Erase, Give, Progress, Save
+from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Erase, Give, Progress, Save
 from dragoman.core.invariants import check
-from dragoman.core.model import Attempt, InvariantBroken
+from dragoman.core.model import Attempt, Farewell, InvariantBroken
 from dragoman.dialects.seam import Session
 from dragoman.server.peer import DEFAULT_LIMITS, Carrier, Peer, PeerLimits, Stream
 
 COMPLAINTS = 20  # log lines a second about peers that were turned away
 LATE_GIVE = 0.01  # a job that waited in us for longer than this begins to run when it leaves
 NOTICEABLE = 0.1  # so late a turn, and what peers said meanwhile came late through us
+OUR_FAULT = "an internal error of the broker"
 PULSE = 0.5  # a turn at least this often, so that a pause of ours is measured from its beginning
 
 
@@ -179,6 +180,9 @@ class Line:
     def send(self, peer: Peer, frames: Sequence[Frame], mark: object = None) -> None:
         if peer.is_lost:
             return
+        if mark is not None and peer.closing is not None:
+            peer.withheld.append(mark)  # its end is decided: what has not left by now goes to somebody else (D8)
+            return
         assert peer.is_open, "a peer that has not greeted yet cannot be told anything: wait for `opened`"
         out = peer.out
         if not out:
@@ -318,7 +322,7 @@ class Line:
                     stream.write(buffers)
                     if stream.backlog:
                         self._mind_backlog(peer, stream, buffers, before)
-                    elif peer.fresh_marks and stream.sent > before:  # else the write failed: they come back in `lost`
+                    elif stream.sent > before:  # else the write failed: they come back in `lost`
                         peer.fresh_marks.clear()
                         peer.largest = 0
                 if peer.closing is not None:
@@ -412,7 +416,7 @@ class Line:
         for peer in self.peers:
             peer.heard = min(peer.heard + gap, now)
             if not peer.is_open and peer.alarm < inf:  # its handshake stood still as long as we did
-                due = peer.alarm + gap
+                due = min(peer.alarm + gap, now + peer.limits.handshake_timeout)
                 self._deadlines.disarm(peer)
                 self._deadlines.arm(peer, due)
         return now
@@ -454,7 +458,9 @@ class Line:
             self._addresses[peer.address] -= 1
             if not self._addresses[peer.address]:
                 del self._addresses[peer.address]
-        unsent = [mark for end, mark in peer.marks if end > sent] + [mark for _, mark in peer.fresh_marks]
+        unsent = (
+            [mark for end, mark in peer.marks if end > sent] + [mark for _, mark in peer.fresh_marks] + peer.withheld
+        )
         peer.marks.clear()
         peer.fresh_marks.clear()
         peer.out.clear()
@@ -506,7 +512,11 @@ class Line:
         """A worker that could not be told its job is let go, so that the job is not lost sight of."""
         self._blame_ourselves(error, effect=type(effect).__name__)
         if isinstance(effect, Give):
-            self.broker.leave(effect.attempt.worker, now, "an internal error of the broker")
+            worker = effect.attempt.worker
+            self.broker.effects.append(Dismiss(worker, Farewell.EXPIRED, OUR_FAULT))
+            self.broker.leave(worker, now, OUR_FAULT)
+        elif isinstance(effect, Answer) and isinstance(effect.caller, Peer):
+            self.close(effect.caller, OUR_FAULT)
 
     def _blame_ourselves(self, error: Exception, peer: Peer | None = None, **fields: object) -> None:
         self.broker.counters.internal_errors += 1

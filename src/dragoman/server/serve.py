@@ -161,10 +161,11 @@ async def _serve(config: Config, first_worker: int, log: Any, announce: Callable
     loop = asyncio.get_running_loop()
     server = Server(loop, config, first_worker, log)
     try:
-        announce(server.listen())
+        opened = server.listen()
         tune_process()
         for each in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(each, server.drain)
+        announce(opened)  # whoever reads it may signal us
         return await server.stopped
     finally:
         server.host.close()

@@ -146,6 +146,7 @@ def _credentials(connected: socket.socket) -> tuple[int, int, int]:
 def _resolve(host: str, port: int) -> tuple[int, int, int, str, tuple[object, ...]]:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except OSError as error:
-        raise OSError(error.errno or 0, f"cannot resolve {host!r}: {error.strerror or error}") from error
+    except (OSError, UnicodeError) as error:  # UnicodeError: a label that no name server would take
+        problem = getattr(error, "strerror", None) or error
+        raise OSError(getattr(error, "errno", None) or 0, f"cannot resolve {host!r}: {problem}") from error
     return found[0]

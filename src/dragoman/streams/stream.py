@@ -41,6 +41,7 @@ class Stream:
         "_carrier",
         "_ended",
         "_is_closed",
+        "_is_over",
         "_is_waiting",
         "_loop",
         "_pending",
@@ -62,6 +63,7 @@ class Stream:
         self._pending: deque[Frame | memoryview] = deque()  # what the kernel would not take yet
         self._is_waiting = False  # for the socket to become writable
         self._is_closed = False
+        self._is_over = False  # its end has been seen, and will be told after this turn
 
     def start(self, arrived: Callable[[list[Message | TooLarge]], None], ended: Callable[[str], None]) -> None:
         self._arrived = arrived
@@ -70,7 +72,7 @@ class Stream:
 
     def write(self, buffers: list[Frame]) -> None:
         """Hand the buffers to the kernel; what it does not take now is kept and follows by itself."""
-        if self._is_closed:
+        if self._is_closed or self._is_over:  # nobody will read it, and so it never left us (D8)
             return
         if self._pending:
             self._pending.extend(buffers)
@@ -123,7 +125,7 @@ class Stream:
         self._socket.close()
 
     def _readable(self) -> bool:
-        if self._is_closed:
+        if self._is_closed or self._is_over:
             return False
         gap = self._carrier.gap
         try:
@@ -185,7 +187,8 @@ class Stream:
 
     def _end(self, problem: str) -> None:
         """Say so after this turn: whoever is writing now is in the middle of something."""
-        if not self._is_closed:
+        if not self._is_closed and not self._is_over:
+            self._is_over = True
             self._loop.remove_reader(self._socket)
             if self._is_waiting:
                 self._loop.remove_writer(self._socket)
