@@ -42,7 +42,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, final
 
 from dragoman.carriers.malformed import Malformed
 
@@ -95,6 +95,7 @@ class Limits:
 DEFAULT_LIMITS: Final = Limits()
 
 
+@final
 @dataclass(frozen=True, slots=True)
 class TooLarge:
     """Stands where a message over `max_payload` stood.

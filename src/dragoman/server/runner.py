@@ -17,9 +17,9 @@ from typing import Protocol
 from dragoman.carriers.zmtp import Frame, Message, TooLarge
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
-from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Erase, Give, Progress, Save
+from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Erase, Give, Progress, Recall, Save
 from dragoman.core.invariants import check
-from dragoman.core.model import Attempt, Farewell, InvariantBroken
+from dragoman.core.model import Farewell, InvariantBroken
 from dragoman.dialects.seam import Session
 from dragoman.server.peer import DEFAULT_LIMITS, Carrier, Peer, PeerLimits, Stream
 
@@ -276,20 +276,22 @@ class Line:
             entries: list[Save | Erase] = []
             while effects:
                 effect = effects.popleft()
-                kind = type(effect)
-                if kind is Give:
-                    attempt: Attempt = effect.attempt  # type: ignore[attr-defined]
+                if type(effect) is Give:
+                    attempt = effect.attempt
                     if now - attempt.given > LATE_GIVE:
                         attempt.begin(now)
                     attempt.is_sent = True
                     session = attempt.worker.session
-                elif kind is Answer or kind is Accept or kind is Progress:
-                    session = effect.caller.session  # type: ignore[attr-defined]
-                elif isinstance(effect, Save | Erase):
+                elif type(effect) is Answer or type(effect) is Accept or type(effect) is Progress:
+                    session = effect.caller.session
+                elif type(effect) is Recall:
+                    session = effect.attempt.worker.session
+                elif type(effect) is Dismiss:
+                    session = effect.worker.session
+                else:
+                    assert isinstance(effect, Save | Erase)
                     entries.append(effect)
                     continue
-                else:
-                    session = _session_of(effect)
                 try:
                     session.say(effect, now)
                 except InvariantBroken:
@@ -524,10 +526,3 @@ class Line:
 
     def _count_bad(self, peer: Peer, reason: str) -> None:
         self.broker.counters.bad_message(getattr(peer.session, "dialect", "?"), reason)
-
-
-def _session_of(effect: Effect) -> Session:
-    """Whose worker it concerns: Recall names an attempt, Dismiss a worker."""
-    attempt = getattr(effect, "attempt", None)
-    session: Session = attempt.worker.session if attempt is not None else effect.worker.session  # type: ignore[attr-defined]
-    return session

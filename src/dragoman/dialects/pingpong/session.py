@@ -17,7 +17,7 @@ from dragoman.core.effects import Answer, Dismiss, Effect, Give
 from dragoman.core.model import DONE, Attempt, Farewell, Job, JobId, Terms, Wishes, Worker
 from dragoman.dialects.pingpong.codec import read_client, read_worker, write_error, write_job
 from dragoman.dialects.pingpong.editions import Edition
-from dragoman.dialects.pingpong.messages import EXIT, PONG, RESERVED, Disconnect, Ping, Ready, Result
+from dragoman.dialects.pingpong.messages import EXIT, PONG, RESERVED, Disconnect, Ping, Ready, Result, WorkerWord
 from dragoman.dialects.pingpong.options import ListenerOptions
 from dragoman.dialects.seam import Line, Peer
 
@@ -113,22 +113,21 @@ class PingPongSession:
                 if type(message) is TooLarge:
                     self._refuse_large(peer, message)
                 else:
-                    self._submit(peer, guest, read_client(message), now)  # type: ignore[arg-type]
+                    self._submit(peer, guest, read_client(message), now)
             elif type(message) is TooLarge:
                 self._hear_large(guest, message, now)
             else:
-                self._hear_worker(guest, read_worker(message, self._edition), now)  # type: ignore[arg-type]
+                self._hear_worker(guest, read_worker(message, self._edition), now)
         except Malformed as problem:
             self._line.bad_message(peer, problem.reason, problem.detail)
 
     def say(self, effect: Effect, now: float) -> None:
-        kind = type(effect)
-        if kind is Give:
-            self._give(effect.attempt, now)  # type: ignore[attr-defined]
-        elif kind is Answer:
-            self._answer(effect)  # type: ignore[arg-type]
-        elif kind is Dismiss:
-            self._dismiss(effect, now)  # type: ignore[arg-type]
+        if type(effect) is Give:
+            self._give(effect.attempt, now)
+        elif type(effect) is Answer:
+            self._answer(effect)
+        elif type(effect) is Dismiss:
+            self._dismiss(effect, now)
         # Recall, Progress: this wire has no word for them. Accept: nobody here asks for background jobs.
 
     def lost(self, peer: Peer, unsent: Sequence[object], now: float) -> None:
@@ -146,17 +145,16 @@ class PingPongSession:
 
     # ---------------------------------------------------------------- what workers say
 
-    def _hear_worker(self, guest: Guest, word: object, now: float) -> None:
-        kind = type(word)
-        if kind is Result:
-            self._result(guest, word, now)  # type: ignore[arg-type]
+    def _hear_worker(self, guest: Guest, word: WorkerWord, now: float) -> None:
+        if type(word) is Result:
+            self._result(guest, word, now)
             return
         self._note_silence(guest, now)
-        if kind is Ping:
-            self._ping(guest, word, now)  # type: ignore[arg-type]
-        elif kind is Ready:
+        if type(word) is Ping:
+            self._ping(guest, word, now)
+        elif type(word) is Ready:
             self._ready(guest, now)
-        elif kind is Disconnect:
+        elif type(word) is Disconnect:
             if guest.attempt is not None and self._edition is Edition.PLAIN:
                 self._result(guest, Result(b"DISCONNECT"), now)
             else:
