@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from math import inf
 from typing import Any, Protocol
 
@@ -143,3 +144,25 @@ class Peer:
         self.bad_logged = -inf
         self.alarm = inf
         self.alarm_number = 0
+
+    def place_marks(self, buffers: list[Frame], before: int) -> None:
+        """The kernel has not taken all of these: note where in the stream each marked message ends."""
+        assert self.stream is not None
+        self.largest = max(self.largest, *map(len, buffers))
+        ends = list(accumulate(map(len, buffers), initial=before))
+        self.marks.extend((ends[index], mark) for index, mark in self.fresh_marks)
+        self.fresh_marks.clear()
+        while self.marks and self.marks[0][0] <= self.stream.sent:
+            self.marks.popleft()
+
+    def take_unsent(self) -> list[object]:
+        """The marks of messages that have not left us whole, and never will."""
+        sent = self.stream.sent if self.stream is not None else 0
+        unsent = [mark for end, mark in self.marks if end > sent]
+        unsent += [mark for _, mark in self.fresh_marks]
+        unsent += self.withheld
+        self.marks.clear()
+        self.fresh_marks.clear()
+        self.withheld.clear()
+        self.out.clear()
+        return unsent

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from math import inf
 from typing import Protocol
 
@@ -21,6 +20,7 @@ from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Erase, Give, 
 from dragoman.core.invariants import check
 from dragoman.core.model import Farewell, InvariantBroken
 from dragoman.dialects.seam import Session
+from dragoman.server.budget import Budget, Verdict
 from dragoman.server.peer import DEFAULT_LIMITS, Carrier, Peer, PeerLimits, Stream
 
 COMPLAINTS = 20  # log lines a second about peers that were turned away
@@ -81,11 +81,9 @@ class Line:
         self._strict = strict
         self._is_awake = False
         self._dirty: list[Peer] = []  # peers with something to write, to close or to greet
-        self._backlogged: dict[Peer, None] = {}
+        self._budget = Budget(limits.max_memory)
         self._deadlines: Deadlines[Peer] = Deadlines()
         self._addresses: dict[str, int] = {}
-        self._unfinished: dict[Peer, None] = {}  # peers in the middle of a message
-        self._unfinished_bytes = 0
         self._complaint_second = -1
         self._complaints = 0
         self._expected = inf  # when the next turn should start at the latest
@@ -143,7 +141,7 @@ class Line:
         peer.heard = now
         carrier = peer.carrier
         if not messages or carrier.gap is not None or peer.holding:
-            self._mind_unfinished(peer)
+            self._shed(self._budget.look_at_unfinished(peer))
         if carrier.outgoing:
             self._post(peer, carrier.outgoing)
             carrier.outgoing = []
@@ -323,7 +321,8 @@ class Line:
                     before = stream.sent + stream.backlog
                     stream.write(buffers)
                     if stream.backlog:
-                        self._mind_backlog(peer, stream, buffers, before)
+                        peer.place_marks(buffers, before)
+                        self._shed(self._budget.look_at_backlog(peer))
                     elif stream.sent > before:  # else the write failed: they come back in `lost`
                         peer.fresh_marks.clear()
                         peer.largest = 0
@@ -331,50 +330,12 @@ class Line:
                     self._lose(peer, peer.closing)
             self._drain_effects(now)
 
-    def _mind_backlog(self, peer: Peer, stream: Stream, buffers: list[Frame], before: int) -> None:
-        """A peer that does not read may cost so much and no more; past it, it is disconnected (R17)."""
-        self._backlogged[peer] = None
-        peer.largest = max(peer.largest, *map(len, buffers))
-        ends = list(accumulate(map(len, buffers), initial=before))
-        peer.marks.extend((ends[index], mark) for index, mark in peer.fresh_marks)
-        peer.fresh_marks.clear()
-        while peer.marks and peer.marks[0][0] <= stream.sent:
-            peer.marks.popleft()
-        if stream.backlog - peer.largest > peer.limits.max_send_buffer:
-            self._shed(peer, f"{stream.backlog} bytes wait for it to read (max_send_buffer)")
-            return
-        for each in list(self._backlogged):
-            if each.is_lost or each.stream is None or not each.stream.backlog:
-                del self._backlogged[each]
-        held = {each: each.stream.backlog for each in self._backlogged if each.stream and each.closing is None}
-        if sum(held.values()) > self.limits.max_memory:
-            largest = max(held, key=held.__getitem__)
-            self._shed(largest, f"{held[largest]} bytes wait for it to read, the most of all peers (max_memory)")
-
-    def _mind_unfinished(self, peer: Peer) -> None:
-        """Messages that are only half there may cost so much together and no more (L6)."""
-        held = peer.carrier.holding
-        self._unfinished_bytes += held - peer.holding
-        peer.holding = held
-        if held:
-            self._unfinished[peer] = None
-        else:
-            self._unfinished.pop(peer, None)
-        if self._unfinished_bytes > self.limits.max_memory:
-            largest = max(self._unfinished, key=lambda each: each.holding)
-            self._shed(largest, f"{largest.holding} bytes of a message without an end, the most of all (max_memory)")
-            largest.carrier.release()
-            self._forget_unfinished(largest)
-
-    def _forget_unfinished(self, peer: Peer) -> None:
-        self._unfinished_bytes -= peer.holding
-        peer.holding = 0
-        self._unfinished.pop(peer, None)
-
-    def _shed(self, peer: Peer, reason: str) -> None:
-        self.broker.counters.disconnected_slow += 1
-        self._complain("peer costs too much", peer=peer, reason=reason)
-        self.close(peer, reason)
+    def _shed(self, verdict: Verdict) -> None:
+        if verdict is not None:
+            peer, reason = verdict
+            self.broker.counters.disconnected_slow += 1
+            self._complain("peer costs too much", peer=peer, reason=reason)
+            self.close(peer, reason)
 
     def _watch(self, now: float) -> None:
         """Carrier-level life and death: handshakes that never end, peers that fell silent (D12)."""
@@ -449,23 +410,15 @@ class Line:
             return
         peer.is_lost = True
         peer.carrier.release()
-        self._forget_unfinished(peer)
+        self._budget.forget(peer)
         self._deadlines.disarm(peer)
         self.peers.pop(peer, None)
-        self._backlogged.pop(peer, None)
-        sent = 0
+        unsent = peer.take_unsent()
         if peer.stream is not None:
-            sent = peer.stream.sent
             peer.stream.close()
             self._addresses[peer.address] -= 1
             if not self._addresses[peer.address]:
                 del self._addresses[peer.address]
-        unsent = (
-            [mark for end, mark in peer.marks if end > sent] + [mark for _, mark in peer.fresh_marks] + peer.withheld
-        )
-        peer.marks.clear()
-        peer.fresh_marks.clear()
-        peer.out.clear()
         peer.closing = peer.closing or reason
         if peer.is_open or peer.dialled:
             now = self._clock()
