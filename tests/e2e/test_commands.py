@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import stat
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 import zmq
 
 from dragoman import __version__
+from dragoman.carriers.zmtp import Message, TooLarge, Zmtp
 from programs import DRAGOMAN, PATIENCE, Broker, Program, Programs, until
 
 MIB = 1 << 20
@@ -256,6 +258,30 @@ def test_what_serve_suggests_to_try_works_as_printed(programs: Programs, options
     assert worker.process.poll() is None
 
 
+WITHOUT_A_READER = """
+import os, sys
+reading, writing = os.pipe()
+os.dup2(writing, 2)
+os.close(reading)
+os.close(writing)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
+def test_a_broker_whose_log_nobody_reads_any_more_serves_and_stops_as_ever(programs: Programs, handlers: Path) -> None:
+    """A bug: the first line it could not write raised in the middle of a turn, and the broker never had another."""
+    words = ["serve", "pingpong+tcp://127.0.0.1:0?frontend=0", "--data", "memory", "--strict"]
+    broker = programs.start(sys.executable, "-c", WITHOUT_A_READER, DRAGOMAN, *words, kind=Broker)
+    assert isinstance(broker, Broker)
+    broker.listens()
+    programs.dragoman("worker", "handlers:upper", "--connect", worker_url(broker))
+    for data in ("one", "two"):
+        done = call(programs, broker, data)
+        assert (done.ends(), done.out) == (0, data.upper())
+    broker.terminate()
+    assert broker.ends(5) == 0
+
+
 # -------------------------------------------------------------------- config
 
 
@@ -387,6 +413,25 @@ def waits_for(broker: Broker) -> None:
     until(is_there, "a caller has connected")
 
 
+def test_call_at_the_workers_port_says_that_it_is_the_workers_port(programs: Programs) -> None:
+    """A bug: the broker took the job for a late result and said PONG, and call printed PONG as the result."""
+    broker = programs.broker()
+    program = programs.run("call", "default", "x", "--connect", f"pingpong+{broker.workers}")
+    assert program.ends() == 1
+    assert "this is where workers connect" in program.err
+    assert program.out == ""
+
+
+def test_call_and_worker_take_whatever_the_broker_let_in(programs: Programs) -> None:
+    """A bug: they had the default max_payload for themselves, so a broker's larger one was of no use."""
+    broker = programs.broker("max_payload=128MiB")
+    worker = start_worker(programs, broker, "--exec", "cat")
+    large = b"large" * (14 * MIB)
+    done = call(programs, broker, "-", given=large)
+    assert done.ends() == 0, done.err + worker.err
+    assert done.out_bytes == large
+
+
 def test_call_ends_with_4_when_its_own_time_is_over(programs: Programs) -> None:
     broker = programs.broker()
     program = call(programs, broker, "x", "--timeout", 0.3)
@@ -424,6 +469,17 @@ def test_a_function_that_cannot_be_had_ends_with_2_and_says_which(
     assert program.ends() == 2
     assert target in program.err
     assert complaint in program.err
+
+
+def test_a_module_that_ends_its_process_at_import_ends_with_2_and_a_sentence(
+    programs: Programs, tmp_path: Path
+) -> None:
+    """A bug: nobody had thought of the pipe's end while the module was imported, and an EOFError came up."""
+    (tmp_path / "leaves.py").write_text("import sys\nsys.exit(3)\n")
+    program = programs.run("worker", "leaves:f", "--connect", "pingpong+tcp://127.0.0.1:1")
+    assert program.ends() == 2
+    assert "cannot run leaves:f: its process ended while the module was imported" in program.err
+    assert "Traceback" not in program.err
 
 
 @pytest.mark.parametrize(
@@ -512,6 +568,50 @@ def test_a_child_process_killed_in_mid_job_costs_only_its_job(programs: Programs
     assert caller.ends() == 1
     assert "lost: " in caller.err
     assert call(programs, broker, "x").out == "done"
+
+
+def test_a_child_process_killed_between_two_jobs_costs_none(programs: Programs, handlers: Path) -> None:
+    """A bug: the next job was written to the dead child's pipe and lost, though nobody had seen it."""
+    broker = programs.broker()
+    worker = start_worker(programs, broker, "handlers:tells_its_pid")
+    assert call(programs, broker, "first").out == "done"
+    child = int(worker.prints(r"pid (\d+)"))
+    os.kill(child, signal.SIGKILL)
+    until(lambda: not is_running(child), "it is dead")
+    next_one = call(programs, broker, "next")
+    assert (next_one.ends(), next_one.out) == (0, "done")
+    assert int(worker.prints(r"pid (\d+)", times=2)) != child
+    assert "job failed" not in worker.err
+
+
+def test_a_worker_whose_program_always_fails_rests_before_it_comes_back(programs: Programs) -> None:
+    """A bug: it was back at once for the next job, and lost a whole queue as fast as it could start processes."""
+    broker = programs.broker()
+    callers = [programs.dragoman("call", "default", "x", "--connect", caller_url(broker)) for _ in range(3)]
+    worker = programs.dragoman("worker", "--exec", "false", "--connect", worker_url(broker))
+    assert [each.ends() for each in callers] == [1, 1, 1]
+    worker.prints("connected to", times=4)
+    assert_rested_between_connections(worker, 3)
+
+
+def assert_rested_between_connections(worker: Program, rests: int) -> None:
+    """As its log has it: every connection but the first comes after a rest, and the rest is one."""
+    lines = re.findall(r"\d\d:(\d\d):(\d\d),(\d{3}) .*(connected to|trying again in)", worker.err)
+    assert [what for *_, what in lines][: 2 * rests + 1] == ["connected to", "trying again in"] * rests + [
+        "connected to"
+    ]
+    times = [60 * int(minute) + int(second) + int(thousandth) / 1_000 for minute, second, thousandth, _ in lines]
+    for number in range(1, 2 * rests, 2):
+        rested = (times[number + 1] - times[number]) % 3_600
+        assert rested > 0.04, worker.err  # the first rest is 50 ms at least
+
+
+def test_a_worker_at_the_callers_port_is_told_where_workers_connect(programs: Programs, handlers: Path) -> None:
+    """A bug: it said only that the message was malformed, and nobody could tell what to do about it."""
+    broker = programs.broker()
+    start_worker(programs, broker, "handlers:upper")  # whom its READY, a caller's job here, would be given to
+    misled = programs.dragoman("worker", "handlers:upper", "--connect", f"pingpong+{broker.callers}")
+    misled.prints("is this where callers connect\\? workers use the backend")
 
 
 def test_what_a_handler_may_return(programs: Programs, handlers: Path) -> None:
@@ -628,6 +728,23 @@ def test_a_worker_killed_in_mid_job_leaves_no_child_behind(programs: Programs, h
     until(lambda: not any(is_running(each) for each in children), "its child has noticed")
 
 
+def test_a_program_does_not_outlive_a_worker_that_was_killed(programs: Programs) -> None:
+    """A bug: it worked on in a session of its own, while the job's loss was known and others might begin it anew."""
+    broker = programs.broker()
+    worker = start_worker(programs, broker, "--exec", "sleep 60")
+    caller = programs.dragoman("call", "default", "x", "--connect", caller_url(broker))
+    (program,) = until(
+        lambda: [each for each in worker.children() if command_of(each).startswith("sleep\0")], "it works"
+    )
+    try:
+        worker.kill()
+        assert caller.ends() == 1
+        until(lambda: not is_running(program), "its program has ended, too")
+    finally:
+        if is_running(program):
+            os.kill(program, signal.SIGKILL)
+
+
 def is_running(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
@@ -735,6 +852,70 @@ def test_r39_a_result_of_a_job_from_an_earlier_connection_is_not_sent(
     while word in (b"READY", b"PING"):
         sender, word = stranger.hear()
     assert (sender, word) == (worker, b"slept 0 new")
+
+
+class Doorkeeper:
+    """A listening socket that greets by hand, as a broker's would, and then does what the test says."""
+
+    def __init__(self) -> None:
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._listening.settimeout(PATIENCE)
+        self.url = f"pingpong+tcp://127.0.0.1:{self._listening.getsockname()[1]}"
+
+    def __enter__(self) -> Doorkeeper:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listening.close()
+
+    def accept(self) -> socket.socket:
+        accepted, _ = self._listening.accept()
+        accepted.settimeout(PATIENCE)
+        return accepted
+
+    def greet(self, accepted: socket.socket) -> list[Message | TooLarge]:
+        """Shake hands until the visitor says something or hangs up; returns what it said."""
+        carrier = Zmtp("ROUTER")
+        heard: list[Message | TooLarge] = []
+        try:
+            while not heard:
+                for each in carrier.outgoing:
+                    accepted.sendall(each)
+                carrier.outgoing = []
+                came = accepted.recv(65_536)
+                if not came:
+                    break
+                heard += carrier.feed(came)
+        except ConnectionError:
+            pass
+        return heard
+
+
+def test_a_worker_rests_before_it_comes_back_to_a_broker_that_greets_and_hangs_up(programs: Programs) -> None:
+    """A bug: a greeting was success enough to forget all patience, and it came back without any rest."""
+    with Doorkeeper() as door:
+        worker = programs.dragoman("worker", "--exec", "cat", "--connect", door.url)
+        began = 0.0
+        for _ in range(4):
+            with door.accept() as accepted:
+                began = began or time.monotonic()
+                assert door.greet(accepted) == [[b"", b"READY"]]
+        took = time.monotonic() - began
+        worker.terminate()
+        assert worker.ends(5) == 0
+    assert_rested_between_connections(worker, 3)
+    assert took > 0.3, "rests grow as long as nothing is heard from that broker"
+
+
+def test_a_worker_told_to_stop_while_it_greets_does_not_say_that_it_is_ready(programs: Programs) -> None:
+    """A bug: it finished the greeting, said READY and left: the job that a broker then gave it was lost."""
+    with Doorkeeper() as door:
+        worker = programs.dragoman("worker", "--exec", "cat", "--connect", door.url)
+        with door.accept() as accepted:
+            worker.terminate()
+            worker.prints("stopping")
+            assert door.greet(accepted) == []
+        assert worker.ends(5) == 0
 
 
 def start_stranger_broker(programs: Programs, *words: object) -> tuple[Program, str, str]:

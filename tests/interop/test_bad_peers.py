@@ -176,6 +176,23 @@ def test_connections_that_come_one_by_one_are_counted_once_each(broker_house: St
     assert house.server.host._accepted <= 10
 
 
+def test_connections_that_were_reset_before_we_accepted_them_are_no_fault_of_ours(
+    broker_house: Start, crowd: ExitStack, loop_name: str
+) -> None:
+    """A bug: one that had gone was asked where it came from, outside of the fence for just that: an internal error."""
+    house = broker_house(URL, loop=loop_name)
+
+    def come_and_go_while_nobody_accepts() -> None:
+        for _ in range(50):
+            Raw(house.callers).reset()
+
+    house.run(come_and_go_while_nobody_accepts)
+    assert_pings([crowd.enter_context(Raw(house.callers)).greet()])
+    until(lambda: len(house.line.peers) == 1, "of the others nothing is left")
+    assert house.counters.internal_errors == 0
+    assert not house.troubles
+
+
 # ---------------------------------------------------------------- messages that cost too much
 
 
@@ -212,6 +229,51 @@ def test_a_job_that_never_left_goes_to_another_worker(broker_house: Start, visit
             until(lambda: len(house.broker.roster.workers) == 2, "another worker has come")
             stuck.socket.close()
             assert caller.recv_multipart() == [b"%d bytes" % len(job)]
+
+
+def ready_worker(crowd: ExitStack, house: BrokerHouse) -> Raw:
+    """Idle from now on, and the broker knows it."""
+    worker = crowd.enter_context(Raw(house.workers)).greet()
+    worker.message(b"", b"READY")
+    assert worker.hear() == [b"", b"PONG"]
+    return worker
+
+
+def test_a_job_is_not_given_to_a_worker_whose_end_has_been_read(
+    broker_house: Start, crowd: ExitStack, loop_name: str
+) -> None:
+    """D8. A bug: job and end came in one turn; the job was written to the socket of one who had gone, and was lost."""
+    house = broker_house(URL, loop=loop_name)
+    longest_idle, other = ready_worker(crowd, house), ready_worker(crowd, house)
+    caller = crowd.enter_context(Raw(house.callers)).greet()
+
+    def come_in_one_turn() -> None:
+        caller.message(b"", b"a job")
+        longest_idle.socket.close()
+
+    house.run(come_in_one_turn)
+    assert other.hear() == [b"", b"a job"]
+    other.message(b"", b"done")
+    assert caller.hear() == [b"", b"done"]
+
+
+def test_a_job_is_not_given_to_a_worker_whose_close_has_been_decided(
+    broker_house: Start, crowd: ExitStack, loop_name: str
+) -> None:
+    """D8. A bug: it was written right before the connection was closed, so it had left us, and was lost."""
+    house = broker_house(URL, loop=loop_name)
+    longest_idle, other = ready_worker(crowd, house), ready_worker(crowd, house)
+    caller = crowd.enter_context(Raw(house.callers)).greet()
+
+    def come_in_one_turn() -> None:
+        longest_idle.say(b"".join(encode([b"no delimiter", b"x"])) * 20)
+        caller.message(b"", b"a job")
+
+    house.run(come_in_one_turn)
+    assert other.hear() == [b"", b"a job"]
+    assert b"a job" not in longest_idle.rest()
+    other.message(b"", b"done")
+    assert caller.hear() == [b"", b"done"]
 
 
 def test_an_unfinished_message_of_many_small_frames_is_closed_early(broker_house: Start) -> None:
@@ -317,6 +379,18 @@ def test_bad_messages_of_a_worker_are_dropped_and_its_good_ones_heard(broker_hou
     worker.send_multipart([b"", b"READY"])
     assert worker.recv_multipart() == [b"", b"PONG"]
     assert sum(house.counters.bad_messages.values()) == 5
+
+
+def test_a_flood_of_results_nobody_asked_for_is_not_a_flood_of_log_lines(broker_house: Start) -> None:
+    """A bug: each was a line, so one peer wrote the broker's disk full at its own speed."""
+    house = broker_house(URL)
+    with Raw(house.workers) as raw:
+        raw.greet()
+        raw.say(b"".join(encode([b"", b"stray"])) * 2_000)
+        until(lambda: house.counters.late_results == 2_000, "all are heard")
+    told = [event for _, event, _ in list(house.journal.lines)]
+    assert 1 <= told.count("late result") < 20
+    assert len(told) < 40
 
 
 # ---------------------------------------------------------------- places

@@ -1,0 +1,204 @@
+"""The line by itself: streams that go nowhere, a session that does as it is told, and time as a number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+from typing import Any
+
+import pytest
+
+from dragoman.carriers.zmtp import OUR_GREETING, Frame, Message, TooLarge, Zmtp
+from dragoman.core.broker import Broker
+from dragoman.core.effects import Answer, Dismiss, Effect, Give
+from dragoman.core.model import Job, JobState, Outcome, Terms, Wishes, Worker
+from dragoman.core.policy import Policy
+from dragoman.diary.memory import MemoryDiary
+from dragoman.server.peer import Peer, PeerLimits
+from dragoman.server.runner import Limits, Line
+from dragoman.testing.entropy import SeededEntropy
+
+GREETING = OUR_GREETING + b"\x04\x1c\x05READY\x0bSocket-Type\0\0\0\x06DEALER"
+
+
+class FakeStream:
+    """Takes as many bytes as there is room for; the rest waits."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.backlog = 0
+        self.room = inf
+        self.is_closed = False
+
+    def write(self, buffers: list[Frame]) -> None:
+        self.backlog += sum(map(len, buffers))
+        self.drain()
+
+    def drain(self) -> None:
+        taken = int(min(self.backlog, self.room))
+        self.backlog -= taken
+        self.sent += taken
+        self.room -= taken
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def read_dry(self) -> None: ...
+
+
+class FakeSession:
+    """Keeps what it is told to say, and stumbles over effects of one kind."""
+
+    dialect = "fake"
+
+    def __init__(self) -> None:
+        self.stumbles_over: type[Effect] | None = None
+        self.said: list[Effect] = []
+        self.losses: list[Any] = []
+
+    def opened(self, peer: Any, now: float) -> None: ...
+
+    def hear(self, peer: Any, message: Message | TooLarge, now: float) -> None: ...
+
+    def say(self, effect: Effect, now: float) -> None:
+        if type(effect) is self.stumbles_over:
+            raise RuntimeError("clumsy")
+        self.said.append(effect)
+
+    def lost(self, peer: Any, unsent: Sequence[object], now: float) -> None:
+        self.losses.append(peer)
+
+    def tick(self, now: float) -> float:
+        return inf
+
+
+class World:
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.broker = Broker(Policy(), SeededEntropy())
+        self.line = Line(self.broker, MemoryDiary(), lambda: self.now, lambda *_, **__: None, Limits(), strict=True)
+        self.session = FakeSession()
+        self.line.sessions.append(self.session)
+
+    def connect(self, limits: PeerLimits | None = None) -> tuple[Peer, FakeStream]:
+        """A peer that has not greeted yet."""
+        stream = FakeStream()
+        peer = self.line.connected(
+            self.session, "door", Zmtp("ROUTER"), stream, "a peer", "address", limits or PeerLimits()
+        )
+        self.line.turn()
+        return peer, stream
+
+    def meet(self, limits: PeerLimits | None = None) -> tuple[Peer, FakeStream]:
+        """A peer that has greeted."""
+        peer, stream = self.connect(limits)
+        self.line.arrived(peer, peer.carrier.feed(GREETING))
+        self.line.turn()
+        assert peer.is_open
+        return peer, stream
+
+    def worker(self) -> Worker:
+        worker = self.broker.join(self.session, None, "w", ("s",), Terms(), self.now)
+        assert worker is not None
+        self.broker.idle(worker, self.now)
+        return worker
+
+    def submit(self, caller: Peer, **wishes: Any) -> Job:
+        job = self.broker.submit("s", b"x", caller, Wishes(**wishes), self.now)
+        assert job is not None
+        return job
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_after_a_long_sleep_a_handshake_has_its_time_out_and_no_more(world: World) -> None:
+    """D13, R26. A bug: the alarm moved by the whole of an eight-hour sleep, and the peer stayed for as long."""
+    limits = PeerLimits(handshake_timeout=10.0)
+    peer, stream = world.connect(limits)
+    world.now += 1.0
+    world.line.excuse(8 * 3_600.0)
+    assert world.now < peer.alarm <= world.now + limits.handshake_timeout
+    end = world.now + limits.handshake_timeout
+    while world.now < end:
+        assert not peer.is_lost
+        world.now = min(world.line.turn(), end)
+    world.line.turn()
+    assert peer.is_lost
+    assert stream.is_closed
+
+
+def test_a_worker_that_could_not_be_told_its_job_is_dismissed_and_the_caller_hears_of_it(world: World) -> None:
+    """R27. A bug: it left the broker without a word to its session, which went on to think that it was a worker."""
+    caller, _ = world.meet()
+    worker = world.worker()
+    job = world.submit(caller)
+    world.session.stumbles_over = Give
+    world.line.turn()
+    assert [effect.worker for effect in world.session.said if isinstance(effect, Dismiss)] == [worker]
+    assert not world.broker.roster.workers
+    (answer,) = [effect for effect in world.session.said if isinstance(effect, Answer)]
+    assert (answer.caller, answer.job, answer.outcome) == (caller, job, Outcome.LOST)
+    assert world.broker.counters.internal_errors == 1
+
+
+def test_a_job_that_could_not_be_told_is_tried_again_where_its_caller_wants_that(world: World) -> None:
+    """R27: its worker is let go, and the job waits for another."""
+    caller, _ = world.meet()
+    first = world.worker()
+    job = world.submit(caller, attempts=2)
+    world.session.stumbles_over = Give
+    world.line.turn()
+    assert job.state is not JobState.ENDED
+    world.session.stumbles_over = None
+    second = world.worker()
+    for _ in range(100):
+        if job.state is JobState.RUNNING:
+            break
+        world.now = world.line.turn()
+    world.line.turn()
+    (given,) = [effect for effect in world.session.said if isinstance(effect, Give)]
+    assert (given.attempt.job, given.attempt.worker) == (job, second)
+    assert first.id not in world.broker.roster.workers
+
+
+def test_a_caller_that_could_not_be_answered_is_disconnected(world: World) -> None:
+    """R27. A bug: it stayed connected and waited for ever for an answer that nobody had any more."""
+    caller, stream = world.meet()
+    other, _ = world.meet()
+    world.worker()
+    job = world.submit(caller)
+    world.line.turn()
+    assert job.attempt is not None
+    world.session.stumbles_over = Answer
+    world.broker.succeed(job.attempt, b"result", world.now)
+    world.line.turn()
+    assert world.session.losses == [caller]
+    assert stream.is_closed
+    assert list(world.line.peers) == [other]
+
+
+def test_a_large_message_that_has_left_is_no_excuse_for_a_backlog_of_small_ones(world: World) -> None:
+    """R17. A bug: its size was forgotten only by a message with a mark, and till then widened max_send_buffer."""
+    peer, stream = world.meet(PeerLimits(max_send_buffer=1_000))
+
+    def send(size: int) -> None:
+        world.line.send(peer, [bytes(size)])
+        world.line.turn()
+
+    stream.room = 0
+    send(100_000)
+    assert stream.backlog >= 100_000
+    assert not peer.is_lost, "one message may always wait"
+    stream.room = inf
+    stream.drain()
+    send(10)
+    assert peer.largest == 0
+    stream.room = 0
+    for _ in range(15):
+        if not peer.is_lost:
+            send(100)
+    assert peer.is_lost
+    assert world.broker.counters.disconnected_slow == 1
