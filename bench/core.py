@@ -6,7 +6,6 @@ PingPong. Ids come from a counter: the core is measured, not the source of rando
 
 from __future__ import annotations
 
-import gc
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Give
 from dragoman.core.model import Attempt, JobId, Terms, Token, Wishes
 from dragoman.core.policy import Policy
+from dragoman.server.tuning import collect_rarely
 
 IDLE_WORKERS = (10, 100, 1_000, 10_000)
 WAITING_JOBS = (0, 1_000, 100_000, 1_000_000)
@@ -90,7 +90,7 @@ class World:
     """A broker, the jobs its workers hold, and a clock that moves a little with each job."""
 
     def __init__(self) -> None:
-        gc.collect()
+        collect_rarely()  # as `dragoman serve` does
         self._broker = Broker(POLICY, CountingEntropy())
         self._held: deque[Attempt] = deque()
         self._caller = Caller()
