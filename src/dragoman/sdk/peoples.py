@@ -90,7 +90,7 @@ def caller_target(url: str, service: str | None) -> tuple[People, Place]:
 
 def _options(kind: type[Any], people: People, address: Address, service: str | None) -> Any:
     options = read_options(kind, address.options, address.url, also={*COMMON, *people.broker_options})
-    if service is not None and service != options.service:
+    if service not in (None, "default", options.service):
         raise address_error(
             address.url,
             f"{address.dialect} has no service names on the wire: this address serves {options.service!r}, "
