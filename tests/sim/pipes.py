@@ -34,9 +34,7 @@ class Weather:
 
     def latency(self, world: World) -> float:
         if self.slow and world.chance(self.slow):
-            return round(
-                world.random.uniform(0.05, self.slowest), 3
-            )  # on the grid, or pieces overtake
+            return round(world.random.uniform(0.05, self.slowest), 3)  # on the grid, or pieces overtake
         return world.random.randint(1, 8) / 1000
 
     def calm_down(self) -> None:

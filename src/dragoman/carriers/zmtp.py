@@ -45,6 +45,23 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from dragoman.carriers.malformed import Malformed
+from dragoman.carriers.zmtp_commands import (
+    ACCEPTED,
+    COMMAND,
+    LONG,
+    MECHANISM,
+    MORE,
+    OUR_GREETING,
+    check_command_flags,
+    command,
+    parse_properties,
+    peer_error,
+    property_of,
+    read_greeting,
+    shown,
+    span_of_ready,
+    split_command,
+)
 
 __all__ = ["Frame", "Limits", "Message", "TooLarge", "Zmtp", "encode"]
 
@@ -54,25 +71,12 @@ Message = list[Frame]
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
 
-MORE: Final = 1
-LONG: Final = 2
-COMMAND: Final = 4
-RESERVED: Final = 0xF8
 
 GREETING, HANDSHAKE, BETWEEN, HOLDING, LARGE, SKIPPING, FAILED = range(7)
 
 LARGE_FRAME: Final = 64 * KIB  # from here on a frame that is not yet whole gets a buffer of its own
 PASSED_THROUGH: Final = 16 * KIB  # from here on `encode` hands a frame on instead of copying it
 MAX_CONTEXT: Final = 16  # RFC 37: the context of a PING is at most 16 octets
-
-OUR_GREETING: Final = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x01" + b"NULL".ljust(20, b"\0") + b"\0" + bytes(31)
-
-ACCEPTED: Final = {
-    "ROUTER": ("DEALER", "REQ", "ROUTER"),
-    "DEALER": ("ROUTER", "REP"),
-    "REP": ("REQ", "DEALER"),
-    "REQ": ("REP", "ROUTER"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +292,7 @@ class Zmtp:
             raise ValueError(f"a PING context of {len(context)} bytes; at most {MAX_CONTEXT} are allowed")
         if self.peer_version < (3, 1):
             return None
-        return _command(b"PING", ttl_tenths.to_bytes(2, "big") + context)
+        return command(b"PING", ttl_tenths.to_bytes(2, "big") + context)
 
     # ---- traffic, as far as the loop in `feed` does not do it itself
 
@@ -321,7 +325,7 @@ class Zmtp:
         frames = self._frames
         count = (self._over_count or len(frames)) + 1
         if flags >= COMMAND:
-            _check_command_flags(flags)
+            check_command_flags(flags)
             # RFC 37 has commands between messages only, but libzmq 4.3.5 was seen to send a PING or a PONG that falls
             # due while a large frame is being written right after that frame, be it the last or not. So we take them.
         elif flags & MORE and count >= self._max_frames:
@@ -407,14 +411,14 @@ class Zmtp:
         return end
 
     def _hear_command(self, body: bytes) -> None:
-        name, rest = _split_command(body)
+        name, rest = split_command(body)
         if name == b"ERROR":
-            raise _peer_error(rest)
+            raise peer_error(rest)
         if name == b"PING":
             context = rest[2:]  # after the ttl, which asks us to drop silent peers: the session's leases do
             if len(rest) < 2 or len(context) > MAX_CONTEXT:
                 raise Malformed("bad ping", f"{len(rest)} bytes after PING; 2 of ttl are due and 16 of context allowed")
-            self.outgoing.append(_command(b"PONG", context))
+            self.outgoing.append(command(b"PONG", context))
 
     def _fail(self, failure: Malformed) -> None:
         self.failure = failure
@@ -429,47 +433,31 @@ class Zmtp:
             if len(held) < len(OUR_GREETING):
                 return b""
             self._step = HANDSHAKE
-            properties = _property(b"Socket-Type", self.socket_type.encode()) + _property(b"Identity", self._identity)
-            self.outgoing.append(_command(b"READY", properties))
-        start, end = _span_of_ready(held, self._limits.max_handshake)
+            ours = property_of(b"Socket-Type", self.socket_type.encode()) + property_of(b"Identity", self._identity)
+            self.outgoing.append(command(b"READY", ours))
+        start, end = span_of_ready(held, self._limits.max_handshake)
         if not start or end > len(held):
             return b""
-        name, rest = _split_command(held[start:end])
+        name, rest = split_command(held[start:end])
         if name == b"ERROR":
-            raise _peer_error(rest)
+            raise peer_error(rest)
         if name != b"READY":
-            raise Malformed("bad handshake", f"READY was due, and the command {_shown(name)} came")
-        self._judge_properties(_parse_properties(rest, self._limits.max_metadata))
+            raise Malformed("bad handshake", f"READY was due, and the command {shown(name)} came")
+        self._judge_properties(parse_properties(rest, self._limits.max_metadata))
         self._held = bytearray()
         self._step = BETWEEN
         self.ready = True
         return held[end:]
 
     def _judge_greeting(self, held: bytes) -> None:
-        """Looks at each part of a greeting as soon as it is there.
-
-        A wrong first byte waits for the second, because the two tell ZMTP 1 from strangers: its greeting is a frame, a
-        length of one byte (or of ff and eight) and then flags, 0.
-        """
-        come = len(held)
-        flags_of_zmtp_1 = 9 if held[:1] == b"\xff" else 1
-        if come > flags_of_zmtp_1 and held[0] and not held[flags_of_zmtp_1]:
-            raise Malformed("old zmtp", f"{self._whose} speaks ZMTP 1 (libzmq 2); libzmq 4 or newer is needed")
-        if come >= 2 and held[0] != 0xFF:
-            raise Malformed("not zmtp", f"{self._whose} does not speak ZMTP; it looks like {_looks_like(held[:2])}")
-        if come >= 10 and held[9] != 0x7F:
-            raise Malformed("not zmtp", f"{self._whose} began like ZMTP, but its signature ends in 0x{held[9]:02x}")
-        if come >= 11 and held[10] < 3:
-            raise Malformed("old zmtp", f"{self._whose} speaks ZMTP 2 (libzmq 3); libzmq 4 or newer is needed")
-        if come >= 12:
-            # Whoever is newer than 3.1 is bound to talk down to us.
-            self.peer_version = (3, 0) if held[10:12] == b"\x03\x00" else (3, 1)
-        if come >= 32 and held[12:32] != OUR_GREETING[12:32]:
-            mechanism = _shown(held[12:32].rstrip(b"\0"))
-            raise self._refusal("mechanism", f"{self._whose} wants {mechanism}; only NULL is spoken here")
+        version, mechanism = read_greeting(held, self._whose)
+        if version is not None:
+            self.peer_version = version
+        if mechanism is not None and mechanism != MECHANISM:
+            raise self._refusal("mechanism", f"{self._whose} wants {shown(mechanism)}; only NULL is spoken here")
 
     def _judge_properties(self, properties: dict[bytes, bytes]) -> None:
-        socket_type = _shown(properties.get(b"socket-type", b"(none)"))
+        socket_type = shown(properties.get(b"socket-type", b"(none)"))
         accepted = ACCEPTED[self.socket_type]
         if socket_type not in accepted:
             wanted = " or ".join(accepted)
@@ -484,76 +472,8 @@ class Zmtp:
     def _refusal(self, reason: str, detail: str) -> Malformed:
         """Tells the peer, too, why this is the end."""
         told = detail.encode("ascii", "backslashreplace")[:255]
-        self.outgoing.append(_command(b"ERROR", bytes((len(told),)) + told))
+        self.outgoing.append(command(b"ERROR", bytes((len(told),)) + told))
         return Malformed(reason, detail)
-
-
-def _command(name: bytes, rest: bytes) -> bytes:
-    body = bytes((len(name),)) + name + rest
-    if len(body) < 256:
-        return bytes((COMMAND, len(body))) + body
-    return bytes((COMMAND | LONG,)) + len(body).to_bytes(8, "big") + body
-
-
-def _split_command(body: bytes) -> tuple[bytes, bytes]:
-    end = 1 + body[0] if body else 0
-    if not 1 < end <= len(body):
-        raise Malformed("bad command", f"a command of {len(body)} bytes without a name that fits")
-    return body[1:end], body[end:]
-
-
-def _check_command_flags(flags: int) -> None:
-    if flags & RESERVED:
-        raise Malformed("bad flags", f"a frame with flags 0x{flags:02x}, of which 0xf8 are reserved")
-    if flags & MORE:
-        raise Malformed("bad flags", "a command with the flag *more*; a command is a single frame")
-
-
-def _span_of_ready(held: bytes, max_handshake: int) -> tuple[int, int]:
-    """Where the body of the command after the greeting begins and ends; zeros while that is not known."""
-    begin = len(OUR_GREETING)
-    if len(held) == begin:
-        return 0, 0
-    flags = held[begin]
-    if flags < COMMAND:
-        raise Malformed("traffic before ready", "READY was due, and a frame of a message came")
-    _check_command_flags(flags)
-    start = begin + (9 if flags & LONG else 2)
-    if len(held) < start:
-        return 0, 0
-    end = start + int.from_bytes(held[begin + 1 : start], "big")
-    if end > max_handshake:
-        raise Malformed("bad handshake", f"{end} bytes of greeting and READY; max_handshake is {max_handshake}")
-    return start, end
-
-
-def _property(name: bytes, value: bytes) -> bytes:
-    return bytes((len(name),)) + name + len(value).to_bytes(4, "big") + value
-
-
-def _parse_properties(rest: bytes, max_metadata: int) -> dict[bytes, bytes]:
-    """Names in lower case, since their case means nothing. Twice the same: RFC 37 is silent, we refuse to choose."""
-    if len(rest) > max_metadata:
-        raise Malformed("bad metadata", f"{len(rest)} bytes of properties; max_metadata is {max_metadata}")
-    properties: dict[bytes, bytes] = {}
-    pos = 0
-    while pos < len(rest):
-        after_name = pos + 1 + rest[pos]
-        start = after_name + 4
-        end = start + int.from_bytes(rest[after_name:start], "big")
-        name = rest[pos + 1 : after_name].lower()
-        if not name or end > len(rest):
-            raise Malformed("bad metadata", f"the property at byte {pos} of READY has no name or ends beyond it")
-        if name in properties:
-            raise Malformed("bad metadata", f"the property {_shown(name)} came twice")
-        properties[name] = rest[start:end]
-        pos = end
-    return properties
-
-
-def _peer_error(rest: bytes) -> Malformed:
-    said = rest[1 : 1 + rest[0]] if rest else b""
-    return Malformed("peer error", f"the peer ended it with ERROR: {_shown(said) or 'no reason given'}")
 
 
 def _too_many_frames(max_frames: int) -> Malformed:
@@ -565,22 +485,3 @@ def _leading_small(frames: Message) -> Message:
         if len(frame) >= LARGE_FRAME:
             return frames[:index]
     return frames
-
-
-def _shown(raw: bytes) -> str:
-    """A stranger's bytes, fit for a log line."""
-    return repr(raw[:80])[2:-1] + ("..." if len(raw) > 80 else "")
-
-
-def _looks_like(two: bytes) -> str:
-    return STRANGERS.get(two) or f"nothing known (it began with {two.hex(' ')})"
-
-
-STRANGERS: Final = {
-    **dict.fromkeys((b"GE", b"PO", b"HE", b"PU", b"DE", b"OP", b"PA", b"CO", b"TR"), "an HTTP request"),
-    b"HT": "an HTTP answer",
-    b"PR": "HTTP/2",
-    b"\x00S": "SP, the protocol of nanomsg and NNG",
-    b"\x16\x03": "TLS",
-    b"SS": "SSH",
-}

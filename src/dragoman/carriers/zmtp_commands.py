@@ -1,0 +1,138 @@
+"""ZMTP's greeting and commands, as bytes: what is said before and between messages. Functions without memory.
+
+A greeting is 64 bytes; a command is a frame with the flag 4, whose body is a name (length in one byte) and the rest.
+READY's rest is properties: each a name (length in one byte) and a value (length in four).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dragoman.carriers.malformed import Malformed
+
+MORE: Final = 1
+LONG: Final = 2
+COMMAND: Final = 4
+RESERVED: Final = 0xF8
+
+MECHANISM: Final = b"NULL"
+OUR_GREETING: Final = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x01" + MECHANISM.ljust(20, b"\0") + b"\0" + bytes(31)
+
+ACCEPTED: Final = {
+    "ROUTER": ("DEALER", "REQ", "ROUTER"),
+    "DEALER": ("ROUTER", "REP"),
+    "REP": ("REQ", "DEALER"),
+    "REQ": ("REP", "ROUTER"),
+}
+
+
+def read_greeting(held: bytes, whose: str) -> tuple[tuple[int, int] | None, bytes | None]:
+    """The version and the mechanism a greeting names, each as soon as it is there. Raises Malformed.
+
+    A wrong first byte waits for the second, because the two tell ZMTP 1 from strangers: its greeting is a frame, a
+    length of one byte (or of ff and eight) and then flags, 0.
+    """
+    come = len(held)
+    flags_of_zmtp_1 = 9 if held[:1] == b"\xff" else 1
+    if come > flags_of_zmtp_1 and held[0] and not held[flags_of_zmtp_1]:
+        raise Malformed("old zmtp", f"{whose} speaks ZMTP 1 (libzmq 2); libzmq 4 or newer is needed")
+    if come >= 2 and held[0] != 0xFF:
+        raise Malformed("not zmtp", f"{whose} does not speak ZMTP; it looks like {_looks_like(held[:2])}")
+    if come >= 10 and held[9] != 0x7F:
+        raise Malformed("not zmtp", f"{whose} began like ZMTP, but its signature ends in 0x{held[9]:02x}")
+    if come >= 11 and held[10] < 3:
+        raise Malformed("old zmtp", f"{whose} speaks ZMTP 2 (libzmq 3); libzmq 4 or newer is needed")
+    version = mechanism = None
+    if come >= 12:
+        # Whoever is newer than 3.1 is bound to talk down to us.
+        version = (3, 0) if held[10:12] == b"\x03\x00" else (3, 1)
+    if come >= 32:
+        mechanism = held[12:32].rstrip(b"\0")
+    return version, mechanism
+
+
+def command(name: bytes, rest: bytes) -> bytes:
+    body = bytes((len(name),)) + name + rest
+    if len(body) < 256:
+        return bytes((COMMAND, len(body))) + body
+    return bytes((COMMAND | LONG,)) + len(body).to_bytes(8, "big") + body
+
+
+def split_command(body: bytes) -> tuple[bytes, bytes]:
+    end = 1 + body[0] if body else 0
+    if not 1 < end <= len(body):
+        raise Malformed("bad command", f"a command of {len(body)} bytes without a name that fits")
+    return body[1:end], body[end:]
+
+
+def check_command_flags(flags: int) -> None:
+    if flags & RESERVED:
+        raise Malformed("bad flags", f"a frame with flags 0x{flags:02x}, of which 0xf8 are reserved")
+    if flags & MORE:
+        raise Malformed("bad flags", "a command with the flag *more*; a command is a single frame")
+
+
+def property_of(name: bytes, value: bytes) -> bytes:
+    return bytes((len(name),)) + name + len(value).to_bytes(4, "big") + value
+
+
+def parse_properties(rest: bytes, max_metadata: int) -> dict[bytes, bytes]:
+    """Names in lower case, since their case means nothing. Twice the same: RFC 37 is silent, we refuse to choose."""
+    if len(rest) > max_metadata:
+        raise Malformed("bad metadata", f"{len(rest)} bytes of properties; max_metadata is {max_metadata}")
+    properties: dict[bytes, bytes] = {}
+    pos = 0
+    while pos < len(rest):
+        after_name = pos + 1 + rest[pos]
+        start = after_name + 4
+        end = start + int.from_bytes(rest[after_name:start], "big")
+        name = rest[pos + 1 : after_name].lower()
+        if not name or end > len(rest):
+            raise Malformed("bad metadata", f"the property at byte {pos} of READY has no name or ends beyond it")
+        if name in properties:
+            raise Malformed("bad metadata", f"the property {shown(name)} came twice")
+        properties[name] = rest[start:end]
+        pos = end
+    return properties
+
+
+def span_of_ready(held: bytes, max_handshake: int) -> tuple[int, int]:
+    """Where the body of the command after the greeting begins and ends; zeros while that is not known."""
+    begin = len(OUR_GREETING)
+    if len(held) == begin:
+        return 0, 0
+    flags = held[begin]
+    if flags < COMMAND:
+        raise Malformed("traffic before ready", "READY was due, and a frame of a message came")
+    check_command_flags(flags)
+    start = begin + (9 if flags & LONG else 2)
+    if len(held) < start:
+        return 0, 0
+    end = start + int.from_bytes(held[begin + 1 : start], "big")
+    if end > max_handshake:
+        raise Malformed("bad handshake", f"{end} bytes of greeting and READY; max_handshake is {max_handshake}")
+    return start, end
+
+
+def peer_error(rest: bytes) -> Malformed:
+    said = rest[1 : 1 + rest[0]] if rest else b""
+    return Malformed("peer error", f"the peer ended it with ERROR: {shown(said) or 'no reason given'}")
+
+
+def shown(raw: bytes) -> str:
+    """A stranger's bytes, fit for a log line."""
+    return repr(raw[:80])[2:-1] + ("..." if len(raw) > 80 else "")
+
+
+def _looks_like(two: bytes) -> str:
+    return STRANGERS.get(two) or f"nothing known (it began with {two.hex(' ')})"
+
+
+STRANGERS: Final = {
+    **dict.fromkeys((b"GE", b"PO", b"HE", b"PU", b"DE", b"OP", b"PA", b"CO", b"TR"), "an HTTP request"),
+    b"HT": "an HTTP answer",
+    b"PR": "HTTP/2",
+    b"\x00S": "SP, the protocol of nanomsg and NNG",
+    b"\x16\x03": "TLS",
+    b"SS": "SSH",
+}
