@@ -925,7 +925,7 @@ def start_stranger_broker(programs: Programs, *words: object) -> tuple[Program, 
 
 
 def test_our_worker_and_our_call_work_with_a_strangers_broker(programs: Programs, handlers: Path) -> None:
-    """Seed 000 to the letter on the other side."""
+    """The first text to the letter on the other side."""
     broker, backend, frontend = start_stranger_broker(programs)
     worker = programs.dragoman("worker", "handlers:upper", "--connect", f"{backend}?ping_every=0.1")
     broker.prints("heard READY")

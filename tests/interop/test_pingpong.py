@@ -1,4 +1,4 @@
-"""A real `dragoman serve` among strangers: PingPong workers and clients on libzmq, written from the seeds alone."""
+"""A real `dragoman serve` among strangers: PingPong workers and clients on libzmq, written from the document alone."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_strangers_calls_are_answered_by_a_stranger(programs: Programs, loop: 
 def test_a_threaded_stranger_that_pings_while_it_works_is_given_one_job_at_a_time(
     programs: Programs, callers: Callers, loop: str
 ) -> None:
-    """D1, R32: to the letter of seed 000 its PINGs would bring it a second job."""
+    """D1, R32: to the letter of the first text its PINGs would bring it a second job."""
     broker = programs.broker("", "--loop", loop)
     threaded = worker(programs, broker, "--ping", 0.02, kind="threaded_worker")
     caller = callers.dealer(broker.callers)
@@ -417,7 +417,7 @@ def test_a_large_result_that_comes_while_the_broker_drains_arrives_whole(program
 
 
 def test_a_stranger_finds_a_broker_that_was_killed_and_started_again(programs: Programs, callers: Callers) -> None:
-    """Seed 000, Broker timeout: it reconnects, and says READY again."""
+    """The first text, Broker timeout: it reconnects, and says READY again."""
     broker = programs.broker()
     stranger = worker(programs, broker, "--name", "W", "--timeout", 0.2)
     broker.kill()

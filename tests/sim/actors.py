@@ -1,7 +1,7 @@
 """The people of the world: PingPong workers, honest and not, and callers.
 
 Each has a `Socket` of its own, which does what libzmq does underneath a program, with a real Zmtp object for every
-connection. The programs are written from the seeds' text alone and share no code with the dialect; they are driven by
+connection. The programs are written from the document alone and share no code with the dialect; they are driven by
 events and never wait.
 
 A worker says READY once for each socket it opens, PING every second, and closes its socket and opens another after
@@ -151,7 +151,7 @@ class Worker:
 
     is_threaded = False
     carries_over = False
-    counts = False  # sends a count with its pings (seed 001)
+    counts = False  # sends a count with its pings (the second text)
 
     def __init__(
         self,
@@ -238,7 +238,7 @@ class Worker:
         self._socket.send(READY)
 
     def reset(self) -> None:
-        """Close the socket, open another (seed 000, Broker timeout)."""
+        """Close the socket, open another (the first text, Broker timeout)."""
         self.world.note(self.name, "resets")
         self._socket.close()
         self._unread.clear()
@@ -347,7 +347,7 @@ class Worker:
 
 
 class Threaded(Worker):
-    """Seed 001 recommends it: a thread does the work, so it goes on pinging."""
+    """The second text recommends it: a thread does the work, so it goes on pinging."""
 
     is_threaded = True
 

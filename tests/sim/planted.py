@@ -20,7 +20,7 @@ from sim.oracle import WatchedSession
 
 
 class LiteralPing(WatchedSession):
-    """Seed 000 to the letter: "If worker_id is not in the ready queue, worker_id is added to the ready queue".
+    """The first text to the letter: "If worker_id is not in the ready queue, worker_id is added to the ready queue".
 
     A busy worker is not in that queue, so its PING gets it a second job (against R32).
     """
@@ -81,7 +81,7 @@ class Ungenerational(Deadlines[Any]):
 
 # Name, what is put in, and the letter by which the oracle should find it.
 BUGS = (
-    ("the seed's literal PING rule", Kinds(session=LiteralPing), "I7"),
+    ("the document's literal PING rule", Kinds(session=LiteralPing), "I7"),
     ("READY taken for a restart", Kinds(session=ReadyIsRestart), "I7"),
     ("timers without generation", Kinds(broker=TimersWithoutGeneration), "R6"),
 )

@@ -1,4 +1,4 @@
-"""A PingPong broker, from seed 000 to the letter: even a PING of a busy worker puts it into the ready queue.
+"""A PingPong broker, from the first text to the letter: even a PING of a busy worker puts it into the ready queue.
 
     pingpong_broker.py [--backend PORT] [--frontend PORT] [--expire S] [--mute]
 

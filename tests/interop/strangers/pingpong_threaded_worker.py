@@ -1,4 +1,4 @@
-"""A PingPong worker as seed 001 recommends it for heavy jobs: a separate thread works, so the pings go on.
+"""A PingPong worker as the second text recommends it for heavy jobs: a separate thread works, so the pings go on.
 
     pingpong_threaded_worker.py ENDPOINT [--name NAME] [--ping S]
 

@@ -1,4 +1,4 @@
-"""A PingPong worker, from seeds 000 and 001 alone: one thread, silent while it works.
+"""A PingPong worker, from the document alone: one thread, silent while it works.
 
     pingpong_worker.py ENDPOINT [--name NAME] [--identity ID] [--ping S] [--timeout S] [--count]
 
@@ -16,7 +16,7 @@ parser.add_argument("--name", default="worker")
 parser.add_argument("--identity", default="")
 parser.add_argument("--ping", type=float, default=0.2)
 parser.add_argument("--timeout", type=float, default=0.5, help="BROKER_TIMEOUT")
-parser.add_argument("--count", action="store_true", help="send the ping count along (seed 001)")
+parser.add_argument("--count", action="store_true", help="send the ping count along (the second text)")
 options = parser.parse_args()
 
 N_TIMEOUTS = 3

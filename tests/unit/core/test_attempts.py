@@ -311,7 +311,7 @@ def test_attempt_that_is_over_before_its_give_was_carried_out_is_given_anew(brok
 
 
 def test_job_that_every_worker_refuses_waits_no_longer_than_its_queue_timeout(broker: CheckedBroker) -> None:
-    """R8, DESIGN 3. A bug: the rest after ten refusals began the waiting anew, so that it never ended."""
+    """R8. A bug: the rest after ten refusals began the waiting anew, so that it never ended."""
     worker = broker.worker(may_refuse=True)
     job = broker.call(queue_timeout=5.0)
     now = 0.0

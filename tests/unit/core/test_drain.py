@@ -215,7 +215,7 @@ def test_closing_broker_keeps_waiting_background_jobs_and_starts_none(broker: Ch
 
 
 def test_job_not_yet_started_goes_back_when_the_broker_closes(broker: CheckedBroker, caller: Caller) -> None:
-    """DESIGN 3: without spending an attempt; a call is refused, a background job stays."""
+    """without spending an attempt; a call is refused, a background job stays."""
     worker = broker.worker(capacity=2)
     call = broker.running(worker, caller=caller)
     stored = attempt_of(broker.store())

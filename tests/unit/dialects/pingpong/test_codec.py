@@ -60,7 +60,7 @@ def test_r47_of_a_pings_counts_at_most_two_of_32_bytes_are_kept(
     [b"", b"result", b"ready", b"ping", b"pong", b"READY ", b"READY\0", b"JOB COMPLETE", b"\0", b"P" * 100, b"PING\n"],
 )
 def test_in_plain_any_other_second_frame_is_a_result(payload: bytes) -> None:
-    """Words are case-sensitive and have no terminator; `['ping', count]` of seed 001's sketch is not spoken."""
+    """Words are case-sensitive and have no terminator; `['ping', count]` of the second text's sketch is not spoken."""
     read = codec.read_worker([b"", payload], PLAIN)
     assert isinstance(read, Result)
     assert (read.payload, read.token) == (payload, None)

@@ -103,7 +103,7 @@ def test_it_asks_to_be_woken_when_its_next_ping_is_due() -> None:
 
 
 def test_after_n_timeouts_of_silence_it_closes_and_says_ready_on_a_new_connection() -> None:
-    """Timers, broker_timeout and n_timeouts; seed 000, Broker timeout."""
+    """Timers, broker_timeout and n_timeouts; the first text, Broker timeout."""
     port = Port(broker_timeout=0.5, n_timeouts=4).open()
     port.wait(1.9)
     assert port.reconnects == []
@@ -225,7 +225,7 @@ def test_empty_jobs_and_empty_results_are_legal(edition: Edition) -> None:
 
 @pytest.mark.parametrize("word", [READY, PING, b"DISCONNECT", b"ERROR", b"pong"])
 def test_in_plain_it_takes_any_word_but_pong_and_exit_for_a_job(word: bytes) -> None:
-    """Seed 001: what is not PONG or EXIT is a job."""
+    """The second text: what is not PONG or EXIT is a job."""
     port = Port().open()
     port.job(word)
     assert port.runs == [word]

@@ -31,7 +31,7 @@ def finish(world: World, worker: FakePeer, result: bytes) -> list[list[bytes]]:
 
 @both
 def test_ready_is_answered_with_pong_and_makes_the_worker_idle(edition: Edition) -> None:
-    """Frames, row READY; seed 001: READY is answered with PONG."""
+    """Frames, row READY; the second text: READY is answered with PONG."""
     world = World(edition=edition)
     worker = world.worker()
     assert world.state(worker) == "unknown"
@@ -426,7 +426,7 @@ def test_r36_once_proven_its_lease_counts_again() -> None:
 
 @both
 def test_r36_one_that_fell_silent_and_pings_again_gets_no_pong_and_comes_back_with_ready(edition: Edition) -> None:
-    """A PING never frees it; unanswered, it reconnects by the seed's own rule and says READY."""
+    """A PING never frees it; unanswered, it reconnects by its document's own rule and says READY."""
     world = World(edition=edition, job_timeout=5)
     worker, _ = world.busy_worker()
     world.wait(6)
@@ -738,7 +738,7 @@ def test_r41_a_worker_that_dies_busy_ends_its_job_lost_at_once(edition: Edition)
 
 
 def test_seed_000_a_busy_worker_may_be_silent_for_longer_than_worker_expire() -> None:
-    """Seed 000, Notes; Timers, job_timeout: a busy worker is silent in this dialect."""
+    """The first text, Notes; Timers, job_timeout: a busy worker is silent in this dialect."""
     world = World(worker_expire=3, job_timeout=0)
     worker, caller = world.busy_worker()
     world.wait(3_600 * 24)
@@ -1257,7 +1257,7 @@ def test_r50_a_job_sent_again_is_a_second_job() -> None:
 
 
 def test_a_draining_broker_refuses_what_waits_and_lets_run_what_runs() -> None:
-    """DESIGN 3: new jobs are refused, connections stay open, running jobs may end."""
+    """new jobs are refused, connections stay open, running jobs may end."""
     world = World()
     worker, running = world.busy_worker()
     waiting = world.call(b"second")
