@@ -47,9 +47,8 @@ async def open_link(
     try:
         connected = await connect(loop, place, timeout)
     except OSError as error:
-        raise BrokerUnavailable(
-            f"no broker answers at {place}: {error.strerror or str(error) or 'timed out'}"
-        ) from error
+        problem = "nobody listens there" if isinstance(error, ConnectionRefusedError) else error.strerror or str(error)
+        raise BrokerUnavailable(f"no broker answers at {place}: {problem or 'timed out'}") from error
     ready: asyncio.Future[None] = loop.create_future()
     stream = Stream(loop, connected, carrier)
 
