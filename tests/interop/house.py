@@ -30,21 +30,10 @@ from dragoman.server.peer import Peer, PeerLimits
 from dragoman.server.runner import Limits, Line
 from dragoman.server.serve import Server, loop_factory
 from dragoman.testing.entropy import SeededEntropy
+from programs import PATIENCE
 
-PATIENCE = 15.0  # for what should take a moment: only a failing test waits so long
 PING_EVERY = 0.2
 MIB = 1 << 20
-
-
-def until(fact: Callable[[], Any], what: str) -> Any:
-    """Wait for something to become true; returns what it became."""
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        found = fact()
-        if found:
-            return found
-        assert time.monotonic() < deadline, f"still waiting: {what}"
-        time.sleep(0.005)
 
 
 def open_descriptors() -> int:

@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 import zmq
-from house import MIB, BrokerHouse, Raw, Visitors, Workers, ready_command, until
+from house import MIB, BrokerHouse, Raw, Visitors, Workers, ready_command
 
 from dragoman.carriers.zmtp import OUR_GREETING, encode
 from dragoman.core.policy import Policy
 from dragoman.streams.places import PlaceTaken
+from programs import until
 
 Start = Callable[..., BrokerHouse]
 URL = "pingpong+tcp://127.0.0.1:0?frontend=0"

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 import zmq
-from house import MIB, Asker, House, Visitors, open_descriptors, port_of, until
+from house import MIB, Asker, House, Visitors, open_descriptors, port_of
 
 from dragoman.carriers.zmtp import OUR_GREETING, Zmtp
 from dragoman.sdk.address import Place, TcpPlace, UnixPlace
 from dragoman.server.peer import PeerLimits
 from dragoman.streams.dial import BackOff
+from programs import until
 
 QUESTIONS = [b"", b"x", b"s" * 255, b"l" * 256, bytes(MIB)]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import zmq
-from house import MIB, Asker, Echo, House, Raw, Visitors, open_descriptors, ready_command, until
+from house import MIB, Asker, Echo, House, Raw, Visitors, open_descriptors, ready_command
 
 from dragoman.carriers.zmtp import OUR_GREETING, Frame, Message, TooLarge, Zmtp
 from dragoman.core.broker import Broker
@@ -27,6 +27,7 @@ from dragoman.server.runner import Limits, Line
 from dragoman.streams.places import PlaceTaken
 from dragoman.streams.stream import Stream
 from dragoman.testing.entropy import SeededEntropy
+from programs import until
 
 LOOPBACK = TcpPlace("127.0.0.1", 0)
 

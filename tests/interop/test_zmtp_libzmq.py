@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 import zmq
-from house import MIB, Asker, Echo, House, Visitors, until
+from house import MIB, Asker, Echo, House, Visitors
 
 from dragoman.carriers.zmtp import Zmtp
 from dragoman.sdk.address import Place, TcpPlace
+from programs import until
 
 SHAPES: dict[str, list[bytes]] = {
     "no bytes": [b""],
