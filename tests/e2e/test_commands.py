@@ -17,7 +17,8 @@ import pytest
 import zmq
 
 from dragoman import __version__
-from dragoman.carriers.zmtp import Message, TooLarge, Zmtp
+from dragoman.carriers.carrier import Message, TooLarge
+from dragoman.carriers.zmtp import Zmtp
 from programs import DRAGOMAN, PATIENCE, Broker, Program, Programs, until
 
 MIB = 1 << 20

@@ -16,7 +16,8 @@ from typing import Any
 
 import zmq
 
-from dragoman.carriers.zmtp import OUR_GREETING, Frame, Message, TooLarge, Zmtp, encode
+from dragoman.carriers.carrier import Frame, Message, TooLarge
+from dragoman.carriers.zmtp import OUR_GREETING, Zmtp, encode
 from dragoman.carriers.zmtp import Limits as ZmtpLimits
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Effect

@@ -15,7 +15,8 @@ import pytest
 import zmq
 from house import MIB, Asker, Echo, House, Raw, Visitors, open_descriptors, ready_command
 
-from dragoman.carriers.zmtp import OUR_GREETING, Frame, Message, TooLarge, Zmtp
+from dragoman.carriers.carrier import Frame, Message, TooLarge
+from dragoman.carriers.zmtp import OUR_GREETING, Zmtp
 from dragoman.core.broker import Broker
 from dragoman.core.policy import Policy
 from dragoman.dialects.pingpong.options import ListenerOptions

@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.carriers import zmtp as carrier
-from dragoman.carriers.zmtp import Limits, Message, TooLarge, Zmtp, encode
+from dragoman.carriers.carrier import Message, TooLarge
+from dragoman.carriers.zmtp import Limits, Zmtp, encode
 
 TINY = Limits(
     max_payload=120, hard_cap=400, max_frames=6, max_identity=10, max_handshake=200, max_metadata=80, max_command=40

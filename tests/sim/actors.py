@@ -21,7 +21,8 @@ from collections import deque
 from collections.abc import Callable
 from functools import partial
 
-from dragoman.carriers.zmtp import Message, TooLarge, Zmtp
+from dragoman.carriers.carrier import Message, TooLarge
+from dragoman.carriers.zmtp import Zmtp
 from sim.house import House
 from sim.oracle import Conversation, Oracle, result_of
 from sim.pipes import End

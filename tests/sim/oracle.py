@@ -32,7 +32,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Any
 
-from dragoman.carriers.zmtp import Message, TooLarge
+from dragoman.carriers.carrier import Message, TooLarge
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Effect, Give
 from dragoman.core.model import Attempt, JobId, Outcome, WorkerState

@@ -42,8 +42,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, final
+from typing import Final
 
+from dragoman.carriers.carrier import Frame, Message, Messages, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.carriers.zmtp_commands import (
     ACCEPTED,
@@ -62,11 +63,6 @@ from dragoman.carriers.zmtp_commands import (
     span_of_ready,
     split_command,
 )
-
-__all__ = ["Frame", "Limits", "Message", "TooLarge", "Zmtp", "encode"]
-
-Frame = bytes | bytearray  # a large frame is the bytearray it was read into; it is never changed once handed up
-Message = list[Frame]
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB
@@ -97,22 +93,6 @@ class Limits:
 
 
 DEFAULT_LIMITS: Final = Limits()
-
-
-@final
-@dataclass(frozen=True, slots=True)
-class TooLarge:
-    """Stands where a message over `max_payload` stood.
-
-    `frames`: its leading frames up to the first large one, as far as they came before it went over: enough to know whom
-    to answer, each at the place it had. `size`: bytes of all its frames.
-    """
-
-    frames: Message
-    size: int
-
-
-Messages = list[Message | TooLarge]
 
 
 def encode(frames: Sequence[Frame]) -> list[Frame]:

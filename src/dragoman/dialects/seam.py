@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from dragoman.carriers.zmtp import Frame, Message, TooLarge, Zmtp
+from dragoman.carriers.carrier import Carrier, Frame, Message, TooLarge
 from dragoman.core.effects import Effect
 
 
@@ -40,7 +40,7 @@ class Line(Protocol):
     def send(self, peer: Peer, frames: Sequence[Frame], mark: object = None) -> None:
         """Write a message. If the connection ends before its last byte left us, `mark` comes back in `lost`."""
 
-    def dial(self, session: Session, place: object, endpoint: str, carrier: Zmtp) -> Peer:
+    def dial(self, session: Session, place: object, endpoint: str, carrier: Carrier) -> Peer:
         """Connect to a place. `opened` follows when the peer has greeted, `lost` if it never does."""
 
     def close(self, peer: Peer, reason: str) -> None:

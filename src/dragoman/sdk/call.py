@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
-from dragoman.carriers.zmtp import Frame, Message, TooLarge, Zmtp
+from dragoman.carriers.zmtp import Zmtp
 from dragoman.sdk.errors import BrokerUnavailable, JobFailed, JobTimeout, error_from
 from dragoman.sdk.link import TRUSTING, open_link
 from dragoman.sdk.peoples import caller_target

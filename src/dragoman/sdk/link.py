@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from dragoman.carriers.zmtp import Frame, Limits, Message, TooLarge, Zmtp
+from dragoman.carriers.carrier import Frame, Message, TooLarge
+from dragoman.carriers.zmtp import Limits, Zmtp
 from dragoman.sdk.address import Place
 from dragoman.sdk.errors import BrokerUnavailable
 from dragoman.streams.dial import connect

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
-from dragoman.carriers.zmtp import Frame, Message, TooLarge
+from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.dialects.pingpong import peer as pingpong
 from dragoman.dialects.pingpong.options import ClientOptions, ListenerOptions, WorkerOptions
 from dragoman.sdk.address import Address, Place, address_error, parse, parse_frontend, read_options

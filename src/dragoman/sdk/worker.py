@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from dragoman.carriers.zmtp import Frame, Message, TooLarge, Zmtp
+from dragoman.carriers.carrier import Frame, Message, TooLarge
+from dragoman.carriers.zmtp import Zmtp
 from dragoman.sdk.address import Place
 from dragoman.sdk.child import Child, die_with_parent
 from dragoman.sdk.errors import BrokerUnavailable, JobError, JobFailed

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from dragoman.carriers.carrier import Carrier
 from dragoman.dialects.seam import Session
 from dragoman.sdk.address import Place, TcpPlace, UnixPlace
 from dragoman.server import clock
-from dragoman.server.peer import Carrier, Peer, PeerLimits
+from dragoman.server.peer import Peer, PeerLimits
 from dragoman.server.runner import Line
 from dragoman.streams.dial import connect
 from dragoman.streams.places import describe, forget_unix, is_local, listen_tcp, listen_unix, tune, which_file

@@ -3,43 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import inf
 from typing import Any, Protocol
 
-from dragoman.carriers.malformed import Malformed
-from dragoman.carriers.zmtp import Frame, Message, TooLarge
+from dragoman.carriers.carrier import Carrier, Frame
 from dragoman.dialects.seam import Session
-
-
-class Carrier(Protocol):
-    """Bytes to messages and back; see carriers/."""
-
-    outgoing: list[bytes]
-    ready: bool
-    failure: Malformed | None
-    gap: memoryview | None
-
-    def feed(self, data: bytes) -> list[Message | TooLarge]: ...
-
-    def fill(self, count: int) -> list[Message | TooLarge]: ...
-
-    def encode(self, frames: Sequence[Frame]) -> list[Frame]: ...
-
-    def ping(self) -> bytes | None:
-        """A life sign that asks for one, where the peer's edition of the carrier has it (D12)."""
-
-    def release(self) -> None:
-        """The connection is over: let go of all that is held."""
-
-    @property
-    def holding(self) -> int:
-        """Bytes of an unfinished message."""
-
-    @property
-    def peer_identity(self) -> bytes: ...
 
 
 class Stream(Protocol):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Protocol
 
-from dragoman.carriers.zmtp import Frame, Message, TooLarge
+from dragoman.carriers.carrier import Carrier, Frame, Messages
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Erase, Give, Progress, Recall, Save
@@ -21,7 +21,7 @@ from dragoman.core.invariants import check
 from dragoman.core.model import Farewell, InvariantBroken
 from dragoman.dialects.seam import Session
 from dragoman.server.budget import Budget, Verdict
-from dragoman.server.peer import DEFAULT_LIMITS, Carrier, Peer, PeerLimits, Stream
+from dragoman.server.peer import DEFAULT_LIMITS, Peer, PeerLimits, Stream
 
 COMPLAINTS = 20  # log lines a second about peers that were turned away
 LATE_GIVE = 0.01  # a job that waited in us for longer than this begins to run when it leaves
@@ -130,7 +130,7 @@ class Line:
         else:
             self._lose(peer, problem)
 
-    def arrived(self, peer: Peer, messages: list[Message | TooLarge]) -> None:
+    def arrived(self, peer: Peer, messages: Messages) -> None:
         """Bytes came and the carrier made these messages of them."""
         if not self._is_awake:
             self._is_awake = True
@@ -457,7 +457,7 @@ class Line:
         except Exception as error:
             self._crashed(peer, error, [])
 
-    def _crashed(self, peer: Peer, error: Exception, messages: list[Message | TooLarge]) -> None:
+    def _crashed(self, peer: Peer, error: Exception, messages: Messages) -> None:
         """A fault of ours hurts one peer only (R27). Lengths are logged, never contents."""
         shapes = [[len(f) for f in m] if isinstance(m, list) else f"too large: {m.size}" for m in messages[-64:]]
         self._blame_ourselves(error, peer=peer, messages=shapes)

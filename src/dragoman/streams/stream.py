@@ -12,23 +12,12 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
-from typing import Protocol
 
-from dragoman.carriers.zmtp import Frame, Message, TooLarge
+from dragoman.carriers.carrier import Frame, Messages, Reader
 
 READ_BYTES = 1 << 16  # more would be a fresh memory mapping for every read
 JOIN_BYTES = 1 << 16  # what is cheaper to copy together than to write in pieces
 MAX_BUFFERS = 512  # well under the kernel's limit for one gathered write
-
-
-class Reader(Protocol):
-    """The part of a carrier that a stream needs."""
-
-    gap: memoryview | None
-
-    def feed(self, data: bytes) -> list[Message | TooLarge]: ...
-
-    def fill(self, count: int) -> list[Message | TooLarge]: ...
 
 
 def _nobody(_: object) -> None:
@@ -65,7 +54,7 @@ class Stream:
         self._is_closed = False
         self._is_over = False  # its end has been seen, and will be told after this turn
 
-    def start(self, arrived: Callable[[list[Message | TooLarge]], None], ended: Callable[[str], None]) -> None:
+    def start(self, arrived: Callable[[Messages], None], ended: Callable[[str], None]) -> None:
         self._arrived = arrived
         self._ended = ended
         self._loop.add_reader(self._socket, self._readable)

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from dragoman.carriers.zmtp import ACCEPTED, OUR_GREETING, Frame, Limits, Message, TooLarge, Zmtp, encode
+from dragoman.carriers.carrier import Frame, Message, TooLarge
+from dragoman.carriers.zmtp import ACCEPTED, OUR_GREETING, Limits, Zmtp, encode
 
 KIB = 1024
 MIB = 1024 * KIB

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from dragoman.carriers.zmtp import OUR_GREETING, Frame, Message, TooLarge, Zmtp
+from dragoman.carriers.carrier import Frame, Message, TooLarge
+from dragoman.carriers.zmtp import OUR_GREETING, Zmtp
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Dismiss, Effect, Give
 from dragoman.core.model import Job, JobState, Outcome, Terms, Wishes, Worker

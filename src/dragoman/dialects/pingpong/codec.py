@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from dragoman.carriers.carrier import Frame, Message
 from dragoman.carriers.malformed import Malformed
-from dragoman.carriers.zmtp import Frame, Message
 from dragoman.dialects.pingpong.editions import Edition
 from dragoman.dialects.pingpong.messages import (
     DISCONNECT,

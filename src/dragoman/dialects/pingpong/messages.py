@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dragoman.carriers.zmtp import Frame
+from dragoman.carriers.carrier import Frame
 
 READY = b"READY"
 PING = b"PING"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
-from dragoman.carriers.zmtp import Frame, Message, TooLarge
 from dragoman.dialects.pingpong.codec import read_answer, read_broker, write_result
 from dragoman.dialects.pingpong.editions import Edition
 from dragoman.dialects.pingpong.messages import (

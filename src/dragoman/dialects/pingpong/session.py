@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from math import inf
 from typing import Final
 
+from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
-from dragoman.carriers.zmtp import Frame, Message, TooLarge
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Dismiss, Effect, Give
 from dragoman.core.model import DONE, Attempt, Farewell, Job, JobId, Terms, Wishes, Worker

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from dragoman.carriers.carrier import TooLarge
 from dragoman.carriers.malformed import Malformed
-from dragoman.carriers.zmtp import TooLarge
 from dragoman.dialects.pingpong import peer
 from dragoman.dialects.pingpong.editions import Edition
 from dragoman.dialects.pingpong.options import WorkerOptions

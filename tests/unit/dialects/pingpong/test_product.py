@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.carriers.zmtp import TooLarge
+from dragoman.carriers.carrier import TooLarge
 from dragoman.dialects.pingpong.editions import Edition
 
 from .world import DISCONNECT, EXIT, JOB_COMPLETE, PING, PONG, READY, FakePeer, World

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from dragoman.carriers.zmtp import TooLarge
+from dragoman.carriers.carrier import TooLarge
 from dragoman.core.effects import Answer, Progress
 from dragoman.core.model import JobState, Outcome
 from dragoman.core.policy import Policy

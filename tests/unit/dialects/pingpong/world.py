@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any
 
-from dragoman.carriers.zmtp import TooLarge
+from dragoman.carriers.carrier import TooLarge
 from dragoman.core.broker import Broker
 from dragoman.core.invariants import check
 from dragoman.core.model import Job, JobState, Worker
