@@ -27,10 +27,7 @@ object is in one of these steps; how the stream was cut never changes what comes
 
 **What a peer can cost us.** All limits are counted on the *unfinished* message, when a frame's header is there and not
 when its body is (R48). Over `max_payload` the message is dropped while it arrives, and `TooLarge` is handed up when it
-ends (R16). A claimed length allocates nothing by itself: Python fills a new bytearray with zeros, so 60 MiB claimed
-would be 60 MiB touched. A large frame's buffer begins at 64 KiB, and only grows when it is full: to 1 MiB at once if
-the sender has shown half of those 64 KiB, and fourfold from there. Growing copies into a new buffer instead of
-resizing, because the event loop may still hold a view of the old one (uvloop does, while `fill` runs).
+ends (R16). A claimed length allocates nothing by itself: a large frame's buffer grows with what came (`large.py`).
 
 **What is fast.** `feed` is the hot path of the broker. Its loop takes only frames that lie whole in the chunk, and only
 if the whole chunk fits under `max_payload`, so that no message in it needs counting; it calls nothing of ours for them.
@@ -45,6 +42,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dragoman.carriers.carrier import Frame, Message, Messages, TooLarge
+from dragoman.carriers.large import LARGE_FRAME, NOTHING, Large
 from dragoman.carriers.malformed import Malformed
 from dragoman.carriers.zmtp_commands import (
     ACCEPTED,
@@ -70,7 +68,6 @@ MIB: Final = 1024 * KIB
 
 GREETING, HANDSHAKE, BETWEEN, HOLDING, LARGE, SKIPPING, FAILED = range(7)
 
-LARGE_FRAME: Final = 64 * KIB  # from here on a frame that is not yet whole gets a buffer of its own
 PASSED_THROUGH: Final = 16 * KIB  # from here on `encode` hands a frame on instead of copying it
 MAX_CONTEXT: Final = 16  # RFC 37: the context of a PING is at most 16 octets
 
@@ -144,7 +141,7 @@ class Zmtp:
 
     # fmt: off
     __slots__ = (
-        "_frames", "_held", "_identity", "_large", "_large_size", "_limits", "_max_frames", "_max_payload", "_more",
+        "_frames", "_held", "_identity", "_large", "_limits", "_max_frames", "_max_payload", "_more",
         "_need", "_over_count", "_over_size", "_skip", "_step", "_whose", "failure", "gap", "outgoing",
         "peer_identity", "peer_socket_type", "peer_version", "ready", "socket_type",
     )
@@ -177,8 +174,7 @@ class Zmtp:
         self._need = 0
         self._frames: Message = []
         self._more = 0  # the flag of the large or skipped frame under way
-        self._large = bytearray()
-        self._large_size = 0
+        self._large = NOTHING
         self._skip = 0  # bytes of the skipped frame still to come
         self._over_size = 0  # 0, or the size so far of a message that is over max_payload
         self._over_count = 0  # the same in frames
@@ -229,24 +225,10 @@ class Zmtp:
 
     def fill(self, count: int) -> Messages:
         """`count` bytes were read into `gap`; returns the message that ended with them, if one did."""
-        gap = self.gap
-        if gap is None:
-            return []
-        room = len(gap)
-        if not 0 <= count <= room:
-            raise ValueError(f"fill({count}), but the gap has {room} bytes")
-        if count < room:
-            self.gap = gap[count:]
-            return []
-        frame = self._large
-        if len(frame) < self._large_size:
-            self._make_room(len(frame))
-            return []
-        self.gap = None
-        self._large = bytearray()
-        self._step = BETWEEN
         messages: Messages = []
-        self._end_frame(frame, self._more, messages)
+        if self.gap is not None:
+            self._large.fill(count)
+            self._look_at_large(messages)
         return messages
 
     @property
@@ -260,7 +242,7 @@ class Zmtp:
         self.gap = None
         self._frames = []
         self._held = bytearray()
-        self._large = bytearray()
+        self._large = NOTHING
         self._over_size = self._over_count = 0
 
     def ping(self, ttl_tenths: int = 0, context: bytes = b"") -> bytes | None:
@@ -339,8 +321,8 @@ class Zmtp:
         if length < LARGE_FRAME:
             return self._hold(data, pos, end)
         self._step = LARGE
-        self._large_size, self._more = length, more
-        self._make_room(end_of_data - start)
+        self._more = more
+        self._large = Large(length, end_of_data - start, LARGE_FRAME, MIB)
         return self._pour(data, start, messages)
 
     def _end_frame(self, frame: Frame, more: int, messages: Messages) -> None:
@@ -356,25 +338,20 @@ class Zmtp:
         self._step = HOLDING
         return len(data)
 
-    def _make_room(self, shown: int) -> None:
-        """A larger buffer for the frame under way, by what the sender has shown and not by what it claimed."""
-        wanted = LARGE_FRAME if shown < LARGE_FRAME // 2 else max(MIB, 4 * shown)
-        filled = len(self._large)
-        larger = bytearray(min(self._large_size, wanted))
-        view = memoryview(larger)
-        view[:filled] = self._large
-        self._large = larger
-        self.gap = view[filled:]
-
     def _pour(self, data: bytes, pos: int, messages: Messages) -> int:
         """Copies into the gap, as if the caller had read into it; returns the end of what was copied."""
-        source = memoryview(data)
-        while pos < len(data) and self.gap is not None:
-            count = min(len(self.gap), len(data) - pos)
-            self.gap[:count] = source[pos : pos + count]
-            messages += self.fill(count)
-            pos += count
+        pos = self._large.pour(data, pos)
+        self._look_at_large(messages)
         return pos
+
+    def _look_at_large(self, messages: Messages) -> None:
+        """Its gap has moved; if there is none left, the frame is whole."""
+        large = self._large
+        self.gap = large.gap
+        if large.gap is None:
+            self._large = NOTHING
+            self._step = BETWEEN
+            self._end_frame(large.buffer, self._more, messages)
 
     def _skip_bytes(self, data: bytes, pos: int, messages: Messages) -> int:
         """Lets a frame of a message over max_payload pass by; returns its end."""

@@ -13,11 +13,13 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable
 from math import inf
-from typing import Any, Protocol
+from typing import Any
 
 from dragoman.core.counters import Counters
 from dragoman.core.deadlines import Deadlines
+from dragoman.core.door import objection
 from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Give, Progress, Recall
+from dragoman.core.entropy import Entropy
 from dragoman.core.gate import Promise
 from dragoman.core.ledger import Ledger, digest
 from dragoman.core.lifecycle import move_job, move_worker
@@ -25,6 +27,7 @@ from dragoman.core.model import (
     BOOTING,
     CANCELLED,
     DELAYED,
+    DETACHED,
     DONE,
     DRAINING,
     ENDED,
@@ -37,38 +40,24 @@ from dragoman.core.model import (
     TIMED_OUT,
     WAITING,
     Attempt,
-    Ending,
     Farewell,
     Job,
-    JobId,
     Outcome,
     Party,
     Payload,
     Refusal,
     Service,
     Terms,
-    Token,
     Wishes,
     Worker,
     is_name,
 )
 from dragoman.core.policy import Policy
+from dragoman.core.retries import are_spent, back_off, note_ending, remember_tried
 from dragoman.core.roster import Roster
 
-TRIED_KEPT = 16  # so many workers a job remembers (R12)
 PATIENCE_OVER = "its deadline passed"
 BEING_DRAINED = f"{Refusal.DRAINING}: the broker is about to stop"
-
-
-class Entropy(Protocol):
-    """Where ids, tokens and jitter come from: seeded in tests."""
-
-    def job_id(self) -> JobId: ...
-
-    def token(self) -> Token: ...
-
-    def jitter(self) -> float:
-        """A number between -1 and 1."""
 
 
 class Broker:
@@ -81,7 +70,7 @@ class Broker:
         self.is_draining = False
         self.resumed_at = -inf  # when we last came back from a pause of our own (D13)
         self.effects: deque[Effect] = deque()  # the line takes them from the left
-        self._entropy = entropy
+        self.entropy = entropy
         self._deadlines: Deadlines[Any] = Deadlines()
         self.ledger = Ledger(policy, self.counters, self._deadlines, self.effects)
         self.jobs = self.ledger.jobs
@@ -102,7 +91,7 @@ class Broker:
         """Let a job in. None means that it was refused, and an Answer says why."""
         known = self.roster.services.get(service)
         if known is None or self.is_draining or not (known.is_known or wishes.waits):
-            refusal = self._objection(service, known, wishes)
+            refusal = objection(service, known, wishes, self.policy, self.is_draining)
             if refusal is not None:
                 return self._turn_away(caller, *refusal)
             known = self.roster.service(service)
@@ -119,7 +108,7 @@ class Broker:
         problem = self.ledger.lack_of_room(known, payload)
         if problem is not None:
             return self._turn_away(caller, Refusal.BUSY, problem)
-        job = self.ledger.admit(self._entropy.job_id(), known, payload, (caller,), wishes, now)
+        job = self.ledger.admit(self.entropy.job_id(), known, payload, (caller,), wishes, now)
         job.deadline = deadline
         if key is not None:
             self.ledger.note_key(job, key)
@@ -145,6 +134,16 @@ class Broker:
             else:
                 self._deadlines.arm(job, job.due())
 
+    def orphan(self, job: Job, now: float) -> None:
+        """Its caller is out of reach and may come back: a call that waits is kept `orphan_grace` for it (R64)."""
+        if job.state is not ENDED:
+            job.orphan_due = now + job.wishes.orphan_grace
+            self._deadlines.arm(job, job.due())
+
+    def adopt(self, job: Job) -> None:
+        """Its caller is back."""
+        job.orphan_due = inf
+
     def retry(self, job: Job, now: float) -> Job | None:
         """Make a new job of one that is in quarantine. None if it is not."""
         if not job.quarantined or job.id not in self.jobs or self.is_draining:
@@ -152,7 +151,7 @@ class Broker:
         service = self.roster.service(job.service.name)
         if service is None or self.ledger.lack_of_room(service, job.payload) is not None:
             return None
-        again = self.ledger.admit(self._entropy.job_id(), service, job.payload, (), job.wishes, now)
+        again = self.ledger.admit(self.entropy.job_id(), service, job.payload, (), job.wishes, now)
         again.retry_of = job.id
         self._welcome(again, now)
         return again
@@ -198,6 +197,22 @@ class Broker:
     def seen(self, worker: Worker, now: float) -> None:
         """A life sign: it extends the lease and nothing else (D1, R6)."""
         worker.seen = now
+
+    def detach(self, worker: Worker, now: float) -> None:
+        """The worker is out of reach for the moment: it is given nothing, and its lease runs on (R64)."""
+        if worker.away_since == inf and worker.state is not BOOTING and worker.state is not GONE:
+            worker.away_since = now
+            self.roster.settle(worker, now)
+            self._deadlines.arm(worker, worker.due())
+
+    def attach(self, worker: Worker, now: float) -> None:
+        """It is within reach again."""
+        worker.seen = now
+        worker.away_since = inf
+        if worker.state is DETACHED:
+            self.roster.settle(worker, now)
+            if worker.state is IDLE:
+                self._freed(worker, now)
 
     def leave(self, worker: Worker, now: float, reason: str, unseen: Iterable[Attempt] = ()) -> None:
         """The worker has gone. Of what it held, `unseen` cannot have reached it (R8); the rest may have (R9)."""
@@ -280,6 +295,16 @@ class Broker:
         self._freed(attempt.worker, now)
         return True
 
+    def undelivered(self, attempt: Attempt, now: float) -> None:
+        """The job never left us, so its worker is as free as it was, and another may have the job at once (R8)."""
+        worker = attempt.worker
+        if attempt.job.attempt is attempt:
+            del worker.running[attempt.token]
+            self._not_started(attempt, now)
+        elif worker.unproven.pop(attempt.token, None) is None:
+            return
+        self._freed(worker, now)
+
     def progress(self, attempt: Attempt, payload: Payload, now: float) -> bool:
         attempt.worker.seen = now
         job = attempt.job
@@ -336,6 +361,8 @@ class Broker:
         """We were paused, not they: no lease ran meanwhile (D13, R22)."""
         for worker in self.roster.workers.values():
             worker.seen = min(worker.seen + gap, now)
+            if worker.away_since != inf:
+                worker.away_since = min(worker.away_since + gap, now)
             for attempt in worker.unproven.values():
                 attempt.doubted = min(attempt.doubted + gap, now)
         self.resumed_at = now
@@ -352,15 +379,6 @@ class Broker:
         return self._deadlines.next()
 
     # ---------------------------------------------------------------- how a job comes in
-
-    def _objection(self, name: str, service: Service | None, wishes: Wishes) -> tuple[Refusal, str] | None:
-        if self.is_draining:
-            return Refusal.DRAINING, "the broker is about to stop"
-        if not is_name(name, self.policy.max_service_bytes):
-            return Refusal.INVALID, f"a service name is 1 to {self.policy.max_service_bytes} bytes of printable text"
-        if not wishes.waits and (service is None or not service.is_known):
-            return Refusal.NO_SUCH_SERVICE, f"no worker offers '{name}'"
-        return None
 
     def _turn_away(self, caller: Party, refusal: Refusal, reason: str) -> Job | None:
         self.counters.refused += 1
@@ -410,7 +428,7 @@ class Broker:
 
     def _give(self, job: Job, worker: Worker, now: float) -> bool:
         """Hand the job out. Tells whether the worker has room for more."""
-        token = self._entropy.token()
+        token = self.entropy.token()
         timeout = job.wishes.job_timeout
         attempt = Attempt(job, job.spent + 1, token, worker, now, now + timeout)
         job.attempt = attempt
@@ -431,6 +449,9 @@ class Broker:
         """A slot of the worker is free: fill it, or let the worker stand among the idle."""
         if worker.state is DRAINING:
             self._dismiss_if_drained(worker, now)
+            return
+        if worker.state is DETACHED:
+            self._deadlines.arm(worker, worker.due())
             return
         has_room = True
         while has_room:
@@ -498,7 +519,7 @@ class Broker:
         job = attempt.job
         job.attempt = None
         job.refusals += 1
-        self._remember_tried(job, attempt.worker)
+        remember_tried(job, attempt.worker)
         if self.is_draining and not job.wishes.durable:
             self.ledger.end(job, REFUSED, b"", BEING_DRAINED, now, Refusal.DRAINING)
         elif job.queue_due <= now:
@@ -514,28 +535,15 @@ class Broker:
         """A worker may have seen it: the attempt counts (R9). While attempts remain, rest and try again (R11)."""
         job = attempt.job
         job.attempt = None
-        job.spent += 1
-        job.refusals = 0
         job.queue_due = inf  # the next attempt may wait as long as the first
-        self._remember_tried(job, attempt.worker)
-        if job.history is None:
-            job.history = []
         reason = reason.encode("utf-8", "replace")[: self.policy.max_error_bytes].decode("utf-8", "ignore")
-        job.history.append(Ending(job.spent, attempt.worker.name, outcome, reason))
-        limit = job.wishes.attempts
-        if limit is None:
-            limit = max(job.wishes.default_attempts, attempt.worker.terms.attempts)
-        limit = min(limit, self.policy.max_attempts)
-        is_spent = job.spent >= limit or job.deaths >= self.policy.max_deaths
-        if is_spent or (self.is_draining and not job.wishes.durable):
+        note_ending(job, attempt.worker, outcome, reason)
+        is_last = are_spent(job, attempt.worker, self.policy)
+        if is_last or (self.is_draining and not job.wishes.durable):
             job.quarantined = job.wishes.durable
             self.ledger.end(job, outcome, b"", reason, now)
         elif self._outlives_caller(job, now):
-            self._rest(job, now + self._back_off(job, outcome))
-
-    def _remember_tried(self, job: Job, worker: Worker) -> None:
-        if worker.id not in job.tried:
-            job.tried = (*job.tried, worker.id)[-TRIED_KEPT:]
+            self._rest(job, now + back_off(job, outcome, self.policy, self.entropy.jitter()))
 
     def _outlives_caller(self, job: Job, now: float) -> bool:
         """A call whose callers have all gone is not started again (R18)."""
@@ -543,14 +551,6 @@ class Broker:
             return True
         self.ledger.end(job, CANCELLED, b"", "its caller has gone", now)
         return False
-
-    def _back_off(self, job: Job, outcome: Outcome) -> float:
-        policy = self.policy
-        if outcome is LOST and job.spent == 1:
-            delay = policy.retry_after_loss
-        else:
-            delay = min(policy.retry_cap, policy.retry_first * 2.0 ** min(job.spent - 1, 32))
-        return delay * (1.0 + policy.retry_jitter * self._entropy.jitter())
 
     def _rest(self, job: Job, until: float) -> None:
         job.start_at = until

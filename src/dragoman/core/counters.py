@@ -10,6 +10,7 @@ class Counters:
         "accepted",
         "ambiguous_results",
         "bad_messages",
+        "clamped_timeouts",
         "disconnected_slow",
         "ended",
         "erased",
@@ -20,6 +21,8 @@ class Counters:
         "peers_refused",
         "ready_while_busy",
         "refused",
+        "replayed_answers",
+        "silent_endings",
         "takeovers",
         "throttled_pings",
         "unclaimed_results",
@@ -41,7 +44,13 @@ class Counters:
         self.internal_errors = 0  # R27
         self.disconnected_slow = 0  # R17: peers that did not read
         self.peers_refused = 0  # L7, R23
+        self.clamped_timeouts = 0  # R72
+        self.replayed_answers = 0  # R60, R63: said again because the request came again
+        self.silent_endings: dict[str, int] = {}  # R73: by outcome, where the wire has no word for it
         self.bad_messages: dict[tuple[str, str], int] = {}  # D6, by dialect and reason
+
+    def silent_ending(self, outcome: Outcome) -> None:
+        self.silent_endings[outcome] = self.silent_endings.get(outcome, 0) + 1
 
     def bad_message(self, dialect: str, reason: str) -> None:
         key = (dialect, reason)

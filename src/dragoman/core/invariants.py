@@ -101,6 +101,10 @@ def _check_worker(broker: Broker, worker: Worker) -> None:
         require(bool(worker.running), "I2", f"{name} is busy with nothing")
     if worker.state is WorkerState.UNPROVEN:
         require(bool(worker.unproven) and not worker.running, "I2", f"{name} is unproven of nothing")
+    is_away = worker.state is WorkerState.DETACHED or worker.state is WorkerState.DRAINING
+    require(worker.away_since == inf or is_away, "I2", f"{name} is {worker.state} and out of reach")
+    if worker.state is WorkerState.DETACHED:
+        require(worker.away_since != inf, "I2", f"{name} is detached and within reach")
     require(worker.state is not WorkerState.GONE, "I9", f"{name} is gone and still here")
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from dragoman.core.model import (
     BOOTING,
     BUSY,
     DELAYED,
+    DETACHED,
     DRAINING,
     ENDED,
     GONE,
@@ -29,11 +32,10 @@ JOB_MOVES: dict[JobState, frozenset[JobState]] = {
 
 WORKER_MOVES: dict[WorkerState, frozenset[WorkerState]] = {
     BOOTING: frozenset({IDLE, DRAINING, GONE}),
-    IDLE: frozenset({BUSY, DRAINING, GONE}),
-    BUSY: frozenset(
-        {IDLE, UNPROVEN, DRAINING, GONE},
-    ),
-    UNPROVEN: frozenset({IDLE, BUSY, DRAINING, GONE}),
+    IDLE: frozenset({BUSY, DETACHED, DRAINING, GONE}),
+    BUSY: frozenset({IDLE, UNPROVEN, DETACHED, DRAINING, GONE}),
+    UNPROVEN: frozenset({IDLE, BUSY, DETACHED, DRAINING, GONE}),
+    DETACHED: frozenset({IDLE, BUSY, UNPROVEN, DRAINING, GONE}),
     DRAINING: frozenset({GONE}),
     GONE: frozenset(),
 }
@@ -52,11 +54,13 @@ def move_worker(worker: Worker, to: WorkerState) -> None:
 
 
 def settle(worker: Worker) -> WorkerState:
-    """Bring a working worker's state in line with its slots: idle while one is free."""
+    """Bring a working worker's state in line with its slots: idle while one is free and it is within reach."""
     state = worker.state
     if state is BOOTING or state is DRAINING or state is GONE:
         return state
-    if len(worker.running) + len(worker.unproven) < worker.terms.capacity:
+    if worker.away_since != inf:
+        fitting = DETACHED
+    elif len(worker.running) + len(worker.unproven) < worker.terms.capacity:
         fitting = IDLE
     elif worker.running:
         fitting = BUSY

@@ -61,6 +61,7 @@ class WorkerState(StrEnum):
     IDLE = "idle"  # has a free slot
     BUSY = "busy"  # every slot is taken
     UNPROVEN = "unproven"  # every slot is taken by attempts that ended without their result (D11)
+    DETACHED = "detached"  # out of reach for the moment: gets nothing, and its lease runs on (R64)
     DRAINING = "draining"  # finishes what it holds and gets nothing more
     GONE = "gone"
 
@@ -68,7 +69,7 @@ class WorkerState(StrEnum):
 # Members by name: in Python 3.11 looking one up on its class costs ten times a global, and states are asked for often.
 WAITING, DELAYED, RUNNING, ENDED = JobState
 DONE, FAILED, TIMED_OUT, LOST, CANCELLED, REFUSED = Outcome
-BOOTING, IDLE, BUSY, UNPROVEN, DRAINING, GONE = WorkerState
+BOOTING, IDLE, BUSY, UNPROVEN, DETACHED, DRAINING, GONE = WorkerState
 
 
 class Farewell(StrEnum):
@@ -95,6 +96,7 @@ class Terms:
     may_refuse: bool = False
     capacity: int = 1
     unproven_limit: float = 3_600.0  # how long an unproven worker is waited for (R36)
+    detach_timeout: float = 60.0  # how long one that is out of reach is waited for, whatever it holds (R64)
     attempts: int = 1  # D8: the attempts its dialect's document gives a job that did not bring a number
 
     def __post_init__(self) -> None:
@@ -251,6 +253,7 @@ class Worker:
     __slots__ = (
         "alarm",
         "alarm_number",
+        "away_since",
         "held_back_until",
         "id",
         "name",
@@ -275,6 +278,7 @@ class Worker:
         self.seen = now
         self.running: dict[Token, Attempt] = {}
         self.unproven: dict[Token, Attempt] = {}  # ended without their result: each still takes a slot (D11)
+        self.away_since = inf  # when it came out of reach (R64)
         self.held_back_until = 0.0  # R38: used last until then
         self.alarm = inf
         self.alarm_number = 0
@@ -288,7 +292,8 @@ class Worker:
         lease = self.terms.lease
         if self.terms.silent_while_busy and (self.running or self.unproven):
             lease = inf
-        return min(self.seen + lease, self.unproven_since() + self.terms.unproven_limit)
+        due = min(self.seen + lease, self.unproven_since() + self.terms.unproven_limit)
+        return due if self.away_since == inf else min(due, self.away_since + self.terms.detach_timeout)
 
     def unproven_since(self) -> float:
         """When its oldest slot in doubt came into doubt."""

@@ -33,6 +33,10 @@ class Peer(Protocol):
     def label(self) -> str:
         """How logs call it."""
 
+    @property
+    def address(self) -> str:
+        """Which machine it is on, or which user's it is on this one: all its connections have the same."""
+
 
 class Line(Protocol):
     """What a session may ask for."""

@@ -7,14 +7,27 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, cast
 
+from dragoman.carriers.sp import Limits as SpLimits
+from dragoman.carriers.sp import Sp
 from dragoman.carriers.zmtp import Limits as ZmtpLimits
 from dragoman.carriers.zmtp import Zmtp
 from dragoman.core.broker import Broker
 from dragoman.core.model import is_name
 from dragoman.dialects import seam
+from dragoman.dialects.memodb.options import ListenerOptions as MemoDbOptions
+from dragoman.dialects.memodb.session import MemoDbSession
 from dragoman.dialects.pingpong import session as pingpong
 from dragoman.dialects.pingpong.options import ListenerOptions as PingPongOptions
-from dragoman.sdk.address import Address, TcpPlace, address_error, is_loopback, parse, parse_frontend, read_options
+from dragoman.sdk.address import (
+    Address,
+    TcpPlace,
+    UnixPlace,
+    address_error,
+    is_loopback,
+    parse,
+    parse_frontend,
+    read_options,
+)
 from dragoman.server import clock
 from dragoman.server.host import Door
 from dragoman.server.peer import PeerLimits
@@ -72,12 +85,27 @@ def _pingpong(request: Request) -> Listener:
     return Listener(address, tuple(doors), tuple(notes))
 
 
+def _memodb(request: Request) -> Listener:
+    address = request.address
+    own: MemoDbOptions = request.own
+    if request.options.frontend is not None:
+        raise address_error(address.url, "memodb has no frontend: workers and callers come in at the same place")
+    max_payload = request.options.max_payload
+    session = MemoDbSession(request.broker, cast(seam.Line, request.line), own, max_payload)
+    request.line.sessions.append(session)
+    is_ipc = isinstance(address.place, UnixPlace)
+    carrier = partial(Sp, "REP", ipc=is_ipc, limits=SpLimits(max_payload=max_payload))
+    door = Door(session, "door", address.place, carrier, request.limits)
+    return Listener(address, (("both", door),), ("workers and callers; any service",))
+
+
 # A dialect's name, the options of its own, and how it listens.
 DIALECTS: Mapping[str, tuple[type[Any], Callable[[Request], Listener]]] = {
     "pingpong": (PingPongOptions, _pingpong),
+    "memodb": (MemoDbOptions, _memodb),
 }
 
-DEFAULT_LISTENERS = ("pingpong+tcp://127.0.0.1:7401?frontend=7402",)
+DEFAULT_LISTENERS = ("pingpong+tcp://127.0.0.1:7401?frontend=7402", "memodb+tcp://127.0.0.1:7405")
 
 
 def prepare(url: str, broker: Broker, line: Line) -> Listener:

@@ -1,0 +1,19 @@
+"""Whether a job may come in at all, before anything is known of it but its service."""
+
+from __future__ import annotations
+
+from dragoman.core.model import Refusal, Service, Wishes, is_name
+from dragoman.core.policy import Policy
+
+
+def objection(
+    name: str, service: Service | None, wishes: Wishes, policy: Policy, is_draining: bool
+) -> tuple[Refusal, str] | None:
+    """Why a job for this service is turned away, or None. `service` is the one of that name, if there is one."""
+    if is_draining:
+        return Refusal.DRAINING, "the broker is about to stop"
+    if not is_name(name, policy.max_service_bytes):
+        return Refusal.INVALID, f"a service name is 1 to {policy.max_service_bytes} bytes of printable text"
+    if not wishes.waits and (service is None or not service.is_known):
+        return Refusal.NO_SUCH_SERVICE, f"no worker offers '{name}'"
+    return None

@@ -1,0 +1,40 @@
+"""How often a job is tried, and how long it rests in between: pure arithmetic on a job and the policy (R9 to R12)."""
+
+from __future__ import annotations
+
+from dragoman.core.model import LOST, Ending, Job, Outcome, Worker
+from dragoman.core.policy import Policy
+
+TRIED_KEPT = 16  # so many workers a job remembers (R12)
+
+
+def note_ending(job: Job, worker: Worker, outcome: Outcome, reason: str) -> None:
+    """One more attempt is spent: an entry of the job's history."""
+    job.spent += 1
+    job.refusals = 0
+    remember_tried(job, worker)
+    if job.history is None:
+        job.history = []
+    job.history.append(Ending(job.spent, worker.name, outcome, reason))
+
+
+def remember_tried(job: Job, worker: Worker) -> None:
+    if worker.id not in job.tried:
+        job.tried = (*job.tried, worker.id)[-TRIED_KEPT:]
+
+
+def are_spent(job: Job, worker: Worker, policy: Policy) -> bool:
+    """Whether the attempt that has just been spent at this worker was the last (D8, R10)."""
+    limit = job.wishes.attempts
+    if limit is None:
+        limit = max(job.wishes.default_attempts, worker.terms.attempts)
+    return job.spent >= min(limit, policy.max_attempts) or job.deaths >= policy.max_deaths
+
+
+def back_off(job: Job, outcome: Outcome, policy: Policy, jitter: float) -> float:
+    """How long the job rests before its next attempt (R11). `jitter` is between -1 and 1."""
+    if outcome is LOST and job.spent == 1:
+        delay = policy.retry_after_loss
+    else:
+        delay = min(policy.retry_cap, policy.retry_first * 2.0 ** min(job.spent - 1, 32))
+    return delay * (1.0 + policy.retry_jitter * jitter)

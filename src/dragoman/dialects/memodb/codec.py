@@ -1,0 +1,327 @@
+"""Bytes to words and back, without any memory but of names it has seen.
+
+A header is one array of CBOR, and only as much of CBOR is read as the MemoDB document needs: unsigned and negative
+integers, byte strings, texts, arrays and booleans, all of definite length. Integers and lengths may be written longer
+than need be. Each place of the header admits one kind of item only, so there is no general reader which a tag, a float,
+a map or an array in an array in an array could lead astray. A claimed length is compared, never reserved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
+
+from dragoman.carriers.carrier import Frame
+from dragoman.carriers.malformed import Malformed
+from dragoman.core.model import is_name
+from dragoman.dialects.memodb.messages import (
+    DISCONNECT,
+    HEARTBEAT,
+    JOB,
+    READY,
+    RESULT,
+    VERSION,
+    Disconnect,
+    Heartbeat,
+    Job,
+    Ready,
+    Result,
+    Word,
+)
+
+MAX_HEADER: Final = 64 * 1024
+MAX_SERVICES: Final = 64
+MAX_NAME_BYTES: Final = 128
+MAX_SHOWN: Final = 64
+REMEMBERED: Final = 1024
+
+# The major types of CBOR: the upper three bits of an item's first byte.
+UNSIGNED: Final = 0
+NEGATIVE: Final = 1
+BYTES: Final = 2
+TEXT: Final = 3
+ARRAY: Final = 4
+_KINDS: Final = (
+    "an unsigned integer",
+    "a negative integer",
+    "a byte string",
+    "a text",
+    "an array",
+    "a map",
+    "a tag",
+    "a simple value or float",
+)
+FALSE: Final = 0xF4
+TRUE: Final = 0xF5
+
+# The lower five bits: up to 23 the value itself; 24 to 27 mean that it follows in 1, 2, 4 or 8 bytes; the rest is
+# reserved or means an indefinite length.
+ONE_BYTE: Final = 24
+EIGHT_BYTES: Final = 27
+
+_NAMES: Final = {READY: "READY", JOB: "JOB", RESULT: "RESULT", HEARTBEAT: "HEARTBEAT", DISCONNECT: "DISCONNECT"}
+_FEWEST_ITEMS: Final = {READY: 4, JOB: 5, RESULT: 3, HEARTBEAT: 3, DISCONNECT: 3}
+_MOST_ITEMS: Final = {READY: 4, JOB: 5, RESULT: 4, HEARTBEAT: 3, DISCONNECT: 3}
+
+_VERSION: Final = VERSION.encode()
+_THREE: Final = b"\x83\x66" + _VERSION
+_FOUR: Final = b"\x84\x66" + _VERSION
+_FIVE: Final = b"\x85\x66" + _VERSION
+_RESULT_OF_16: Final = _THREE + b"\x03\x50"
+_HEARTBEAT_OF_16: Final = _THREE + b"\x04\x50"
+_JOB_OF_NOBODY: Final = _FIVE + b"\x02\x40"
+_JOB_OF_16: Final = _FIVE + b"\x02\x50"
+_RESULT_OF_NOBODY: Final = _THREE + b"\x03\x40"
+
+
+def read(body: Frame) -> Word:
+    """The word that a message is. Raises Malformed.
+
+    A payload that came as bytes is cut off them. A bytearray is taken over: its header is taken off in place, which
+    moves nothing, and it is the payload itself; if the message is malformed it is left as it was.
+
+    What a broker hears all day is recognised by its first ten bytes; `_read_carefully` would say the same of it.
+    """
+    if type(body) is bytes:
+        begin = body[:10]
+        if begin == _RESULT_OF_16:
+            if len(body) >= 26:
+                return Result(body[10:26], False, body[26:])
+        elif begin == _JOB_OF_NOBODY:
+            job = _read_plain_job(body)
+            if job is not None:
+                return job
+        elif begin == _HEARTBEAT_OF_16 and len(body) == 26:
+            return Heartbeat(body[10:])
+    return _read_carefully(body)
+
+
+def _read_plain_job(body: bytes) -> Job | None:
+    """A client's job with a name of 1 to 23 bytes and a time-out of at most 32 bits, or None if it is not as plain."""
+    if len(body) < 12:
+        return None
+    at = body[10] - 0x55  # where the name ends: it begins at 11, and 0x60 is the head of an empty one
+    if not 11 < at <= 34 or at + 5 > len(body):
+        return None
+    timeout = body[at]
+    if timeout == 0x19:
+        end = at + 3
+        timeout = (body[at + 1] << 8) | body[at + 2]
+    elif timeout == 0x1A:
+        end = at + 5
+        timeout = int.from_bytes(body[at + 1 : end], "big")
+    elif timeout < ONE_BYTE:
+        end = at + 1
+    elif timeout == 0x18:
+        end = at + 2
+        timeout = body[at + 1]
+    elif timeout == 0x20:
+        end = at + 1
+        timeout = -1
+    else:
+        return None
+    return Job(b"", _name(body[11:at]), timeout, body[end:])
+
+
+# -------------------------------------------------------------------- the careful reader
+
+
+def _read_carefully(body: Frame) -> Word:
+    count, at = _read_head(body, 0, ARRAY, "not a memo01 header")
+    at = _read_version(body, at, count)
+    kind, at = _read_kind(body, at, count)
+    id, at = _read_string(body, at, BYTES, "wrong field")
+    if kind == JOB:
+        service, at = _read_name(body, at)
+        timeout, at = _read_timeout(body, at)
+        return Job(id, service, timeout, _take_payload(body, at))
+    if kind == RESULT:
+        is_leaving = False
+        if count == 4:
+            is_leaving, at = _read_flag(body, at)
+        return Result(id, is_leaving, _take_payload(body, at))
+    services: tuple[str, ...] = ()
+    if kind == READY:
+        services, at = _read_services(body, at)
+    if at != len(body):
+        raise Malformed("unwanted payload", f"{len(body) - at} bytes follow {_NAMES[kind]}, which has no payload")
+    if kind == READY:
+        return Ready(services, id)
+    return Heartbeat(id) if kind == HEARTBEAT else Disconnect(id)
+
+
+def _read_version(body: Frame, at: int, count: int) -> int:
+    if count == 0:
+        raise Malformed("missing field", f"the header is an empty array and should begin with {VERSION!r}")
+    version, at = _read_string(body, at, TEXT, "not a memo01 header")
+    if version != _VERSION:
+        raise Malformed("wrong version", f"the version is {_shown(version)}, and only {VERSION!r} is spoken here")
+    return at
+
+
+def _read_kind(body: Frame, at: int, count: int) -> tuple[int, int]:
+    """The word's type, which is known then and has as many items as it should."""
+    if count < 3:
+        raise Malformed("missing field", f"{count} items, where version, type and id come first")
+    kind, at = _read_head(body, at, UNSIGNED, "wrong field")
+    if kind not in _NAMES:
+        raise Malformed("unknown type", f"type {kind} is none of {READY} to {DISCONNECT}")
+    if count < _FEWEST_ITEMS[kind]:
+        raise Malformed("missing field", f"{_NAMES[kind]} of {count} items, where {_FEWEST_ITEMS[kind]} are needed")
+    if count > _MOST_ITEMS[kind]:
+        raise Malformed("extra field", f"{_NAMES[kind]} of {count} items, where {_MOST_ITEMS[kind]} are spoken")
+    return kind, at
+
+
+def _read_services(body: Frame, at: int) -> tuple[tuple[str, ...], int]:
+    """Each name once, in the order of the first mentions."""
+    count, at = _read_head(body, at, ARRAY, "wrong field")
+    if not 0 < count <= MAX_SERVICES:
+        raise Malformed("bad service list", f"{count} services, where 1 to {MAX_SERVICES} may be offered")
+    services: dict[str, None] = {}
+    for _ in range(count):
+        service, at = _read_name(body, at)
+        services[service] = None
+    return tuple(services), at
+
+
+def _read_name(body: Frame, at: int) -> tuple[str, int]:
+    raw, at = _read_string(body, at, TEXT, "wrong field")
+    return _name(raw), at
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _name(raw: bytes) -> str:
+    """Looking at each letter takes longer than all the rest, and the same few names come again and again."""
+    try:
+        name = raw.decode()
+    except UnicodeDecodeError:
+        raise Malformed("bad service name", f"{_shown(raw)} is not UTF-8") from None
+    if not is_name(name, MAX_NAME_BYTES):
+        raise Malformed(
+            "bad service name",
+            f"{_shown(raw)} of {len(raw)} bytes, where 1 to {MAX_NAME_BYTES} without control characters may stand",
+        )
+    return name
+
+
+def _read_timeout(body: Frame, at: int) -> tuple[int, int]:
+    """Of the negative integers only -1 is one. What is too long is for the session to cut down (R72)."""
+    if at < len(body) and body[at] >> 5 == NEGATIVE:
+        argument, at = _read_head(body, at, NEGATIVE, "bad timeout")
+        if argument:
+            raise Malformed("bad timeout", f"{-1 - argument} ms, where -1 means no limit and all else begins at 0")
+        return -1, at
+    return _read_head(body, at, UNSIGNED, "bad timeout")
+
+
+def _read_flag(body: Frame, at: int) -> tuple[bool, int]:
+    if at >= len(body) or at >= MAX_HEADER:
+        raise _past_the_end(body, at + 1)
+    if body[at] not in (FALSE, TRUE):
+        raise Malformed("wrong field", f"{_KINDS[body[at] >> 5]} where true or false should be")
+    return body[at] == TRUE, at + 1
+
+
+def _read_string(body: Frame, at: int, major: int, reason: str) -> tuple[bytes, int]:
+    length, begin = _read_head(body, at, major, reason)
+    end = begin + length
+    if end > len(body) or end > MAX_HEADER:
+        raise _past_the_end(body, end)
+    return bytes(body[begin:end]), end
+
+
+def _read_head(body: Frame, at: int, major: int, reason: str) -> tuple[int, int]:
+    """The value or length that an item of this major type begins with, and where that ends."""
+    if at >= len(body) or at >= MAX_HEADER:
+        raise _past_the_end(body, at + 1)
+    info = body[at] - (major << 5)
+    if not 0 <= info <= EIGHT_BYTES:
+        raise Malformed(reason, f"{_kind_of(body[at])} where {_KINDS[major]} should be")
+    if info < ONE_BYTE:
+        return info, at + 1
+    end = at + 1 + (1 << info - ONE_BYTE)
+    if end > len(body) or end > MAX_HEADER:
+        raise _past_the_end(body, end)
+    return int.from_bytes(body[at + 1 : end], "big"), end
+
+
+def _kind_of(first: int) -> str:
+    if first & 0x1F > EIGHT_BYTES:
+        return f"{_KINDS[first >> 5]} of indefinite or reserved length"
+    return _KINDS[first >> 5]
+
+
+def _past_the_end(body: Frame, end: int) -> Malformed:
+    if end > MAX_HEADER:
+        return Malformed("header too long", f"a header of {end} bytes or more, where at most {MAX_HEADER} are read")
+    return Malformed("truncated header", f"a header of {end} bytes or more in a message of {len(body)} bytes")
+
+
+def _shown(name: bytes) -> str:
+    longest = 4 * MAX_SHOWN  # a letter has at most four bytes
+    return repr(name[:longest].decode("utf-8", "replace"))[:MAX_SHOWN]
+
+
+def _take_payload(body: Frame, begin: int) -> Frame:
+    """Only once all else has been read: it changes a bytearray."""
+    if isinstance(body, bytearray):
+        del body[:begin]
+        return body
+    return body[begin:]
+
+
+# -------------------------------------------------------------------- headers; the payload is sent behind them
+
+
+def write_ready(services: Iterable[str]) -> bytes:
+    names = [_text(service) for service in services]
+    return b"".join((_FOUR, b"\x01\x40", _head(ARRAY, len(names)), *names))
+
+
+def write_job(id: bytes, service: str, timeout: int) -> bytes:
+    if len(id) == 16:
+        return _JOB_OF_16 + id + _job_tail(service, timeout)
+    return b"".join((_FIVE, b"\x02", _head(BYTES, len(id)), id, _job_tail(service, timeout)))
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _job_tail(service: str, timeout: int) -> bytes:
+    assert timeout >= -1, f"a time-out of {timeout} ms"
+    return _text(service) + (_head(NEGATIVE, 0) if timeout < 0 else _head(UNSIGNED, timeout))
+
+
+def write_result(id: bytes, is_leaving: bool = False) -> bytes:
+    if is_leaving:
+        return b"".join((_FOUR, b"\x03", _head(BYTES, len(id)), id, b"\xf5"))
+    if not id:
+        return _RESULT_OF_NOBODY
+    if len(id) == 16:
+        return _RESULT_OF_16 + id
+    return b"".join((_THREE, b"\x03", _head(BYTES, len(id)), id))
+
+
+def write_heartbeat(id: bytes) -> bytes:
+    if len(id) == 16:
+        return _HEARTBEAT_OF_16 + id
+    return b"".join((_THREE, b"\x04", _head(BYTES, len(id)), id))
+
+
+def write_disconnect(id: bytes) -> bytes:
+    return b"".join((_THREE, b"\x05", _head(BYTES, len(id)), id))
+
+
+def _text(text: str) -> bytes:
+    raw = text.encode()
+    return _head(TEXT, len(raw)) + raw
+
+
+def _head(major: int, value: int) -> bytes:
+    """As short as it can be."""
+    if value < ONE_BYTE:
+        return bytes((major << 5 | value,))
+    for info, length in ((24, 1), (25, 2), (26, 4)):
+        if value < 1 << 8 * length:
+            return bytes((major << 5 | info,)) + value.to_bytes(length, "big")
+    return bytes((major << 5 | EIGHT_BYTES,)) + value.to_bytes(8, "big")

@@ -1,0 +1,100 @@
+"""Who has asked what: the session's records of workers, calls and connections."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any, Final
+
+from dragoman.carriers.carrier import Frame
+from dragoman.core.model import Attempt, Job, Worker
+from dragoman.dialects.seam import Peer
+
+WHOLE: Final = 16_384  # a message up to this size is looked at from end to end
+SAMPLE: Final = 4_096
+
+
+def imprint(body: Frame) -> int:
+    """Tells one message from another: together with the request id, whether a request is an earlier one, repeated.
+
+    Large ones are sampled, or this would cost more than all the rest: size, beginning, middle and end. Two messages
+    alike in all of these under one request id would have to come from one address, the second in place of the first.
+    """
+    size = len(body)
+    if size <= WHOLE:
+        return hash(bytes(body))
+    middle = size // 2
+    return hash((size, bytes(body[:SAMPLE]), bytes(body[middle : middle + SAMPLE]), bytes(body[-SAMPLE:])))
+
+
+class Guest:
+    """One worker: whoever speaks under the id we gave it."""
+
+    __slots__ = (
+        "address",
+        "alarm",
+        "alarm_number",
+        "answer",
+        "attempt",
+        "heartbeat_due",
+        "id",
+        "is_confirmed",
+        "is_replayed",
+        "mark",
+        "peer",
+        "route",
+        "worker",
+    )
+
+    worker: Worker
+
+    def __init__(self, id: bytes, peer: Peer, route: bytes, mark: int) -> None:
+        self.id = id
+        self.peer: Peer | None = peer  # where its last request came from, while that connection lives
+        self.address = peer.address
+        self.route = route  # of its last request
+        self.mark = mark  # that request's imprint
+        self.answer: list[Frame] | None = None  # what it was answered; None while it is parked
+        self.attempt: Attempt | None = None  # what it was given and has not answered, current or not
+        self.is_replayed = False  # that was said more than once
+        self.is_confirmed = False  # it has shown that it knows its id
+        self.heartbeat_due = inf  # while it is parked
+        self.alarm = inf
+        self.alarm_number = 0
+
+    @property
+    def key(self) -> tuple[str, bytes, int]:
+        return self.address, self.route[-4:], self.mark
+
+
+class Call:
+    """One caller's request: a caller to the core, from the JOB to the last time its answer may be asked for."""
+
+    __slots__ = ("address", "answer", "is_over", "job", "kept_until", "mark", "peer", "route", "session", "timeout")
+
+    def __init__(self, session: Any, peer: Peer, route: bytes, mark: int, timeout: int) -> None:
+        self.session = session
+        self.peer: Peer | None = peer
+        self.address = peer.address
+        self.route = route
+        self.mark = mark
+        self.timeout = timeout  # as it was on the wire
+        self.job: Job | None = None
+        self.is_over = False  # nobody will ask for it any more, and nobody is told
+        self.answer: list[Frame] | None = None
+        self.kept_until = 0.0
+
+    @property
+    def key(self) -> tuple[str, bytes, int]:
+        return self.address, self.route[-4:], self.mark
+
+
+class Contacts:
+    """Whoever shares one connection."""
+
+    __slots__ = ("answered", "guests", "readies", "waiting")
+
+    def __init__(self) -> None:
+        self.guests: dict[Guest, None] = {}
+        self.readies: dict[bytes, Guest] = {}  # those of whom nothing but READY has come, by its route
+        self.waiting: dict[bytes, Call] = {}  # by route, oldest first
+        self.answered: dict[bytes, Call] = {}
