@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
 
-.PHONY: help run install test lint bench format clean
+.PHONY: help run install test test-programs lint bench format clean
 
 help:
 	@echo "make run      install into .venv and start the broker on its defaults (ARGS=... for more)"
@@ -20,8 +20,16 @@ run: $(VENV)/.installed
 
 install: $(VENV)/.installed
 
-test: $(VENV)/.installed-test lint
+test: $(VENV)/.installed-test test-programs lint
 	$(BIN)/python -m pytest $(ARGS)
+
+# Programs that the tests let our listeners talk to, and that no package index has.
+test-programs:
+	@command -v nngcat >/dev/null || { \
+		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+		{ apt-get install -y -qq nng-utils >/dev/null 2>&1 || \
+		  { apt-get update -qq && apt-get install -y -qq nng-utils >/dev/null; }; }; } || \
+		{ echo "The tests need the program nngcat. On Debian and Ubuntu: apt-get install nng-utils" >&2; exit 2; }
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .

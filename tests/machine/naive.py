@@ -14,10 +14,12 @@ class Naive:
         job = self.jobs[id] = Record(id=id, service=service, wishes=wishes, deadline=deadline, arrival=now, tried=[])
         job.state, job.outcome, job.attempt, job.until, job.queue_due = "delayed", None, None, now + wishes.delay, None
         job.spent = job.deaths = job.refusals = job.given = 0
+        job.orphan = inf  # when its caller's time to come back is over
 
     def join(self, id, services, terms, now):
         worker = Record(id=id, services=services, terms=terms, seen=now, mark="booting", state="booting", since=0)
-        worker.running, worker.unproven, self.workers[id] = [], {}, worker  # unproven: attempt -> since when
+        worker.running, worker.unproven, worker.away = [], {}, inf  # unproven: attempt -> since when
+        self.workers[id] = worker
 
     def idle(self, worker, now):
         worker.seen, worker.unproven, worker.mark = now, {}, None if worker.mark == "booting" else worker.mark
@@ -30,11 +32,12 @@ class Naive:
 
     def word(self, verb, attempt, now):
         job, worker = self.jobs[attempt[0]], self.holder[attempt]
-        worker.seen = now  # verb: succeed, fail or refuse; the attempt may be over
+        worker.seen = worker.seen if verb == "undelivered" else now  # the attempt may be over
         if job.attempt == attempt and verb == "succeed":
             self.end(job, "done", now)
         elif job.attempt == attempt:
-            self.over(self.doubt(job, now), "failed", verb == "refuse" and worker.terms.may_refuse, now)
+            is_unseen = verb == "undelivered" or (verb == "refuse" and worker.terms.may_refuse)
+            self.over(self.doubt(job, now), "failed", is_unseen, now)
         if verb != "refuse":
             worker.unproven.pop(attempt, None)
 
@@ -44,7 +47,8 @@ class Naive:
             w.mark = "gone" if w.mark == "draining" and not (w.running or w.unproven) else w.mark
             w.since = w.since if w.state == "idle" else next(self.turn)
             is_free = len(w.running) + len(w.unproven) < w.terms.capacity
-            w.state = w.mark or ("idle" if is_free else "busy" if w.running else "unproven")
+            w.state = "idle" if is_free else "busy" if w.running else "unproven"
+            w.state = w.mark or ("detached" if w.away < inf else w.state)
         ready = [j for j in self.jobs.values() if j.state == "waiting" and j.service not in self.paused]
         idle = [w for w in self.workers.values() if w.state == "idle"]
         if pairs := [(j, w) for j in ready for w in idle if j.service in w.services]:
@@ -70,6 +74,8 @@ class Naive:
         job.tried.append(self.holder[attempt].id)
         if job.spent >= job.wishes.attempts or job.deaths >= policy.max_deaths or (is_unseen and job.queue_due <= now):
             self.end(job, "timed out" if is_unseen else outcome, now)
+        elif job.orphan <= now:
+            self.end(job, "cancelled", now)
         elif is_unseen and job.refusals % policy.max_refusals:
             job.state, job.until = "waiting", job.queue_due
             self.match(now)
@@ -80,16 +86,18 @@ class Naive:
 
     def due(self, x):
         if x.id in self.jobs:
-            return inf if x.outcome else min(x.until, x.deadline)
+            return inf if x.outcome else min(x.until, x.deadline, inf if x.state == "running" else x.orphan)
         lease = inf if x.terms.silent_while_busy and (x.running or x.unproven) else x.terms.lease
         doubts = [since + x.terms.unproven_limit for since in x.unproven.values()]
-        return inf if x.mark == "gone" else min([x.seen + lease, *doubts])
+        return inf if x.mark == "gone" else min([x.seen + lease, x.away + x.terms.detach_timeout, *doubts])
 
     def tick(self, now):
         while not self.match(now) and (due := [x for x in (self.jobs | self.workers).values() if self.due(x) <= now]):
             first = min(due, key=self.due)
             if first.id in self.workers:
                 self.leave(first, now)
+            elif first.state != "running" and first.orphan <= now < first.deadline:
+                self.end(first, "cancelled", now)
             elif first.deadline <= now or first.state == "waiting":
                 self.end(first, "timed out", now)
             elif first.state == "running":

@@ -1,6 +1,6 @@
 """The broker against hostile arguments, twice.
 
-`Against the model`: every verb is said to the broker and to a naive broker of under 100 lines; after every step both
+`Against the model`: every verb is said to the broker and to a naive broker of some 100 lines; after every step both
 must agree about every job and every worker. `At the bounds`: tiny limits, background jobs, keys, and jumps of time;
 there the broker must keep its invariants and give every submission at most one answer, and once all is well again
 (I14) exactly one.
@@ -29,6 +29,7 @@ from dragoman.core.policy import Policy
 from dragoman.testing.entropy import SeededEntropy
 
 SERVICES = ["a", "b"]
+WORKER_VERBS = ["idle", "idle", "seen", "detach", "detach", "attach", "leave", "unseen", "drain", "kill"]
 pick = st.integers(0, 1_000)  # of a list that the machine keeps: taken modulo its length
 
 
@@ -76,6 +77,7 @@ class Machine(RuleBasedStateMachine):
                 attempt = effect.attempt
                 assert attempt.job.attempt is attempt, "a Give that is not current"
                 assert attempt.worker.state is not WorkerState.GONE
+                assert attempt.worker.away_since == inf, "somebody out of reach was given a job"
                 self.handed_out[attempt.job.id] += 1
                 self.keys[attempt] = (attempt.job.id, self.handed_out[attempt.job.id])
                 self.attempts.append(attempt)
@@ -135,6 +137,7 @@ class AgainstTheModel(Machine):
             priority=st.sampled_from([5, 5, 4, 9]),
             queue_timeout=st.sampled_from([inf, 3.1]),
             job_timeout=st.sampled_from([5.9, 50.3]),
+            orphan_grace=st.sampled_from([0.0, 2.7]),
         ),
     )
     def submit(self, service: str, deadline: float, wishes: Wishes) -> None:
@@ -168,6 +171,7 @@ class AgainstTheModel(Machine):
             may_refuse=may_refuse,
             capacity=capacity,
             unproven_limit=20.7 + own,
+            detach_timeout=9.1 + own,
         )
         worker = self.broker.join(None, None, "w", services, terms, self.now)
         assert worker is not None
@@ -179,7 +183,7 @@ class AgainstTheModel(Machine):
         self.after()
 
     @precondition(lambda self: self.workers)
-    @rule(number=pick, verb=st.sampled_from(["idle", "idle", "seen", "leave", "unseen", "drain", "kill"]))
+    @rule(number=pick, verb=st.sampled_from(WORKER_VERBS))
     def about_a_worker(self, number: int, verb: str) -> None:
         self.advance(0.0)
         worker, now = chosen(self.workers, number), self.now
@@ -191,6 +195,12 @@ class AgainstTheModel(Machine):
         elif verb == "seen":
             self.broker.seen(worker, now)
             record.seen = now
+        elif verb == "detach":
+            self.broker.detach(worker, now)
+            record.away = min(record.away, now) if record.mark in (None, "draining") else inf
+        elif verb == "attach":
+            self.broker.attach(worker, now)
+            record.seen, record.away = now, inf
         elif verb in ("leave", "unseen"):
             unseen = list(worker.running.values())[:1] if verb == "unseen" else []
             self.broker.leave(worker, now, "gone", unseen=unseen)
@@ -204,26 +214,38 @@ class AgainstTheModel(Machine):
         self.after()
 
     @precondition(lambda self: self.attempts)
-    @rule(number=pick, verb=st.sampled_from(["succeed", "succeed", "fail", "refuse"]), is_newest=st.booleans())
+    @rule(
+        number=pick,
+        verb=st.sampled_from(["succeed", "succeed", "fail", "refuse", "undelivered"]),
+        is_newest=st.booleans(),
+    )
     def about_an_attempt(self, number: int, verb: str, is_newest: bool) -> None:
         self.advance(0.0)
         attempt = chosen(self.attempts[-5:] if is_newest else self.attempts, number)
-        arguments = {"succeed": (b"result",), "fail": ("no",), "refuse": ()}[verb]
+        arguments = {"succeed": (b"result",), "fail": ("no",)}.get(verb, ())
         is_current = self.naive.jobs[attempt.job.id].attempt == self.keys[attempt]
-        assert getattr(self.broker, verb)(attempt, *arguments, self.now) is is_current
+        result = getattr(self.broker, verb)(attempt, *arguments, self.now)
+        assert result is (None if verb == "undelivered" else is_current)
         self.naive.word(verb, self.keys[attempt], self.now)
         self.after()
 
     @precondition(lambda self: self.jobs)
-    @rule(number=pick)
-    def withdraw(self, number: int) -> None:
+    @rule(number=pick, verb=st.sampled_from(["withdraw", "withdraw", "orphan", "orphan", "adopt"]))
+    def about_a_job(self, number: int, verb: str) -> None:
         self.advance(0.0)
         job = chosen(self.jobs, number)
         record = self.naive.jobs[job.id]
         is_present = record.outcome is None
-        assert self.broker.withdraw(job, self.now) is is_present
-        if is_present:
-            self.naive.end(record, "cancelled", self.now)
+        if verb == "orphan":
+            self.broker.orphan(job, self.now)
+            record.orphan = self.now + record.wishes.orphan_grace
+        elif verb == "adopt":
+            self.broker.adopt(job)
+            record.orphan = inf
+        else:
+            assert self.broker.withdraw(job, self.now) is is_present
+            if is_present:
+                self.naive.end(record, "cancelled", self.now)
         self.after()
 
     @rule(service=st.sampled_from(SERVICES), verb=st.sampled_from(["pause", "resume", "resume"]))
@@ -323,6 +345,7 @@ class AtTheBounds(Machine):
         silent=st.booleans(),
         lease=st.sampled_from([inf, 6.0]),
         held=st.sampled_from([0.0, 20.0]),
+        patience=st.sampled_from([4.0, inf]),
         is_idle=st.booleans(),
     )
     def join(
@@ -333,10 +356,16 @@ class AtTheBounds(Machine):
         silent: bool,
         lease: float,
         held: float,
+        patience: float,
         is_idle: bool,
     ) -> None:
         terms = Terms(
-            lease=lease, silent_while_busy=silent, may_refuse=may_refuse, capacity=capacity, unproven_limit=15.0
+            lease=lease,
+            silent_while_busy=silent,
+            may_refuse=may_refuse,
+            capacity=capacity,
+            unproven_limit=15.0,
+            detach_timeout=patience,
         )
         worker = self.broker.join(None, None, "w", services, terms, self.now, held_back_until=self.now + held)
         if worker is not None:
@@ -346,7 +375,7 @@ class AtTheBounds(Machine):
         self.carry_out()
 
     @precondition(lambda self: self.workers)
-    @rule(number=pick, verb=st.sampled_from(["idle", "idle", "seen", "leave", "unseen", "drain", "kill"]), other=pick)
+    @rule(number=pick, verb=st.sampled_from(WORKER_VERBS), other=pick)
     def about_a_worker(self, number: int, verb: str, other: int) -> None:
         worker = chosen(self.workers, number)
         if verb == "unseen":
@@ -363,21 +392,22 @@ class AtTheBounds(Machine):
     @precondition(lambda self: self.attempts)
     @rule(
         number=pick,
-        verb=st.sampled_from(["succeed", "succeed", "fail", "refuse", "reject", "progress"]),
+        verb=st.sampled_from(["succeed", "succeed", "fail", "refuse", "reject", "undelivered", "progress"]),
         size=st.sampled_from([0, 10, 3_000]),
     )
     def about_an_attempt(self, number: int, verb: str, size: int) -> None:
         attempt = chosen(self.attempts, number)
         is_current = attempt.job.attempt is attempt
-        arguments = {"refuse": (), "fail": ("e" * size,), "reject": ("no",)}.get(verb, (b"r" * size,))
-        assert getattr(self.broker, verb)(attempt, *arguments, self.now) is is_current
+        words = {"refuse": (), "undelivered": (), "fail": ("e" * size,), "reject": ("no",)}
+        result = getattr(self.broker, verb)(attempt, *words.get(verb, (b"r" * size,)), self.now)
+        assert result is (None if verb == "undelivered" else is_current)
         self.carry_out()
 
     @precondition(lambda self: self.jobs)
-    @rule(number=pick, verb=st.sampled_from(["withdraw", "retry"]))
+    @rule(number=pick, verb=st.sampled_from(["withdraw", "retry", "orphan", "adopt"]))
     def about_a_job(self, number: int, verb: str) -> None:
         job = chosen(self.jobs, number)
-        result = getattr(self.broker, verb)(job, self.now)
+        result = self.broker.adopt(job) if verb == "adopt" else getattr(self.broker, verb)(job, self.now)
         if verb == "retry" and result is not None:
             assert (result.retry_of, job.quarantined) == (job.id, True)
             self.jobs.append(result)

@@ -175,7 +175,7 @@ def check_urls(context: click.Context) -> None:
     """The addresses in an example can be read, too, by whoever will get them."""
     given = context.params
     if context.info_name == "worker":
-        worker_target(given["url"], given["service"])
+        worker_target(given["url"], given["services"])
     elif context.info_name == "call":
         caller_target(given["url"], given["service"])
     elif context.info_name == "serve":

@@ -29,7 +29,7 @@ ALLOWED = {
     "streams": ("carriers",),
     "diary": ("core",),
     "server": ("core", "carriers", "dialects", "streams", "diary", "sdk.address"),
-    "sdk": ("carriers", "streams"),
+    "sdk": ("carriers", "streams", "dialects.sides"),
 }
 FREE = ("cli", "testing", "__init__")
 

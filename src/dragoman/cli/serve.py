@@ -113,11 +113,12 @@ def _what_to_try(opened: list[tuple[Listener, list[tuple[str, str]]]]) -> list[s
         program = os.path.relpath(program)
     for listener, places in opened:
         where = dict(places)
-        if "workers" in where and "callers" in where:
+        workers, callers = where.get("workers", where.get("both")), where.get("callers", where.get("both"))
+        if workers is not None and callers is not None:
             said = listener.address.options
             service = said.get("service", "default")
-            worker = _address(listener.address.dialect, where["workers"], said, ("service", "edition"))
-            caller = _address(listener.address.dialect, where["callers"], said, ("service",))
+            worker = _address(listener.address.dialect, workers, said, ("service", "edition"))
+            caller = _address(listener.address.dialect, callers, said, ("service",))
             return [
                 f"""{program} worker --exec "tr a-z A-Z" --service {shlex.quote(service)} --connect {worker}""",
                 f"""{program} call {shlex.quote(service)} "hello" --connect {caller}""",

@@ -18,29 +18,44 @@ Examples:
   dragoman worker mypackage.images:resize --service resize \\
       --connect "pingpong+tcp://127.0.0.1:7401?service=resize"
   dragoman worker --exec "convert - -resize 10% -" --connect pingpong+tcp://127.0.0.1:7401
+  dragoman worker --exec "gzip -c" --service gzip --concurrency 4 --connect memodb+tcp://127.0.0.1:7405
 """,
 )
 @click.argument("target", required=False, metavar="[MODULE:FUNCTION]")
 @click.option("--exec", "command", metavar="CMD", help="Run a program for each job instead: payload in, result out.")
 @click.option(
-    "--service", metavar="NAME", help="The service to offer. Where the wire has no names, the URL's service=."
+    "--service",
+    "services",
+    metavar="NAME",
+    multiple=True,
+    help="A service to offer; may be repeated. Where the wire has no names, the URL's service=.",
+)
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1, 1000),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Do so many jobs at once: as N workers, over one connection where the dialect allows it.",
 )
 @click.option("--connect", "url", metavar="URL", required=True, help="The broker's address for workers.")
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
-def worker(target: str | None, command: str | None, service: str | None, url: str, log_level: str) -> None:
-    """Do jobs, one at a time, until told to stop.
+def worker(
+    target: str | None, command: str | None, services: tuple[str, ...], concurrency: int, url: str, log_level: str
+) -> None:
+    """Do jobs, one at a time or --concurrency at once, until told to stop.
 
     MODULE:FUNCTION is called with each job's payload (bytes) and returns the result (bytes). It runs in a child
     process, so that a long job never keeps the heartbeats from the broker. With --exec, a program gets the payload on
     its standard input and gives the result on its standard output; an exit code other than 0 is a failure.
 
-    SIGTERM and SIGINT finish the job in hand, then leave. A second signal stops at once.
+    SIGTERM and SIGINT finish the jobs in hand, then leave. A second signal stops at once.
     """
     from dragoman.sdk import worker as sdk
     from dragoman.sdk.address import AddressError
-    from dragoman.sdk.child import CannotLoad, Child
+    from dragoman.sdk.child import CannotLoad
     from dragoman.sdk.peoples import worker_target
 
     if (target is None) == (command is None):
@@ -49,15 +64,15 @@ def worker(target: str | None, command: str | None, service: str | None, url: st
         stream=sys.stderr, level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s", force=True
     )
     try:
-        people, place, options = worker_target(url, service)
+        place = worker_target(url, services)
         handler: sdk.Handler
         if target is not None:
-            child = Child(target)
-            child.start()
-            handler = sdk.FunctionHandler(child)
+            function = sdk.FunctionHandler(target, concurrency)
+            function.start()
+            handler = function
         else:
             handler = sdk.ProgramHandler(_check_command(command or ""))
-        sdk.run_worker(people, place, options, handler)
+        sdk.run_worker(place, handler, concurrency)
     except AddressError as error:
         give_up(str(error), USAGE)
     except CannotLoad as error:

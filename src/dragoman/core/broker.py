@@ -136,7 +136,7 @@ class Broker:
 
     def orphan(self, job: Job, now: float) -> None:
         """Its caller is out of reach and may come back: a call that waits is kept `orphan_grace` for it (R64)."""
-        if job.state is not ENDED:
+        if job.state is not ENDED and not job.is_kept:
             job.orphan_due = now + job.wishes.orphan_grace
             self._deadlines.arm(job, job.due())
 
@@ -546,8 +546,8 @@ class Broker:
             self._rest(job, now + back_off(job, outcome, self.policy, self.entropy.jitter()))
 
     def _outlives_caller(self, job: Job, now: float) -> bool:
-        """A call whose callers have all gone is not started again (R18)."""
-        if job.callers or job.is_kept:
+        """A call whose callers have all gone is not started again (R18), nor is one that they did not come back for."""
+        if job.is_kept or (job.callers and job.orphan_due > now):
             return True
         self.ledger.end(job, CANCELLED, b"", "its caller has gone", now)
         return False
@@ -637,6 +637,8 @@ class Broker:
             return
         if worker.unproven_since() + limit <= now:
             reason = f"it did not prove itself free within {limit:g} s"
+        elif worker.away_since + worker.terms.detach_timeout <= now:
+            reason = f"its worker was out of reach for {worker.terms.detach_timeout:g} s"
         else:
             reason = f"its worker was silent for {worker.terms.lease:g} s"
         self.counters.expired_workers += 1

@@ -3,44 +3,114 @@
 from __future__ import annotations
 
 import asyncio
+import random
+from collections.abc import Hashable, Sequence
+from math import inf
+from typing import Any
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
-from dragoman.carriers.zmtp import Zmtp
 from dragoman.sdk.errors import BrokerUnavailable, JobFailed, JobTimeout, error_from
-from dragoman.sdk.link import TRUSTING, open_link
-from dragoman.sdk.peoples import caller_target
+from dragoman.sdk.link import Link, open_link
+from dragoman.sdk.peoples import Target, caller_target
+from dragoman.streams.dial import BackOff
 
 CONNECT_TIMEOUT = 5.0
 
 
 async def call(url: str, service: str, payload: bytes, timeout: float | None = None) -> Frame:
     """The result of the job. Raises JobError, BrokerUnavailable or AddressError."""
-    people, place = caller_target(url, service)
-    loop = asyncio.get_running_loop()
-    answered: asyncio.Future[Message | TooLarge] = loop.create_future()
-
-    def heard(message: Message | TooLarge) -> None:
-        if not answered.done():
-            answered.set_result(message)
-
-    def ended(problem: str) -> None:
-        if not answered.done():
-            answered.set_exception(BrokerUnavailable(f"the broker at {place} went away before it answered: {problem}"))
-
-    deadline = None if timeout is None else loop.time() + timeout
-    patience = CONNECT_TIMEOUT if timeout is None else min(CONNECT_TIMEOUT, timeout)
-    link = await open_link(place, Zmtp(people.client_socket, dials=True, limits=TRUSTING), heard, ended, patience)
+    asking = _Asking(caller_target(url, service))
+    patience = asking.side.patience if timeout is None else timeout
     try:
-        link.send(people.request(payload))
-        async with asyncio.timeout_at(deadline):
-            result, reason = people.answer(await answered)
+        async with asyncio.timeout(None if patience == inf else patience):
+            return await asking.ask(service, payload, timeout)
     except TimeoutError:
-        raise JobTimeout(f"timed out: no answer within {timeout:g} s") from None
-    except Malformed as problem:
-        raise JobFailed(f"failed: the broker's answer was not understood: {problem.detail}") from None
+        hint = f"; {asking.side.hint}" if asking.side.hint else ""
+        raise JobTimeout(f"timed out: no answer within {patience:g} s{hint}") from None
     finally:
-        link.close()
-    if reason is not None:
-        raise error_from(reason)
-    return result
+        asking.hang_up()
+
+
+class _Asking:
+    """Implements the client's port of its dialect on a real connection, and on the next if that is lost."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._loop = asyncio.get_running_loop()
+        self._link: Link | None = None
+        self._answered: asyncio.Future[Frame] = self._loop.create_future()
+        self._lost = asyncio.Event()
+        self._problem = ""
+        self.side = target.people.client_side(target.options, self)
+
+    async def ask(self, service: str, payload: bytes, timeout: float | None) -> Frame:
+        await self._connect()
+        self.side.call("the call", service, payload, timeout, self._loop.time())
+        back_off = BackOff(random.uniform, cap=5.0)
+        while not self._answered.done():
+            if not self._lost.is_set():
+                await self._wait(self.side.tick(self._loop.time()))
+            elif not self.side.outlives_connections:
+                raise BrokerUnavailable(
+                    f"the broker at {self._target.place} went away before it answered: {self._problem}"
+                )
+            else:
+                await asyncio.sleep(back_off.next())
+                try:
+                    await self._connect()
+                except BrokerUnavailable:
+                    continue
+                self.side.opened(self._loop.time())
+        return self._answered.result()
+
+    def hang_up(self) -> None:
+        if self._link is not None:
+            self._link.close()
+        if self._answered.done() and not self._answered.cancelled():
+            self._answered.exception()  # whoever gave up meanwhile does not ask for it
+        self._answered.cancel()
+
+    # ---------------------------------------------------------------- the port
+
+    def send(self, frames: Sequence[Frame]) -> None:
+        if self._link is not None:
+            self._link.send(frames)
+
+    def answered(self, ticket: Hashable, result: Frame, reason: str | None) -> None:
+        if not self._answered.done():
+            if reason is None:
+                self._answered.set_result(result)
+            else:
+                self._answered.set_exception(error_from(reason))
+
+    # ---------------------------------------------------------------- the connection
+
+    async def _connect(self) -> None:
+        self._lost.clear()
+        carrier = self._target.people.client_carrier(self._target.place)
+        self._link = await open_link(self._target.place, carrier, self._heard, self._ended, CONNECT_TIMEOUT)
+
+    async def _wait(self, due: float) -> None:
+        """Until something has come, the connection is lost, or something is due."""
+        losing = asyncio.ensure_future(self._lost.wait())
+        ways: list[asyncio.Future[Any]] = [self._answered, losing]
+        try:
+            seconds = None if due == inf else max(0.0, due - self._loop.time())
+            await asyncio.wait(ways, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            losing.cancel()
+
+    def _heard(self, message: Message | TooLarge) -> None:
+        try:
+            self.side.hear(message, self._loop.time())
+        except Malformed as problem:
+            if not self._answered.done():
+                self._answered.set_exception(
+                    JobFailed(f"failed: the broker's answer was not understood: {problem.detail}")
+                )
+
+    def _ended(self, problem: str) -> None:
+        self._problem = problem
+        self._link = None
+        self._lost.set()

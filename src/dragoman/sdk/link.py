@@ -5,21 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from dragoman.carriers.carrier import Frame, Message, TooLarge
-from dragoman.carriers.zmtp import Limits, Zmtp
+from dragoman.carriers.carrier import Carrier, Frame, Message, Messages, TooLarge
 from dragoman.sdk.address import Place
 from dragoman.sdk.errors import BrokerUnavailable
 from dragoman.streams.dial import connect
 from dragoman.streams.stream import Stream
 
-# How much a message may have is the broker's to say (max_payload): what it let in, we take.
-TRUSTING = Limits(max_payload=Limits().hard_cap)
-
 
 class Link:
     """Made by `open_link`; it lives until `close` or until `ended` is called."""
 
-    def __init__(self, stream: Stream, carrier: Zmtp) -> None:
+    def __init__(self, stream: Stream, carrier: Carrier) -> None:
         self._stream = stream
         self._carrier = carrier
 
@@ -31,13 +27,17 @@ class Link:
     def send(self, frames: Sequence[Frame]) -> None:
         self._stream.write(self._carrier.encode(frames))
 
+    def finish(self) -> None:
+        """We have said our last; what is still on its way to us is heard, until the other side ends, too."""
+        self._stream.finish()
+
     def close(self) -> None:
         self._stream.close()
 
 
 async def open_link(
     place: Place,
-    carrier: Zmtp,
+    carrier: Carrier,
     heard: Callable[[Message | TooLarge], None],
     ended: Callable[[str], None],
     timeout: float,
@@ -53,7 +53,7 @@ async def open_link(
     ready: asyncio.Future[None] = loop.create_future()
     stream = Stream(loop, connected, carrier)
 
-    def arrived(messages: list[Message | TooLarge]) -> None:
+    def arrived(messages: Messages) -> None:
         if carrier.outgoing:
             outgoing, carrier.outgoing = carrier.outgoing, []
             stream.write(list(outgoing))

@@ -2,48 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from typing import Any
 
-from dragoman.carriers.carrier import Frame, Message, TooLarge
+from dragoman.carriers.carrier import Carrier
+from dragoman.carriers.sp import Limits as SpLimits
+from dragoman.carriers.sp import Sp
+from dragoman.carriers.zmtp import Limits as ZmtpLimits
+from dragoman.carriers.zmtp import Zmtp
+from dragoman.dialects.memodb import options as memodb_options
+from dragoman.dialects.memodb import peer as memodb
+from dragoman.dialects.pingpong import options as pingpong_options
 from dragoman.dialects.pingpong import peer as pingpong
-from dragoman.dialects.pingpong.options import ClientOptions, ListenerOptions, WorkerOptions
-from dragoman.sdk.address import Address, Place, address_error, parse, parse_frontend, read_options
+from dragoman.dialects.sides import ClientPort, ClientSide, WorkerPort, WorkerSide
+from dragoman.sdk.address import Address, Place, UnixPlace, address_error, parse, parse_frontend, read_options
 
-
-class WorkerSide(Protocol):
-    """One worker's side of a conversation; pingpong/peer.py shows what each does."""
-
-    @property
-    def is_busy(self) -> bool: ...
-
-    def opened(self, now: float) -> None: ...
-
-    def lost(self) -> None: ...
-
-    def hear(self, message: Message | TooLarge, now: float) -> None: ...
-
-    def finished(self, result: Frame, now: float) -> None: ...
-
-    def failed(self, reason: str) -> None: ...
-
-    def stop(self) -> None: ...
-
-    def tick(self, now: float) -> float: ...
+# How much a message may have is the broker's to say (max_payload): what it let in, we take.
+HARD_CAP = ZmtpLimits().hard_cap
 
 
 @dataclass(frozen=True, slots=True)
 class People:
     """What it takes to call and to work in one dialect."""
 
-    worker_socket: str
+    objection: Callable[[Sequence[str]], str | None] | None  # to names of services; none: the wire has no such names
+    shares_connections: bool  # whether several workers may share one
     worker_options: type[Any]
-    worker_side: Callable[[Any, Any], WorkerSide]
-    client_socket: str
+    worker_carrier: Callable[[Place], Carrier]
+    worker_side: Callable[[Any, WorkerPort, Sequence[str], int], WorkerSide]
     client_options: type[Any]
-    request: Callable[[Frame], list[Frame]]
-    answer: Callable[[Message | TooLarge], tuple[Frame, str | None]]
+    client_carrier: Callable[[Place], Carrier]
+    client_side: Callable[[Any, ClientPort], ClientSide]
     broker_options: Collection[str]  # names that concern only the broker: its URL may be pasted whole
 
 
@@ -58,42 +49,104 @@ COMMON = (
     "carrier_timeout",
 )
 
+
+def _zmtp(socket_type: str) -> Callable[[Place], Carrier]:
+    return lambda _: Zmtp(socket_type, dials=True, limits=ZmtpLimits(max_payload=HARD_CAP))
+
+
+def _sp(place: Place) -> Carrier:
+    return Sp(memodb.SOCKET, ipc=isinstance(place, UnixPlace), limits=SpLimits(max_payload=HARD_CAP))
+
+
+def _anything() -> int:
+    """Where request ids begin: two programs should not begin with the same."""
+    return random.getrandbits(31)
+
+
 PEOPLES: Mapping[str, People] = {
     "pingpong": People(
-        worker_socket=pingpong.WORKER_SOCKET,
-        worker_options=WorkerOptions,
-        worker_side=pingpong.WorkerSide,
-        client_socket=pingpong.CLIENT_SOCKET,
-        client_options=ClientOptions,
-        request=pingpong.request,
-        answer=pingpong.answer,
-        broker_options=[each.name for each in (*fields(ListenerOptions), *fields(WorkerOptions))],
+        objection=None,
+        shares_connections=False,
+        worker_options=pingpong_options.WorkerOptions,
+        worker_carrier=_zmtp(pingpong.WORKER_SOCKET),
+        worker_side=lambda options, port, _, __: pingpong.WorkerSide(options, port),
+        client_options=pingpong_options.ClientOptions,
+        client_carrier=_zmtp(pingpong.CLIENT_SOCKET),
+        client_side=pingpong.ClientSide,
+        broker_options=[
+            each.name
+            for kind in (pingpong_options.ListenerOptions, pingpong_options.WorkerOptions)
+            for each in fields(kind)
+        ],
+    ),
+    "memodb": People(
+        objection=memodb.objection,
+        shares_connections=True,
+        worker_options=memodb_options.WorkerOptions,
+        worker_carrier=_sp,
+        worker_side=lambda options, port, services, concurrency: memodb.WorkerSide(
+            options, port, services, concurrency, _anything()
+        ),
+        client_options=memodb_options.ClientOptions,
+        client_carrier=_sp,
+        client_side=lambda options, port: memodb.ClientSide(options, port, _anything()),
+        broker_options=[
+            each.name
+            for kind in (
+                memodb_options.ListenerOptions,
+                memodb_options.WorkerOptions,
+                memodb_options.ClientOptions,
+            )
+            for each in fields(kind)
+        ],
     ),
 }
 
 
-def worker_target(url: str, service: str | None) -> tuple[People, Place, Any]:
-    """Who works there, where to connect, and what the URL says. Raises AddressError."""
-    address = parse(url, PEOPLES)
-    people = PEOPLES[address.dialect]
-    return people, address.place, _options(people.worker_options, people, address, service)
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Who is there, where to connect, and what the URL says."""
+
+    people: People
+    place: Place
+    options: Any
+    services: tuple[str, ...] = ()
 
 
-def caller_target(url: str, service: str | None) -> tuple[People, Place]:
-    """Who answers there, and where to connect: the frontend if the URL names one, else the place itself."""
+def worker_target(url: str, services: Sequence[str] = ()) -> Target:
+    """Where to work, and for what. Raises AddressError."""
     address = parse(url, PEOPLES)
     people = PEOPLES[address.dialect]
-    _options(people.client_options, people, address, service)
+    options = _options(people.worker_options, people, address)
+    _check_services(people, address, options.service, services)
+    return Target(people, address.place, options, tuple(services) or (options.service,))
+
+
+def caller_target(url: str, service: str | None) -> Target:
+    """Where to call: the frontend if the URL names one, else the place itself."""
+    address = parse(url, PEOPLES)
+    people = PEOPLES[address.dialect]
+    options = _options(people.client_options, people, address)
+    _check_services(people, address, options.service, [service] if service is not None else [])
     frontend = address.options.get("frontend")
-    return people, (address.place if frontend is None else parse_frontend(frontend, address.place, url))
+    place = address.place if frontend is None else parse_frontend(frontend, address.place, url)
+    return Target(people, place, options)
 
 
-def _options(kind: type[Any], people: People, address: Address, service: str | None) -> Any:
-    options = read_options(kind, address.options, address.url, also={*COMMON, *people.broker_options})
-    if service not in (None, "default", options.service):
-        raise address_error(
-            address.url,
-            f"{address.dialect} has no service names on the wire: this address serves {options.service!r}, "
-            f"not {service!r}; add service={service} to the URL if that is its name there",
-        )
-    return options
+def _options(kind: type[Any], people: People, address: Address) -> Any:
+    return read_options(kind, address.options, address.url, also={*COMMON, *people.broker_options})
+
+
+def _check_services(people: People, address: Address, known: str, asked: Sequence[str]) -> None:
+    if people.objection is not None:
+        problem = people.objection(asked or (known,))
+        if problem is not None:
+            raise address_error(address.url, problem)
+        return
+    for service in asked:
+        if service not in ("default", known):
+            raise address_error(
+                address.url,
+                f"{address.dialect} has no service names on the wire: this address serves {known!r}, "
+                f"not {service!r}; add service={service} to the URL if that is its name there",
+            )

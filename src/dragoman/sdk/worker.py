@@ -1,4 +1,4 @@
-"""A worker process: keeps the conversation with a broker going while jobs run elsewhere, one at a time."""
+"""A worker process: keeps the conversation with a broker going while jobs run elsewhere."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import os
 import random
 import shlex
 import signal
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Hashable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Protocol
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
-from dragoman.carriers.zmtp import Zmtp
-from dragoman.sdk.address import Place
 from dragoman.sdk.child import Child, die_with_parent
 from dragoman.sdk.errors import BrokerUnavailable, JobError, JobFailed
-from dragoman.sdk.link import TRUSTING, Link, open_link
-from dragoman.sdk.peoples import People
+from dragoman.sdk.link import Link, open_link
+from dragoman.sdk.peoples import Target
 from dragoman.streams.dial import BackOff
 
 log = logging.getLogger("dragoman.worker")
 
 CONNECT_TIMEOUT = 5.0
+PARTING = 1.0  # how long the broker may take to hang up when we have
 
 
 class Handler(Protocol):
@@ -37,16 +37,30 @@ class Handler(Protocol):
 
 
 class FunctionHandler:
-    """Jobs go to a function in a warm child process."""
+    """Jobs go to a function in warm child processes, as many at a time as there are children."""
 
-    def __init__(self, child: Child) -> None:
-        self._child = child
+    def __init__(self, target: str, concurrency: int) -> None:
+        self._children = [Child(target) for _ in range(concurrency)]
+        self._free = list(self._children)
+        self._threads = ThreadPoolExecutor(concurrency, "child")
+
+    def start(self) -> None:
+        """Raises CannotLoad."""
+        self._children[0].start()  # if one cannot be had, none can
+        for _ in self._threads.map(Child.start, self._children[1:]):
+            pass
 
     async def handle(self, payload: Frame) -> bytes:
-        return await asyncio.get_running_loop().run_in_executor(None, self._child.run, payload)
+        child = self._free.pop()
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, child.run, payload)
+        finally:
+            self._free.append(child)
 
     def stop(self) -> None:
-        self._child.stop()
+        for child in self._children:
+            child.stop()
+        self._threads.shutdown(wait=False)
 
 
 class ProgramHandler:
@@ -54,7 +68,7 @@ class ProgramHandler:
 
     def __init__(self, command: str) -> None:
         self._words = shlex.split(command)
-        self._process: asyncio.subprocess.Process | None = None
+        self._processes: set[asyncio.subprocess.Process] = set()
 
     async def handle(self, payload: Frame) -> bytes:
         try:
@@ -68,40 +82,37 @@ class ProgramHandler:
             )
         except OSError as error:
             raise JobFailed(f"cannot run {self._words[0]}: {error.strerror or error}") from error
-        self._process = process
-        result, complaint = await process.communicate(bytes(payload))
-        self._process = None
+        self._processes.add(process)
+        try:
+            result, complaint = await process.communicate(bytes(payload))
+        finally:
+            self._processes.discard(process)
         if process.returncode:
             said = complaint.decode("utf-8", "replace").strip()
             raise JobFailed(f"{self._words[0]} ended with exit code {process.returncode}: {said or 'it said nothing'}")
         return result
 
     def stop(self) -> None:
-        process, self._process = self._process, None
-        if process is not None and process.returncode is None:
-            with suppress(ProcessLookupError):  # it has ended, and the loop has not told us yet
-                os.killpg(process.pid, signal.SIGKILL)
+        for process in list(self._processes):
+            if process.returncode is None:
+                with suppress(ProcessLookupError):  # it has ended, and the loop has not told us yet
+                    os.killpg(process.pid, signal.SIGKILL)
 
 
 class WorkerProcess:
-    """Implements the worker's port of its dialect on a real connection."""
+    """Implements the worker's port of its dialect on a real connection, and on the next when that is lost."""
 
-    def __init__(self, people: People, place: Place, options: object, handler: Handler) -> None:
-        self._people = people
-        self._place = place
+    def __init__(self, target: Target, handler: Handler, concurrency: int = 1) -> None:
+        self._target = target
         self._handler = handler
-        self._side = people.worker_side(options, self)
+        self._side = target.people.worker_side(target.options, self, target.services, concurrency)
         self._loop = asyncio.get_running_loop()
         self._back_off = BackOff(random.uniform, cap=5.0)
         self._link: Link | None = None
-        self._job: asyncio.Task[None] | None = None
+        self._jobs: dict[Hashable, asyncio.Task[None]] = {}
         self._stop = asyncio.Event()
+        self._stop_at_once = asyncio.Event()
         self._lost = asyncio.Event()
-        self._signals = 0
-
-    @property
-    def _was_told_twice(self) -> bool:
-        return self._signals > 1
 
     # ---------------------------------------------------------------- the port
 
@@ -109,8 +120,8 @@ class WorkerProcess:
         if self._link is not None:
             self._link.send(frames)
 
-    def run(self, payload: Frame) -> None:
-        self._job = self._loop.create_task(self._work(payload))
+    def run(self, ticket: Hashable, payload: Frame) -> None:
+        self._jobs[ticket] = self._loop.create_task(self._work(ticket, payload))
 
     def reconnect(self, reason: str) -> None:
         log.warning("reconnecting: %s", reason)
@@ -118,27 +129,43 @@ class WorkerProcess:
 
     def leave(self, reason: str) -> None:
         log.info("leaving: %s", reason)
-        self._stop.set()
+        self.stop()
 
     # ---------------------------------------------------------------- the life of a worker
 
     async def live(self) -> None:
-        """Serve until told to stop."""
-        for each in (signal.SIGTERM, signal.SIGINT):
-            self._loop.add_signal_handler(each, self._told_to_stop)
-        while not self._stop.is_set():
+        """Serve until told to stop; then finish what is in hand, and leave."""
+        while not self._is_done:
             try:
                 await self._connect()
             except BrokerUnavailable as problem:
+                if self._stop.is_set() and self._side.is_busy:
+                    log.error("the broker is gone, and what it was owed with it: %s", problem)
+                    break
                 await self._rest(str(problem))
                 continue
             await self._serve()
-            if self._job is not None:
-                # It was taken on a connection that is gone: nobody waits for it, but we are not free before it ends.
-                await _first(self._finish_job(), self._stop.wait())
+            await self._part()
+            if self._jobs and not self._side.is_busy:
+                # Taken on a connection that is gone, on a wire where that ends them: nobody waits for them any more,
+                # but we are not free before they end.
+                await _first(self._finish_jobs(), self._stop.wait())
             if not self._stop.is_set():
                 await self._rest("the connection is gone")
-        await self._say_goodbye()
+        await self._drop_jobs()
+
+    def stop(self) -> None:
+        """Once: finish what is in hand, the conversation going on. Twice: do not wait for it."""
+        if self._stop.is_set():
+            self._stop_at_once.set()
+        else:
+            log.info("stopping%s", " once the work in hand is done" if self._side.is_busy else "")
+            self._stop.set()
+            self._side.stop()
+
+    @property
+    def _is_done(self) -> bool:
+        return self._stop_at_once.is_set() or (self._stop.is_set() and not self._side.is_busy)
 
     async def _rest(self, problem: str) -> None:
         delay = self._back_off.next()
@@ -148,44 +175,37 @@ class WorkerProcess:
     async def _connect(self) -> None:
         """Raises BrokerUnavailable. If we are told to stop meanwhile, nobody hears READY from us."""
         self._lost.clear()
-        carrier = Zmtp(self._people.worker_socket, dials=True, limits=TRUSTING)
-        opening = asyncio.ensure_future(open_link(self._place, carrier, self._heard, self._ended, CONNECT_TIMEOUT))
-        await _first(opening, self._stop.wait())
+        place = self._target.place
+        carrier = self._target.people.worker_carrier(place)
+        opening = asyncio.ensure_future(open_link(place, carrier, self._heard, self._ended, CONNECT_TIMEOUT))
+        await _first(opening, self._stop_at_once.wait() if self._side.is_busy else self._stop.wait())
         if not opening.done():
             return
         self._link = opening.result()
-        if self._stop.is_set() or self._lost.is_set():
+        if self._is_done or self._lost.is_set():
             return
-        log.info("connected to %s", self._place)
+        log.info("connected to %s", place)
         self._side.opened(self._loop.time())
 
     async def _serve(self) -> None:
-        """One connection's life: tick until it is lost or we are told to stop."""
-        while not self._stop.is_set() and not self._lost.is_set():
-            due = self._side.tick(self._loop.time())
-            waiting = max(0.001, due - self._loop.time())
-            await _first(self._stop.wait(), self._lost.wait(), asyncio.sleep(waiting))
+        """One connection's life: tick until it is lost or we are done."""
+        while not self._is_done and not self._lost.is_set():
+            now = self._loop.time()
+            waiting = max(0.001, self._side.tick(now) - now)
+            if not self._stop.is_set():
+                await _first(self._stop.wait(), self._lost.wait(), asyncio.sleep(waiting))
+            else:
+                await _first(self._stop_at_once.wait(), self._lost.wait(), asyncio.sleep(min(0.02, waiting)))
 
-    async def _say_goodbye(self) -> None:
-        """Finish the job in hand, the conversation going on; a second signal does not wait for it."""
-        self._side.stop()
-        while self._side.is_busy and not self._lost.is_set() and not self._was_told_twice:
-            due = self._side.tick(self._loop.time())
-            await _first(self._finish_job(), self._lost.wait(), asyncio.sleep(min(0.1, due - self._loop.time())))
-        while self._link is not None and self._link.backlog and not self._was_told_twice:
-            await _first(self._lost.wait(), asyncio.sleep(0.01))
+    async def _part(self) -> None:
+        """Hang up, with a good ear: what the broker sent us before it noticed may be a job."""
+        link = self._link
+        while link is not None and link.backlog and not self._lost.is_set() and not self._stop_at_once.is_set():
+            await _first(self._lost.wait(), self._stop_at_once.wait(), asyncio.sleep(0.01))
+        if link is not None and not self._lost.is_set():
+            link.finish()
+            await _first(self._lost.wait(), self._stop_at_once.wait(), asyncio.sleep(PARTING))
         self._hang_up()
-        if self._job is not None:
-            self._handler.stop()
-            await asyncio.wait([self._job], timeout=1.0)  # so that nothing of it outlives the loop
-            if self._job is not None:
-                self._job.cancel()
-
-    def _told_to_stop(self) -> None:
-        self._signals += 1
-        if not self._was_told_twice:
-            log.info("stopping%s", " once the job in hand is done" if self._side.is_busy else "")
-        self._stop.set()
 
     def _heard(self, message: Message | TooLarge) -> None:
         if self._link is not None or not self._lost.is_set():
@@ -194,7 +214,8 @@ class WorkerProcess:
 
     def _ended(self, problem: str) -> None:
         if not self._lost.is_set():
-            log.warning("the connection to %s ended: %s", self._place, problem)
+            if not self._is_done:
+                log.warning("the connection to %s ended: %s", self._target.place, problem)
             self._hang_up()
 
     def _hang_up(self) -> None:
@@ -204,20 +225,30 @@ class WorkerProcess:
         self._side.lost()
         self._lost.set()
 
-    async def _work(self, payload: Frame) -> None:
+    # ---------------------------------------------------------------- jobs
+
+    async def _work(self, ticket: Hashable, payload: Frame) -> None:
         try:
             result = await self._handler.handle(payload)
         except JobError as problem:
             log.error("job failed: %s", problem)
-            self._job = None
-            self._side.failed(str(problem).strip().splitlines()[-1])
+            del self._jobs[ticket]
+            self._side.failed(ticket, str(problem).strip().splitlines()[-1], self._loop.time())
         else:
-            self._job = None
-            self._side.finished(result, self._loop.time())
+            del self._jobs[ticket]
+            self._side.finished(ticket, result, self._loop.time())
 
-    async def _finish_job(self) -> None:
-        if self._job is not None:
-            await asyncio.wait([self._job])
+    async def _finish_jobs(self) -> None:
+        if self._jobs:
+            await asyncio.wait(list(self._jobs.values()))
+
+    async def _drop_jobs(self) -> None:
+        """Nothing of them outlives the loop."""
+        if self._jobs:
+            self._handler.stop()
+            await asyncio.wait(list(self._jobs.values()), timeout=1.0)
+            for job in list(self._jobs.values()):
+                job.cancel()
 
 
 async def _first(*ways: Awaitable[object]) -> None:
@@ -230,11 +261,22 @@ async def _first(*ways: Awaitable[object]) -> None:
             task.cancel()
 
 
-def run_worker(people: People, place: Place, options: object, handler: Handler) -> None:
-    """Blocks until the worker is told to stop, by a signal or by its broker."""
+def run_worker(target: Target, handler: Handler, concurrency: int = 1) -> None:
+    """Blocks until told to stop, by a signal or the broker. Where workers cannot share a connection, each has one."""
 
     async def main() -> None:
-        await WorkerProcess(people, place, options, handler).live()
+        if target.people.shares_connections:
+            workers = [WorkerProcess(target, handler, concurrency)]
+        else:
+            workers = [WorkerProcess(target, handler) for _ in range(concurrency)]
+
+        def stop() -> None:
+            for worker in workers:
+                worker.stop()
+
+        for each in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(each, stop)
+        await asyncio.gather(*(worker.live() for worker in workers))
 
     try:
         asyncio.run(main())

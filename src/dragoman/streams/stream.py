@@ -90,6 +90,14 @@ class Stream:
             if self._is_closed or not self._readable():
                 return
 
+    def finish(self) -> None:
+        """Say that nothing more comes from here, and go on reading. To be called when nothing waits to be written."""
+        if not self._is_closed and not self._is_over:
+            try:
+                self._socket.shutdown(socket.SHUT_WR)
+            except OSError as error:
+                self._break(error)
+
     def close(self) -> None:
         """End the connection. What the kernel has taken still goes out; what it has not is dropped."""
         if self._is_closed:

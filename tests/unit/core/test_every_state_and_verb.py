@@ -172,6 +172,27 @@ def worker_doubtful() -> Scene:
     return scene
 
 
+def away(scene: Scene) -> Scene:
+    scene.broker.detach(scene.worker, NOW)
+    return scene
+
+
+def worker_away_idle() -> Scene:
+    return away(worker_idle())
+
+
+def worker_away_busy() -> Scene:
+    return away(worker_busy())
+
+
+def worker_away_unproven() -> Scene:
+    return away(worker_unproven())
+
+
+def worker_away_draining() -> Scene:
+    return away(worker_draining())
+
+
 def worker_gone() -> Scene:
     scene = job_running()
     scene.broker.leave(scene.worker, NOW, "gone")
@@ -180,14 +201,26 @@ def worker_gone() -> Scene:
 
 # -------------------------------------------------------------------- the verbs
 
+
+def orphaned(scene: Scene) -> None:
+    """Nobody came back for it in time."""
+    scene.broker.orphan(scene.job, SOON)
+    scene.broker.tick(SOON)
+
+
 ACTS: dict[str, Callable[[Scene], object]] = {
     "submit": lambda s: s.broker.submit("s", b"new", Caller("new"), Wishes(), SOON),
     "withdraw": lambda s: s.broker.withdraw(s.job, SOON),
     "abandon": lambda s: s.broker.abandon(s.job, s.caller, SOON),
+    "orphan": lambda s: s.broker.orphan(s.job, SOON),
+    "orphaned": orphaned,
+    "adopt": lambda s: s.broker.adopt(s.job),
     "retry": lambda s: s.broker.retry(s.job, SOON),
     "join": lambda s: s.broker.join(None, None, "new", ["s"], Terms(), SOON),
     "idle": lambda s: s.broker.idle(s.worker, SOON),
     "seen": lambda s: s.broker.seen(s.worker, SOON),
+    "detach": lambda s: s.broker.detach(s.worker, SOON),
+    "attach": lambda s: s.broker.attach(s.worker, SOON),
     "leave": lambda s: s.broker.leave(s.worker, SOON, "gone"),
     "unseen": lambda s: s.broker.leave(s.worker, SOON, "gone", unseen=[s.attempt]),
     "drain": lambda s: s.broker.drain(s.worker, SOON),
@@ -196,6 +229,7 @@ ACTS: dict[str, Callable[[Scene], object]] = {
     "fail": lambda s: s.broker.fail(s.attempt, "no", SOON),
     "refuse": lambda s: s.broker.refuse(s.attempt, SOON),
     "reject": lambda s: s.broker.reject(s.attempt, "no", SOON),
+    "undelivered": lambda s: s.broker.undelivered(s.attempt, SOON),
     "progress": lambda s: s.broker.progress(s.attempt, b"half", SOON),
     "pause": lambda s: s.broker.pause("s"),
     "resume": lambda s: s.broker.resume("s", SOON),
@@ -210,62 +244,74 @@ ACTS: dict[str, Callable[[Scene], object]] = {
 
 # w waiting, d delayed, r running; and how it ended: D done, F failed, T timed out, L lost, C cancelled, R refused.
 JOBS = """
-          unsaved waiting returned delayed resting running retried stored ended kept quarantined
-submit    w       w       w        d       d       r       r       r      D     C    F
-withdraw  C       C       C        C       C       C       C       C      D     C    F
-abandon   w       C       C        C       C       r       r       r      D     C    F
-retry     w       w       w        d       d       r       r       r      D     C    F
-join      w       w       w        d       d       r       r       r      D     C    F
-idle      w       w       w        d       d       r       r       r      D     C    F
-seen      w       w       w        d       d       r       r       r      D     C    F
-leave     w       w       w        d       d       L       r       L      D     C    F
-unseen    w       w       w        d       d       w       r       w      D     C    F
-drain     w       w       w        d       d       r       r       r      D     C    F
-kill      w       w       w        d       d       L       r       L      D     C    F
-succeed   w       w       w        d       d       D       r       D      D     C    F
-fail      w       w       w        d       d       F       r       F      D     C    F
-refuse    w       w       w        d       d       w       r       w      D     C    F
-reject    w       w       w        d       d       F       r       F      D     C    F
-progress  w       w       w        d       d       r       r       r      D     C    F
-pause     w       w       w        d       d       r       r       r      D     C    F
-resume    w       w       w        d       d       r       r       r      D     C    F
-close     w       R       R        R       R       r       r       r      D     C    F
-abort     w       w       w        d       d       L       L       L      D     C    F
-saved     w       w       w        d       d       r       r       r      D     C    F
-unsaved   R       w       w        d       d       r       r       r      D     C    F
-shift     w       w       w        d       d       r       r       r      D     C    F
-tick      w       w       w        w       r       r       r       r      D     C    F
-far       w       T       T        w       w       T       T       T      D     C    F
+             unsaved waiting returned delayed resting running retried stored ended kept quarantined
+submit       w       w       w        d       d       r       r       r      D     C    F
+withdraw     C       C       C        C       C       C       C       C      D     C    F
+abandon      w       C       C        C       C       r       r       r      D     C    F
+orphan       w       w       w        d       d       r       r       r      D     C    F
+orphaned     w       C       C        C       C       r       r       r      D     C    F
+adopt        w       w       w        d       d       r       r       r      D     C    F
+retry        w       w       w        d       d       r       r       r      D     C    F
+join         w       w       w        d       d       r       r       r      D     C    F
+idle         w       w       w        d       d       r       r       r      D     C    F
+seen         w       w       w        d       d       r       r       r      D     C    F
+detach       w       w       w        d       d       r       r       r      D     C    F
+attach       w       w       w        d       d       r       r       r      D     C    F
+leave        w       w       w        d       d       L       r       L      D     C    F
+unseen       w       w       w        d       d       w       r       w      D     C    F
+drain        w       w       w        d       d       r       r       r      D     C    F
+kill         w       w       w        d       d       L       r       L      D     C    F
+succeed      w       w       w        d       d       D       r       D      D     C    F
+fail         w       w       w        d       d       F       r       F      D     C    F
+refuse       w       w       w        d       d       w       r       w      D     C    F
+reject       w       w       w        d       d       F       r       F      D     C    F
+undelivered  w       w       w        d       d       r       r       r      D     C    F
+progress     w       w       w        d       d       r       r       r      D     C    F
+pause        w       w       w        d       d       r       r       r      D     C    F
+resume       w       w       w        d       d       r       r       r      D     C    F
+close        w       R       R        R       R       r       r       r      D     C    F
+abort        w       w       w        d       d       L       L       L      D     C    F
+saved        w       w       w        d       d       r       r       r      D     C    F
+unsaved      R       w       w        d       d       r       r       r      D     C    F
+shift        w       w       w        d       d       r       r       r      D     C    F
+tick         w       w       w        w       r       r       r       r      D     C    F
+far          w       T       T        w       w       T       T       T      D     C    F
 """
 
-# o booting, i idle, b busy, u unproven, d draining, g gone.
+# o booting, i idle, b busy, u unproven, a away (detached), d draining, g gone.
 WORKERS = """
-          booting idle busy half unproven draining doubtful gone
-submit    o       b    b    b    u        d        d        g
-withdraw  o       i    u    i    u        d        d        g
-abandon   o       i    b    i    u        d        d        g
-retry     o       i    b    i    u        d        d        g
-join      o       i    b    i    u        d        d        g
-idle      i       i    b    i    i        d        g        g
-seen      o       i    b    i    u        d        d        g
-leave     g       g    g    g    g        g        g        g
-unseen    g       g    g    g    g        g        g        g
-drain     g       g    d    d    d        d        d        g
-kill      g       g    g    g    g        g        g        g
-succeed   o       i    i    i    i        g        g        g
-fail      o       i    i    i    i        g        g        g
-refuse    o       i    u    b    u        d        d        g
-reject    o       i    i    i    u        g        d        g
-progress  o       i    b    i    u        d        d        g
-pause     o       i    b    i    u        d        d        g
-resume    o       i    b    i    u        d        d        g
-close     o       i    b    i    u        d        d        g
-abort     g       g    g    g    g        g        g        g
-saved     o       i    b    i    u        d        d        g
-unsaved   o       i    b    i    u        d        d        g
-shift     o       i    b    i    u        d        d        g
-tick      o       i    b    i    u        d        d        g
-far       g       g    g    g    g        g        g        g
+             booting idle busy half unproven draining doubtful away_idle away_busy away_unproven away_draining gone
+submit       o       b    b    b    u        d        d        a         a         a             d             g
+withdraw     o       i    u    i    u        d        d        a         a         a             d             g
+abandon      o       i    b    i    u        d        d        a         a         a             d             g
+orphan       o       i    b    i    u        d        d        a         a         a             d             g
+orphaned     o       i    b    i    u        d        d        a         a         a             d             g
+adopt        o       i    b    i    u        d        d        a         a         a             d             g
+retry        o       i    b    i    u        d        d        a         a         a             d             g
+join         o       i    b    i    u        d        d        a         a         a             d             g
+idle         i       i    b    i    i        d        g        a         a         a             d             g
+seen         o       i    b    i    u        d        d        a         a         a             d             g
+detach       o       a    a    a    a        d        d        a         a         a             d             g
+attach       o       i    b    i    u        d        d        i         b         u             d             g
+leave        g       g    g    g    g        g        g        g         g         g             g             g
+unseen       g       g    g    g    g        g        g        g         g         g             g             g
+drain        g       g    d    d    d        d        d        g         d         d             d             g
+kill         g       g    g    g    g        g        g        g         g         g             g             g
+succeed      o       i    i    i    i        g        g        a         a         a             g             g
+fail         o       i    i    i    i        g        g        a         a         a             g             g
+refuse       o       i    u    b    u        d        d        a         a         a             d             g
+reject       o       i    i    i    u        g        d        a         a         a             g             g
+undelivered  o       i    b    i    i        g        g        a         a         a             g             g
+progress     o       i    b    i    u        d        d        a         a         a             d             g
+pause        o       i    b    i    u        d        d        a         a         a             d             g
+resume       o       i    b    i    u        d        d        a         a         a             d             g
+close        o       i    b    i    u        d        d        a         a         a             d             g
+abort        g       g    g    g    g        g        g        g         g         g             g             g
+saved        o       i    b    i    u        d        d        a         a         a             d             g
+unsaved      o       i    b    i    u        d        d        a         a         a             d             g
+shift        o       i    b    i    u        d        d        a         a         a             d             g
+tick         o       i    b    i    u        d        d        a         a         a             d             g
+far          g       g    g    g    g        g        g        g         g         g             g             g
 """
 
 OUTCOMES = {
@@ -283,7 +329,7 @@ def letter_of_job(job: Job) -> str:
 
 
 def letter_of_worker(worker: Worker) -> str:
-    return "o" if worker.state == "booting" else worker.state[0]
+    return {"booting": "o", "detached": "a"}.get(worker.state, worker.state[0])
 
 
 def cells(table: str) -> list[tuple[str, str, str]]:
@@ -327,4 +373,4 @@ def test_every_state_has_a_column() -> None:
     jobs = {globals()[f"job_{state}"]().job.state for state, _, _ in cells(JOBS)}
     assert jobs == set(JobState)
     workers = {letter_of_worker(globals()[f"worker_{state}"]().worker) for state, _, _ in cells(WORKERS)}
-    assert workers == set("oibudg")
+    assert workers == set("oibuadg")

@@ -25,8 +25,12 @@ class Busy(CheckedBroker):
         self.doubt = attempt_of(self.call(b"withdrawn", service="wide"))
         self.take()
         self.withdraw(self.doubt.job, 0.0)
+        self.doubtful = self.worker("u", name="doubtful")
+        self.withdraw(self.running(self.doubtful, service="u").job, 0.0)
         self.free = self.worker("f", name="free")
         self.boot = self.booting("g", name="boot")
+        self.away = self.worker("h", name="away")
+        self.detach(self.away, 0.0)
         self.first = self.call(b"first", queue_timeout=50.0)
         self.second = self.call(b"second", now=1.0)
         self.late = self.call(b"delayed", delay=10.0, now=1.0)
@@ -115,6 +119,21 @@ def _(b: Busy) -> None:
 @damage("I2", "a booting worker is listed as held back")
 def _(b: Busy) -> None:
     b.roster.services["g"].held_back[b.boot] = None
+
+
+@damage("I2", "a detached worker is listed as idle")
+def _(b: Busy) -> None:
+    b.roster.services["h"].idle[b.away] = None
+
+
+@damage("I2", "a detached worker is listed as held back")
+def _(b: Busy) -> None:
+    b.roster.services["h"].held_back[b.away] = None
+
+
+@damage("I2", "a detached worker holds more than its capacity")
+def _(b: Busy) -> None:
+    b.away.unproven = {attempt.token: attempt for attempt in (b.doubt, attempt_of(b.run))}
 
 
 @damage("I2", "a worker that has gone is listed as idle")
@@ -239,6 +258,16 @@ def _(b: Busy) -> None:
     b.busy.seen = -100.0
 
 
+@damage("I11", "a detached worker will not be looked at in time")
+def _(b: Busy) -> None:
+    b.away.away_since = -1.0
+
+
+@damage("I11", "an orphaned call will not be looked at in time")
+def _(b: Busy) -> None:
+    b.second.orphan_due = 5.0
+
+
 @damage("I11", "a job with a deadline has no alarm")
 def _(b: Busy) -> None:
     b._deadlines.disarm(b.run)
@@ -277,6 +306,35 @@ def test_damage_is_found_and_named(letter: str, do: Damage) -> None:
     check(broker)
     do(broker)
     with pytest.raises(InvariantBroken, match=f"^{letter}:"):
+        check(broker)
+
+
+@pytest.mark.parametrize(
+    ("who", "state"), [("free", "idle"), ("busy", "busy"), ("doubtful", "unproven"), ("boot", "booting")]
+)
+def test_worker_that_is_out_of_reach_and_not_said_to_be_is_found(who: str, state: str) -> None:
+    """I2, R64."""
+    broker = Busy()
+    worker = getattr(broker, who)
+    worker.away_since = 1.0
+    with pytest.raises(InvariantBroken, match=f"^I2: worker {worker.id} is {state} and out of reach$"):
+        check(broker)
+
+
+def test_worker_that_is_detached_and_within_reach_is_found() -> None:
+    """I2, R64."""
+    broker = Busy()
+    broker.away.away_since = inf
+    with pytest.raises(InvariantBroken, match=f"^I2: worker {broker.away.id} is detached and within reach$"):
+        check(broker)
+
+
+def test_draining_worker_may_be_out_of_reach_or_within() -> None:
+    """I2, R64."""
+    broker = Busy()
+    broker.drain(broker.busy, 1.0)
+    for away_since in (1.0, inf):
+        broker.busy.away_since = away_since
         check(broker)
 
 

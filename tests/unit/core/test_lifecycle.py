@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import product
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,18 @@ JOB_TABLE = {
     JobState.ENDED: set(),
 }
 
+WORKING = {WorkerState.IDLE, WorkerState.BUSY, WorkerState.UNPROVEN, WorkerState.DETACHED}
+STOPPING = {WorkerState.DRAINING, WorkerState.GONE}
+WORKER_TABLE = {
+    WorkerState.BOOTING: {WorkerState.IDLE} | STOPPING,
+    WorkerState.IDLE: WORKING - {WorkerState.IDLE, WorkerState.UNPROVEN} | STOPPING,
+    WorkerState.BUSY: WORKING - {WorkerState.BUSY} | STOPPING,
+    WorkerState.UNPROVEN: WORKING - {WorkerState.UNPROVEN} | STOPPING,
+    WorkerState.DETACHED: WORKING - {WorkerState.DETACHED} | STOPPING,
+    WorkerState.DRAINING: {WorkerState.GONE},
+    WorkerState.GONE: set(),
+}
+
 
 def a_job(state: JobState = JobState.WAITING) -> Job:
     job = Job(JobId(b"j" * 16), Service("s", 60.0), b"", (), Wishes(), 0.0)
@@ -39,9 +52,10 @@ def a_job(state: JobState = JobState.WAITING) -> Job:
     return job
 
 
-def a_worker(state: WorkerState, capacity: int = 1) -> Worker:
+def a_worker(state: WorkerState, capacity: int = 1, away_since: float = inf) -> Worker:
     worker = Worker(WorkerId(1), None, None, "w", Terms(capacity=capacity), 0.0)
     worker.state = state
+    worker.away_since = away_since
     return worker
 
 
@@ -61,7 +75,7 @@ def test_job_moves_along_the_table_only(before: JobState, after: JobState) -> No
 @pytest.mark.parametrize(("before", "after"), list(product(WorkerState, WorkerState)))
 def test_worker_moves_along_the_table_only(before: WorkerState, after: WorkerState) -> None:
     worker = a_worker(before)
-    if after in WORKER_MOVES[before]:
+    if after in WORKER_TABLE[before]:
         move_worker(worker, after)
         assert worker.state is after
     else:
@@ -105,6 +119,36 @@ def test_state_of_a_working_worker_follows_its_slots(running: int, unproven: int
 @pytest.mark.parametrize("state", [WorkerState.BOOTING, WorkerState.DRAINING, WorkerState.GONE])
 def test_worker_that_does_not_work_is_not_settled(state: WorkerState) -> None:
     assert settle(a_worker(state)) is state
+
+
+@pytest.mark.parametrize("state", [WorkerState.IDLE, WorkerState.BUSY, WorkerState.UNPROVEN, WorkerState.DETACHED])
+def test_working_worker_that_is_out_of_reach_is_detached_whatever_it_holds(state: WorkerState) -> None:
+    """R64."""
+    worker = a_worker(state, away_since=5.0)
+    if state in (WorkerState.BUSY, WorkerState.UNPROVEN):
+        held = worker.running if state is WorkerState.BUSY else worker.unproven
+        held[Token(b"t" * 16)] = Attempt(a_job(), 1, Token(b"t" * 16), worker, 0.0, 60.0)
+    assert settle(worker) is worker.state is WorkerState.DETACHED
+
+
+@pytest.mark.parametrize(
+    ("held", "fitting"),
+    [(None, WorkerState.IDLE), ("running", WorkerState.BUSY), ("unproven", WorkerState.UNPROVEN)],
+)
+def test_detached_worker_that_is_within_reach_again_is_what_its_slots_say(
+    held: str | None, fitting: WorkerState
+) -> None:
+    """R64."""
+    worker = a_worker(WorkerState.DETACHED)
+    if held is not None:
+        getattr(worker, held)[Token(b"t" * 16)] = Attempt(a_job(), 1, Token(b"t" * 16), worker, 0.0, 60.0)
+    assert settle(worker) is worker.state is fitting
+
+
+@pytest.mark.parametrize("state", [WorkerState.BOOTING, WorkerState.DRAINING, WorkerState.GONE])
+def test_worker_that_does_not_work_is_not_detached(state: WorkerState) -> None:
+    """R64: a draining one that is out of reach goes on draining."""
+    assert settle(a_worker(state, away_since=5.0)) is state
 
 
 def test_only_lifecycle_assigns_states() -> None:

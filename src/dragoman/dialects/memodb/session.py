@@ -173,7 +173,7 @@ class MemoDbSession:
             else:
                 self._result(guest, attempt, word, now)
         elif attempt is not None:
-            self._resync(guest, "its worker said HEARTBEAT instead of a result", now)  # R68
+            self._resync(guest, "its worker gave it up: HEARTBEAT instead of a result", now)  # R68
         else:
             self._park(guest, now)
             self._broker.attach(guest.worker, now)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Hashable
+from math import inf
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
@@ -21,25 +21,11 @@ from dragoman.dialects.pingpong.messages import (
     Exit,
     Job,
 )
-from dragoman.dialects.pingpong.options import WorkerOptions
+from dragoman.dialects.pingpong.options import ClientOptions, WorkerOptions
+from dragoman.dialects.sides import ClientPort, WorkerPort
 
 WORKER_SOCKET = "DEALER"
 CLIENT_SOCKET = "REQ"  # a frontend may be a ROUTER or a REP
-
-
-class WorkerPort(Protocol):
-    """What a worker's conversation asks for."""
-
-    def send(self, frames: Sequence[Frame]) -> None: ...
-
-    def run(self, payload: Frame) -> None:
-        """Start the job. `finished` or `failed` follows, unless the connection ends first."""
-
-    def reconnect(self, reason: str) -> None:
-        """Close, open a new connection, and say `opened` again."""
-
-    def leave(self, reason: str) -> None:
-        """The broker wants us gone: stop for good."""
 
 
 class WorkerSide:
@@ -51,6 +37,7 @@ class WorkerSide:
         self._is_open = False
         self._is_leaving = False
         self._job: Job | None = None  # what we work at, on this connection
+        self._ticket = 0  # the number of that job
         self._heard = 0.0
         self._ping_due = 0.0
 
@@ -88,12 +75,14 @@ class WorkerSide:
                 self._port.reconnect("a second job came while we worked at the first")
                 return
             self._job = word
-            self._port.run(word.payload)
+            self._ticket += 1
+            self._port.run(self._ticket, word.payload)
 
-    def finished(self, result: Frame, now: float) -> None:
-        job, self._job = self._job, None
-        if job is None:
+    def finished(self, ticket: Hashable, result: Frame, now: float) -> None:
+        job = self._job
+        if job is None or ticket != self._ticket:
             return  # taken on an earlier connection (R39)
+        self._job = None
         if self._options.edition is Edition.PLAIN and len(result) <= 5 and bytes(result) in NEVER_A_RESULT:
             self._port.reconnect(f"the result is the word {bytes(result).decode()}, which this wire cannot carry")
             return
@@ -103,9 +92,9 @@ class WorkerSide:
         if self._is_leaving:
             self._say_goodbye()
 
-    def failed(self, reason: str) -> None:
+    def failed(self, ticket: Hashable, reason: str, now: float) -> None:
         """This wire has no word for failure: close and come back, so that the broker sees the job is not coming."""
-        if self._job is not None:
+        if self._job is not None and ticket == self._ticket:
             self._port.reconnect(reason)
 
     def stop(self) -> None:
@@ -135,16 +124,39 @@ class WorkerSide:
         return self._ping_due if self._job is not None else min(self._ping_due, self._heard + patience)
 
 
-def request(payload: Frame) -> list[Frame]:
-    """A client's job, as it goes to the broker."""
-    return [b"", payload]
+class ClientSide:
+    """A client's side: one call at a time, on one connection."""
 
+    outlives_connections = False
+    patience = inf
+    hint = ""
 
-def answer(message: Message | TooLarge) -> tuple[Frame, str | None]:
-    """The broker's answer to it: the result, or else `<outcome>: <sentence>`. Raises Malformed."""
-    if isinstance(message, TooLarge):
-        raise Malformed("too large", f"the answer has {message.size} bytes, more than this client takes")
-    word = read_answer(message)
-    if isinstance(word, Answer) and word.payload == PONG:
-        raise Malformed("a worker's place", "it said PONG, so this is where workers connect; callers use the frontend")
-    return (b"", word.reason) if isinstance(word, Error) else (word.payload, None)
+    def __init__(self, options: ClientOptions, port: ClientPort) -> None:
+        self._port = port
+        self._ticket: Hashable = None
+
+    def opened(self, now: float) -> None:
+        pass
+
+    def call(self, ticket: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None:
+        assert self._ticket is None, "this wire carries one call at a time"
+        self._ticket = ticket
+        self._port.send([b"", payload])
+
+    def hear(self, message: Message | TooLarge, now: float) -> None:
+        if isinstance(message, TooLarge):
+            raise Malformed("too large", f"the answer has {message.size} bytes, more than this client takes")
+        word = read_answer(message)
+        if isinstance(word, Answer) and word.payload == PONG:
+            told = "it said PONG, so this is where workers connect; callers use the frontend"
+            raise Malformed("a worker's place", told)
+        ticket, self._ticket = self._ticket, None
+        if ticket is None:
+            return  # nobody asked
+        if isinstance(word, Error):
+            self._port.answered(ticket, b"", word.reason)
+        else:
+            self._port.answered(ticket, word.payload, None)
+
+    def tick(self, now: float) -> float:
+        return inf

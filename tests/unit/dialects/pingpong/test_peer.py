@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import pytest
 
 from dragoman.carriers.carrier import TooLarge
 from dragoman.carriers.malformed import Malformed
-from dragoman.dialects.pingpong import peer
 from dragoman.dialects.pingpong.editions import Edition
-from dragoman.dialects.pingpong.options import WorkerOptions
-from dragoman.dialects.pingpong.peer import WorkerSide
+from dragoman.dialects.pingpong.options import ClientOptions, WorkerOptions
+from dragoman.dialects.pingpong.peer import ClientSide, WorkerSide
 
 PLAIN, PACKAGE = Edition.PLAIN, Edition.PACKAGE
 both = pytest.mark.parametrize("edition", [PLAIN, PACKAGE])
@@ -36,7 +35,8 @@ class Port:
         assert frames[0] == b""
         self.sent.append([bytes(frame) for frame in frames[1:]])
 
-    def run(self, payload: bytes) -> None:
+    def run(self, ticket: Hashable, payload: bytes) -> None:
+        self.ticket = ticket
         self.runs.append(bytes(payload))
 
     def reconnect(self, reason: str) -> None:
@@ -131,7 +131,7 @@ def test_a_job_is_a_life_sign_of_the_broker(edition: Edition) -> None:
     port = Port(edition=edition, broker_timeout=1, n_timeouts=3).open()
     port.wait(2.9)
     port.job()
-    port.side.finished(b"result", port.now)
+    port.side.finished(port.ticket, b"result", port.now)
     port.wait(2.9)
     assert port.reconnects == []
     port.wait(0.2)
@@ -143,7 +143,7 @@ def test_while_it_works_the_brokers_silence_does_not_make_it_drop_the_job() -> N
     port.job()
     port.wait(60)
     assert port.reconnects == []
-    port.side.finished(b"result", port.now)
+    port.side.finished(port.ticket, b"result", port.now)
     assert port.said()[-1] == [b"result"]
 
 
@@ -151,7 +151,7 @@ def test_when_the_job_is_done_the_broker_has_its_full_time_again() -> None:
     port = Port(broker_timeout=1, n_timeouts=3).open()
     port.job()
     port.wait(60)
-    port.side.finished(b"result", port.now)
+    port.side.finished(port.ticket, b"result", port.now)
     port.wait(2.9)
     assert port.reconnects == []
     port.wait(0.2)
@@ -174,7 +174,7 @@ def test_it_does_not_ping_while_it_works() -> None:
     port.said()
     port.wait(60)
     assert (port.said(), port.reconnects) == ([], [])
-    port.side.finished(b"result", port.now)
+    port.side.finished(port.ticket, b"result", port.now)
     port.wait(1)
     assert port.said() == [[b"result"], [PING]]
 
@@ -199,7 +199,7 @@ def test_in_plain_it_takes_one_frame_and_sends_one() -> None:
     assert port.runs == [b"question"]
     assert port.side.is_busy
     port.said()
-    port.side.finished(b"answer", port.now)
+    port.side.finished(port.ticket, b"answer", port.now)
     assert port.said() == [[b"answer"]]
     assert not port.side.is_busy
 
@@ -209,7 +209,7 @@ def test_in_package_it_sends_the_envelope_back() -> None:
     port.job(b"question", b"whatever the broker wrote")
     assert port.runs == [b"question"]
     port.said()
-    port.side.finished(b"answer", port.now)
+    port.side.finished(port.ticket, b"answer", port.now)
     assert port.said() == [[b"JOB COMPLETE", b"whatever the broker wrote", b"", b"answer"]]
 
 
@@ -218,7 +218,7 @@ def test_empty_jobs_and_empty_results_are_legal(edition: Edition) -> None:
     port = Port(edition=edition).open()
     port.job(b"")
     port.said()
-    port.side.finished(b"", port.now)
+    port.side.finished(port.ticket, b"", port.now)
     assert port.runs == [b""]
     assert port.said()[0][-1] == b""
 
@@ -246,7 +246,7 @@ def test_r39_a_result_of_a_job_taken_on_an_earlier_connection_is_never_sent(edit
     port.side.lost()
     port.open()
     port.said()
-    port.side.finished(b"result of A", port.now)
+    port.side.finished(port.ticket, b"result of A", port.now)
     assert port.said() == []
 
 
@@ -255,7 +255,7 @@ def test_a_job_that_fails_makes_it_reconnect_because_this_wire_has_no_word_for_f
     port = Port(edition=edition).open()
     port.job()
     port.said()
-    port.side.failed("ValueError: no")
+    port.side.failed(port.ticket, "ValueError: no", port.now)
     assert port.reconnects == ["ValueError: no"]
     assert port.said() == []
     assert not port.side.is_busy
@@ -266,7 +266,7 @@ def test_r39_a_failure_of_a_job_taken_on_an_earlier_connection_does_not_cost_the
     port.job(b"A")
     port.side.lost()
     port.open()
-    port.side.failed("ValueError: no")
+    port.side.failed(port.ticket, "ValueError: no", port.now)
     assert port.reconnects == []
 
 
@@ -279,7 +279,7 @@ def test_a_second_job_while_it_works_makes_it_reconnect(edition: Edition) -> Non
     assert port.runs == [b"A"]
     assert len(port.reconnects) == 1
     port.said()
-    port.side.finished(b"result of A", port.now)
+    port.side.finished(port.ticket, b"result of A", port.now)
     assert port.said() == []
 
 
@@ -289,7 +289,7 @@ def test_r44_in_plain_a_result_that_is_a_control_word_is_not_sent(word: bytes) -
     port = Port().open()
     port.job()
     port.said()
-    port.side.finished(word, port.now)
+    port.side.finished(port.ticket, word, port.now)
     assert port.said() == []
     assert len(port.reconnects) == 1
 
@@ -299,7 +299,7 @@ def test_r44_in_package_any_result_can_be_sent(word: bytes) -> None:
     port = Port(edition=PACKAGE).open()
     port.job()
     port.said()
-    port.side.finished(word, port.now)
+    port.side.finished(port.ticket, word, port.now)
     assert port.said() == [[b"JOB COMPLETE", TOKEN, b"", word]]
 
 
@@ -308,7 +308,7 @@ def test_other_results_are_sent_as_they_are(result: bytes) -> None:
     port = Port().open()
     port.job()
     port.said()
-    port.side.finished(result, port.now)
+    port.side.finished(port.ticket, result, port.now)
     assert port.said() == [[bytes(result)]]
 
 
@@ -353,7 +353,7 @@ def test_in_package_disconnect_follows_the_last_result_at_once() -> None:
     port.said()
     port.side.stop()
     assert port.said() == []
-    port.side.finished(b"result", port.now)
+    port.side.finished(port.ticket, b"result", port.now)
     assert [words[0] for words in port.said()] == [b"JOB COMPLETE", b"DISCONNECT"]
 
 
@@ -378,22 +378,50 @@ def test_what_it_does_not_understand_makes_it_reconnect(edition: Edition, messag
 # -------------------------------------------------------------------- the client
 
 
-def test_a_clients_request_is_the_job_behind_a_delimiter() -> None:
-    assert peer.request(b"job") == [b"", b"job"]
-    assert peer.request(b"") == [b"", b""]
+class Client:
+    """A client's conversation, and what came of it."""
+
+    def __init__(self) -> None:
+        self.sent: list[list[bytes]] = []
+        self.answers: list[tuple[Hashable, bytes, str | None]] = []
+        self.side = ClientSide(ClientOptions(), self)
+
+    def send(self, frames: Sequence[bytes]) -> None:
+        self.sent.append(list(frames))
+
+    def answered(self, ticket: Hashable, result: bytes, reason: str | None) -> None:
+        self.answers.append((ticket, result, reason))
+
+    def call(self, payload: bytes = b"job", ticket: Hashable = "mine") -> Client:
+        self.side.call(ticket, "default", payload, None, 0.0)
+        return self
+
+
+@pytest.mark.parametrize("payload", [b"job", b""])
+def test_a_clients_request_is_the_job_behind_a_delimiter(payload: bytes) -> None:
+    assert Client().call(payload).sent == [[b"", payload]]
 
 
 @pytest.mark.parametrize("result", [b"", b"result", b"ERROR"])
 def test_a_client_gets_the_result(result: bytes) -> None:
-    assert peer.answer([b"", result]) == (result, None)
+    client = Client().call()
+    client.side.hear([b"", result], 0.0)
+    client.side.hear([b"", result], 0.0)  # twice is once
+    assert client.answers == [("mine", result, None)]
 
 
 @pytest.mark.parametrize("outcome", ["failed", "timed out", "lost", "cancelled", "refused"])
 def test_a_client_gets_the_reason_of_every_other_outcome(outcome: str) -> None:
-    assert peer.answer([b"", b"", b"ERROR", f"{outcome}: ein Grund".encode()]) == (b"", f"{outcome}: ein Grund")
+    client = Client().call()
+    client.side.hear([b"", b"", b"ERROR", f"{outcome}: ein Grund".encode()], 0.0)
+    assert client.answers == [("mine", b"", f"{outcome}: ein Grund")]
 
 
-@pytest.mark.parametrize("message", [[], [b"x"], [b"x", b"y"], [b"", b"a", b"b"], TooLarge([b""], 1 << 40)])
+@pytest.mark.parametrize(
+    "message", [[], [b"x"], [b"x", b"y"], [b"", b"a", b"b"], [b"", PONG], TooLarge([b""], 1 << 40)]
+)
 def test_what_is_no_answer_is_malformed(message: list[bytes] | TooLarge) -> None:
+    client = Client().call()
     with pytest.raises(Malformed):
-        peer.answer(message)  # type: ignore[arg-type]
+        client.side.hear(message, 0.0)  # type: ignore[arg-type]
+    assert client.answers == []

@@ -1,0 +1,221 @@
+"""The other side of MemoDB: workers and clients that work with any MemoDB broker. Pure, like the session.
+
+Both behave as NNG's REQ sockets with contexts do: a request is outstanding until its answer has come, whatever becomes
+of the connection. On a new one it is asked again, under the same request id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from math import ceil, inf
+from typing import Final
+
+from dragoman.carriers.carrier import Frame, Message, TooLarge
+from dragoman.carriers.malformed import Malformed
+from dragoman.dialects.memodb import messages
+from dragoman.dialects.memodb.codec import read, write_heartbeat, write_job, write_ready, write_result
+from dragoman.dialects.memodb.messages import Disconnect, Heartbeat, Result
+from dragoman.dialects.memodb.options import ClientOptions, WorkerOptions
+from dragoman.dialects.sides import ClientPort, WorkerPort
+
+SOCKET: Final = "REQ"
+ENDLESS: Final = -1
+ASK_AGAIN: Final = 30.0  # seconds after a job's time is over
+SILENCES: Final = 3  # so many times heartbeat_after without an answer, and we connect anew
+
+
+def objection(services: Sequence[str]) -> str | None:
+    """Why these names cannot be offered, or None."""
+    try:
+        read(write_ready(services))
+    except Malformed as problem:
+        return f"{problem.reason}: {problem.detail}"
+    return None
+
+
+class RequestIds:
+    """Rising numbers with the top bit set, as SP wants them. `first` should be anything."""
+
+    def __init__(self, first: int) -> None:
+        self._next = first
+
+    def new(self) -> bytes:
+        self._next += 1
+        return (self._next & 0x7FFF_FFFF | 0x8000_0000).to_bytes(4, "big")
+
+
+class Context:
+    """One worker of several on a connection: it asks, works, and asks again."""
+
+    __slots__ = ("asked", "asked_at", "id", "is_over", "is_working", "request")
+
+    def __init__(self) -> None:
+        self.id = b""  # what the broker calls us
+        self.request = b""
+        self.asked: list[Frame] = []  # the request without an answer, if there is one
+        self.asked_at = 0.0
+        self.is_working = False
+        self.is_over = False  # it has said goodbye
+
+
+class WorkerSide:
+    """The side of `concurrency` workers that share a connection, for as many connections as it takes."""
+
+    def __init__(
+        self,
+        options: WorkerOptions,
+        port: WorkerPort,
+        services: Sequence[str] = (),
+        concurrency: int = 1,
+        first_request: int = 0,
+    ) -> None:
+        self._options = options
+        self._port = port
+        self._ready = write_ready(services or (options.service,))
+        self._ids = RequestIds(first_request)
+        self._contexts = [Context() for _ in range(concurrency)]
+        self._asking: dict[bytes, Context] = {}
+        self._is_open = False
+        self._is_leaving = False
+
+    @property
+    def is_busy(self) -> bool:
+        """While we leave, a last RESULT without an answer counts, too: the broker may not have it."""
+        return any(each.is_working or (each.is_over and each.asked) for each in self._contexts)
+
+    def opened(self, now: float) -> None:
+        """Whoever has a request without an answer asks again; whoever has none begins with READY."""
+        self._is_open = True
+        for context in self._contexts:
+            if context.asked:
+                context.asked_at = now
+                self._port.send([context.request, *context.asked])
+            elif not context.is_working:
+                self._begin(context, now)
+
+    def lost(self) -> None:
+        """What we work at goes on: it is ours by our id, not by the connection."""
+        self._is_open = False
+
+    def hear(self, message: Message | TooLarge, now: float) -> None:
+        assert not isinstance(message, TooLarge)  # SP ends the connection instead
+        context = self._asking.pop(bytes(message[0]), None)
+        if context is None:
+            return  # an answer that came twice
+        context.asked = []
+        try:
+            word = read(message[1])
+        except Malformed as problem:
+            self._port.reconnect(f"{problem.reason}: {problem.detail}")
+            return
+        if isinstance(word, messages.Job):
+            context.id = word.id
+            context.is_working = True
+            self._port.run(context, word.payload)
+        elif isinstance(word, Heartbeat):
+            context.id = word.id
+            if not self._is_leaving:
+                self._ask(context, [write_heartbeat(word.id)], now)
+        elif isinstance(word, Disconnect):
+            self._begin(context, now)
+        else:
+            self._port.reconnect("a RESULT came, which is for callers; or a READY, which is for brokers")
+
+    def finished(self, ticket: Hashable, result: Frame, now: float) -> None:
+        assert isinstance(ticket, Context)
+        ticket.is_working = False
+        ticket.is_over = self._is_leaving
+        self._ask(ticket, [write_result(ticket.id, self._is_leaving), result], now)
+
+    def failed(self, ticket: Hashable, reason: str, now: float) -> None:
+        """This wire has no word for failure. A HEARTBEAT where a RESULT is due says that none is coming."""
+        assert isinstance(ticket, Context)
+        ticket.is_working = False
+        ticket.is_over = self._is_leaving
+        self._ask(ticket, [write_heartbeat(ticket.id)], now)
+
+    def stop(self) -> None:
+        """Those at work say goodbye with their result. For those that wait the wire has no word."""
+        self._is_leaving = True
+
+    def tick(self, now: float) -> float:
+        """Give the connection up if the broker owes somebody an answer for too long."""
+        patience = SILENCES * self._options.heartbeat_after
+        oldest = min((each.asked_at for each in self._contexts if each.asked), default=inf)
+        if not self._is_open or oldest == inf:
+            return now + patience
+        if now >= oldest + patience:
+            self._port.reconnect(f"nothing heard from the broker for {patience:g} s")
+            return now + patience
+        return oldest + patience
+
+    def _begin(self, context: Context, now: float) -> None:
+        context.id = b""
+        if not self._is_leaving:
+            self._ask(context, [self._ready], now)
+
+    def _ask(self, context: Context, request: list[Frame], now: float) -> None:
+        """A new request; it goes out now, or with the next connection."""
+        context.request = self._ids.new()
+        context.asked = request
+        context.asked_at = now
+        self._asking[context.request] = context
+        if self._is_open:
+            self._port.send([context.request, *request])
+
+
+class _Call:
+    __slots__ = ("again_at", "frames", "seconds", "ticket")
+
+    def __init__(self, ticket: Hashable, frames: list[Frame], seconds: float, now: float) -> None:
+        self.ticket = ticket
+        self.frames = frames
+        self.seconds = seconds  # after so many without an answer it is asked again
+        self.again_at = now + seconds
+
+
+class ClientSide:
+    """A client's side: any number of calls in flight, on one connection after another."""
+
+    outlives_connections = True
+    hint = "this wire has no word for a job that failed, or that no worker took"
+
+    def __init__(self, options: ClientOptions, port: ClientPort, first_request: int = 0) -> None:
+        self._options = options
+        self._port = port
+        self._ids = RequestIds(first_request)
+        self._calls: dict[bytes, _Call] = {}
+        self.patience = (options.job_timeout or inf) + ASK_AGAIN
+
+    def opened(self, now: float) -> None:
+        for call in self._calls.values():
+            call.again_at = now + call.seconds
+            self._port.send(call.frames)
+
+    def call(self, ticket: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None:
+        seconds = self._options.job_timeout or inf if timeout is None else timeout
+        milliseconds = ENDLESS if seconds == inf else max(1, ceil(seconds * 1000))
+        request = self._ids.new()
+        frames: list[Frame] = [request, write_job(b"", service, milliseconds), payload]
+        self._calls[request] = _Call(ticket, frames, seconds + ASK_AGAIN, now)
+        self._port.send(frames)
+
+    def hear(self, message: Message | TooLarge, now: float) -> None:
+        assert not isinstance(message, TooLarge)
+        call = self._calls.pop(bytes(message[0]), None)
+        if call is None:
+            return  # an answer that came twice
+        word = read(message[1])
+        if not isinstance(word, Result):
+            raise Malformed("not an answer", f"{type(word).__name__.upper()} came where a RESULT is due")
+        self._port.answered(call.ticket, word.payload, None)
+
+    def tick(self, now: float) -> float:
+        """Ask again for what has gone without an answer for too long."""
+        due = inf
+        for call in self._calls.values():
+            if call.again_at <= now:
+                call.again_at = now + call.seconds
+                self._port.send(call.frames)
+            due = min(due, call.again_at)
+        return due

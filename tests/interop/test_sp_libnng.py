@@ -1,0 +1,475 @@
+"""SP, proved against libnng, through pynng and as nngcat: our REP and their REQ, our REQ and their REP, on TCP and ipc.
+
+Traps of pynng: contexts must be closed before their socket, and take its timeouts over when they are made; `recv` of a
+socket raises when an empty message came, and `recv_msg` does not. What libnng sends again it sends by two options:
+`resend_time`, looked at every `resend_tick`, which is a second if nobody says so.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pynng
+import pytest
+from house import MIB, Asker, Echo, House, Raw, endpoint
+from pynng.nng import MsOption
+
+from dragoman.carriers.carrier import Message, TooLarge
+from dragoman.carriers.sp import Limits, Sp
+from dragoman.sdk.address import Place, TcpPlace, UnixPlace
+from dragoman.server.runner import Line
+from programs import PATIENCE, Program, Programs, until
+
+PAYLOADS = [b"", b"x", b"s" * 100, b"m" * 16_384, b"l" * 65_532, b"L" * 65_533, bytes(MIB), bytes(range(256)) * 65_536]
+DEFAULTS = {
+    "recv_timeout": int(PATIENCE * 1000),
+    "send_timeout": int(PATIENCE * 1000),
+    "reconnect_time_min": 20,
+    "reconnect_time_max": 20,
+}
+ID = b"\x80\x00\x00\x2a"
+
+
+class Req(pynng.Req0):
+    resend_tick = MsOption("req:resend-tick")
+
+
+class Nngs:
+    """Sockets and contexts of libnng that never wait for ever and end with the test, in the order that libnng needs."""
+
+    def __init__(self) -> None:
+        self._ends = ExitStack()
+
+    def close(self) -> None:
+        self._ends.close()
+
+    def visit(self, kind: Any, where: Place, **options: Any) -> Any:
+        return self._make(kind, options, dial=endpoint(where))
+
+    def receive(self, kind: Any, where: Place, **options: Any) -> tuple[Any, Place]:
+        made = self._make(kind, options, listen=endpoint(where))
+        if isinstance(where, TcpPlace):
+            where = TcpPlace(where.host, socket.ntohs(made.listeners[0].local_address.port))
+        return made, where
+
+    def contexts(self, made: Any, count: int) -> list[Any]:
+        return [self._ends.enter_context(made.new_context()) for _ in range(count)]
+
+    def device(self, front: Place, back: Place) -> Place:
+        """A device of libnng: takes questions at the front, and asks them at the back with a hop in front."""
+        asking = self._make(pynng.Socket, {"opener": pynng.lib.nng_req0_open_raw}, dial=endpoint(back))
+        taking, where = self.receive(pynng.Socket, front, opener=pynng.lib.nng_rep0_open_raw)
+        running = threading.Thread(target=pynng.lib.nng_device, args=(taking.socket, asking.socket), name="device")
+        running.start()
+
+        def end() -> None:
+            taking.close()
+            asking.close()
+            running.join(PATIENCE)
+            assert not running.is_alive()
+
+        self._ends.callback(end)
+        return where
+
+    def _make(self, kind: Any, options: dict[str, Any], **ways: Any) -> Any:
+        resend_tick = options.pop("resend_tick", None)
+        made = kind(**DEFAULTS, **options)
+        self._ends.callback(made.close)
+        if resend_tick is not None:
+            made.resend_tick = resend_tick
+        if "dial" in ways:
+            made.dial(ways["dial"], block=True)
+        else:
+            made.listen(ways["listen"])
+        return made
+
+
+class Shuffler(Echo):
+    """Answers when so many questions are there, and in another order."""
+
+    def __init__(self, line: Line, count: int) -> None:
+        super().__init__(line)
+        self.count = count
+        self.questions: list[tuple[Any, Message]] = []
+
+    def hear(self, peer: Any, message: Message | TooLarge, now: float) -> None:
+        assert isinstance(message, list)
+        self.questions.append((peer, message))
+        if len(self.questions) == self.count:
+            for asker, (route, body) in random.Random(3).sample(self.questions, self.count):
+                self.line.send(asker, [route, b"to ", body])
+
+
+@pytest.fixture
+def nngs() -> Iterator[Nngs]:
+    nngs = Nngs()
+    yield nngs
+    nngs.close()
+
+
+@pytest.fixture(params=["tcp", "tcp6", "ipc"])
+def any_place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    where: dict[str, Place] = {
+        "tcp": TcpPlace("127.0.0.1", 0),
+        "tcp6": TcpPlace("::1", 0),
+        "ipc": UnixPlace(str(tmp_path / "s")),
+    }
+    return where[request.param]
+
+
+def open_sp(house: House, session: Any, place: Place, protocol: str = "REP", limits: Limits | None = None) -> Place:
+    ipc = isinstance(place, UnixPlace)
+    return house.open(session, place, carrier=lambda: Sp(protocol, ipc=ipc, limits=limits or Limits()))
+
+
+def dial_sp(house: House, asker: Asker, where: Place) -> Any:
+    peer: Any = house.dial(asker, where, Sp("REQ", ipc=isinstance(where, UnixPlace)))  # type: ignore[arg-type]
+    until(lambda: asker.present == [peer], "it has greeted")
+    return peer
+
+
+# ---- every size, each way
+
+
+def test_a_req_gets_every_size_of_question_back(house: House, nngs: Nngs, any_place: Place) -> None:
+    asker = nngs.visit(pynng.Req0, open_sp(house, Echo(house.line), any_place))
+    for payload in PAYLOADS:
+        asker.send(payload)
+        assert taken(asker) == payload
+
+
+def test_a_rep_answers_every_size_of_question_of_our_req(house: House, nngs: Nngs, any_place: Place) -> None:
+    replier, where = nngs.receive(pynng.Rep0, any_place)
+    asker = Asker(house.line)
+    peer = dial_sp(house, asker, where)
+    for payload in PAYLOADS:
+        house.send(peer, [ID, payload[:10], payload[10:]])
+        assert taken(replier) == payload
+        replier.send(payload)
+        assert asker.next() == [ID, payload]
+
+
+def test_a_rep_that_dials_our_req_answers_it_too(house: House, nngs: Nngs, place: Place) -> None:
+    """Who dials says nothing about who asks."""
+    asker = Asker(house.line)
+    replier = nngs.visit(pynng.Rep0, open_sp(house, asker, place, "REQ"))
+    peer = until(lambda: asker.present and asker.present[0], "it has greeted")
+    for payload in PAYLOADS:
+        house.send(peer, [ID, payload])
+        assert taken(replier) == payload
+        replier.send(payload)
+        assert asker.next() == [ID, payload]
+
+
+def test_our_rep_dials_a_req(house: House, nngs: Nngs, place: Place) -> None:
+    asker, where = nngs.receive(pynng.Req0, place)
+    echo = Echo(house.line)
+    house.dial(echo, where, Sp("REP", ipc=isinstance(where, UnixPlace)))  # type: ignore[arg-type]
+    for payload in PAYLOADS:
+        asker.send(payload)
+        assert taken(asker) == payload
+
+
+# ---- many at once
+
+
+def test_fifty_questions_of_one_connection_are_answered_in_another_order(
+    house: House, nngs: Nngs, place: Place
+) -> None:
+    session = Shuffler(house.line, 50)
+    contexts = nngs.contexts(nngs.visit(pynng.Req0, open_sp(house, session, place)), 50)
+    for number, context in enumerate(contexts):
+        context.send(b"%d" % number)
+    assert [context.recv() for context in contexts] == [b"to %d" % number for number in range(50)]
+    assert len({peer for peer, _ in session.questions}) == 1
+    assert len({route for _, (route, _) in session.questions}) == 50
+
+
+def test_our_req_asks_fifty_at_once_and_libnng_answers_backwards(house: House, nngs: Nngs, place: Place) -> None:
+    replier, where = nngs.receive(pynng.Rep0, place)
+    contexts = nngs.contexts(replier, 50)
+    asker = Asker(house.line)
+    peer = dial_sp(house, asker, where)
+    routes = [(1 << 31 | number).to_bytes(4, "big") for number in range(50)]
+    house.run(lambda: [house.line.send(peer, [route, b"from ", route]) for route in routes])
+    asked = [(context, context.recv()) for context in contexts]
+    for context, question in reversed(asked):
+        context.send(question)
+    answers = [asker.next() for _ in routes]
+    assert sorted(answers) == [[route, b"from " + route] for route in routes]
+    assert len(asker.present) == 1
+
+
+def test_large_questions_of_many_contexts_do_not_mix(house: House, nngs: Nngs, place: Place) -> None:
+    contexts = nngs.contexts(nngs.visit(pynng.Req0, open_sp(house, Echo(house.line), place)), 10)
+    payloads = [bytes((number,)) * (number * 70_001) for number in range(10)]
+    for context, payload in zip(contexts, payloads, strict=True):
+        context.send(payload)
+    assert [context.recv() for context in contexts] == payloads
+
+
+def test_fifty_peers_at_once_each_get_their_own_answers(house: House, nngs: Nngs, place: Place) -> None:
+    where = open_sp(house, Echo(house.line), place)
+    askers = [nngs.visit(pynng.Req0, where) for _ in range(50)]
+    for turn in range(3):
+        for number, asker in enumerate(askers):
+            asker.send(b"%d in turn %d" % (number, turn))
+        for number, asker in enumerate(askers):
+            assert taken(asker) == b"%d in turn %d" % (number, turn)
+    assert len(house.line.peers) == 50
+
+
+# ---- hops
+
+
+@pytest.mark.parametrize("devices", [1, 2, 7])
+def test_a_question_that_comes_by_devices_brings_its_hops_and_is_answered_by_them(
+    house: House, nngs: Nngs, tmp_path: Path, devices: int
+) -> None:
+    session = Shuffler(house.line, 1)
+    where = open_sp(house, session, TcpPlace("127.0.0.1", 0))
+    for number in range(devices):
+        front: Place = TcpPlace("127.0.0.1", 0) if number % 2 else UnixPlace(str(tmp_path / f"device{number}"))
+        where = nngs.device(front, where)
+    asker = nngs.visit(pynng.Req0, where)
+    asker.send(b"you")
+    assert taken(asker) == b"to you"
+    ((_, (route, _)),) = session.questions
+    assert len(route) == 4 * (devices + 1)
+    assert [route[pos] >> 7 for pos in range(0, len(route), 4)] == [0] * devices + [1]
+
+
+# ---- again
+
+
+def test_what_is_not_answered_is_sent_again_with_the_same_id(house: House, nngs: Nngs, place: Place) -> None:
+    asker = Asker(house.line)
+    visitor = nngs.visit(Req, open_sp(house, asker, place), resend_time=50, resend_tick=10)
+    visitor.send(b"patience")
+    first, second, third = asker.next(), asker.next(), asker.next()
+    assert first == second == third
+    house.send(asker.present[0], [first[0], b"answer"])
+    assert taken(visitor) == b"answer"
+    assert len(asker.present) == 1
+
+
+def test_an_answer_to_a_question_of_long_ago_is_not_taken_for_the_next_one(
+    house: House, nngs: Nngs, place: Place
+) -> None:
+    asker = Asker(house.line)
+    visitor = nngs.visit(pynng.Req0, open_sp(house, asker, place))
+    visitor.send(b"forget it")
+    visitor.send(b"better")
+    first, second = asker.next(), asker.next()
+    assert int.from_bytes(second[0], "big") != int.from_bytes(first[0], "big")
+    house.send(asker.present[0], [first[0], b"late"])
+    house.send(asker.present[0], [second[0], b"in time"])
+    assert taken(visitor) == b"in time"
+
+
+def test_libnng_comes_back_when_we_hang_up_and_asks_again_at_once(house: House, nngs: Nngs, place: Place) -> None:
+    """No resend timer is due: it asks again because the connection is gone."""
+    asker = Asker(house.line)
+    visitor = nngs.visit(Req, open_sp(house, asker, place), resend_time=3_600_000)
+    for times in range(1, 4):
+        visitor.send(b"%d" % times)
+        question = asker.next()
+        former = asker.present[0]
+        house.run(house.line.close, former, "the test wants it")
+        until(lambda times=times: len(asker.losses) == times, "the session has heard that it is lost")
+        assert asker.next() == question
+        (peer,) = asker.present
+        assert peer is not former
+        house.send(peer, [question[0], b"answer"])
+        assert taken(visitor) == b"answer"
+
+
+def test_a_question_outlives_the_house_it_was_asked_in(loop_name: str, nngs: Nngs, place: Place) -> None:
+    former = House(loop_name)
+    try:
+        asker = Asker(former.line)
+        where = open_sp(former, asker, place)
+        visitor = nngs.visit(Req, where, resend_time=3_600_000)
+        visitor.send(b"anybody?")
+        assert asker.next()[1] == b"anybody?"
+    finally:
+        former.close()
+    house = House(loop_name)
+    try:
+        open_sp(house, Echo(house.line), where)
+        assert taken(visitor) == b"anybody?"
+        visitor.send(b"after")
+        assert taken(visitor) == b"after"
+    finally:
+        house.close()
+
+
+def test_a_rep_that_goes_away_is_a_loss_and_can_be_dialled_again(house: House, nngs: Nngs, place: Place) -> None:
+    asker = Asker(house.line)
+    for times in range(1, 4):
+        replier, where = nngs.receive(pynng.Rep0, place)
+        peer = dial_sp(house, asker, where)
+        house.send(peer, [ID, b"%d" % times])
+        assert taken(replier) == b"%d" % times
+        replier.close()
+        until(lambda times=times: len(asker.losses) == times, "it is lost")
+        assert asker.present == []
+
+
+# ---- what does not fit
+
+STRANGERS = {
+    "REP": (pynng.Rep0, "REP (0x0031)"),
+    "PAIR1": (pynng.Pair1, "PAIR1 (0x0011)"),
+    "PUB": (pynng.Pub0, "PUB (0x0020)"),
+    "PULL": (pynng.Pull0, "PULL (0x0051)"),
+    "BUS": (pynng.Bus0, "BUS (0x0070)"),
+    "SURVEYOR": (pynng.Surveyor0, "SURVEYOR (0x0062)"),
+    "RESPONDENT": (pynng.Respondent0, "RESPONDENT (0x0063)"),
+}
+
+
+@pytest.mark.parametrize("stranger", STRANGERS)
+def test_a_socket_that_does_not_fit_is_refused_by_name(house: House, nngs: Nngs, tmp_path: Path, stranger: str) -> None:
+    """libnng hangs up as well when it has read our greeting, but its own is on the way by then."""
+    kind, name = STRANGERS[stranger]
+    echo = Echo(house.line)
+    where = open_sp(house, echo, UnixPlace(str(tmp_path / "s")))
+    with kind(**DEFAULTS) as visitor:
+        visitor.dial(endpoint(where), block=False)
+        until(lambda: house.counters.bad_messages.get(("echo", "protocol")), "it is counted")
+        until(lambda: house.journal.mentions(f"{name} came to a REP"), "a log line names both")
+    assert_served(nngs, where)
+    assert echo.losses == []
+
+
+def test_two_reqs_refuse_each_other(house: House, nngs: Nngs, place: Place) -> None:
+    asker = Asker(house.line)
+    where = open_sp(house, asker, place, "REQ")
+    with pynng.Req0(**DEFAULTS) as visitor:
+        visitor.dial(endpoint(where), block=False)
+        until(lambda: house.journal.mentions("a REQ (0x0030) came to a REQ"), "a log line names both")
+    assert (asker.present, asker.losses) == ([], [])
+
+
+def test_a_question_over_max_payload_ends_the_connection_at_its_length(house: House, nngs: Nngs, place: Place) -> None:
+    """R80. libnng comes back and asks again, for as long as it lives."""
+    echo = Echo(house.line)
+    where = open_sp(house, echo, place, limits=Limits(max_payload=MIB, max_header=0))
+    visitor = nngs.visit(pynng.Req0, where)
+    visitor.send(bytes(MIB))
+    assert taken(visitor) == bytes(MIB)
+    visitor.send(bytes(MIB + 33))
+    until(lambda: house.counters.bad_messages.get(("echo", "over max_payload")), "it is counted")
+    until(lambda: house.journal.mentions(f"{MIB + 37} bytes; max_payload is {MIB}"), "a log line has both numbers")
+    visitor.send(b"smaller")
+    assert taken(visitor) == b"smaller"
+
+
+def test_libnng_too_hangs_up_on_what_is_over_its_limit(house: House, nngs: Nngs, place: Place) -> None:
+    """Its documents say that it drops the message; the connection goes with it."""
+    _, where = nngs.receive(pynng.Rep0, place, recv_max_size=1000)
+    asker = Asker(house.line)
+    peer = dial_sp(house, asker, where)
+    house.send(peer, [ID, bytes(2000)])
+    until(lambda: asker.losses, "it hangs up")
+
+
+def test_what_has_no_request_id_is_handed_up_as_nothing_and_the_peer_goes_on(house: House, place: Place) -> None:
+    asker = Asker(house.line)
+    ipc = isinstance(place, UnixPlace)
+    with Raw(open_sp(house, asker, place)) as raw:
+        raw.say(Sp("REQ").outgoing[0])
+        assert raw.take(8) == Sp("REP").outgoing[0]
+        encode = Sp("REQ", ipc=ipc).encode
+        for message in ([b""], [b"\0\0\0\1" * 9], [ID, b"good"]):
+            raw.say(b"".join(encode(message)))
+        assert [asker.next() for _ in range(3)] == [[b"", b""], [b"", b""], [ID, b"good"]]
+
+
+def taken(theirs: Any) -> bytes:
+    return bytes(theirs.recv_msg().bytes)
+
+
+def assert_served(nngs: Nngs, where: Place) -> None:
+    asker = nngs.visit(pynng.Req0, where)
+    asker.send(b"others")
+    assert taken(asker) == b"others"
+
+
+# ---- nngcat
+
+
+def nngcat() -> str:
+    found = shutil.which("nngcat")
+    assert found, "nngcat is needed: it comes with NNG, in Debian as nng-utils"
+    return found
+
+
+def test_nngcat_asks_our_rep(house: House, programs: Programs, any_place: Place) -> None:
+    where = open_sp(house, Shuffler(house.line, 1), any_place)
+    asker = programs.start(nngcat(), "--req", "--dial", endpoint(where), "--data", "hello", "--raw")
+    assert asker.ends() == 0, asker.err
+    assert asker.out == "to hello"
+
+
+def test_nngcat_asks_a_mebibyte(house: House, programs: Programs, place: Place, tmp_path: Path) -> None:
+    question = random.Random(1).randbytes(MIB)
+    (tmp_path / "question").write_bytes(question)
+    where = open_sp(house, Echo(house.line), place)
+    words = ("--req", "--dial", endpoint(where), "--file", tmp_path / "question", "--raw", "--recv-maxsz", 2 * MIB)
+    asker = programs.start(nngcat(), *words)
+    assert asker.ends() == 0, asker.err
+    assert asker.out_bytes == question
+
+
+def test_nngcat_answers_our_req(house: House, programs: Programs, any_place: Place) -> None:
+    replier = programs.start(nngcat(), "--rep", "--listen", endpoint(any_place), "--data", "answer", "--quoted")
+    asker = Asker(house.line)
+    peer = dial_sp(house, asker, listens(replier, any_place))
+    for number in range(3):
+        house.send(peer, [ID, b"question %d" % number])
+        assert asker.next() == [ID, b"answer"]
+    replier.prints(r'"question 2"\n')
+
+
+def test_nngcat_answers_our_req_that_it_dialled(house: House, programs: Programs, place: Place) -> None:
+    asker = Asker(house.line)
+    where = open_sp(house, asker, place, "REQ")
+    programs.start(nngcat(), "--rep", "--dial", endpoint(where), "--data", "answer", "--raw")
+    peer = until(lambda: asker.present and asker.present[0], "it has greeted")
+    house.send(peer, [ID, b"question"])
+    assert asker.next() == [ID, b"answer"]
+
+
+LISTENING_TCP = "0A"  # a state in /proc/net/tcp
+LISTENING_UNIX = "00010000"  # a flag in /proc/net/unix
+
+
+def listens(program: Program, place: Place) -> Place:
+    """Wait until it listens; returns where, which nngcat does not tell."""
+
+    def port() -> int:
+        inodes = {each.readlink().name for each in Path(f"/proc/{program.pid}/fd").iterdir() if each.is_symlink()}
+        for table in ("tcp", "tcp6"):
+            for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+                fields = line.split()
+                if fields[3] == LISTENING_TCP and f"socket:[{fields[9]}]" in inodes:
+                    return int(fields[1].rpartition(":")[2], 16)
+        return 0
+
+    def is_there(path: str) -> bool:
+        lines = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()]
+        return any(line[-1] == path and line[3] == LISTENING_UNIX for line in lines)
+
+    if isinstance(place, TcpPlace):
+        return TcpPlace(place.host, until(port, "it listens"))
+    until(lambda: is_there(place.path), "it listens")
+    return place

@@ -1,0 +1,237 @@
+"""Any bytes at all are a word of MemoDB or malformed, and another CBOR library is the judge in both directions.
+
+What is accepted must mean the same to the other library. What is refused must not be a message that it finds valid and
+deterministically encoded. Random inputs come from fixed starts: a failure prints the input and repeats.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from io import BytesIO
+
+import cbor2
+
+from dragoman.carriers.malformed import Malformed
+from dragoman.core.model import is_name
+from dragoman.dialects.memodb import codec
+from dragoman.dialects.memodb.messages import Disconnect, Heartbeat, Job, Ready, Result, Word
+
+INPUTS = 20_000
+KIB_64 = 65_536
+MEMO01 = b"\x66memo01"
+
+
+# -------------------------------------------------------------------- the judge
+
+
+def decoded(body: bytes) -> tuple[object, int]:
+    """The first item and where it ends, or (None, 0) if there is none. The library takes much that we do not."""
+    stream = BytesIO(body)
+    try:
+        item = cbor2.CBORDecoder(stream).decode()
+    except Exception:
+        return None, 0
+    return item, stream.tell()
+
+
+def items_of(word: Word) -> list[object]:
+    """What its header says, in the other library's types, after the version; a flag is always said."""
+    match word:
+        case Ready():
+            return [1, word.id, list(word.services)]
+        case Job():
+            return [2, word.id, word.service, word.timeout]
+        case Result():
+            return [3, word.id, word.is_leaving]
+        case Heartbeat():
+            return [4, word.id]
+        case Disconnect():
+            return [5, word.id]
+
+
+def meaning(item: object, rest: int) -> list[object] | None:
+    """What the decoded header says, in the form of `items_of`, or None if it is no word with so long a payload."""
+    if not isinstance(item, list) or len(item) < 3 or item[0] != "memo01":
+        return None
+    _, kind, id, *fields = item
+    if type(kind) is not int or type(id) is not bytes:
+        return None
+    match kind, fields:
+        case 1, [list() as names] if rest == 0 and 0 < len(names) <= 64 and all(map(is_service, names)):
+            return [1, id, list(dict.fromkeys(names))]
+        case 2, [name, timeout] if is_service(name) and type(timeout) is int and -1 <= timeout < 2**64:
+            return [2, id, name, timeout]
+        case 3, []:
+            return [3, id, False]
+        case 3, [bool() as flag]:
+            return [3, id, flag]
+        case ((4 | 5), []) if rest == 0:
+            return [kind, id]
+    return None
+
+
+def is_service(name: object) -> bool:
+    return type(name) is str and is_name(name, 128)
+
+
+def outcome(body: bytes | bytearray) -> Word | Malformed:
+    try:
+        return codec.read(body)
+    except Malformed as error:
+        return error
+
+
+def judge(body: bytes) -> str:
+    """Reads it both ways, holds it against the other library, and tells what became of it."""
+    copy = bytearray(body)
+    word, again = outcome(body), outcome(copy)
+    item, end = decoded(body)
+    if isinstance(word, Malformed):
+        assert str(again) == str(word), body.hex()
+        assert copy == body, body.hex()
+        if 0 < end <= KIB_64 and meaning(item, len(body) - end) is not None:
+            assert cbor2.dumps(item, canonical=True) != body[:end], f"refused: {body.hex()}"
+        return word.reason
+    assert again == word, body.hex()
+    payload = word.payload if isinstance(word, Job | Result) else b""
+    assert body[end:] == payload, body.hex()
+    assert meaning(item, len(payload)) == items_of(word), body.hex()
+    return type(word).__name__
+
+
+def judge_all(make: Callable[[random.Random], bytes], count: int, start: str) -> dict[str, int]:
+    rng = random.Random(start)
+    counts: dict[str, int] = {}
+    for _ in range(count):
+        told = judge(make(rng))
+        counts[told] = counts.get(told, 0) + 1
+    return counts
+
+
+# -------------------------------------------------------------------- the inputs
+
+
+def noise(rng: random.Random) -> bytes:
+    """Random bytes, most of them behind a beginning that leads into the reader."""
+    rest = rng.randbytes(rng.randrange(40))
+    begin = bytes([0x80 | rng.randrange(3, 6)]) + MEMO01
+    return (
+        rng.choice([b"", begin, begin + bytes([rng.randrange(7)]), begin + bytes([rng.randrange(1, 6), 0x40])]) + rest
+    )
+
+
+def a_valid_message(rng: random.Random) -> bytes:
+    id = rng.choice([b"", rng.randbytes(16), rng.randbytes(rng.randrange(40))])
+    payload = rng.randbytes(rng.choice([0, 1, 5, 30]))
+    names = ["".join(rng.choices("abcö€", k=rng.randrange(1, 30))) for _ in range(rng.choice([1, 1, 2, 64]))]
+    timeout = rng.choice([-1, 0, 23, 24, 5000, 86_400_000, 2**32, 2**64 - 1])
+    items, tail = rng.choice(
+        [
+            ([1, id, names], b""),
+            ([2, id, names[0], timeout], payload),
+            ([2, b"", "echo", timeout], payload),
+            ([3, id], payload),
+            ([3, id, rng.random() < 0.5], payload),
+            ([4, id], b""),
+            ([5, id], b""),
+        ]
+    )
+    return cbor2.dumps(["memo01", *items], canonical=True) + tail
+
+
+def mutated(rng: random.Random) -> bytes:
+    body = bytearray(a_valid_message(rng))
+    for _ in range(rng.randrange(1, 4)):
+        at = rng.randrange(min(len(body), 40)) if body else 0
+        match rng.randrange(5):
+            case 0 if body:
+                body[at] ^= 1 << rng.randrange(8)
+            case 1 if body:
+                body[at] = rng.randrange(256)
+            case 2:
+                body[at:at] = rng.randbytes(rng.randrange(1, 4))
+            case 3:
+                del body[at : at + rng.randrange(1, 4)]
+            case 4:
+                del body[rng.randrange(len(body) + 1) :]
+    return bytes(body)
+
+
+def hostile_item(rng: random.Random) -> bytes:
+    """Sizes that no message has, nests, tags, floats, endless strings, and now and then something good."""
+    length = rng.choice([1, 2, 4, 8])
+    claim = bytes([rng.randrange(8) << 5 | 23 + length.bit_length()]) + rng.randbytes(length)
+    depth = rng.choice([1, 2, 3, 50, 5000])
+    return rng.choice(
+        [
+            claim,
+            claim + rng.randbytes(10),
+            bytes([rng.randrange(8) << 5 | rng.randrange(28, 32)]) + b"\x41a\xff",
+            b"\x81" * depth + b"\x00",
+            b"\x9f" * depth,
+            b"\xa1" * depth,
+            b"\xc6" * depth + b"\x01",
+            bytes([0xC0 | rng.randrange(24)]) + b"\x42\x01\x02",
+            b"\xd8" + bytes([rng.choice([28, 29, 30, 35, 36, 37])]) + b"\x61a",
+            b"\xc4\x82\x1a\x3b\x9a\xca\x00\x01",
+            b"\xf9" + rng.randbytes(2),
+            b"\xfb" + rng.randbytes(8),
+            bytes([0xE0 | rng.randrange(32)]),
+            b"\x40",
+            b"\x50" + rng.randbytes(16),
+            b"\x58\x01a",
+            b"\x64echo",
+            b"\x78\x04echo",
+            b"\x62\xc3" + rng.randbytes(1),
+            b"\x81\x64echo",
+            b"\x19\x13\x88",
+            b"\x1b" + b"\0" * 7 + b"\x05",
+            b"\x20",
+            b"\x38\x00",
+            b"\xf5",
+        ]
+    )
+
+
+def hostile(rng: random.Random) -> bytes:
+    count = rng.choice([3, 3, 4, 4, 5, 5, 0, 9])
+    kind = rng.choice([1, 2, 3, 3, 4, 5, 6])
+    id = rng.choice([b"\x40", b"\x50" + bytes(16), hostile_item(rng)])
+    begin = rng.choice([MEMO01, MEMO01, MEMO01, b"\x78\x06memo01", hostile_item(rng)])
+    items = [bytes([kind]), id, *(hostile_item(rng) for _ in range(rng.choice([max(0, count - 3), rng.randrange(4)])))]
+    array = rng.choice([bytes([0x80 | count])] * 6 + [b"\x98" + bytes([count]), hostile_item(rng)])
+    return array + begin + b"".join(items)
+
+
+# -------------------------------------------------------------------- the tests
+
+WORDS = {"Ready", "Job", "Result", "Heartbeat", "Disconnect"}
+
+
+def test_noise_is_a_word_or_malformed() -> None:
+    counts = judge_all(noise, INPUTS // 4, "noise")
+    assert counts.keys() >= {
+        "Result",
+        "Heartbeat",
+        "not a memo01 header",
+        "truncated header",
+        "wrong field",
+        "extra field",
+    }
+
+
+def test_a_valid_message_is_accepted() -> None:
+    counts = judge_all(a_valid_message, INPUTS // 8, "valid")
+    assert counts.keys() == WORDS
+
+
+def test_a_changed_message_is_a_word_or_malformed() -> None:
+    counts = judge_all(mutated, INPUTS * 3 // 8, "mutated")
+    assert counts.keys() >= WORDS | {"wrong version", "unknown type", "bad service name", "bad timeout"}
+    assert counts.keys() >= {"missing field", "extra field", "unwanted payload", "header too long", "truncated header"}
+
+
+def test_hostile_cbor_is_malformed_and_harms_nobody() -> None:
+    counts = judge_all(hostile, INPUTS // 4, "hostile")
+    assert counts.keys() >= WORDS | {"bad timeout", "bad service list", "bad service name", "header too long"}

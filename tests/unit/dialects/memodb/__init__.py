@@ -1,0 +1,1 @@
+"""MemoDB, alone: no sockets, no clock."""
