@@ -1,0 +1,1 @@
+"""Every caller dialect × every worker dialect × every outcome."""

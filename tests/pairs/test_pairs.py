@@ -1,0 +1,155 @@
+"""The interpreter at work: every caller × every worker × every outcome, each caller told in its own words (D4).
+
+A people is added in one line of PEOPLES. What its workers cannot bring about is listed in its own `impossible`, with
+the reason; what its callers cannot be told is `silent`, and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from dragoman.core.model import Outcome
+from dragoman.server.wiring import DIALECTS
+from pairs import memodb, pingpong
+from pairs.people import JOB_TIMEOUT, Caller, People, Worker
+from pairs.world import World
+
+PEOPLES = [pingpong.PLAIN, pingpong.PACKAGE, memodb.MEMODB]
+PAYLOADS = {"text": b"bonjour", "empty": b"", "binary": bytes(range(256)), "large": bytes(100_000)}
+
+
+def done(world: World, caller: Caller, worker: Worker) -> None:
+    worker.finish(b"good day")
+
+
+def failed(world: World, caller: Caller, worker: Worker) -> None:
+    worker.fail()
+
+
+def timed_out(world: World, caller: Caller, worker: Worker) -> None:
+    world.wait(JOB_TIMEOUT)
+
+
+def lost(world: World, caller: Caller, worker: Worker) -> None:
+    worker.vanish()
+
+
+def cancelled(world: World, caller: Caller, worker: Worker) -> None:
+    assert world.broker.withdraw(world.only_job(), world.now)
+    world.line.turn()
+
+
+def refused(world: World, caller: Caller, worker: Worker) -> None:
+    """The one outcome that needs no worker: the broker is about to stop, and lets the job it has end first."""
+    worker.finish(b"the last one")
+    assert caller.told() == [(Outcome.DONE, b"the last one")]
+    world.broker.close(world.now)
+    caller.submit(b"too late")
+
+
+WAYS: dict[Outcome, Callable[[World, Caller, Worker], None]] = {
+    Outcome.DONE: done,
+    Outcome.FAILED: failed,
+    Outcome.TIMED_OUT: timed_out,
+    Outcome.LOST: lost,
+    Outcome.CANCELLED: cancelled,
+    Outcome.REFUSED: refused,
+}
+PAIRS = [
+    pytest.param(caller, worker, outcome, id=f"{caller}-{worker}-{outcome}".replace(" ", "_"))
+    for caller in PEOPLES
+    for worker in PEOPLES
+    for outcome in WAYS
+    if outcome not in worker.impossible
+]
+
+
+def test_every_dialect_takes_part() -> None:
+    assert {people.dialect for people in PEOPLES} == set(DIALECTS)
+
+
+def test_every_outcome_has_a_way_or_is_listed_as_impossible_with_a_reason() -> None:
+    assert set(WAYS) == set(Outcome)
+    assert all(reason for people in PEOPLES for reason in people.impossible.values())
+    expected = sum(len(Outcome) - len(people.impossible) for people in PEOPLES)
+    assert len(PAIRS) == len(PEOPLES) * expected
+
+
+@pytest.mark.parametrize(("callers", "workers", "outcome"), PAIRS)
+def test_a_caller_of_one_people_is_served_by_a_worker_of_another(
+    callers: People, workers: People, outcome: Outcome
+) -> None:
+    world = World()
+    caller, worker = callers.caller(world), workers.worker(world)
+    caller.submit(b"bonjour")
+    assert worker.jobs() == [b"bonjour"]
+    assert caller.told() == []
+
+    WAYS[outcome](world, caller, worker)
+
+    if outcome in callers.silent:
+        assert caller.told() == []
+        assert world.counters.silent_endings == {outcome: 1}
+    else:
+        assert caller.told() == [(outcome, b"good day" if outcome is Outcome.DONE else b"")]
+        assert world.counters.silent_endings == {}
+    turned_away = outcome is Outcome.REFUSED
+    assert world.counters.ended[Outcome.DONE if turned_away else outcome] == world.counters.accepted == 1
+    assert world.counters.refused == turned_away
+    if not turned_away:
+        _serve_another(world, caller, worker, workers, outcome)
+
+
+def _serve_another(world: World, caller: Caller, worker: Worker, workers: People, outcome: Outcome) -> None:
+    """However the first ended, the next job is done, and nothing of the first reaches its caller (I7)."""
+    if outcome in (Outcome.TIMED_OUT, Outcome.CANCELLED):
+        worker.recover(world)
+        assert world.counters.late_results == 1
+    elif outcome is Outcome.LOST:
+        worker = workers.worker(world)
+    caller.submit(b"bonsoir")
+    assert worker.jobs() == [b"bonsoir"]
+    worker.finish(b"good evening")
+    assert caller.told() == [(Outcome.DONE, b"good evening")]
+
+
+@pytest.mark.parametrize("kind", PAYLOADS)
+@pytest.mark.parametrize("workers", PEOPLES, ids=str)
+@pytest.mark.parametrize("callers", PEOPLES, ids=str)
+def test_payloads_pass_as_they_are(callers: People, workers: People, kind: str) -> None:
+    world = World()
+    caller, worker = callers.caller(world), workers.worker(world)
+    caller.submit(PAYLOADS[kind])
+    assert worker.jobs() == [PAYLOADS[kind]]
+    worker.finish(PAYLOADS[kind][::-1])
+    assert caller.told() == [(Outcome.DONE, PAYLOADS[kind][::-1])]
+
+
+@pytest.mark.parametrize("workers", PEOPLES, ids=str)
+def test_callers_of_all_peoples_share_one_queue(workers: People) -> None:
+    """D7: jobs of one service go out in the order they came, whoever sent them."""
+    world = World()
+    callers = [people.caller(world) for people in PEOPLES]
+    for number, caller in enumerate(callers):
+        caller.submit(b"%d" % number)
+    worker = workers.worker(world)
+    for number, caller in enumerate(callers):
+        assert worker.jobs() == [b"%d" % number]
+        worker.finish(b"done %d" % number)
+        assert caller.told() == [(Outcome.DONE, b"done %d" % number)]
+
+
+@pytest.mark.parametrize("callers", PEOPLES, ids=str)
+def test_workers_of_all_peoples_take_turns(callers: People) -> None:
+    """D7: the longest idle worker goes first, whatever it speaks."""
+    world = World()
+    caller = callers.caller(world)
+    workers = [people.worker(world) for people in PEOPLES]
+    for _ in range(2):
+        for worker in workers:
+            caller.submit(b"next")
+            assert [each.jobs() for each in workers] == [[b"next"] if each is worker else [] for each in workers]
+            worker.finish(b"done")
+            assert caller.told() == [(Outcome.DONE, b"done")]

@@ -1,0 +1,111 @@
+"""A broker with listeners of every dialect and no sockets: real carriers on both ends of each connection, and a clock
+that stands still until somebody waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from dragoman.carriers.carrier import Carrier, Frame, Message
+from dragoman.core.broker import Broker
+from dragoman.core.model import Job
+from dragoman.core.policy import Policy
+from dragoman.diary.memory import MemoryDiary
+from dragoman.server.runner import Limits, Line
+from dragoman.server.wiring import prepare
+from dragoman.testing.entropy import SeededEntropy
+
+SERVICE = "translate"
+
+
+class World:
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.broker = Broker(Policy(), SeededEntropy())
+        self.counters = self.broker.counters
+        self.line = Line(self.broker, MemoryDiary(), lambda: self.now, self._log, Limits(), strict=True)
+        self.connections: list[Connection] = []
+        self._listeners: dict[str, dict[str, Any]] = {}
+
+    def door(self, url: str, who: str) -> Any:
+        """Where workers or callers of this listener come in; it listens from the first time on."""
+        if url not in self._listeners:
+            self._listeners[url] = dict(prepare(url, self.broker, self.line).doors)
+        return self._listeners[url].get(who) or self._listeners[url]["both"]
+
+    def wait(self, seconds: float) -> None:
+        until = self.now + seconds
+        while (due := self.line.turn()) <= until:
+            for connection in self.connections:
+                connection.live()
+            self.now = due
+        self.now = until
+        self.line.turn()
+
+    def only_job(self) -> Job:
+        (job,) = self.broker.jobs.values()
+        return job
+
+    def _log(self, level: str, event: str, **fields: object) -> None:
+        assert level != "error", (event, fields)
+
+
+class Connection:
+    """One end of a connection to a door, as a peer's library has it: messages go in and come out."""
+
+    def __init__(self, world: World, door: Any, carrier: Carrier, address: str = "127.0.0.1") -> None:
+        self.world = world
+        self.sent = self.backlog = 0  # the broker's stream: all that is written has left
+        self.heard: list[Message] = []
+        self.is_cut = False
+        self._ours = carrier
+        self._theirs = door.carrier()
+        self._peer = world.line.connected(
+            door.session, door.endpoint, self._theirs, self, address, address, door.limits
+        )
+        world.connections.append(self)
+        while not (self._ours.ready and self._theirs.ready):
+            world.line.turn()
+            self.live()
+        world.line.turn()
+
+    def live(self) -> None:
+        """What a library says by itself: greetings, and answers to the carrier's life signs."""
+        outgoing, self._ours.outgoing = self._ours.outgoing, []
+        if outgoing and not self.is_cut:
+            self._pass_on(outgoing)
+
+    def say(self, *frames: Frame) -> None:
+        self._pass_on(self._ours.encode(frames))
+        self.world.line.turn()
+
+    def take(self) -> list[Message]:
+        """What has come since the last time."""
+        heard, self.heard = self.heard, []
+        return heard
+
+    def cut(self) -> None:
+        self.is_cut = True
+        self.world.line.ended(self._peer, "cut")
+        self.world.line.turn()
+
+    def _pass_on(self, buffers: Sequence[Frame]) -> None:
+        assert not self.is_cut
+        data = b"".join(buffers)
+        if data:
+            self.world.line.arrived(self._peer, self._theirs.feed(data))
+
+    # ---------------------------------------------------------------- what the line asks of a stream
+
+    def write(self, buffers: list[Frame]) -> None:
+        data = b"".join(buffers)
+        self.sent += len(data)
+        for message in self._ours.feed(data):
+            assert isinstance(message, list)
+            self.heard.append([bytes(frame) for frame in message])
+
+    def close(self) -> None:
+        self.is_cut = True
+
+    def read_dry(self) -> None:
+        pass
