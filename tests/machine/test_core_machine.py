@@ -29,7 +29,7 @@ from dragoman.core.policy import Policy
 from dragoman.testing.entropy import SeededEntropy
 
 SERVICES = ["a", "b"]
-WORKER_VERBS = ["idle", "idle", "seen", "detach", "detach", "attach", "leave", "unseen", "drain", "kill"]
+WORKER_VERBS = ["idle", "idle", "seen", "leave", "unseen", "drain", "kill"]
 pick = st.integers(0, 1_000)  # of a list that the machine keeps: taken modulo its length
 
 
@@ -195,12 +195,6 @@ class AgainstTheModel(Machine):
         elif verb == "seen":
             self.broker.seen(worker, now)
             record.seen = now
-        elif verb == "detach":
-            self.broker.detach(worker, now)
-            record.away = min(record.away, now) if record.mark in (None, "draining") else inf
-        elif verb == "attach":
-            self.broker.attach(worker, now)
-            record.seen, record.away = now, inf
         elif verb in ("leave", "unseen"):
             unseen = list(worker.running.values())[:1] if verb == "unseen" else []
             self.broker.leave(worker, now, "gone", unseen=unseen)
@@ -211,6 +205,20 @@ class AgainstTheModel(Machine):
                 self.naive.leave(record, now)
             elif not is_gone:
                 record.mark = "draining"
+        self.after()
+
+    @precondition(lambda self: self.workers)
+    @rule(number=pick, is_within=st.booleans(), is_newest=st.booleans())
+    def reach(self, number: int, is_within: bool, is_newest: bool) -> None:
+        self.advance(0.0)
+        worker = chosen(self.workers[-2:] if is_newest else self.workers, number)
+        record = self.naive.workers[worker.id]
+        if is_within:
+            self.broker.attach(worker, self.now)
+            record.seen, record.away = self.now, inf
+        else:
+            self.broker.detach(worker, self.now)
+            record.away = min(record.away, self.now) if record.mark in (None, "draining") else inf
         self.after()
 
     @precondition(lambda self: self.attempts)
@@ -387,6 +395,13 @@ class AtTheBounds(Machine):
             self.broker.drain(worker, self.now, at_once=verb == "kill")
         else:
             getattr(self.broker, verb)(worker, self.now)
+        self.carry_out()
+
+    @precondition(lambda self: self.workers)
+    @rule(number=pick, is_within=st.booleans())
+    def reach(self, number: int, is_within: bool) -> None:
+        worker = chosen(self.workers, number)
+        self.broker.attach(worker, self.now) if is_within else self.broker.detach(worker, self.now)
         self.carry_out()
 
     @precondition(lambda self: self.attempts)

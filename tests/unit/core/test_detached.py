@@ -149,6 +149,7 @@ def test_worker_that_is_silent_while_it_works_has_a_limit_out_of_reach(broker: C
 def test_worker_that_was_silent_while_it_worked_has_its_lease_again_while_detached(broker: CheckedBroker) -> None:
     """D5, R64."""
     attempt = away_busy(broker, lease=5.0, silent_while_busy=True, detach_timeout=60.0)
+    broker.run_until(30.0)
     broker.succeed(attempt, b"", 30.0)
     broker.run_until(34.9)
     assert attempt.worker.state is WorkerState.DETACHED
@@ -534,10 +535,12 @@ def test_undelivered_job_of_a_detached_worker_waits_in_its_place(broker: Checked
 def test_detached_worker_whose_job_was_undelivered_has_its_lease_again(broker: CheckedBroker) -> None:
     """D5: silent while busy, and no longer busy."""
     attempt = away_busy(broker, lease=20.0, silent_while_busy=True)
-    broker.undelivered(attempt, 10.0)
-    broker.run_until(19.9)
+    broker.run_until(30.0)
+    broker.seen(attempt.worker, 30.0)
+    broker.undelivered(attempt, 40.0)
+    broker.run_until(49.9)
     assert attempt.worker.state is WorkerState.DETACHED
-    broker.run_until(20.0)
+    broker.run_until(50.0)
     assert attempt.worker.state is WorkerState.GONE
 
 
