@@ -12,7 +12,7 @@ help:
 	@echo "make test     install what the tests need, lint, and run all tests"
 	@echo "make lint     ruff and mypy --strict"
 	@echo "make format   let ruff format the sources"
-	@echo "make bench    measure against libzmq's own proxy (ARGS=--quick for a short run)"
+	@echo "make bench    measure against bare servers, such as libzmq's proxy (ARGS=--quick for a short run)"
 	@echo "make clean    remove .venv and caches"
 
 run: $(VENV)/.installed

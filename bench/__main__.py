@@ -10,24 +10,39 @@ import resource
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import zmq
 
-from bench.brokers import DRAGOMAN_COMMAND, PROXY_COMMAND, Kind
-from bench.compare import ECHO_SHAPES, LARGE_SHAPES, Comparison, Plan, compare
+from bench.brokers import (
+    DRAGOMAN_COMMAND,
+    MEMODB_COMMAND,
+    PARKING_COMMAND,
+    PLAIN_ECHO_COMMAND,
+    PROXY_COMMAND,
+    SP_ECHO_COMMAND,
+    Kind,
+)
+from bench.compare import ECHO_SHAPES, LARGE_SHAPES, MEMODB_LARGE_SHAPES, MEMODB_SHAPES, Comparison, Plan, compare
 from bench.core import run as run_core
-from bench.generator import Generator, Shape, find_generator
+from bench.generator import Generator, Shape, find_generator, find_sp_generator
 from bench.idle import measure_idle
 from bench.measure import NotMeasured
-from bench.table import CEILING, SUBJECT, comparison_table, core_table, memory_table
+from bench.parked import PARKED, measure_parked
+from bench.table import CEILING, SUBJECT, comparison_table, core_table, memory_table, parked_table
 
 ECHO_TARGETS = {Shape(workers=64, window=100, size=100): 3.0}
 LARGE_TARGETS = {LARGE_SHAPES[0]: 1.5}
+MEMODB_TARGETS = {MEMODB_SHAPES[0]: 3.0}
+MEMODB_LARGE_RATE = 0.5
+SP_ECHO = Kind("sp echo", "echo", SP_ECHO_COMMAND)
+PLAIN_ECHO = Kind("asyncio echo", "raw", (*PLAIN_ECHO_COMMAND, str(MEMODB_LARGE_SHAPES[0].size)))
+MEMODB = Kind(SUBJECT, "memodb", MEMODB_COMMAND)
 IDLE_WORKERS = 2000
+PARKED_REQUESTS = 20_000
 LARGE_ROUNDS = 2  # for each round of small jobs: the kernel's share of large ones varies by half from run to run
 
 
@@ -39,11 +54,12 @@ def main() -> int:
     print(bench.heading, end="\n\n", flush=True)
     failed = False
     for name in options.only or SCENARIOS:
-        try:
-            print(SCENARIOS[name](bench), end="\n\n", flush=True)
-        except NotMeasured as error:
-            failed = True
-            print(f"{name}: not measured: {error}\n", file=sys.stderr, flush=True)
+        for scenario in SCENARIOS[name]:
+            try:
+                print(scenario(bench), end="\n\n", flush=True)
+            except NotMeasured as error:
+                failed = True
+                print(f"{scenario.__name__}: NOT MEASURED: {error}\n", flush=True)
     if options.json:
         options.json.write_text(json.dumps(bench.record, indent=1) + "\n")
     tell(f"took {time.monotonic() - bench.start:.0f} s")
@@ -51,7 +67,7 @@ def main() -> int:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure Dragoman beside libzmq's own proxy.")
+    parser = argparse.ArgumentParser(prog="python -m bench", description="Measure Dragoman beside bare servers.")
     parser.add_argument("--quick", action="store_true", help="one short run each: a look, no proof")
     parser.add_argument("--only", nargs="+", metavar="NAME", choices=list(SCENARIOS), help=" ".join(SCENARIOS))
     parser.add_argument("--seconds", type=float, help="measured seconds of each run (3; quick: 1)")
@@ -100,7 +116,7 @@ class Bench:
             f"{self.plan.seconds:g} s a run, medians over clean runs"
         )
         if options.broker:
-            self.heading += f"\nNOT DRAGOMAN but, under its name: {options.broker}"
+            self.heading += f"\nPingPong: NOT DRAGOMAN but, under its name: {options.broker}"
         self.record: dict[str, Any] = {"heading": self.heading.splitlines()}
 
 
@@ -119,15 +135,52 @@ def _compare(
     bench: Bench, name: str, title: str, shapes: Sequence[Shape], targets: dict[Shape, float], rounds: int
 ) -> str:
     comparisons = compare(shapes, targets, bench.kinds, bench.generator, bench.plan, rounds, tell)
-    bench.record[name] = [_record(comparison) for comparison in comparisons]
-    return comparison_table(title, comparisons)
+    bench.record[name] = [_record(comparison, CEILING) for comparison in comparisons]
+    return comparison_table(title, comparisons, CEILING)
 
 
-def _record(comparison: Comparison) -> dict[str, Any]:
+def memodb_echo(bench: Bench) -> str:
+    """100-byte jobs over MemoDB, beside a bare SP server that repeats the callers' messages."""
+    title = "MemoDB: echo, jobs of 100 bytes, beside a bare SP echo server"
+    return _compare_memodb(bench, "memodb_echo", title, MEMODB_SHAPES, MEMODB_TARGETS, SP_ECHO)
+
+
+def memodb_large(bench: Bench) -> str:
+    """Jobs of 1 MiB over MemoDB, beside a plain asyncio server that repeats the callers' bytes."""
+    title = "MemoDB: echo, jobs of 1 MiB, beside a plain asyncio echo server"
+    return _compare_memodb(bench, "memodb_large", title, MEMODB_LARGE_SHAPES, {}, PLAIN_ECHO, MEMODB_LARGE_RATE)
+
+
+def _compare_memodb(
+    bench: Bench,
+    name: str,
+    title: str,
+    shapes: Sequence[Shape],
+    targets: dict[Shape, float],
+    ceiling: Kind,
+    rate_target: float | None = None,
+) -> str:
+    generator = find_sp_generator()
+    comparisons = compare(shapes, targets, (ceiling, MEMODB), generator, bench.plan, bench.repeats, tell)
+    bench.record[name] = [_record(comparison, ceiling.name) for comparison in comparisons]
+    return comparison_table(f"{title} (load: {generator.title})", comparisons, ceiling.name, rate_target)
+
+
+def memodb_memory(bench: Bench) -> str:
+    """Memory per parked request."""
+    costs = []
+    for name in PARKED:
+        costs.append(measure_parked(Kind(SUBJECT, "memodb", PARKING_COMMAND), name, PARKED_REQUESTS))
+        tell(f"{PARKED_REQUESTS} parked requests  {name:<15}  {costs[-1].kib_each:.2f} KiB each")
+    bench.record["memodb_memory"] = [asdict(cost) | {"kib_each": cost.kib_each} for cost in costs]
+    return parked_table(costs)
+
+
+def _record(comparison: Comparison, ceiling: str) -> dict[str, Any]:
     return {
         "shape": asdict(comparison.shape),
         "target": comparison.target,
-        "cpu_ratio": comparison.cpu_ratio(SUBJECT, CEILING),
+        "cpu_ratio": comparison.cpu_ratio(SUBJECT, ceiling),
         "medians": {name: asdict(comparison.figures(name)) for name in comparison.runs},
         "attempts": {name: [asdict(run) for run in runs] for name, runs in comparison.attempts.items()},
     }
@@ -138,8 +191,8 @@ def memory(bench: Bench) -> str:
     costs = []
     for kind in bench.kinds:
         costs.append(measure_idle(kind, IDLE_WORKERS))
-        tell(f"{IDLE_WORKERS} idle workers  {kind.name:<9}  {costs[-1].kib_per_worker:.2f} KiB each")
-    bench.record["memory"] = [asdict(cost) | {"kib_per_worker": cost.kib_per_worker} for cost in costs]
+        tell(f"{IDLE_WORKERS} idle workers  {kind.name:<9}  {costs[-1].kib_each:.2f} KiB each")
+    bench.record["memory"] = [asdict(cost) | {"kib_each": cost.kib_each} for cost in costs]
     return memory_table(costs)
 
 
@@ -155,7 +208,13 @@ def tell(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-SCENARIOS = {"echo": echo, "large": large, "memory": memory, "core": core}
+SCENARIOS: dict[str, tuple[Callable[[Bench], str], ...]] = {
+    "echo": (echo,),
+    "large": (large,),
+    "memory": (memory,),
+    "core": (core,),
+    "memodb": (memodb_echo, memodb_large, memodb_memory),
+}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -28,13 +28,23 @@ DRAGOMAN_COMMAND = (
     "--data",
     "memory",
 )
+MEMODB_COMMAND = (DRAGOMAN_COMMAND[0], "serve", "memodb+tcp://127.0.0.1:{frontend}", "--data", "memory")
+PARKING_COMMAND = (
+    DRAGOMAN_COMMAND[0],
+    "serve",
+    "memodb+tcp://127.0.0.1:{frontend}?heartbeat_after=3600&queue_timeout=3600",
+    "--data",
+    "memory",
+)
+SP_ECHO_COMMAND = (sys.executable, "-m", "bench.specho", "{frontend}")
+PLAIN_ECHO_COMMAND = (sys.executable, "-m", "bench.plainecho", "{frontend}")  # and the size of a message
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A broker that can be started: its name in the tables, the load's mode for it, and its command.
 
-    `{frontend}` and `{backend}` in the command become port numbers.
+    `{frontend}` and `{backend}` in the command become port numbers; without the latter both are one place.
     """
 
     name: str
@@ -54,8 +64,10 @@ class Broker:
 
 @contextmanager
 def running(kind: Kind) -> Iterator[Broker]:
-    """Start a broker, wait until it listens on both ports, and stop it in the end."""
+    """Start a broker, wait until it listens on its ports, and stop it in the end."""
     frontend, backend = free_ports(2)
+    if not any("{backend}" in part for part in kind.command):
+        backend = frontend
     command = [part.format(frontend=frontend, backend=backend) for part in kind.command]
     with tempfile.TemporaryFile() as log:
         try:

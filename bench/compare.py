@@ -14,6 +14,8 @@ MOST_RETRIES = 2
 
 ECHO_SHAPES = tuple(Shape(workers, window, 100) for workers in (4, 64) for window in (1, 100))
 LARGE_SHAPES = (Shape(workers=4, window=8, size=1 << 20),)
+MEMODB_SHAPES = tuple(Shape(64, 100, 100, is_shared) for is_shared in (False, True))
+MEMODB_LARGE_SHAPES = (Shape(workers=4, window=4, size=1 << 20),)
 
 Tell = Callable[[str], None]
 
@@ -87,7 +89,7 @@ def _once(kind: Kind, shape: Shape, generator: Generator, plan: Plan) -> Run:
 
 
 def _progress(shape: Shape, kind: Kind, run: Run, attempts: int) -> str:
-    name = f"{shape.size:>7} B  {shape.workers:>2} workers  {shape.window:>3} in flight  {kind.name:<9}"
+    name = f"{shape.size:>7} B  {shape.workers:>2} workers  {shape.window:>3} in flight  {kind.name:<12}"
     speed = f"{run.rate:>9,.0f} jobs/s  {run.broker_us:>8.2f} µs CPU/job"
     cleanliness = "clean" if run.is_clean else "NOT CLEAN"
     why = f"foreign {run.foreign_cores:.2f}, steal {run.steal_cores:.2f}, attempts {attempts}"

@@ -1,4 +1,4 @@
-"""Which load is used: load.c where it can be built, else load.py; and how it is run."""
+"""Which load is used, how it is built, and how it is run: for PingPong load.c or else load.py, for MemoDB spload.c."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from pathlib import Path
 from bench.brokers import ROOT, Broker
 from bench.measure import NotMeasured, Run
 
-SOURCE = ROOT / "bench" / "load.c"
-BINARY = ROOT / "bench" / "build" / "load"
+BENCH = ROOT / "bench"
 RUN_LIMIT = 60.0
 
 
@@ -32,15 +31,34 @@ class Shape:
     workers: int
     window: int
     size: int
+    is_shared: bool = False  # MemoDB: all workers on one connection and all callers on another, else on one each
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The options that tell the load."""
+        arguments = ("--workers", str(self.workers), "--window", str(self.window), "--size", str(self.size))
+        if not self.is_shared:
+            return arguments
+        return (
+            *arguments,
+            *("--workers-per-connection", str(self.workers)),
+            *("--callers-per-connection", str(self.window)),
+        )
 
 
 def find_generator() -> Generator:
     """Build load.c if need be; fall back to pyzmq where gcc or libzmq's headers are missing."""
-    hindrance = _build()
-    if hindrance is not None:
+    try:
+        load = str(_build("load", "zmq.h", "-lzmq", "-lpthread"))
+    except NotMeasured as hindrance:
         return Generator(f"pyzmq ({hindrance})", (sys.executable, "-m", "bench.load"))
-    version = subprocess.run([BINARY, "--version"], capture_output=True, text=True, check=True).stdout.strip()
-    return Generator(f"C on libzmq {version}", (str(BINARY),))
+    version = subprocess.run([load, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    return Generator(f"C on libzmq {version}", (load,))
+
+
+def find_sp_generator() -> Generator:
+    """Build spload.c if need be. There is no other: a load in Python would cost more than the broker."""
+    return Generator("C on plain sockets", (str(_build("spload", "sys/epoll.h")),))
 
 
 def run_load(generator: Generator, broker: Broker, shape: Shape, warmup: float, seconds: float) -> Run:
@@ -50,9 +68,7 @@ def run_load(generator: Generator, broker: Broker, shape: Shape, warmup: float, 
         *("--mode", broker.kind.mode),
         *("--frontend", broker.frontend),
         *("--backend", broker.backend),
-        *("--workers", str(shape.workers)),
-        *("--window", str(shape.window)),
-        *("--size", str(shape.size)),
+        *shape.arguments,
         *("--warmup", str(warmup)),
         *("--seconds", str(seconds)),
         *("--broker-pid", str(broker.pid)),
@@ -72,25 +88,27 @@ def run_load(generator: Generator, broker: Broker, shape: Shape, warmup: float, 
     return run
 
 
-def _build() -> str | None:
-    """Build load.c unless that was done; None, or what hindered it."""
+def _build(name: str, header: str, *libraries: str) -> Path:
+    """Build one of the loads unless that was done. Raises NotMeasured with what hindered it."""
+    source, binary = BENCH / f"{name}.c", BENCH / "build" / name
     compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None or not _has_header(compiler):
-        return "gcc or zmq.h missing: apt-get install gcc libzmq3-dev"
-    if _is_fresh(BINARY):
-        return None
-    BINARY.parent.mkdir(exist_ok=True)
-    flags = ("-O2", "-std=gnu11", "-Wall", "-Wextra")
-    built = subprocess.run([compiler, *flags, "-o", BINARY, SOURCE, "-lzmq", "-lpthread"], check=False)
-    return None if built.returncode == 0 else "bench/load.c could not be built, the compiler says why"
+    if compiler is None or not _has_header(compiler, header):
+        package = "gcc libzmq3-dev" if header == "zmq.h" else "gcc libc6-dev"
+        raise NotMeasured(f"gcc or {header} missing: apt-get install {package}")
+    if not _is_fresh(binary, source, BENCH / "report.h"):
+        binary.parent.mkdir(exist_ok=True)
+        flags = ("-O2", "-std=gnu11", "-Wall", "-Wextra")
+        if subprocess.run([compiler, *flags, "-o", binary, source, *libraries], check=False).returncode:
+            raise NotMeasured(f"bench/{name}.c could not be built, the compiler says why")
+    return binary
 
 
-def _has_header(compiler: str) -> bool:
+def _has_header(compiler: str, header: str) -> bool:
     probe = subprocess.run(
-        [compiler, "-E", "-xc", "-"], input="#include <zmq.h>\n", text=True, capture_output=True, check=False
+        [compiler, "-E", "-xc", "-"], input=f"#include <{header}>\n", text=True, capture_output=True, check=False
     )
     return probe.returncode == 0
 
 
-def _is_fresh(binary: Path) -> bool:
-    return binary.exists() and binary.stat().st_mtime >= SOURCE.stat().st_mtime
+def _is_fresh(binary: Path, *sources: Path) -> bool:
+    return binary.exists() and all(binary.stat().st_mtime >= source.stat().st_mtime for source in sources)

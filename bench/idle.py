@@ -19,22 +19,22 @@ PING_EVERY = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class IdleCost:
-    """RSS with the first workers and with all of them. The first ones pay for code and pools that are loaded once."""
+class Growth:
+    """RSS with the first of a crowd and with all of it. The first ones pay for code and pools that are loaded once."""
 
     name: str
     first: int
-    workers: int
+    number: int
     first_rss_kib: int
     rss_kib: int
 
     @property
-    def kib_per_worker(self) -> float:
-        """Memory that one more idle worker takes."""
-        return (self.rss_kib - self.first_rss_kib) / (self.workers - self.first)
+    def kib_each(self) -> float:
+        """Memory that one more of them takes."""
+        return (self.rss_kib - self.first_rss_kib) / (self.number - self.first)
 
 
-def measure_idle(kind: Kind, workers: int) -> IdleCost:
+def measure_idle(kind: Kind, workers: int) -> Growth:
     """Start a broker, let idle workers join, and look at how it grew."""
     with running(kind) as broker, zmq.Context() as context:
         context.set(zmq.MAX_SOCKETS, workers + 16)
@@ -46,7 +46,7 @@ def measure_idle(kind: Kind, workers: int) -> IdleCost:
             everyone = read_process(broker.pid).rss_kib
         finally:
             crowd.close()
-    return IdleCost(kind.name, FIRST_WORKERS, workers, first, everyone)
+    return Growth(kind.name, FIRST_WORKERS, workers, first, everyone)
 
 
 class IdleCrowd:

@@ -10,24 +10,15 @@
  * Measuring starts when every worker has heard something from the broker and the warm-up is over. One JSON line is
  * printed; bench/load.py takes the same options and prints the same line. */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <getopt.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
-#include <time.h>
-#include <unistd.h>
 #include <zmq.h>
 
-#define NS_PER_SECOND 1000000000LL
+#include "report.h"
+
 #define SMALLEST_BODY 24
 #define MOST_FRAMES 8
-#define MOST_SAMPLES (16u << 20)
 #define JOIN_LIMIT_NS (20 * NS_PER_SECOND)
 #define REPLY_LIMIT_MS 5000
 #define WORKER_NAP_MS 100
@@ -44,19 +35,6 @@ static atomic_bool stopping;
 static atomic_int workers_heard;
 
 /* ---- small things ---- */
-
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return t.tv_sec * NS_PER_SECOND + t.tv_nsec;
-}
-
-static void die(const char *what)
-{
-    fprintf(stderr, "load: %s\n", what);
-    exit(1);
-}
 
 static void die_of_zmq(const char *what)
 {
@@ -215,62 +193,6 @@ static pthread_t *start_workers(void)
     return threads;
 }
 
-/* ---- what /proc says ---- */
-
-struct reading {
-    int64_t at;
-    double broker_user, broker_system, own, idle, steal; /* CPU seconds so far */
-    long broker_rss_kib;
-};
-
-static void read_broker(struct reading *r, int pid)
-{
-    char path[64], text[1024];
-    double tick = sysconf(_SC_CLK_TCK);
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    FILE *file = fopen(path, "r");
-    if (!file)
-        die("the broker is gone");
-    text[fread(text, 1, sizeof text - 1, file)] = 0;
-    fclose(file);
-    /* The name in field 2 may hold spaces: count from the last bracket. Then utime is field 14, stime 15, rss 24. */
-    unsigned long user, system;
-    long pages;
-    char *rest = strrchr(text, ')');
-    if (!rest || sscanf(rest + 2, "%*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %lu %lu %*s %*s %*s %*s %*s %*s %*s %*s %ld",
-                        &user, &system, &pages) != 3)
-        die("cannot read the broker's /proc/PID/stat");
-    r->broker_user = user / tick;
-    r->broker_system = system / tick;
-    r->broker_rss_kib = pages * (sysconf(_SC_PAGESIZE) / 1024);
-}
-
-/* Idle and not busy time is read: the kernel counts the first exactly, the second only where a tick finds it, and a process
- * that sleeps at every tick would go unseen. */
-static void read_machine(struct reading *r)
-{
-    unsigned long idle, iowait, steal;
-    double tick = sysconf(_SC_CLK_TCK);
-    FILE *file = fopen("/proc/stat", "r");
-    if (!file || fscanf(file, "cpu %*u %*u %*u %lu %lu %*u %*u %lu", &idle, &iowait, &steal) != 3)
-        die("cannot read /proc/stat");
-    fclose(file);
-    r->idle = (idle + iowait) / tick;
-    r->steal = steal / tick;
-}
-
-static struct reading take_reading(void)
-{
-    struct reading r = {.at = now_ns()};
-    struct rusage own;
-    getrusage(RUSAGE_SELF, &own);
-    r.own = own.ru_utime.tv_sec + own.ru_stime.tv_sec + (own.ru_utime.tv_usec + own.ru_stime.tv_usec) / 1e6;
-    read_machine(&r);
-    if (options.broker_pid)
-        read_broker(&r, options.broker_pid);
-    return r;
-}
-
 /* ---- the client ---- */
 
 struct client {
@@ -279,10 +201,7 @@ struct client {
     int *free_slots;
     int free_count;
     int64_t last_sent;
-    bool measuring;
-    uint64_t jobs, wrong;
-    uint32_t *latencies_ns;
-    size_t samples;
+    struct tally tally;
     char *filler;
 };
 
@@ -297,7 +216,6 @@ static void open_client(struct client *c)
     c->free_count = options.window;
     for (int i = 0; i < options.window; i++)
         c->free_slots[i] = i;
-    c->latencies_ns = malloc(MOST_SAMPLES * sizeof *c->latencies_ns);
     c->filler = malloc(options.size);
     memset(c->filler, 'x', options.size);
 }
@@ -354,7 +272,7 @@ static void print_beginning(zmq_msg_t *frame)
 /* Every wrong reply is counted, the first one shown. */
 static void complain(struct client *c, struct message *m)
 {
-    if (c->wrong++)
+    if (c->tally.wrong++)
         return;
     fprintf(stderr, "load: a wrong reply of %d frames:", m->count);
     for (int i = 0; i < m->count; i++)
@@ -368,12 +286,7 @@ static void take_reply(struct client *c, struct message *m)
     if (slot < 0) {
         complain(c, m);
     } else {
-        if (c->measuring) {
-            int64_t latency = now_ns() - c->sent[slot];
-            c->jobs++;
-            if (c->samples < MOST_SAMPLES)
-                c->latencies_ns[c->samples++] = latency > UINT32_MAX ? UINT32_MAX : (uint32_t)latency;
-        }
+        count_job(&c->tally, now_ns() - c->sent[slot]);
         c->sent[slot] = 0;
         c->free_slots[c->free_count++] = slot;
     }
@@ -409,13 +322,13 @@ static void warm_up(struct client *c)
 static void measure(struct client *c)
 {
     int64_t over = now_ns() + (int64_t)(options.seconds * NS_PER_SECOND);
-    c->measuring = true;
+    c->tally.is_open = true;
     while (now_ns() < over)
         if (!turn(c)) {
             fprintf(stderr, "load: no reply for %d ms, %d jobs unanswered\n", REPLY_LIMIT_MS, outstanding(c));
             exit(1);
         }
-    c->measuring = false;
+    c->tally.is_open = false;
 }
 
 /* Take the replies still on their way; the number that never came. */
@@ -425,35 +338,6 @@ static int collect_the_rest(struct client *c)
     while (outstanding(c) && receive(c->socket, &m, 0))
         take_reply(c, &m);
     return outstanding(c);
-}
-
-/* ---- the report ---- */
-
-static int by_size(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
-static double percentile_us(const struct client *c, double share)
-{
-    return c->samples ? c->latencies_ns[(size_t)((c->samples - 1) * share)] / 1e3 : 0;
-}
-
-static void report(struct client *c, const struct reading *a, const struct reading *b, int missing)
-{
-    double seconds = (b->at - a->at) / 1e9, us_per_job = 1e6 / (c->jobs ? c->jobs : 1);
-    double user = b->broker_user - a->broker_user, system = b->broker_system - a->broker_system, own = b->own - a->own;
-    double unused = b->idle - a->idle + b->steal - a->steal;
-    double foreign = sysconf(_SC_NPROCESSORS_ONLN) * seconds - unused - own - user - system;
-    qsort(c->latencies_ns, c->samples, sizeof *c->latencies_ns, by_size);
-    printf("{\"jobs\": %llu, \"seconds\": %.3f, \"rate\": %.1f, \"p50_us\": %.1f, \"p99_us\": %.1f, "
-           "\"broker_us\": %.3f, \"broker_user_us\": %.3f, \"broker_system_us\": %.3f, \"load_us\": %.3f, "
-           "\"broker_rss_kib\": %ld, \"foreign_cores\": %.3f, \"steal_cores\": %.3f, \"wrong\": %llu, \"missing\": %d}\n",
-           (unsigned long long)c->jobs, seconds, c->jobs / seconds, percentile_us(c, 0.5), percentile_us(c, 0.99),
-           (user + system) * us_per_job, user * us_per_job, system * us_per_job, own * us_per_job, b->broker_rss_kib,
-           foreign / seconds, (b->steal - a->steal) / seconds,
-           (unsigned long long)c->wrong, missing);
 }
 
 /* ---- options ---- */
@@ -512,10 +396,10 @@ int main(int argc, char **argv)
     pthread_t *threads = start_workers();
     open_client(&client);
     warm_up(&client);
-    struct reading before = take_reading();
+    struct reading before = take_reading(options.broker_pid);
     measure(&client);
-    struct reading after = take_reading();
-    report(&client, &before, &after, collect_the_rest(&client));
+    struct reading after = take_reading(options.broker_pid);
+    report(&client.tally, &before, &after, collect_the_rest(&client));
     atomic_store(&stopping, true);
     for (int i = 0; i < options.threads; i++)
         pthread_join(threads[i], NULL);

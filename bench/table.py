@@ -6,27 +6,30 @@ from collections.abc import Sequence
 
 from bench.compare import Comparison
 from bench.core import CoreCost, growth
-from bench.idle import IdleCost
+from bench.idle import Growth
 from bench.measure import Figures
 
 CEILING = "zmq.proxy"
 SUBJECT = "dragoman"
 MEMORY_TARGET_KIB = 8.0
+PARKED_TARGET_KIB = 2.0
 FLAT_TARGET = 1.5  # a large crowd misses the processor's caches more often; it must not cost more than that
 
 Row = Sequence[str]
 
 
-def comparison_table(title: str, comparisons: Sequence[Comparison]) -> str:
-    """Jobs per second, latencies and CPU per job of both brokers side by side; ratios are Dragoman / zmq.proxy."""
-    pairs = [(each.figures(CEILING), each.figures(SUBJECT)) for each in comparisons]
-    names = ("proxy", "dragoman")
-    load = [("workers", "in flight"), *((str(each.shape.workers), str(each.shape.window)) for each in comparisons)]
-    rate = [(*names, "ratio"), *map(_rate_cells, pairs)]
-    p50 = [names, *((f"{proxy.p50_us:,.0f}", f"{ours.p50_us:,.0f}") for proxy, ours in pairs)]
-    p99 = [names, *((f"{proxy.p99_us:,.0f}", f"{ours.p99_us:,.0f}") for proxy, ours in pairs)]
-    cpu = [(*names, "ratio", ""), *map(_cpu_cells, comparisons)]
-    clean = [names, *((_clean_cell(proxy), _clean_cell(ours)) for proxy, ours in pairs)]
+def comparison_table(
+    title: str, comparisons: Sequence[Comparison], ceiling: str, rate_target: float | None = None
+) -> str:
+    """Jobs per second, latencies and CPU per job of both side by side; ratios are Dragoman / the ceiling."""
+    pairs = [(each.figures(ceiling), each.figures(SUBJECT)) for each in comparisons]
+    names = (ceiling.removeprefix("zmq."), SUBJECT)
+    load = [("workers", "in flight", ""), *map(_load_cells, comparisons)]
+    rate = [(*names, "ratio", ""), *(_rate_cells(each, ceiling, rate_target) for each in comparisons)]
+    p50 = [names, *((f"{theirs.p50_us:,.0f}", f"{ours.p50_us:,.0f}") for theirs, ours in pairs)]
+    p99 = [names, *((f"{theirs.p99_us:,.0f}", f"{ours.p99_us:,.0f}") for theirs, ours in pairs)]
+    cpu = [(*names, "ratio", ""), *(_cpu_cells(each, ceiling) for each in comparisons)]
+    clean = [names, *((_clean_cell(theirs), _clean_cell(ours)) for theirs, ours in pairs)]
     lines = beside(
         block("", load),
         block("jobs/s", rate),
@@ -38,15 +41,22 @@ def comparison_table(title: str, comparisons: Sequence[Comparison]) -> str:
     return "\n".join([title, *lines])
 
 
-def _rate_cells(pair: tuple[Figures, Figures]) -> Row:
-    proxy, ours = pair
-    return f"{proxy.rate:,.0f}", f"{ours.rate:,.0f}", f"{ours.rate / max(proxy.rate, 1e-9):.2f}"
+def _load_cells(comparison: Comparison) -> Row:
+    shape = comparison.shape
+    return str(shape.workers), str(shape.window), "shared connections" if shape.is_shared else ""
 
 
-def _cpu_cells(comparison: Comparison) -> Row:
-    ratio = comparison.cpu_ratio(SUBJECT, CEILING)
+def _rate_cells(comparison: Comparison, ceiling: str, target: float | None) -> Row:
+    theirs, ours = comparison.figures(ceiling).rate, comparison.figures(SUBJECT).rate
+    ratio = ours / max(theirs, 1e-9)
+    goal = verdict(ratio, target, is_clean=comparison.is_clean, at_least=True)
+    return f"{theirs:,.0f}", f"{ours:,.0f}", f"{ratio:.2f}", goal
+
+
+def _cpu_cells(comparison: Comparison, ceiling: str) -> Row:
+    ratio = comparison.cpu_ratio(SUBJECT, ceiling)
     return (
-        f"{comparison.figures(CEILING).broker_us:,.2f}",
+        f"{comparison.figures(ceiling).broker_us:,.2f}",
         f"{comparison.figures(SUBJECT).broker_us:,.2f}",
         f"{ratio:.2f}",
         verdict(ratio, comparison.target, is_clean=comparison.is_clean),
@@ -58,21 +68,30 @@ def _clean_cell(figures: Figures) -> str:
     return f"{figures.clean}/{figures.runs}" if figures.clean else "NONE"
 
 
-def memory_table(costs: Sequence[IdleCost]) -> str:
+def memory_table(costs: Sequence[Growth]) -> str:
     """Memory per idle worker connection; the target is Dragoman's."""
-    title = f"memory per idle worker connection (growth of RSS from {costs[0].first} workers on)"
-    header = ("broker", "workers", "RSS MiB", "KiB/worker", "")
+    goals = [MEMORY_TARGET_KIB if cost.name == SUBJECT else None for cost in costs]
+    return _growth_table("memory per idle worker connection", "broker", costs, goals)
+
+
+def parked_table(costs: Sequence[Growth]) -> str:
+    """Memory per parked request of MemoDB."""
+    return _growth_table("MemoDB: memory per parked request", "whose", costs, [PARKED_TARGET_KIB] * len(costs))
+
+
+def _growth_table(title: str, what: str, costs: Sequence[Growth], goals: Sequence[float | None]) -> str:
+    header = (what, "number", "RSS MiB", "KiB each", "")
     rows = [
         (
             cost.name,
-            f"{cost.workers:,}",
+            f"{cost.number:,}",
             f"{cost.rss_kib / 1024:.1f}",
-            f"{cost.kib_per_worker:.2f}",
-            verdict(cost.kib_per_worker, MEMORY_TARGET_KIB if cost.name == SUBJECT else None),
+            f"{cost.kib_each:.2f}",
+            verdict(cost.kib_each, goal),
         )
-        for cost in costs
+        for cost, goal in zip(costs, goals, strict=True)
     ]
-    return "\n".join(block(title, [header, *rows]))
+    return "\n".join(block(f"{title} (growth of RSS from {costs[0].first:,} on)", [header, *rows]))
 
 
 def core_table(costs: Sequence[CoreCost]) -> str:
@@ -87,12 +106,13 @@ def core_table(costs: Sequence[CoreCost]) -> str:
     return "\n".join(lines)
 
 
-def verdict(value: float, target: float | None, *, is_clean: bool = True) -> str:
+def verdict(value: float, target: float | None, *, is_clean: bool = True, at_least: bool = False) -> str:
     """Whether a figure is within its target; nothing where there is none. Disturbed runs decide nothing."""
     if target is None:
         return ""
-    answer = ("yes" if value <= target else "no") if is_clean else "NOT CLEAN"
-    return f"target ≤ {target:.1f}: {answer}"
+    is_reached = value >= target if at_least else value <= target
+    answer = ("yes" if is_reached else "no") if is_clean else "NOT CLEAN"
+    return f"target {'≥' if at_least else '≤'} {target:.1f}: {answer}"
 
 
 def block(title: str, rows: Sequence[Row]) -> list[str]:
