@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from dragoman.carriers.carrier import Carrier
 from dragoman.carriers.zmtp import Zmtp
 from dragoman.core.broker import Broker
 from dragoman.core.invariants import check
@@ -58,7 +59,10 @@ class House:
         """Start the broker, unless it runs."""
         if self.life is None:
             self.world.note("broker", "start")
-            self.life = Life(self, self._options, self._kinds, self._first_worker)
+            self.life = self.new_life(self._first_worker)
+
+    def new_life(self, first_worker: int) -> Life:
+        return Life(self, self._options, self._kinds, first_worker)
 
     def crash(self, downtime: float) -> None:
         """The process dies; its peers see their connections end."""
@@ -195,15 +199,21 @@ class Life:
             self._waiting.append((endpoint, wire))
             return
         self._house.touched(self)
-        carrier = Zmtp("ROUTER")
-        peer = self.line.connected(self.session, endpoint, carrier, end, end.label, end.label)
+        carrier = self.new_carrier()
+        peer = self.line.connected(self.session, endpoint, carrier, end, end.label, self.address_of(end))
         self._ends[end] = None
         end.on_bytes = partial(self._arrived, peer, carrier)
         end.on_end = partial(self._ended, peer, end)
         if end.is_frozen:
             end.thaw()
 
-    def _arrived(self, peer: Peer, carrier: Zmtp, data: bytes) -> None:
+    def new_carrier(self) -> Carrier:
+        return Zmtp("ROUTER")
+
+    def address_of(self, end: End) -> str:
+        return end.label
+
+    def _arrived(self, peer: Peer, carrier: Carrier, data: bytes) -> None:
         if self.is_alive:
             self._house.touched(self)
             messages = carrier.feed(data)

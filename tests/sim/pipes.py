@@ -8,6 +8,7 @@ A `Wire` is one connection. Each `End` is a `Stream` as the line knows it (serve
 - `close` is polite: what has been sent still arrives, and after it the end.
 - `cut` is not: what is under way is lost, and what waits unread, too. Both ends learn of it a latency later, or, if it
   was *silent* (a cable, a dead host), neither does, and what is written afterwards fills the window and stays there.
+- A `fuse` cuts at a certain byte: so many more arrive at this end, and with the last of them the connection is cut.
 - An end that has learned of a cut takes nothing more: those bytes count as backlog, for they have never left (D8).
 
 As with a real socket, whoever owns an end is told of its end by an event of its own and never from within a call.
@@ -78,6 +79,7 @@ class End:
         self.is_closed = False  # by its owner
         self.is_over = False  # it knows that nothing more comes
         self.is_frozen = False
+        self.fuse: int | None = None  # cut when so many bytes more have arrived here
         self.inbox: list[bytes | str] = []  # arrived while frozen; a str is the news of the end
         self.on_bytes: Callable[[bytes], None] = lambda data: None
         self.on_end: Callable[[str], None] = lambda problem: None
@@ -121,10 +123,17 @@ class End:
     def arrive(self, piece: bytes | str) -> None:
         if self.wire.is_cut or self.is_closed:
             return
+        is_last = False
+        if self.fuse is not None and isinstance(piece, bytes):
+            is_last = len(piece) >= self.fuse
+            piece = piece[: self.fuse]
+            self.fuse -= len(piece)
         if self.is_frozen:
             self.inbox.append(piece)
-        else:
+        elif piece:
             self._read(piece)
+        if is_last:
+            self.wire.cut()
 
     def learn(self, problem: str) -> None:
         """The connection is over. Its owner hears of it in an event of its own."""

@@ -112,7 +112,10 @@ class Broker:
         job.deadline = deadline
         if key is not None:
             self.ledger.note_key(job, key)
-        self._welcome(job, now)
+        if wishes.durable or wishes.delay > 0:
+            self._welcome(job, now)
+        else:
+            self._queue(job, now)
         return job
 
     def withdraw(self, job: Job, now: float, reason: str = "withdrawn") -> bool:
@@ -637,7 +640,7 @@ class Broker:
             return
         if worker.unproven_since() + limit <= now:
             reason = f"it did not prove itself free within {limit:g} s"
-        elif worker.away_since + worker.terms.detach_timeout <= now:
+        elif worker.seen + worker.terms.lease > now or worker.running:
             reason = f"its worker was out of reach for {worker.terms.detach_timeout:g} s"
         else:
             reason = f"its worker was silent for {worker.terms.lease:g} s"

@@ -91,8 +91,6 @@ class Ledger:
         self.bytes -= len(job.payload)
         self._counters.ended[outcome] += 1
         self._deadlines.disarm(job)
-        if outcome is DONE and not job.callers and not job.is_kept:
-            self._counters.unclaimed_results += 1
         if not job.quarantined:
             job.payload = b""
         if job.is_kept:
@@ -101,6 +99,8 @@ class Ledger:
             self._keep(job, now, refusal)
             return
         del self.jobs[job.id]
+        if outcome is DONE and not job.callers:
+            self._counters.unclaimed_results += 1
         for caller in job.callers:
             self._effects.append(Answer(caller, job, outcome, result, reason, refusal))
 

@@ -96,7 +96,7 @@ class Terms:
     may_refuse: bool = False
     capacity: int = 1
     unproven_limit: float = 3_600.0  # how long an unproven worker is waited for (R36)
-    detach_timeout: float = 60.0  # how long one that is out of reach is waited for, whatever it holds (R64)
+    detach_timeout: float = 60.0  # how long one is waited for that is out of reach and has no lease to run out (R64)
     attempts: int = 1  # D8: the attempts its dialect's document gives a job that did not bring a number
 
     def __post_init__(self) -> None:
@@ -293,7 +293,9 @@ class Worker:
         if self.terms.silent_while_busy and (self.running or self.unproven):
             lease = inf
         due = min(self.seen + lease, self.unproven_since() + self.terms.unproven_limit)
-        return due if self.away_since == inf else min(due, self.away_since + self.terms.detach_timeout)
+        if self.away_since != inf and lease == inf:  # nothing else says for how long it is waited for
+            due = min(due, self.away_since + self.terms.detach_timeout)
+        return due
 
     def unproven_since(self) -> float:
         """When its oldest slot in doubt came into doubt."""

@@ -97,6 +97,10 @@ class Roster:
         service = job.service
         if now >= service.held_back_until:
             self._trust_again(service, now)
+        if not job.tried:
+            for worker in service.idle or service.held_back:
+                return worker
+            return None
         fallback: Worker | None = None
         for candidates in (service.idle, service.held_back):
             for worker in candidates:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import os
 import time
-from time import monotonic, time_ns
+from time import time_ns
 
 from dragoman.core.model import JobId, Token
 
 POOL_BYTES = 1 << 14
+LAST_TOKEN = POOL_BYTES - 16
+
+# UUIDv7's last ten bytes are noise, but for version and variant (RFC 9562): here for many ids at once, as one number.
+NOISE_BYTES = 10
+NOISES = 1024
+UUID_NOISE = int.from_bytes(bytes.fromhex("0fff3fffffffffffffff") * NOISES, "big")
+UUID_MARKS = int.from_bytes(bytes.fromhex("70008000000000000000") * NOISES, "big")
 
 
-def now() -> float:
-    """Seconds that never run backwards (R25)."""
-    return monotonic()
+now = time.monotonic  # seconds that never run backwards (R25)
 
 
 def suspended() -> float:
@@ -24,19 +29,28 @@ def suspended() -> float:
 class SystemEntropy:
     """Ids and tokens from the system's random source, drawn a pool at a time: single calls cost too much."""
 
-    __slots__ = ("_pool", "_position")
+    __slots__ = ("_noise", "_noise_position", "_pool", "_position")
 
     def __init__(self) -> None:
-        self._pool = b""
+        self._pool = self._noise = b""
         self._position = POOL_BYTES
+        self._noise_position = NOISES * NOISE_BYTES
 
     def job_id(self) -> JobId:
         """128 bits in UUIDv7 layout: milliseconds since 1970, then random bits, with version and variant in place."""
-        noise = int.from_bytes(self._draw(10), "big") & UUID_NOISE | UUID_MARKS
-        return JobId((time_ns() // 1_000_000).to_bytes(6, "big") + noise.to_bytes(10, "big"))
+        start = self._noise_position
+        if start == NOISES * NOISE_BYTES:
+            self._refill_noise()
+            start = 0
+        self._noise_position = end = start + NOISE_BYTES
+        return (time_ns() // 1_000_000).to_bytes(6, "big") + self._noise[start:end]  # type: ignore[return-value]
 
     def token(self) -> Token:
-        return Token(self._draw(16))
+        start = self._position
+        if start >= LAST_TOKEN:
+            return self._draw(16)  # type: ignore[return-value]
+        self._position = end = start + 16
+        return self._pool[start:end]  # type: ignore[return-value]
 
     def jitter(self) -> float:
         return int.from_bytes(self._draw(4), "big") / 2**31 - 1.0
@@ -50,6 +64,7 @@ class SystemEntropy:
         self._position = end
         return self._pool[start:end]
 
-
-UUID_MARKS = 0x7000_8000_0000_0000_0000  # version 7, and the variant of RFC 9562
-UUID_NOISE = 0x0FFF_3FFF_FFFF_FFFF_FFFF
+    def _refill_noise(self) -> None:
+        size = NOISES * NOISE_BYTES
+        drawn = int.from_bytes(os.urandom(size), "big") & UUID_NOISE | UUID_MARKS
+        self._noise = drawn.to_bytes(size, "big")

@@ -10,39 +10,47 @@ from typing import Final
 from dragoman.dialects.memodb.requests import Call
 
 RECORD: Final = 512  # about what a kept answer costs besides its payload
+SWEEP_FLOOR: Final = 64
 
 
 class Answers:
-    __slots__ = ("_forget", "_kept", "_seconds", "bytes", "max_bytes")
+    __slots__ = ("_dropped", "_forget", "_kept", "_seconds", "bytes", "max_bytes")
 
     def __init__(self, seconds: float, max_bytes: int, forget: Callable[[Call], None]) -> None:
         self.bytes = 0
         self.max_bytes = max_bytes
         self._seconds = seconds
         self._forget = forget  # told of each that is not kept any longer
-        self._kept: deque[Call] = deque()  # in the order they were given; dropped ones have no answer any more
+        self._dropped = 0  # of those in line
+        self._kept: deque[Call] = deque()  # in the order they were given; dropped ones are not answered any more
 
     def keep(self, call: Call, now: float) -> None:
         call.kept_until = now + self._seconds
         self._kept.append(call)
-        self.bytes += _size(call)
+        self.bytes += RECORD + len(call.result)
         while self.bytes > self.max_bytes:
-            self.drop(self._kept.popleft())
+            self._end(self._kept.popleft())
 
     def drop(self, call: Call) -> None:
-        if call.answer is not None:
-            self.bytes -= _size(call)
-            self._forget(call)
-            call.answer = None
+        """Before its time. It stays in line until its turn comes, or until such are too many."""
+        self._end(call)
+        self._dropped += 1
+        if self._dropped > SWEEP_FLOOR + len(self._kept) // 2:
+            self._kept = deque(each for each in self._kept if each.is_answered)
+            self._dropped = 0
 
     def expire(self, now: float) -> float:
         """Drop those whose time is over. Returns when the next is due."""
         kept = self._kept
-        while kept and (kept[0].kept_until <= now or kept[0].answer is None):
-            self.drop(kept.popleft())
+        while kept and (kept[0].kept_until <= now or not kept[0].is_answered):
+            self._end(kept.popleft())
         return kept[0].kept_until if kept else inf
 
-
-def _size(call: Call) -> int:
-    assert call.answer is not None
-    return RECORD + sum(map(len, call.answer))
+    def _end(self, call: Call) -> None:
+        if call.is_answered:
+            self.bytes -= RECORD + len(call.result)
+            self._forget(call)
+            call.is_answered = False
+            call.result = b""
+        else:
+            self._dropped -= 1

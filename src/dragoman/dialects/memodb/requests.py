@@ -11,6 +11,8 @@ from dragoman.dialects.seam import Peer
 
 WHOLE: Final = 16_384  # a message up to this size is looked at from end to end
 SAMPLE: Final = 4_096
+OVERTAKEN_KEPT: Final = 8
+DEAD_KEPT: Final = 256
 
 
 def imprint(body: Frame) -> int:
@@ -21,7 +23,7 @@ def imprint(body: Frame) -> int:
     """
     size = len(body)
     if size <= WHOLE:
-        return hash(bytes(body))
+        return hash(body) if type(body) is bytes else hash(bytes(body))
     middle = size // 2
     return hash((size, bytes(body[:SAMPLE]), bytes(body[middle : middle + SAMPLE]), bytes(body[-SAMPLE:])))
 
@@ -40,6 +42,7 @@ class Guest:
         "is_confirmed",
         "is_replayed",
         "mark",
+        "overtaken",
         "peer",
         "route",
         "worker",
@@ -55,7 +58,8 @@ class Guest:
         self.mark = mark  # that request's imprint
         self.answer: list[Frame] | None = None  # what it was answered; None while it is parked
         self.attempt: Attempt | None = None  # what it was given and has not answered, current or not
-        self.is_replayed = False  # that was said more than once
+        self.is_replayed = False  # that was said on more than one connection
+        self.overtaken: list[tuple[bytes, int]] = []  # requests that may still come by connections it has left
         self.is_confirmed = False  # it has shown that it knows its id
         self.heartbeat_due = inf  # while it is parked
         self.alarm = inf
@@ -65,11 +69,29 @@ class Guest:
     def key(self) -> tuple[str, bytes, int]:
         return self.address, self.route[-4:], self.mark
 
+    def turn_from(self, request: bytes, mark: int) -> None:
+        """It comes by another connection. Of what it sent by the old one, copies of its last request and of this one
+        may have been left behind: nothing older, for a connection keeps its order, and nothing newer."""
+        self.overtaken += ((self.route[-4:], self.mark), (request, mark))
+        del self.overtaken[:-OVERTAKEN_KEPT]
+
 
 class Call:
     """One caller's request: a caller to the core, from the JOB to the last time its answer may be asked for."""
 
-    __slots__ = ("address", "answer", "is_over", "job", "kept_until", "mark", "peer", "route", "session", "timeout")
+    __slots__ = (
+        "address",
+        "is_answered",
+        "is_over",
+        "job",
+        "kept_until",
+        "mark",
+        "peer",
+        "result",
+        "route",
+        "session",
+        "timeout",
+    )
 
     def __init__(self, session: Any, peer: Peer, route: bytes, mark: int, timeout: int) -> None:
         self.session = session
@@ -80,7 +102,8 @@ class Call:
         self.timeout = timeout  # as it was on the wire
         self.job: Job | None = None
         self.is_over = False  # nobody will ask for it any more, and nobody is told
-        self.answer: list[Frame] | None = None
+        self.is_answered = False
+        self.result: Frame = b""  # once it is answered, as long as the answer is kept
         self.kept_until = 0.0
 
     @property
@@ -91,10 +114,18 @@ class Call:
 class Contacts:
     """Whoever shares one connection."""
 
-    __slots__ = ("answered", "guests", "readies", "waiting")
+    __slots__ = ("answered", "dead", "grumbled", "guests", "readies", "waiting")
 
     def __init__(self) -> None:
+        self.grumbled = -inf  # when something it did was last logged that it may do often
         self.guests: dict[Guest, None] = {}
         self.readies: dict[bytes, Guest] = {}  # those of whom nothing but READY has come, by its route
+        self.dead: dict[bytes, tuple[int, bytes]] = {}  # imprint and id of the latest that died so, by route
         self.waiting: dict[bytes, Call] = {}  # by route, oldest first
         self.answered: dict[bytes, Call] = {}
+
+    def bury(self, guest: Guest) -> None:
+        """It died with nothing but READY said: that may come once more, on its way while it died."""
+        self.dead[guest.route] = guest.mark, guest.id
+        if len(self.dead) > DEAD_KEPT:
+            del self.dead[next(iter(self.dead))]

@@ -13,23 +13,24 @@ from collections.abc import Sequence
 from math import ceil, inf
 from typing import Final
 
-from dragoman.carriers.carrier import Frame, Message, TooLarge
+from dragoman.carriers.carrier import Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import Answer, Dismiss, Effect, Give, Recall
-from dragoman.core.model import CANCELLED, DONE, RUNNING, Attempt, Job, Terms, Wishes
+from dragoman.core.model import CANCELLED, DONE, REFUSED, RUNNING, Attempt, Job, Terms, Wishes
 from dragoman.dialects.memodb import messages
 from dragoman.dialects.memodb.answers import Answers
 from dragoman.dialects.memodb.codec import read, write_disconnect, write_heartbeat, write_job, write_result
 from dragoman.dialects.memodb.messages import Heartbeat, Ready, Result
 from dragoman.dialects.memodb.options import ListenerOptions
-from dragoman.dialects.memodb.requests import Call, Contacts, Guest, imprint
+from dragoman.dialects.memodb.requests import WHOLE, Call, Contacts, Guest, imprint
 from dragoman.dialects.seam import Line, Peer
 
 MAX_TIMEOUT: Final = 86_400_000  # milliseconds: a day (R72)
 ENDLESS: Final = -1
-WISHES_KEPT: Final = 1024
+TIMEOUTS_KEPT: Final = 1024  # different ones
+SOON: Final = 0.1  # seconds
 RESULT_TO_CALLER: Final = write_result(b"")
 
 
@@ -48,6 +49,7 @@ class MemoDbSession:
             detach_timeout=options.detach_timeout,
         )
         self._wishes: dict[int, Wishes] = {}  # by the timeout on the wire
+        self._in_milliseconds: dict[float, int] = {}  # the same the other way round
         self._guests: dict[bytes, Guest] = {}  # workers by their id
         self._heartbeats: Deadlines[Guest] = Deadlines()  # parked workers: when they get a HEARTBEAT instead of a job
         self._lost_readies: dict[tuple[str, bytes, int], Guest] = {}  # R61: may come again on another connection
@@ -62,8 +64,10 @@ class MemoDbSession:
 
     def hear(self, peer: Peer, message: Message | TooLarge, now: float) -> None:
         assert not isinstance(message, TooLarge)  # SP ends the connection instead (R80)
-        route, body = bytes(message[0]), message[1]
-        mark = imprint(body)  # before it is read, for reading takes the header off
+        route, body = message
+        assert type(route) is bytes
+        # Before it is read, for reading takes the header off.
+        mark = hash(body) if type(body) is bytes and len(body) <= WHOLE else imprint(body)
         try:
             if not route:
                 raise Malformed("no request id", "no request id within 8 words")
@@ -118,7 +122,11 @@ class MemoDbSession:
             if guest.heartbeat_due > now:
                 self._heartbeats.arm(guest, guest.heartbeat_due)
                 continue
-            self._reply(guest, [write_heartbeat(guest.id)])
+            if guest.worker.running:  # a job was decided for it in this very turn, and that is its answer
+                self._heartbeats.arm(guest, now + SOON)
+                continue
+            guest.answer = [write_heartbeat(guest.id)]
+            self._line.send(guest.peer, [guest.route, *guest.answer])
             self._broker.detach(guest.worker, now)  # it gets nothing before it has asked again
         return min(self._heartbeats.next(), self._answers.expire(now))
 
@@ -128,6 +136,10 @@ class MemoDbSession:
         if ready.id:
             raise Malformed("unwanted id", f"READY with an id of {len(ready.id)} bytes; we give the ids")
         contacts: Contacts = peer.guest
+        dead = contacts.dead.pop(route, None)
+        if dead is not None and dead[0] == mark:  # it was answered by this route, and nobody waits for another answer
+            self._line.send(peer, [route, write_disconnect(dead[1])])
+            return
         known = contacts.readies.get(route)
         if known is None and self._lost_readies:
             known = self._lost_readies.get((peer.address, route[-4:], mark))  # R61
@@ -137,7 +149,8 @@ class MemoDbSession:
         if known is not None:  # R69
             self._forget(known)
             self._broker.leave(known.worker, now, "its worker said READY anew")
-        self._make_room(peer, now)
+        if not self._make_room(peer, now):
+            return
         guest = Guest(self._broker.entropy.token(), peer, route, mark)
         name = f"{peer.label} {guest.id[:4].hex()}"
         worker = self._broker.join(self, guest, name, ready.services, self._terms, now)
@@ -162,8 +175,13 @@ class MemoDbSession:
         if mark == guest.mark and route[-4:] == guest.route[-4:]:
             self._hear_again(guest, peer, route, now)
             return
-        self._confirm(guest)
-        self._move(guest, peer, route)
+        if guest.peer is not peer and (route[-4:], mark) in guest.overtaken:
+            return  # a copy by a connection that its worker has left: answered long ago
+        if not guest.is_confirmed:
+            self._confirm(guest)
+        if guest.peer is not peer:
+            self._move(guest, peer, route, mark)
+        guest.route = route
         guest.mark = mark
         attempt = guest.attempt
         if type(word) is Result:
@@ -190,15 +208,17 @@ class MemoDbSession:
             size = len(result.payload)
             broker.fail(attempt, f"its result of {size} bytes is over max_payload {self._max_payload}", now)
         elif not broker.succeed(attempt, result.payload, now):
-            self._line.remark("late result", peer=guest.peer, worker=guest.worker.name, job=attempt.job.id.hex())
+            self._grumble(guest.peer, now, "late result", worker=guest.worker.name, job=attempt.job.id.hex())
 
     def _hear_again(self, guest: Guest, peer: Peer, route: bytes, now: float) -> None:
         """Its last request once more (R60): nothing new happens, but it may have moved."""
-        self._move(guest, peer, route)
+        if guest.peer is not peer:
+            self._move(guest, peer, route, guest.mark)
+            guest.is_replayed = True  # by one connection, a copy of an answer never leaves before the first
+        guest.route = route
         if guest.answer is not None:
             self._broker.counters.replayed_answers += 1
             self._line.send(peer, [route, *guest.answer])
-            guest.is_replayed = True
         else:
             self._heartbeats.arm(guest, guest.heartbeat_due)
         if guest.answer is None or guest.attempt is not None:
@@ -210,7 +230,7 @@ class MemoDbSession:
         """We do not agree on where we are: it starts anew."""
         peer, route = guest.peer, guest.route
         self._forget(guest)
-        self._line.remark("worker out of turn", level="warning", peer=peer, worker=guest.worker.name, reason=reason)
+        self._grumble(peer, now, "worker out of turn", worker=guest.worker.name, reason=reason)
         self._broker.leave(guest.worker, now, reason)
         assert peer is not None
         self._line.send(peer, [route, write_disconnect(guest.id)])
@@ -227,31 +247,38 @@ class MemoDbSession:
         """A later request shows that the answer to its READY has arrived: that READY cannot come again."""
         if not guest.is_confirmed:
             guest.is_confirmed = True
-            self._lost_readies.pop(guest.key, None)
-            if guest.peer is not None:
-                guest.peer.guest.readies.pop(guest.route, None)
+            self._drop_ready(guest)
 
-    def _move(self, guest: Guest, peer: Peer, route: bytes) -> None:
-        """Its answers go here from now on; whatever it asked before has no asker any more (R69)."""
-        if guest.peer is not peer:
-            if guest.peer is not None:
-                del guest.peer.guest.guests[guest]
-                guest.peer.guest.readies.pop(guest.route, None)
-            peer.guest.guests[guest] = None
-            guest.peer = peer
-            if not guest.is_confirmed:
-                self._lost_readies.pop(guest.key, None)
-                peer.guest.readies[route] = guest
-        guest.route = route
+    def _move(self, guest: Guest, peer: Peer, route: bytes, mark: int) -> None:
+        """Its answers go to another connection from now on."""
+        guest.turn_from(route[-4:], mark)
+        self._drop_ready(guest)
+        if guest.peer is not None:
+            del guest.peer.guest.guests[guest]
+        peer.guest.guests[guest] = None
+        guest.peer = peer
+        if not guest.is_confirmed:
+            peer.guest.readies[route] = guest
+
+    def _drop_ready(self, guest: Guest) -> None:
+        """Its own entry only: others may have asked under the same request id."""
+        if guest.peer is None:
+            if self._lost_readies.get(guest.key) is guest:
+                del self._lost_readies[guest.key]
+        elif guest.peer.guest.readies.get(guest.route) is guest:
+            del guest.peer.guest.readies[guest.route]
 
     def _forget(self, guest: Guest) -> None:
         """Its id is dead: whatever still comes under it gets DISCONNECT."""
         del self._guests[guest.id]
         self._heartbeats.disarm(guest)
-        self._confirm(guest)
         if guest.peer is not None:
-            del guest.peer.guest.guests[guest]
-            guest.peer = None
+            contacts: Contacts = guest.peer.guest
+            del contacts.guests[guest]
+            if not guest.is_confirmed:
+                contacts.bury(guest)
+        self._confirm(guest)
+        guest.peer = None
 
     def _recall(self, attempt: Attempt, reason: str, now: float) -> None:
         """A worker that overran its job's time is given up. One whose job was cancelled may end it: it is unproven."""
@@ -281,17 +308,15 @@ class MemoDbSession:
         guest.attempt = attempt
         guest.is_replayed = False
         job = attempt.job
-        self._reply(guest, [write_job(guest.id, job.service.name, _milliseconds(job)), job.payload], attempt)
-
-    def _reply(self, guest: Guest, answer: list[Frame], mark: Attempt | None = None) -> None:
-        guest.answer = answer
-        assert guest.peer is not None
-        self._line.send(guest.peer, [guest.route, *answer], mark)
+        header = write_job(guest.id, job.service.name, self._milliseconds(job))
+        guest.answer = [header, job.payload]
+        self._line.send(guest.peer, [guest.route, header, job.payload], attempt)
 
     def _take_back(self, attempt: Attempt, now: float) -> None:
         """The answer with this job never left us: the worker still waits for one, wherever it is (R8)."""
         guest: Guest = attempt.worker.party
-        if guest.attempt is attempt and guest.peer is None and not guest.is_replayed:
+        is_known = self._guests.get(guest.id) is guest
+        if is_known and guest.attempt is attempt and guest.peer is None and not guest.is_replayed:
             guest.attempt = None
             self._park(guest, now)
             self._broker.undelivered(attempt, now)
@@ -315,32 +340,34 @@ class MemoDbSession:
             if known is not None:
                 self._adopt(known, peer, route)
                 return
-        self._make_room(peer, now)
+        if not self._make_room(peer, now):
+            return
+        wishes = self._wishes.get(word.timeout) or self._wishes_for(word.timeout)
         call = Call(self, peer, route, mark, word.timeout)
         contacts.waiting[route] = call
         self._waiting += 1
-        call.job = self._broker.submit(word.service, word.payload, call, self._wishes_for(word.timeout), now)
+        call.job = self._broker.submit(word.service, word.payload, call, wishes, now)
 
     def _say_again(self, call: Call) -> None:
         """The same request once more: the same job, and the same answer if there is one (R62, R63)."""
-        if call.answer is not None and call.peer is not None:
+        if call.is_answered and call.peer is not None:
             self._broker.counters.replayed_answers += 1
-            self._line.send(call.peer, [call.route, *call.answer])
+            self._line.send(call.peer, [call.route, RESULT_TO_CALLER, call.result])
 
     def _adopt(self, call: Call, peer: Peer, route: bytes) -> None:
         """A caller is back on a new connection (R62)."""
         call.peer, call.route = peer, route
-        if call.answer is None:
+        if call.is_answered:
+            peer.guest.answered[route] = call
+        else:
             peer.guest.waiting[route] = call
             if call.job is not None:
                 self._broker.adopt(call.job)
-        else:
-            peer.guest.answered[route] = call
         self._say_again(call)
 
     def _supersede(self, call: Call, now: float) -> None:
         """Another request under the same id: a REQ that asks anew has dropped what it asked before (R69)."""
-        if call.answer is not None:
+        if call.is_answered:
             self._answers.drop(call)
         elif call.job is not None:
             self._silence(call, "its caller asked for something else", now)
@@ -355,22 +382,30 @@ class MemoDbSession:
         if call.job.state is not RUNNING:
             self._broker.withdraw(call.job, now, reason)
         self._broker.counters.silent_ending(CANCELLED)
-        self._line.remark("call dropped", peer=call.peer, job=call.job.id.hex(), reason=reason)
+        self._grumble(call.peer, now, "call dropped", job=call.job.id.hex(), reason=reason)
 
-    def _make_room(self, peer: Peer, now: float) -> None:
-        """R76: beyond the bounds the oldest call of the connection gets silence."""
+    def _make_room(self, peer: Peer, now: float) -> bool:
+        """R76: beyond the bounds the oldest call of the connection gets silence; if it has none, the newcomer does."""
         contacts: Contacts = peer.guest
         options = self._options
         parked = len(contacts.waiting) + len(contacts.guests)
         everywhere = self._waiting + len(self._guests)
         if parked < options.max_parked_per_peer and everywhere < options.max_parked:
-            return
+            return True
         limit = "max_parked_per_peer" if parked >= options.max_parked_per_peer else "max_parked"
         for call in contacts.waiting.values():
             if call.job is not None:
                 self._silence(call, f"too many requests wait for an answer ({limit})", now)
-                return
-        raise Malformed("too many parked", f"{parked} requests of this peer, {everywhere} in all wait ({limit})")
+                return True
+        self._broker.counters.silent_ending(REFUSED)
+        self._grumble(peer, now, "no room", parked=parked, everywhere=everywhere, limit=limit)
+        return False
+
+    def _grumble(self, peer: Peer | None, now: float, event: str, **fields: object) -> None:
+        """Once a second and connection at most: a flood of requests is not a flood of lines."""
+        if peer is not None and now - peer.guest.grumbled >= 1.0:
+            peer.guest.grumbled = now
+            self._line.remark(event, level="warning", peer=peer, **fields)
 
     def _answer(self, answer: Answer, now: float) -> None:
         call = answer.caller
@@ -384,7 +419,8 @@ class MemoDbSession:
             return
         self._waiting -= 1
         call.job = None
-        call.answer = [RESULT_TO_CALLER, answer.result]
+        call.is_answered = True
+        call.result = answer.result
         if peer is not None:
             del peer.guest.waiting[call.route]
             peer.guest.answered[call.route] = call
@@ -410,13 +446,15 @@ class MemoDbSession:
         if self._orphans.get(call.key) is call:
             del self._orphans[call.key]
 
+    # ---------------------------------------------------------------- time-outs
+
     def _wishes_for(self, timeout: int) -> Wishes:
+        if timeout > MAX_TIMEOUT:
+            self._broker.counters.clamped_timeouts += 1
+            timeout = MAX_TIMEOUT
         wishes = self._wishes.get(timeout)
         if wishes is None:
-            if timeout > MAX_TIMEOUT:
-                self._broker.counters.clamped_timeouts += 1
-                return self._wishes_for(MAX_TIMEOUT)
-            if len(self._wishes) >= WISHES_KEPT:
+            if len(self._wishes) >= TIMEOUTS_KEPT:
                 self._wishes.clear()
             options = self._options
             wishes = self._wishes[timeout] = Wishes(
@@ -428,11 +466,15 @@ class MemoDbSession:
             )
         return wishes
 
-
-def _milliseconds(job: Job) -> int:
-    """How long its worker may take, as the wire has it."""
-    timeout = job.wishes.job_timeout
-    if timeout != inf:
-        return max(1, ceil(timeout * 1000))
-    is_endless = any(type(caller) is Call and caller.timeout == ENDLESS for caller in job.callers)
-    return ENDLESS if is_endless else MAX_TIMEOUT
+    def _milliseconds(self, job: Job) -> int:
+        """How long its worker may take, as the wire has it."""
+        seconds = job.wishes.job_timeout
+        milliseconds = self._in_milliseconds.get(seconds)
+        if milliseconds is None:
+            if seconds == inf:
+                is_endless = any(type(caller) is Call and caller.timeout == ENDLESS for caller in job.callers)
+                return ENDLESS if is_endless else MAX_TIMEOUT
+            if len(self._in_milliseconds) >= TIMEOUTS_KEPT:
+                self._in_milliseconds.clear()
+            milliseconds = self._in_milliseconds[seconds] = max(1, ceil(round(seconds * 1000, 3)))
+        return milliseconds

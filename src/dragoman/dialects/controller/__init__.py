@@ -1,0 +1,4 @@
+"""Worker-Controller: workers that report by pulses and are called back, over Unix sockets.
+
+docs/dialects/controller.md is its page.
+"""

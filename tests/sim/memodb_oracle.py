@@ -1,0 +1,425 @@
+"""What must be true of a run of MemoDB, seen from outside: the letters are those of docs/rules.md.
+
+I7   an answer was computed for the payload it answers: the result is a keyed hash of it that nobody else can know.
+I8   a job is handed out at most as often as it was accepted and has attempts, and a hand-out is run at most once:
+     an answer that may have arrived is only ever repeated under the same request (R60, R65).
+R60  no request is answered that nobody asked; whatever is said again is the same, byte for byte, as long as the worker
+     it was said to lives; a worker is never called by another one's id.
+R6   nobody is timed out before their time.
+
+In an *exact* run connections are cut and messages repeated, but no process ends, nobody is slow beyond a time limit,
+and the limits of what is kept are not reached. Then these hold as well, all the time:
+
+R62  every job is accepted once and run once, and none ends in silence.
+R61  there are never more workers in the books than there are workers.
+
+Otherwise a caller whose job ended in silence repeats it and that is another job, by design; so is a job whose answer
+was kept no longer. The bound then is I8.
+
+`books` looks inside the session after every event, as `invariants.check` looks inside the core.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from dragoman.core.broker import Broker
+from dragoman.core.effects import Answer
+from dragoman.core.model import DONE, RUNNING, Attempt, Outcome, WorkerState
+from dragoman.dialects.memodb import messages
+from dragoman.dialects.memodb.messages import Heartbeat, Ready, Result
+from dragoman.dialects.memodb.options import ListenerOptions
+from dragoman.dialects.memodb.requests import Call, Contacts, Guest
+from dragoman.dialects.memodb.session import MemoDbSession
+from dragoman.server.peer import Peer
+from dragoman.server.runner import Line
+from sim.oracle import LATE_GIVE, require, result_of
+from sim.world import World
+
+__all__ = ["RARE", "MemoDbOracle", "WatchedMemoDb", "books", "require", "result_of"]
+
+KINDS = {1: "READY", 3: "RESULT", 4: "HEARTBEAT"}
+
+RARE = (
+    "DISCONNECT said again",
+    "HEARTBEAT said again",
+    "HEARTBEAT known again on a new connection",
+    "JOB said again",
+    "READY known again on a new connection",
+    "READY repeated on its connection",
+    "RESULT known again on a new connection",
+    "RESULT repeated on its connection",
+    "answer asked for on a new connection",
+    "answer asked for on its connection",
+    "answers nobody waits for any more",
+    "answers forgotten and asked for again",
+    "answers kept for a caller that is away",
+    "broker crashed with jobs running",
+    "broker paused",
+    "callers that gave up",
+    "goodbyes",
+    "goodbye repeated",
+    "job repeated on its connection",
+    "late RESULT got DISCONNECT",
+    "parked request moved to a new connection",
+    "request id of a lost request with another message",
+    "requests sent again",
+    "resend timer",
+    "running job adopted",
+    "second attempts",
+    "silence: cancelled",
+    "silence: lost",
+    "silence: timed out in the queue",
+    "silence: timed out in the run",
+    "unknown id after a restart got DISCONNECT",
+    "unsent JOB taken back",
+    "waiting job adopted",
+    "workers out of reach for too long",
+    "workers silent after HEARTBEAT",
+    "workers that start over",
+)
+
+
+@dataclass(slots=True)
+class Record:
+    """One payload, and all that became of it."""
+
+    service: str
+    timeout: int  # on the wire
+    accepted: int = 0
+    gives: int = 0  # hand-outs that left us, or may have
+    runs: int = 0
+    answers: int = 0
+
+
+class MemoDbOracle:
+    def __init__(
+        self,
+        world: World,
+        options: ListenerOptions,
+        services: tuple[str, ...],
+        *,
+        workers: int,
+        is_exact: bool,
+        outruns: bool = False,
+    ) -> None:
+        self.hits: Counter[str] = Counter()
+        self.services = services
+        self.records: dict[int, Record] = {}
+        self.gives_said = 0
+        self.is_exact = is_exact
+        self.workers = workers
+        self._outruns = outruns  # sockets come back before the broker knows that they had gone
+        self._world = world
+        self._attempts = options.attempts or 1
+        self._asked: dict[tuple[str, bytes], bytes] = {}
+        self._first: dict[tuple[str, bytes], tuple[bytes, bytes]] = {}  # the answer, and whose worker's it was
+        self._last_of: dict[bytes, tuple[str, bytes]] = {}  # the last request that was answered, by worker
+        self._by_job: dict[bytes, Record] = {}  # of jobs that were handed out
+        self._former_ids: set[bytes] = set()  # of lives that are over
+
+    def hit(self, what: str, times: int = 1) -> None:
+        if times:
+            self.hits[what] += times
+
+    # ---------------------------------------------------------------- actors
+
+    def new_job(self, filler: int, service: str, timeout: int) -> bytes:
+        """A job nobody has asked for before."""
+        number = len(self.records) + 1
+        self.records[number] = Record(service, timeout)
+        return b"job %d %s" % (number, b"x" * filler)
+
+    def asks(self, label: str, id: bytes, body: bytes) -> None:
+        self._asked[label, id] = body
+
+    def asked(self, peer_label: str, id: bytes) -> bytes:
+        """The request with this id that came by this connection."""
+        request = self._asked.get((peer_label[:-1], id))
+        require(request is not None, "R60", f"{peer_label} {id.hex()} was never asked")
+        assert request is not None
+        return request
+
+    def arrives(self, label: str, id: bytes, body: bytes) -> None:
+        require((label, id) in self._asked, "R60", f"{label} got an answer to {id.hex()}, which it never asked")
+
+    def executes(self, worker: str, payload: bytes, service: str, timeout: int) -> None:
+        record = self._record(payload)
+        record.runs += 1
+        name = f"{worker} runs {payload[:16]!r}"
+        require(record.service == service, "document", f"{name} as {service}, asked for as {record.service}")
+        require(record.timeout == timeout, "document", f"{name} for {timeout} ms, asked for with {record.timeout}")
+        require(record.runs <= record.gives, "I8", f"{name}: run {record.runs} of {record.gives} hand-outs")
+        require(not self.is_exact or record.runs == 1, "R62", f"{name}: run {record.runs} of one job")
+
+    def answered(self, payload: bytes) -> None:
+        self._record(payload).answers += 1
+        self.hit("answers")
+
+    def gives_up(self, payload: bytes) -> None:
+        self.hit("callers that gave up")
+
+    # ---------------------------------------------------------------- the session
+
+    def accepts(self, payload: bytes) -> None:
+        record = self._record(payload)
+        record.accepted += 1
+        if record.accepted > 1 and record.answers:
+            self.hit("answers forgotten and asked for again")
+        require(not self.is_exact or record.accepted == 1, "R62", f"{payload[:16]!r} is accepted a second time")
+
+    def gives(self, attempt: Attempt) -> None:
+        job = attempt.job
+        require(job.attempt is attempt, "D2", f"attempt {attempt.number} of {bytes(job.payload[:16])!r} has ended")
+        record = self._by_job[job.id] = self._record(job.payload)
+        record.gives += 1
+        self.gives_said += 1
+        if attempt.number > 1:
+            self.hit("second attempts")
+        most = record.accepted * self._attempts
+        require(record.gives <= most, "I8", f"{bytes(job.payload[:16])!r}: {record.gives} hand-outs of {most}")
+
+    def takes_back(self, guest: Guest, attempt: Attempt) -> None:
+        """It never left us, so what is said instead may be something else."""
+        self.hit("unsent JOB taken back")
+        self._by_job[attempt.job.id].gives -= 1
+        self._first.pop(self._last_of.pop(guest.id), None)
+
+    def replies(self, session: WatchedMemoDb, peer: Peer, route: bytes, body: bytes) -> None:
+        key = peer.label[:-1], route
+        self.asked(peer.label, route)
+        worker = body[10:26] if body[9] == 0x50 else b""
+        former = self._first.get(key)
+        if former is not None and former[0] != body:
+            is_dead = bool(former[1]) and former[1] not in session.guests
+            is_twin = self._outruns and self.asked(peer.label, route)[8] == 1  # its former connection seems to live
+            require(
+                is_dead or is_twin,
+                "R60",
+                f"{key} was answered {former[0].hex(' ')} and is now answered {body.hex(' ')}",
+            )
+        elif former is not None and body[8] == 5:
+            self.hit("DISCONNECT said again")
+        self._first[key] = body, worker
+        if worker:
+            self._last_of[worker] = key
+
+    def silence(self, answer: Answer, now: float, queue_timeout: float) -> None:
+        job = answer.job
+        if job is None:
+            return
+        name = f"{bytes(job.payload[:16])!r} ended {answer.outcome}: {answer.reason}"
+        require(not self.is_exact, "R62", f"{name}, and nobody failed")
+        if answer.outcome is not Outcome.TIMED_OUT:
+            self.hit(f"silence: {answer.outcome}")
+        elif "no result" in answer.reason:
+            self.hit("silence: timed out in the run")
+        else:
+            self.hit("silence: timed out in the queue")
+            require(now >= job.arrival + queue_timeout, "R6", f"{name} after {now - job.arrival:.3f} s")
+
+    def recalls(self, attempt: Attempt, now: float) -> None:
+        due = attempt.given + attempt.job.wishes.job_timeout - LATE_GIVE
+        require(now >= due, "R6", f"{bytes(attempt.job.payload[:16])!r} was given {now - attempt.given:.3f} s ago")
+
+    def turns_away(self, worker_id: bytes) -> None:
+        is_old = worker_id in self._former_ids
+        self.hit("unknown id after a restart got DISCONNECT" if is_old else "late RESULT got DISCONNECT")
+
+    def remarked(self, event: str, fields: dict[str, Any]) -> None:
+        if event == "paused":
+            self.hit("broker paused")
+        elif event == "internal error":
+            raise fields["exception"]
+        elif event == "bad message":
+            require(False, "document", f"an honest peer's message was bad: {fields['reason']}")
+        elif event == "worker out of turn":
+            require(False, "R67", f"{fields['worker']} was found out of turn: {fields['reason']}")
+        elif event == "worker dismissed":
+            if "silent" in fields["reason"]:
+                self.hit("workers silent after HEARTBEAT")
+                require(not self.is_exact, "R75", f"{fields['worker']} lives and was found silent")
+            elif "out of reach" in fields["reason"]:
+                self.hit("workers out of reach for too long")
+
+    def life_ended(self, broker: Broker) -> None:
+        """A crash, or the end of the run."""
+        self._former_ids.update(self._last_of)
+        self._first = {key: first for key, first in self._first.items() if not first[1]}
+        self._last_of.clear()
+
+    # ---------------------------------------------------------------- the end
+
+    def verdict(self) -> None:
+        """Of an exact run that is over: every job once, from beginning to end."""
+        for number, record in self.records.items():
+            is_once = (record.accepted, record.gives, record.runs, record.answers) == (1, 1, 1, 1)
+            require(is_once or not self.is_exact, "R62", f"job {number}: {record}")
+
+    def _record(self, payload: bytes | bytearray) -> Record:
+        return self.records[int(payload[:16].split(b" ")[1])]
+
+
+class WatchedLine:
+    """What the session knows as its line: every answer is seen on its way out."""
+
+    def __init__(self, oracle: MemoDbOracle, line: Line) -> None:
+        self._oracle = oracle
+        self._line = line
+        self.session: WatchedMemoDb
+        self.remark = line.remark
+        self.bad_message = line.bad_message
+        self.close = line.close
+
+    def send(self, peer: Peer, frames: list[bytes | bytearray], mark: object = None) -> None:
+        self._oracle.replies(self.session, peer, bytes(frames[0]), b"".join(frames[1:]))
+        self._line.send(peer, frames, mark)
+
+
+class WatchedMemoDb(MemoDbSession):
+    """The real session, and the oracle looking over its shoulder. It changes nothing."""
+
+    def __init__(
+        self,
+        oracle: MemoDbOracle,
+        broker: Broker,
+        line: Line,
+        options: ListenerOptions,
+        max_payload: int,
+        world: World,
+    ) -> None:
+        watched = WatchedLine(oracle, line)
+        super().__init__(broker, watched, options, max_payload)  # type: ignore[arg-type]
+        watched.session = self
+        self._oracle = oracle
+
+    @property
+    def guests(self) -> dict[bytes, Guest]:
+        return self._guests
+
+    @property
+    def waiting(self) -> int:
+        return self._waiting
+
+    # ---------------------------------------------------------------- workers
+
+    def _hear_ready(self, peer: Peer, route: bytes, mark: int, ready: Ready, now: float) -> None:  # type: ignore[override]
+        super()._hear_ready(peer, route, mark, ready, now)
+        oracle = self._oracle
+        many = f"{len(self._guests)} workers in the books, and only {oracle.workers} there"
+        require(not oracle.is_exact or len(self._guests) <= oracle.workers, "R61", many)
+
+    def _hear_worker(self, peer: Peer, route: bytes, mark: int, word: Result | Heartbeat, now: float) -> None:  # type: ignore[override]
+        guest = self._guests.get(word.id)
+        if guest is None:
+            if type(word) is Result:
+                self._oracle.turns_away(word.id)
+                if word.is_leaving:
+                    self._oracle.hit("goodbye repeated")
+        elif type(word) is Result and word.is_leaving:
+            self._oracle.hit("goodbyes")
+        super()._hear_worker(peer, route, mark, word, now)
+
+    def _hear_again(self, guest: Guest, peer: Peer, route: bytes, now: float) -> None:  # type: ignore[override]
+        hit = self._oracle.hit
+        kind = KINDS[self._oracle.asked(peer.label, route)[8]]
+        if guest.peer is peer:
+            hit(f"{kind} repeated on its connection")
+        else:
+            hit(f"{kind} known again on a new connection")
+            if guest.answer is None:
+                hit("parked request moved to a new connection")
+        if guest.answer is not None:
+            hit("JOB said again" if guest.attempt is not None else "HEARTBEAT said again")
+        super()._hear_again(guest, peer, route, now)
+
+    def _give(self, attempt: Attempt, now: float) -> None:
+        guest: Guest = attempt.worker.party
+        if guest.peer is None:
+            self._oracle.hit("hand-out to a worker that has just gone")
+        else:
+            require(guest.answer is None, "R60", f"{attempt.worker.name} is given a job and has not asked")
+            self._oracle.gives(attempt)
+        super()._give(attempt, now)
+
+    def _take_back(self, attempt: Attempt, now: float) -> None:
+        guest: Guest = attempt.worker.party
+        held, was_known = guest.attempt, guest.id in self._guests
+        super()._take_back(attempt, now)
+        if held is attempt and was_known:
+            if guest.attempt is None:
+                self._oracle.takes_back(guest, attempt)
+            elif guest.is_replayed:
+                self._oracle.hit("unsent JOB said again before it could be taken back")
+
+    def _recall(self, attempt: Attempt, reason: str, now: float) -> None:
+        self._oracle.recalls(attempt, now)
+        super()._recall(attempt, reason, now)
+
+    # ---------------------------------------------------------------- callers
+
+    def _hear_job(self, peer: Peer, route: bytes, mark: int, word: messages.Job, now: float) -> None:  # type: ignore[override]
+        accepted = self._broker.counters.accepted
+        call = peer.guest.waiting.get(route)
+        if call is not None and call.mark == mark:
+            self._oracle.hit("job repeated on its connection")
+        call = peer.guest.answered.get(route)
+        if call is not None and call.mark == mark:
+            self._oracle.hit("answer asked for on its connection")
+        lost = any(key[:2] == (peer.address, route[-4:]) and key[2] != mark for key in self._orphans)
+        self._oracle.hit("request id of a lost request with another message", lost)
+        payload = bytes(word.payload[:16])
+        super()._hear_job(peer, route, mark, word, now)
+        if self._broker.counters.accepted > accepted:
+            self._oracle.accepts(payload)
+
+    def _adopt(self, call: Call, peer: Peer, route: bytes) -> None:  # type: ignore[override]
+        if call.job is None:
+            self._oracle.hit("answer asked for on a new connection")
+        else:
+            self._oracle.hit("running job adopted" if call.job.state is RUNNING else "waiting job adopted")
+        super()._adopt(call, peer, route)
+
+    def _answer(self, answer: Answer, now: float) -> None:
+        call = answer.caller
+        assert isinstance(call, Call)
+        if not call.is_over:
+            if answer.outcome is not DONE:
+                self._oracle.silence(answer, now, self._options.queue_timeout)
+            elif call.peer is None:
+                self._oracle.hit("answers kept for a caller that is away")
+        super()._answer(answer, now)
+
+
+def books(session: WatchedMemoDb, line: Line) -> None:
+    """Raise if the session's records contradict each other."""
+    peers = [peer for peer in line.peers if peer.is_open and not peer.is_lost]
+    waiting = [call for peer in peers for call in peer.guest.waiting.values()]
+    if not session._broker.effects:  # else somebody is still to be told
+        calls = sum(len(job.callers) for job in session._broker.jobs.values())
+        require(session.waiting == calls, "books", f"{session.waiting} calls are counted, {calls} are there")
+    for call in waiting:
+        require(not call.is_over, "books", "a call waits and is over")
+    for peer in peers:
+        contacts: Contacts = peer.guest
+        for guest in contacts.guests:
+            require(guest.peer is peer and session.guests.get(guest.id) is guest, "books", "a guest at two places")
+        for route, guest in contacts.readies.items():
+            require(guest in contacts.guests and guest.route == route, "books", "a READY of nobody")
+        for route, call in (*contacts.waiting.items(), *contacts.answered.items()):
+            require(call.peer is peer and call.route == route, "books", "a call at two places")
+    for key, call in session._orphans.items():
+        require(call.peer is None and call.key == key, "books", "a lost call that is not lost")
+    for key, guest in session._lost_readies.items():
+        is_lost = guest.peer is None and guest.key == key and session.guests.get(guest.id) is guest
+        require(is_lost and not guest.is_confirmed, "books", "a lost READY that is not lost")
+    for guest in session.guests.values():
+        state = guest.worker.state
+        if state is WorkerState.IDLE:
+            is_parked = guest.answer is None and guest.peer is not None and guest.attempt is None
+            require(is_parked, "R64", f"{guest.worker.name} is offered jobs and has not asked, or is out of reach")
+        require(guest.peer is None or not guest.peer.is_lost, "books", "a guest on a connection that is over")
+    living = sum(guest.worker.state is not WorkerState.GONE for guest in session.guests.values())
+    require(living == len(session._broker.roster.workers), "books", "guests and workers differ")

@@ -1,0 +1,128 @@
+"""Bugs that a MemoDB broker is likely to have, planted on purpose: a simulator that misses them is too weak.
+
+Each is a subclass put in the place of the real session for one run; nothing in `src` is touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dragoman.dialects.memodb import messages
+from dragoman.dialects.memodb.codec import write_heartbeat
+from dragoman.dialects.memodb.messages import Heartbeat, Ready, Result
+from dragoman.dialects.memodb.requests import Guest
+from dragoman.server.peer import Peer
+from sim.memodb_oracle import WatchedMemoDb
+
+NOBODY = -1
+
+
+class KeyedByConnection(WatchedMemoDb):
+    """A worker's request is known again on its own connection only, so a repeated RESULT is another one (R60)."""
+
+    def _hear_worker(self, peer: Peer, route: bytes, mark: int, word: Result | Heartbeat, now: float) -> None:  # type: ignore[override]
+        guest = self._guests.get(word.id)
+        if guest is not None and guest.peer is not peer:
+            guest.mark = NOBODY
+        super()._hear_worker(peer, route, mark, word, now)
+
+
+class NoReplay(WatchedMemoDb):
+    """A worker's request is never known again: a repeated RESULT is booked on its next job (R60)."""
+
+    def _hear_worker(self, peer: Peer, route: bytes, mark: int, word: Result | Heartbeat, now: float) -> None:  # type: ignore[override]
+        guest = self._guests.get(word.id)
+        if guest is not None:
+            guest.mark = NOBODY
+        super()._hear_worker(peer, route, mark, word, now)
+
+
+class HeartbeatForReplay(WatchedMemoDb):
+    """Whoever asks again is told that there is no job, whatever it was told before (R60)."""
+
+    def _hear_again(self, guest: Guest, peer: Peer, route: bytes, now: float) -> None:  # type: ignore[override]
+        if guest.answer is not None:
+            guest.answer = [write_heartbeat(guest.id)]
+        super()._hear_again(guest, peer, route, now)
+
+
+class ReadyOnNewConnection(WatchedMemoDb):
+    """READY on another connection is another worker, and the former one a ghost (R61)."""
+
+    def _hear_ready(self, peer: Peer, route: bytes, mark: int, ready: Ready, now: float) -> None:  # type: ignore[override]
+        self._lost_readies.clear()
+        super()._hear_ready(peer, route, mark, ready, now)
+
+
+class ReadyByTimer(WatchedMemoDb):
+    """READY repeated on its connection is another worker (R61)."""
+
+    def _hear_ready(self, peer: Peer, route: bytes, mark: int, ready: Ready, now: float) -> None:  # type: ignore[override]
+        peer.guest.readies.pop(route, None)
+        super()._hear_ready(peer, route, mark, ready, now)
+
+
+class JobByTimer(WatchedMemoDb):
+    """A caller's JOB repeated on its connection is another job (R62, R74)."""
+
+    def _hear_job(self, peer: Peer, route: bytes, mark: int, word: messages.Job, now: float) -> None:  # type: ignore[override]
+        call = peer.guest.waiting.get(route)
+        if call is not None:
+            call.mark = NOBODY
+        super()._hear_job(peer, route, mark, word, now)
+
+
+class JobOnNewConnection(WatchedMemoDb):
+    """A caller's JOB on another connection is another job (R62, R63)."""
+
+    def _hear_job(self, peer: Peer, route: bytes, mark: int, word: messages.Job, now: float) -> None:  # type: ignore[override]
+        for call in self._orphans.values():
+            call.mark = NOBODY
+        self._orphans = {call.key: call for call in self._orphans.values()}
+        super()._hear_job(peer, route, mark, word, now)
+
+
+class AdoptedByIdAlone(WatchedMemoDb):
+    """A request with the id of a lost one is taken for it, whatever it says (R62)."""
+
+    def _hear_job(self, peer: Peer, route: bytes, mark: int, word: messages.Job, now: float) -> None:  # type: ignore[override]
+        for key in list(self._orphans):
+            if key[:2] == (peer.address, route[-4:]) and key[2] != mark:
+                call = self._orphans.pop(key)
+                call.mark = mark
+                self._orphans[call.key] = call
+        super()._hear_job(peer, route, mark, word, now)
+
+
+class GivenAgain(WatchedMemoDb):
+    """A job whose worker's connection ended goes to another worker at once (R65)."""
+
+    def lost(self, peer: Peer, unsent: Sequence[object], now: float) -> None:  # type: ignore[override]
+        held = [guest.attempt for guest in peer.guest.guests if guest.attempt is not None]
+        super().lost(peer, list(dict.fromkeys([*unsent, *held])), now)
+
+
+class OfferedWhileAway(WatchedMemoDb):
+    """A worker that was told HEARTBEAT is given a job before it has asked again."""
+
+    def tick(self, now: float) -> float:
+        due = super().tick(now)
+        for guest in self._guests.values():
+            if guest.answer is not None and guest.attempt is None and guest.peer is not None:
+                self._broker.attach(guest.worker, now)
+        return due
+
+
+# Name, what is put in, and the letters by one of which the oracle should find it.
+BUGS: tuple[tuple[str, type[WatchedMemoDb], tuple[str, ...]], ...] = (
+    ("requests keyed by connection", KeyedByConnection, ("I7",)),
+    ("no replay", NoReplay, ("I7",)),
+    ("HEARTBEAT instead of a replay", HeartbeatForReplay, ("R60",)),
+    ("READY on a new connection makes a ghost", ReadyOnNewConnection, ("R61",)),
+    ("READY by the timer makes a ghost", ReadyByTimer, ("R61",)),
+    ("JOB by the timer is another job", JobByTimer, ("R62",)),
+    ("JOB on a new connection is another job", JobOnNewConnection, ("R62",)),
+    ("JOB adopted by its id alone", AdoptedByIdAlone, ("I7",)),
+    ("JOB given again when a connection ends", GivenAgain, ("I8", "R62")),
+    ("JOB to a worker that has not asked", OfferedWhileAway, ("R60", "R64")),
+)

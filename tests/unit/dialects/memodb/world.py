@@ -1,0 +1,457 @@
+"""A small scripted world: one MemoDB session behind the real line and carrier, streams that go nowhere, and time as a
+number. Peers speak bytes and hear bytes; everything that must hold is checked after every step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import inf
+from typing import Any, NamedTuple
+
+import cbor2
+
+from dragoman.carriers.carrier import Frame
+from dragoman.carriers.sp import Limits as SpLimits
+from dragoman.carriers.sp import Sp
+from dragoman.core.broker import Broker
+from dragoman.core.invariants import check
+from dragoman.core.model import Job, JobState, Worker, WorkerState
+from dragoman.core.policy import Policy
+from dragoman.dialects.memodb.answers import RECORD
+from dragoman.dialects.memodb.options import ListenerOptions
+from dragoman.dialects.memodb.requests import Call, Contacts, Guest
+from dragoman.dialects.memodb.session import MemoDbSession
+from dragoman.diary.memory import MemoryDiary
+from dragoman.server.runner import Limits, Line
+from dragoman.testing.entropy import SeededEntropy
+
+VERSION = "memo01"
+READY, JOB, RESULT, HEARTBEAT, DISCONNECT = 1, 2, 3, 4, 5
+WORDS = {READY: "READY", JOB: "JOB", RESULT: "RESULT", HEARTBEAT: "HEARTBEAT", DISCONNECT: "DISCONNECT"}
+FIELDS = {JOB: 5, RESULT: 3, HEARTBEAT: 3, DISCONNECT: 3}  # what a broker says has exactly as many
+REQ_GREETING = b"\0SP\0\0\x30\0\0"
+REP_GREETING = b"\0SP\0\0\x31\0\0"
+ASK = 0x8000_0000  # the bit that marks the request id among the words of a route
+
+MAX_PAYLOAD = 100_000
+HOME = "192.0.2.1"
+ELSEWHERE = "192.0.2.2"
+
+
+def ready(*services: str, id: bytes = b"") -> bytes:
+    return header(READY, id, list(services or ("echo",)))
+
+
+def job(payload: bytes = b"job", *, service: str = "echo", timeout: int = 5_000, id: bytes = b"") -> bytes:
+    return header(JOB, id, service, timeout) + payload
+
+
+def result(id: bytes, payload: bytes = b"result", *flag: bool) -> bytes:
+    return header(RESULT, id, *flag) + payload
+
+
+def heartbeat(id: bytes) -> bytes:
+    return header(HEARTBEAT, id)
+
+
+def header(*items: object) -> bytes:
+    """Deterministically encoded, by a library that is not ours."""
+    return cbor2.dumps([VERSION, *items], canonical=True)
+
+
+class Said(NamedTuple):
+    """One answer, as a peer reads it."""
+
+    request: int
+    word: str
+    id: bytes
+    fields: tuple[Any, ...] = ()
+    payload: bytes = b""
+
+
+class FakeStream:
+    """Takes as many bytes as there is room for, and keeps what it took."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.backlog = 0
+        self.room = inf
+        self.waiting = bytearray()
+        self.taken = bytearray()
+        self.is_closed = False
+
+    def write(self, buffers: list[Frame]) -> None:
+        for buffer in buffers:
+            self.waiting += buffer
+        self.drain()
+
+    def drain(self) -> None:
+        count = int(min(len(self.waiting), self.room))
+        self.taken += self.waiting[:count]
+        del self.waiting[:count]
+        self.room -= count
+        self.sent += count
+        self.backlog = len(self.waiting)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def read_dry(self) -> None: ...
+
+
+class Side:
+    """One connection as its other end has it: a REQ socket, whatever shares it."""
+
+    def __init__(self, world: World, name: str, address: str) -> None:
+        self.world = world
+        self.stream = FakeStream()
+        limits = SpLimits(max_payload=MAX_PAYLOAD)
+        self.peer = world.line.connected(world.session, "door", Sp("REP", limits=limits), self.stream, name, address)
+        self.asked: Counter[bytes] = Counter()  # by route: so many answers it may get
+        self.told: Counter[bytes] = Counter()
+        self._seen = 0  # bytes of `stream.taken` looked at
+        self._inbox: list[Said] = []
+
+    @property
+    def is_lost(self) -> bool:
+        return self.peer.is_lost
+
+    @property
+    def contacts(self) -> Contacts:
+        contacts = self.peer.guest
+        assert isinstance(contacts, Contacts)
+        return contacts
+
+    def hear(self, request: int, body: bytes, *hops: int) -> None:
+        """It asks, and the turn of the loop is not over yet."""
+        route = b"".join(word.to_bytes(4, "big") for word in (*hops, request | ASK))
+        self.asked[route] += 1
+        self.feed(len(route + body).to_bytes(8, "big") + route + body)
+
+    def feed(self, data: bytes) -> None:
+        assert not self.is_lost
+        peer = self.peer
+        self.world.line.arrived(peer, peer.carrier.feed(data))
+        self.world.judge()
+
+    def ask(self, request: int, body: bytes, *hops: int) -> list[Said]:
+        """It asks; returns what it was told since it last looked."""
+        self.hear(request, body, *hops)
+        self.world.turn()
+        return self.heard()
+
+    def heard(self) -> list[Said]:
+        """What it was told since it last looked."""
+        self.look()
+        heard, self._inbox = self._inbox, []
+        return heard
+
+    def look(self) -> None:
+        """Read what has come over the wire: greeting first, then whole messages; each is an answer to a request."""
+        data = self.stream.taken
+        if self._seen == 0 and len(data) >= 8:
+            assert data[:8] == REP_GREETING
+            self._seen = 8
+        while 8 <= self._seen <= len(data) - 8:
+            start = self._seen + 8
+            end = start + int.from_bytes(data[self._seen : start], "big")
+            if end > len(data):
+                break
+            self._seen = end
+            self._inbox.append(self._read(bytes(data[start:end])))
+
+    def _read(self, message: bytes) -> Said:
+        at = 0
+        while message[at] < 0x80:
+            at += 4
+        route, body = message[: at + 4], message[at + 4 :]
+        self.told[route] += 1
+        assert self.told[route] <= self.asked[route], f"more answers than requests under {route.hex()}"
+        items = cbor2.loads(body[: _header_length(body)])
+        encoded = cbor2.dumps(items, canonical=True)
+        assert body.startswith(encoded), "what we say is encoded deterministically"
+        version, kind, id, *fields = items
+        payload = body[len(encoded) :]
+        assert version == VERSION
+        assert len(items) == FIELDS[kind]
+        assert not payload or kind in (JOB, RESULT)
+        assert kind != RESULT or id == b""
+        return Said(int.from_bytes(route[-4:], "big") - ASK, WORDS[kind], id, tuple(fields), payload)
+
+
+def _header_length(body: bytes) -> int:
+    """How long the first item of CBOR is; ours are arrays of short things."""
+    at = 1
+    for _ in range(body[0] - 0x80):
+        major, info = body[at] >> 5, body[at] & 31
+        at += 1
+        value = info
+        if info >= 24:
+            size = 1 << info - 24
+            value = int.from_bytes(body[at : at + size], "big")
+            at += size
+        if major in (2, 3):
+            at += value
+    return at
+
+
+class World:
+    def __init__(self, *, policy: Policy | None = None, limits: Limits | None = None, **options: Any) -> None:
+        self.now = 10_000.0
+        self.remarks: list[str] = []
+        self.errors: list[Exception] = []
+        self.policy = policy or Policy()
+        self.limits = limits or Limits()
+        self.options = ListenerOptions(**options)
+        self.entropy = SeededEntropy("memodb")
+        self.sides: list[Side] = []
+        self.doubles: set[object] = set()  # keys under which two requests were alike: one of them is not known again
+        self.restart()
+
+    def restart(self) -> None:
+        """A broker begins that knows nobody; what was connected to the one before is cut off."""
+        self.sides.clear()
+        self.broker = Broker(self.policy, self.entropy)
+        self.counters = self.broker.counters
+        self.line = Line(self.broker, MemoryDiary(), lambda: self.now, self._log, self.limits, strict=True)
+        self.session = MemoDbSession(self.broker, self.line, self.options, MAX_PAYLOAD)  # type: ignore[arg-type]
+        self.line.sessions.append(self.session)
+        self.turn()
+
+    # ---------------------------------------------------------------- peers come and go
+
+    def connect(self, address: str = HOME) -> Side:
+        side = Side(self, f"peer-{len(self.sides) + 1}", address)
+        self.sides.append(side)
+        side.feed(REQ_GREETING)
+        self.turn()
+        return side
+
+    def cut(self, side: Side) -> None:
+        """The connection is gone. What its stream had no room for never left us."""
+        self.drop(side)
+        self.turn()
+
+    def drop(self, side: Side) -> None:
+        """The same, and the turn of the loop is not over yet."""
+        side.look()
+        contacts = side.contacts
+        keys = [each.key for each in (*contacts.waiting.values(), *contacts.answered.values())]
+        self.doubles.update(key for key in keys if key in self.session._orphans or keys.count(key) > 1)
+        keys = [each.key for each in contacts.readies.values()]
+        self.doubles.update(key for key in keys if key in self.session._lost_readies or keys.count(key) > 1)
+        self.line.ended(side.peer, "reset")
+        self.judge()
+
+    def again(self, side: Side) -> Side:
+        """Its connection is gone and it has made a new one."""
+        self.cut(side)
+        return self.connect(side.peer.address)
+
+    # ---------------------------------------------------------------- workers and callers
+
+    def worker(self, side: Side, request: int = 1, *services: str) -> bytes:
+        """A worker that has said READY and waits; its id, which nobody has told it yet."""
+        before = set(self.session._guests)
+        side.ask(request, ready(*services))
+        (id,) = set(self.session._guests) - before
+        return id
+
+    def beating_worker(self, side: Side, request: int = 1, *services: str) -> bytes:
+        """A worker that knows its id: it was told HEARTBEAT, answered it with `request + 1`, and waits."""
+        id = self.worker(side, request, *services)
+        self.wait(self.options.heartbeat_after)
+        assert side.heard() == [Said(request, "HEARTBEAT", id)]
+        assert side.ask(request + 1, heartbeat(id)) == []
+        return id
+
+    def busy_worker(self, side: Side, caller: Side, request: int = 1, payload: bytes = b"job", **asked: Any) -> bytes:
+        """A worker that has just been given a job; its caller asked with 500 + `request`."""
+        id = self.worker(side, request, *([asked["service"]] if "service" in asked else []))
+        caller.hear(500 + request, job(payload, **asked))
+        self.turn()
+        (said,) = side.heard()
+        assert said.word == "JOB"
+        assert (said.request, said.id, said.payload) == (request, id, payload)
+        return id
+
+    def guest(self, id: bytes) -> Guest:
+        return self.session._guests[id]
+
+    def is_known(self, id: bytes) -> bool:
+        return id in self.session._guests
+
+    def record(self, id: bytes) -> Worker:
+        return self.guest(id).worker
+
+    def state(self, id: bytes) -> str:
+        """The worker's state in the broker; `gone` if its id is dead or was never given."""
+        return str(self.record(id).state) if self.is_known(id) else "gone"
+
+    @property
+    def workers(self) -> int:
+        return len(self.broker.roster.workers)
+
+    @property
+    def silences(self) -> dict[str, int]:
+        return {str(outcome): count for outcome, count in self.counters.silent_endings.items()}
+
+    @property
+    def bad(self) -> dict[str, int]:
+        assert all(dialect == "memodb" for dialect, _ in self.counters.bad_messages)
+        return {reason: count for (_, reason), count in self.counters.bad_messages.items()}
+
+    def job(self) -> Job:
+        """The only job that is present."""
+        (job,) = self.broker.jobs.values()
+        return job
+
+    @property
+    def present(self) -> int:
+        return len(self.broker.jobs)
+
+    # ---------------------------------------------------------------- time and turns
+
+    def turn(self) -> float:
+        due = self.line.turn()
+        self.judge()
+        self.check()
+        return due
+
+    def wait(self, seconds: float) -> None:
+        """Time passes, and the loop turns whenever it should."""
+        until = self.now + seconds
+        while (due := self.turn()) <= until:
+            self.now = max(self.now, due)
+        self.now = until
+        self.turn()
+
+    def late(self, seconds: float) -> None:
+        """Time passes, and the loop turns only at its end."""
+        self.now += seconds
+        self.turn()
+
+    # ---------------------------------------------------------------- what must hold
+
+    def judge(self) -> None:
+        """Nothing may go wrong inside: the line would fence it, and a test would not see it."""
+        if self.errors:
+            raise self.errors[0]
+        check(self.broker)
+
+    def check(self) -> None:
+        """The broker's invariants and the session's own bookkeeping, at the end of a turn."""
+        check(self.broker)
+        assert not self.broker.effects
+        for side in self.sides:
+            side.look()
+        open_sides = [side for side in self.sides if not side.is_lost and side.peer.is_open]
+        self._check_guests(open_sides)
+        self._check_readies(open_sides)
+        self._check_calls(open_sides)
+        self._check_answers()
+
+    def _check_guests(self, sides: list[Side]) -> None:
+        session = self.session
+        found = [(side, guest) for side in sides for guest in side.contacts.guests]
+        assert len({guest for _, guest in found}) == len(found), "a worker is at two connections"
+        for side, guest in found:
+            assert session._guests.get(guest.id) is guest, "a dead worker is at a connection"
+            assert guest.peer is side.peer
+        met = {guest for _, guest in found}
+        for id, guest in session._guests.items():
+            assert guest.id == id
+            assert len(id) == 16
+            assert (guest.peer is None) == (guest not in met), "a worker is not where it thinks it is"
+            self._check_guest(guest)
+        ours = {worker.party for worker in self.broker.roster.workers.values()}
+        assert ours == set(session._guests.values()), "broker and session know different workers"
+        living = [guest for _, number, guest in session._heartbeats.entries() if guest.alarm_number == number]
+        assert all(session._guests.get(guest.id) is guest for guest in living), "a dead worker will get a HEARTBEAT"
+        assert len(living) == session._heartbeats.armed
+
+    def _check_guest(self, guest: Guest) -> None:
+        worker = guest.worker
+        assert worker.party is guest
+        held = [*worker.running.values(), *worker.unproven.values()]
+        assert held == ([] if guest.attempt is None else [guest.attempt]), "broker and session disagree on its job"
+        is_parked = guest.answer is None
+        assert not (is_parked and guest.attempt is not None), "it has a job and was not told"
+        if guest.peer is None:
+            assert worker.away_since != inf, "it is out of reach and the broker does not know"
+        elif is_parked:
+            assert worker.state is WorkerState.IDLE, f"it waits for an answer and is {worker.state}"
+            assert guest.alarm <= guest.heartbeat_due, "it will get no HEARTBEAT"
+        elif guest.attempt is None:
+            assert worker.state is WorkerState.DETACHED, f"it owes a HEARTBEAT and is {worker.state}"
+        else:
+            assert worker.away_since == inf, "it is within reach and the broker does not know"
+
+    def _check_readies(self, sides: list[Side]) -> None:
+        session = self.session
+        found = set()
+        for side in sides:
+            for route, guest in side.contacts.readies.items():
+                assert session._guests.get(guest.id) is guest, "a dead worker's READY is remembered"
+                assert guest.peer is side.peer
+                assert guest.route == route
+                assert not guest.is_confirmed
+                found.add(guest)
+        for key, guest in session._lost_readies.items():
+            assert session._guests.get(guest.id) is guest, "a dead worker's READY is remembered"
+            assert guest.peer is None
+            assert guest.key == key
+            assert not guest.is_confirmed
+            found.add(guest)
+        for guest in session._guests.values():
+            if not guest.is_confirmed and guest not in found:
+                assert guest.peer is None, "a READY will not be known again"
+                assert guest.key in self.doubles, "a READY will not be known again"
+
+    def _check_calls(self, sides: list[Side]) -> None:
+        session = self.session
+        waiting = {caller for job in self.broker.jobs.values() for caller in job.callers if isinstance(caller, Call)}
+        assert session._waiting == len(waiting), f"{len(waiting)} calls wait, {session._waiting} are counted"
+        for side in sides:
+            assert not side.contacts.waiting.keys() & side.contacts.answered.keys()
+            for route, call in side.contacts.waiting.items():
+                assert call in waiting, "a call waits for nothing"
+                assert (call.peer, call.route, call.is_answered) == (side.peer, route, False)
+            for route, call in side.contacts.answered.items():
+                assert (call.peer, call.route) == (side.peer, route)
+                assert call.is_answered
+                assert not call.is_over
+        for key, call in session._orphans.items():
+            assert call.key == key
+            assert call.peer is None
+            assert not call.is_over
+            assert (call in waiting) != call.is_answered
+        for call in waiting:
+            assert call.job is not None
+            assert call.job.state is not JobState.ENDED
+            assert not call.is_over
+            if call.peer is not None:
+                assert call.peer.guest.waiting[call.route] is call, "a call waits and its connection does not know"
+            else:
+                assert call.key in session._orphans or call.key in self.doubles, "a call will not be known again"
+
+    def _check_answers(self) -> None:
+        answers = self.session._answers
+        kept = [call for call in answers._kept if call.is_answered]
+        assert len(set(kept)) == len(kept)
+        size = sum(RECORD + len(call.result) for call in kept)
+        assert answers.bytes == size <= answers.max_bytes
+        for call in kept:
+            assert call.job is None
+            if call.peer is not None:
+                assert call.peer.guest.answered[call.route] is call
+            else:
+                assert call.key in self.session._orphans or call.key in self.doubles
+        for side in self.sides:
+            if not side.is_lost and side.peer.is_open:
+                assert set(side.contacts.answered.values()) <= set(kept), "an answer is kept for ever"
+        assert {call for call in self.session._orphans.values() if call.is_answered} <= set(kept)
+
+    def _log(self, level: str, event: str, **fields: Any) -> None:
+        self.remarks.append(event)
+        if event == "internal error":
+            self.errors.append(fields["exception"])
