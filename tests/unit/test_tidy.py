@@ -29,7 +29,7 @@ ALLOWED = {
     "streams": ("carriers",),
     "diary": ("core",),
     "server": ("core", "carriers", "dialects", "streams", "diary", "sdk.address"),
-    "sdk": ("carriers", "streams", "dialects.sides"),
+    "sdk": ("carriers", "streams", "dialects.sides", "dialects.plain_calls"),
 }
 FREE = ("cli", "testing", "__init__")
 

@@ -12,6 +12,7 @@ from dragoman.carriers.sp import Limits as SpLimits
 from dragoman.carriers.sp import Sp
 from dragoman.carriers.zmtp import Limits as ZmtpLimits
 from dragoman.carriers.zmtp import Zmtp
+from dragoman.dialects import plain_calls
 from dragoman.dialects.memodb import options as memodb_options
 from dragoman.dialects.memodb import peer as memodb
 from dragoman.dialects.pingpong import options as pingpong_options
@@ -71,7 +72,7 @@ PEOPLES: Mapping[str, People] = {
         worker_carrier=_zmtp(pingpong.WORKER_SOCKET),
         worker_side=lambda options, port, _, __: pingpong.WorkerSide(options, port),
         client_options=pingpong_options.ClientOptions,
-        client_carrier=_zmtp(pingpong.CLIENT_SOCKET),
+        client_carrier=_zmtp(plain_calls.CLIENT_SOCKET),
         client_side=pingpong.ClientSide,
         broker_options=[
             each.name

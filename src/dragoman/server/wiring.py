@@ -14,6 +14,7 @@ from dragoman.carriers.zmtp import Zmtp
 from dragoman.core.broker import Broker
 from dragoman.core.model import is_name
 from dragoman.dialects import seam
+from dragoman.dialects.frontend import FRONTEND
 from dragoman.dialects.memodb.options import ListenerOptions as MemoDbOptions
 from dragoman.dialects.memodb.session import MemoDbSession
 from dragoman.dialects.pingpong import session as pingpong
@@ -81,7 +82,7 @@ def _pingpong(request: Request) -> Listener:
     else:
         frontend = parse_frontend(request.options.frontend, address.place, address.url)
         _insist_on_loopback(address, is_loopback(frontend), request.options)
-        doors.append(("callers", Door(session, pingpong.FRONTEND, frontend, carrier, request.limits)))
+        doors.append(("callers", Door(session, FRONTEND, frontend, carrier, request.limits)))
     return Listener(address, tuple(doors), tuple(notes))
 
 

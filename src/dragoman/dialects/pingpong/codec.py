@@ -9,16 +9,13 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.dialects.pingpong.editions import Edition
 from dragoman.dialects.pingpong.messages import (
     DISCONNECT,
-    ERROR,
     EXIT,
     JOB_COMPLETE,
     PING,
     PONG,
     READY,
-    Answer,
     BrokerWord,
     Disconnect,
-    Error,
     Exit,
     Job,
     Ping,
@@ -27,6 +24,7 @@ from dragoman.dialects.pingpong.messages import (
     Result,
     WorkerWord,
 )
+from dragoman.dialects.plain_calls import no_envelope
 
 MAX_FRAMES: Final = 8
 MAX_COUNTS: Final = 2
@@ -52,7 +50,7 @@ def read_worker(message: Message, edition: Edition) -> WorkerWord:
     """What a worker says to a broker. Raises Malformed."""
     count = len(message)
     if count < 2 or message[0]:
-        raise _no_envelope(message)
+        raise no_envelope(message)
     word = message[1]
     known = _WORKER_WORDS.get(bytes(word)) if len(word) <= LONGEST_WORD else None
     if count == 2:
@@ -69,19 +67,10 @@ def read_worker(message: Message, edition: Edition) -> WorkerWord:
     raise Malformed("unexpected frames", f"{count} frames that begin with {_shown(word)}")
 
 
-def read_client(message: Message) -> Frame:
-    """A client's job."""
-    if len(message) != 2 or message[0]:
-        if len(message) > 2 and not message[0]:
-            raise Malformed("unexpected frames", f"a job of {len(message) - 1} frames where one is spoken")
-        raise _no_envelope(message)
-    return message[1]
-
-
 def read_broker(message: Message, edition: Edition) -> BrokerWord:
     """What a broker says to a worker."""
     if len(message) < 2 or message[0]:
-        raise _no_envelope(message)
+        raise no_envelope(message)
     word = message[1]
     if edition is Edition.PACKAGE and len(message) == 5:
         return Job(word, message[2])
@@ -94,15 +83,6 @@ def read_broker(message: Message, edition: Edition) -> BrokerWord:
     raise Malformed("unexpected frames", f"{len(message)} frames that begin with {_shown(word)}")
 
 
-def read_answer(message: Message) -> Answer | Error:
-    """What a broker says to a client."""
-    if len(message) == 4 and not message[0] and not message[1] and message[2] == ERROR:
-        return Error(bytes(message[3]).decode("utf-8", "replace"))
-    if len(message) == 2 and not message[0]:
-        return Answer(message[1])
-    raise Malformed("unexpected frames", f"{len(message)} frames are no answer of PingPong")
-
-
 def write_job(payload: Frame, token: bytes | None) -> list[Frame]:
     if token is None:
         return [b"", payload]
@@ -113,16 +93,6 @@ def write_result(payload: Frame, token: Frame | None) -> list[Frame]:
     if token is None:
         return [b"", payload]
     return [b"", JOB_COMPLETE, token, b"", payload]
-
-
-def write_error(reason: str) -> list[Frame]:
-    return [b"", b"", ERROR, reason.encode("utf-8", "replace")]
-
-
-def _no_envelope(message: Message) -> Malformed:
-    if len(message) < 2:
-        return Malformed("too few frames", f"{len(message)} frames where at least an empty one and a word are spoken")
-    return Malformed("no delimiter", f"the first frame has {len(message[0])} bytes and should be empty")
 
 
 def _shown(word: Frame) -> str:

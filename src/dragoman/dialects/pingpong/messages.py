@@ -12,7 +12,6 @@ PONG = b"PONG"
 EXIT = b"EXIT"
 DISCONNECT = b"DISCONNECT"
 JOB_COMPLETE = b"JOB COMPLETE"
-ERROR = b"ERROR"
 
 # From a worker these are control words whatever it meant (R44).
 NEVER_A_RESULT = (READY, PING, PONG, EXIT)
@@ -60,24 +59,10 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """broker to worker, or client to broker: a job. `token` as above."""
+    """broker to worker: a job. `token` as above."""
 
     payload: Frame
     token: Frame | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """broker to client: the result."""
-
-    payload: Frame
-
-
-@dataclass(frozen=True, slots=True)
-class Error:
-    """broker to client: there is no result, and why (`<outcome>: <sentence>`)."""
-
-    reason: str
 
 
 WorkerWord = Ready | Ping | Pong | Exit | Disconnect | Result

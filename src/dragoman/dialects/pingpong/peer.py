@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from math import inf
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
-from dragoman.dialects.pingpong.codec import read_answer, read_broker, write_result
+from dragoman.dialects import plain_calls
+from dragoman.dialects.pingpong.codec import read_broker, write_result
 from dragoman.dialects.pingpong.editions import Edition
 from dragoman.dialects.pingpong.messages import (
     DISCONNECT,
-    ERROR,
     NEVER_A_RESULT,
     PING,
     PONG,
     READY,
-    Answer,
-    Error,
     Exit,
     Job,
 )
@@ -25,7 +22,6 @@ from dragoman.dialects.pingpong.options import ClientOptions, WorkerOptions
 from dragoman.dialects.sides import ClientPort, WorkerPort
 
 WORKER_SOCKET = "DEALER"
-CLIENT_SOCKET = "REQ"  # a frontend may be a ROUTER or a REP
 
 
 class WorkerSide:
@@ -64,7 +60,7 @@ class WorkerSide:
         try:
             word = read_broker(message, self._options.edition)
         except Malformed as problem:
-            is_frontend = message[2:3] == [ERROR]
+            is_frontend = message[2:3] == [plain_calls.ERROR]
             hint = "; is this where callers connect? workers use the backend" if is_frontend else ""
             self._port.reconnect(f"{problem.reason}: {problem.detail}{hint}")
             return
@@ -124,39 +120,6 @@ class WorkerSide:
         return self._ping_due if self._job is not None else min(self._ping_due, self._heard + patience)
 
 
-class ClientSide:
-    """A client's side: one call at a time, on one connection."""
-
-    outlives_connections = False
-    patience = inf
-    hint = ""
-
+class ClientSide(plain_calls.ClientSide):
     def __init__(self, options: ClientOptions, port: ClientPort) -> None:
-        self._port = port
-        self._ticket: Hashable = None
-
-    def opened(self, now: float) -> None:
-        pass
-
-    def call(self, ticket: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None:
-        assert self._ticket is None, "this wire carries one call at a time"
-        self._ticket = ticket
-        self._port.send([b"", payload])
-
-    def hear(self, message: Message | TooLarge, now: float) -> None:
-        if isinstance(message, TooLarge):
-            raise Malformed("too large", f"the answer has {message.size} bytes, more than this client takes")
-        word = read_answer(message)
-        if isinstance(word, Answer) and word.payload == PONG:
-            told = "it said PONG, so this is where workers connect; callers use the frontend"
-            raise Malformed("a worker's place", told)
-        ticket, self._ticket = self._ticket, None
-        if ticket is None:
-            return  # nobody asked
-        if isinstance(word, Error):
-            self._port.answered(ticket, b"", word.reason)
-        else:
-            self._port.answered(ticket, word.payload, None)
-
-    def tick(self, now: float) -> float:
-        return inf
+        super().__init__(port, worker_word=PONG)

@@ -14,15 +14,15 @@ from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Dismiss, Effect, Give
-from dragoman.core.model import DONE, Attempt, Farewell, Job, JobId, Terms, Wishes, Worker
-from dragoman.dialects.pingpong.codec import read_client, read_worker, write_error, write_job
+from dragoman.core.model import Attempt, Farewell, Terms, Wishes, Worker
+from dragoman.dialects.frontend import Caller, Frontend
+from dragoman.dialects.pingpong.codec import read_worker, write_job
 from dragoman.dialects.pingpong.editions import Edition
 from dragoman.dialects.pingpong.messages import EXIT, PONG, RESERVED, Disconnect, Ping, Ready, Result, WorkerWord
 from dragoman.dialects.pingpong.options import ListenerOptions
 from dragoman.dialects.seam import Line, Peer
 
 BACKEND: Final = "backend"
-FRONTEND: Final = "frontend"
 
 CROSSING: Final = 1.0  # R34: a READY so soon after the job may have crossed it on the wire
 PONG_EVERY: Final = 0.02  # R49
@@ -66,15 +66,6 @@ class Guest:
         self.exited = -inf
 
 
-class Caller:
-    """What we know of one caller's connection: the jobs it waits for."""
-
-    __slots__ = ("jobs",)
-
-    def __init__(self) -> None:
-        self.jobs: dict[JobId, Job] = {}
-
-
 class PingPongSession:
     dialect = "pingpong"
 
@@ -85,12 +76,13 @@ class PingPongSession:
         self._max_payload = max_payload
         self._edition = options.edition
         self._terms = Terms(lease=options.worker_expire, silent_while_busy=True, unproven_limit=options.unproven_limit)
-        self._wishes = Wishes(
+        wishes = Wishes(
             queue_timeout=options.queue_timeout,
             job_timeout=options.job_timeout or inf,
             attempts=options.attempts,
             waits=True,  # the listener's service exists as soon as it listens: callers may come before workers
         )
+        self._frontend = Frontend(broker, line, options.service, wishes, max_payload)
         self._named: dict[tuple[str, bytes], Peer] = {}
         # R38: a threaded worker that outlived our last run may still be at an old job when it pings.
         self._trust_after = started + (options.job_timeout or self._terms.unproven_limit)
@@ -104,16 +96,13 @@ class PingPongSession:
             name = peer.identity.decode("utf-8", "backslashreplace") if peer.identity else peer.label
             peer.guest = Guest(peer, name)
         else:
-            peer.guest = Caller()
+            self._frontend.opened(peer)
 
     def hear(self, peer: Peer, message: Message | TooLarge, now: float) -> None:
         guest = peer.guest
         try:
             if type(guest) is Caller:
-                if type(message) is TooLarge:
-                    self._refuse_large(peer, message)
-                else:
-                    self._submit(peer, guest, read_client(message), now)
+                self._frontend.hear(peer, message, now)
             elif type(message) is TooLarge:
                 self._hear_large(guest, message, now)
             else:
@@ -125,7 +114,7 @@ class PingPongSession:
         if type(effect) is Give:
             self._give(effect.attempt, now)
         elif type(effect) is Answer:
-            self._answer(effect)
+            self._frontend.answer(effect)
         elif type(effect) is Dismiss:
             self._dismiss(effect, now)
         # Recall, Progress: this wire has no word for them. Accept: nobody here asks for background jobs.
@@ -135,8 +124,7 @@ class PingPongSession:
             del self._named[peer.endpoint, peer.identity]
         guest = peer.guest
         if isinstance(guest, Caller):
-            for job in list(guest.jobs.values()):
-                self._broker.abandon(job, peer, now)
+            self._frontend.lost(peer, now)
         elif isinstance(guest, Guest):
             self._leave(guest, "its worker's connection ended", now, [m for m in unsent if isinstance(m, Attempt)])
 
@@ -332,25 +320,6 @@ class PingPongSession:
         guest.quiet_since = now
         guest.fell_silent = False
         self._line.send(guest.peer, frames, attempt)
-
-    def _submit(self, peer: Peer, caller: Caller, payload: Frame, now: float) -> None:
-        job = self._broker.submit(self._options.service, payload, peer, self._wishes, now)
-        if job is not None:
-            caller.jobs[job.id] = job
-
-    def _answer(self, answer: Answer) -> None:
-        peer: Peer = answer.caller  # type: ignore[assignment]
-        if answer.job is not None:
-            peer.guest.jobs.pop(answer.job.id, None)
-        if answer.outcome is DONE:
-            self._line.send(peer, [b"", answer.result])
-        else:
-            self._line.send(peer, write_error(f"{answer.outcome}: {answer.reason}"))
-
-    def _refuse_large(self, peer: Peer, message: TooLarge) -> None:
-        self._broker.counters.refused += 1
-        sentence = f"refused: payload of {message.size} bytes is over max_payload {self._max_payload}"
-        self._line.send(peer, write_error(sentence))
 
 
 def _is_unproven(guest: Guest) -> bool:

@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.carriers.malformed import Malformed
+from dragoman.dialects import plain_calls
 from dragoman.dialects.pingpong import codec
 from dragoman.dialects.pingpong.editions import Edition
-from dragoman.dialects.pingpong.messages import Answer, Disconnect, Error, Exit, Job, Ping, Pong, Ready, Result
+from dragoman.dialects.pingpong.messages import Disconnect, Exit, Job, Ping, Pong, Ready, Result
 
 PLAIN, PACKAGE = Edition.PLAIN, Edition.PACKAGE
 both = pytest.mark.parametrize("edition", [PLAIN, PACKAGE])
@@ -118,7 +119,7 @@ def test_a_payload_is_never_shown_in_the_detail() -> None:
 
 @pytest.mark.parametrize("payload", [b"", b"job", b"READY", b"PONG"])
 def test_a_clients_job_is_the_frame_behind_the_delimiter(payload: bytes) -> None:
-    assert codec.read_client([b"", payload]) == payload
+    assert plain_calls.read_call([b"", payload]) == payload
 
 
 @pytest.mark.parametrize(
@@ -134,7 +135,7 @@ def test_a_clients_job_is_the_frame_behind_the_delimiter(payload: bytes) -> None
     ],
 )
 def test_r48_other_shapes_from_a_client_are_malformed(message: list[bytes], reason: str) -> None:
-    assert reason_of(codec.read_client, message) == reason
+    assert reason_of(plain_calls.read_call, message) == reason
 
 
 # -------------------------------------------------------------------- broker to worker
@@ -181,25 +182,25 @@ def test_other_shapes_from_a_broker_are_malformed(edition: Edition, message: lis
 
 @pytest.mark.parametrize("payload", [b"", b"result", b"ERROR"])
 def test_a_client_reads_a_result(payload: bytes) -> None:
-    assert codec.read_answer([b"", payload]) == Answer(payload)
+    assert plain_calls.read_answer([b"", payload]) == (payload, None)
 
 
 @pytest.mark.parametrize("reason", ["lost: its worker's connection ended", "failed: kein Öl", ""])
 def test_a_client_reads_an_error_with_its_reason(reason: str) -> None:
-    frames = codec.write_error(reason)
+    frames = plain_calls.write_error(reason)
     assert frames == [b"", b"", b"ERROR", reason.encode()]
-    assert codec.read_answer(frames) == Error(reason)
+    assert plain_calls.read_answer(frames) == (b"", reason)
 
 
 def test_a_reason_that_is_not_utf8_is_still_read() -> None:
-    assert codec.read_answer([b"", b"", b"ERROR", b"lost: \xff"]) == Error("lost: \ufffd")
+    assert plain_calls.read_answer([b"", b"", b"ERROR", b"lost: \xff"]) == (b"", "lost: \ufffd")
 
 
 @pytest.mark.parametrize(
     "message", [[], [b""], [b"x", b"y"], [b"", b"a", b"b"], [b"", b"", b"error", b"x"], [b"", b"x", b"ERROR", b"r"]]
 )
 def test_other_shapes_to_a_client_are_malformed(message: list[bytes]) -> None:
-    assert reason_of(codec.read_answer, message)
+    assert reason_of(plain_calls.read_answer, message)
 
 
 # -------------------------------------------------------------------- both ways
@@ -225,8 +226,8 @@ def test_any_frames_are_a_word_or_malformed(edition: Edition, message: list[byte
     for read, arguments in (
         (codec.read_worker, (message, edition)),
         (codec.read_broker, (message, edition)),
-        (codec.read_client, (message,)),
-        (codec.read_answer, (message,)),
+        (plain_calls.read_call, (message,)),
+        (plain_calls.read_answer, (message,)),
     ):
         try:
             read(*arguments)  # type: ignore[operator]

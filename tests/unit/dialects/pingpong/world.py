@@ -11,8 +11,9 @@ from dragoman.core.broker import Broker
 from dragoman.core.invariants import check
 from dragoman.core.model import Job, JobState, Worker
 from dragoman.core.policy import Policy
+from dragoman.dialects.frontend import FRONTEND
 from dragoman.dialects.pingpong.options import ListenerOptions
-from dragoman.dialects.pingpong.session import BACKEND, FRONTEND, Guest, PingPongSession
+from dragoman.dialects.pingpong.session import BACKEND, Guest, PingPongSession
 from dragoman.testing.entropy import SeededEntropy
 
 READY, PING, PONG, EXIT = b"READY", b"PING", b"PONG", b"EXIT"

@@ -1,0 +1,65 @@
+"""The broker's side of plain calls (`plain_calls.py`): one listener's callers, where the wire has no service names."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dragoman.carriers.carrier import Frame, Message, TooLarge
+from dragoman.core.broker import Broker
+from dragoman.core.effects import Answer
+from dragoman.core.model import DONE, Job, JobId, Wishes
+from dragoman.dialects.plain_calls import read_call, write_error
+from dragoman.dialects.seam import Line, Peer
+
+FRONTEND: Final = "frontend"
+
+
+class Caller:
+    """What we know of one caller's connection: the jobs it waits for."""
+
+    __slots__ = ("jobs",)
+
+    def __init__(self) -> None:
+        self.jobs: dict[JobId, Job] = {}
+
+
+class Frontend:
+    def __init__(self, broker: Broker, line: Line, service: str, wishes: Wishes, max_payload: int) -> None:
+        self._broker = broker
+        self._line = line
+        self._service = service
+        self._wishes = wishes
+        self._max_payload = max_payload
+
+    def opened(self, peer: Peer) -> None:
+        peer.guest = Caller()
+
+    def hear(self, peer: Peer, message: Message | TooLarge, now: float) -> None:
+        """Raises Malformed."""
+        if type(message) is TooLarge:
+            self._refuse_large(peer, message)
+        else:
+            self._submit(peer, read_call(message), now)
+
+    def answer(self, answer: Answer) -> None:
+        peer: Peer = answer.caller  # type: ignore[assignment]
+        if answer.job is not None:
+            peer.guest.jobs.pop(answer.job.id, None)
+        if answer.outcome is DONE:
+            self._line.send(peer, [b"", answer.result])
+        else:
+            self._line.send(peer, write_error(f"{answer.outcome}: {answer.reason}"))
+
+    def lost(self, peer: Peer, now: float) -> None:
+        for job in list(peer.guest.jobs.values()):
+            self._broker.abandon(job, peer, now)
+
+    def _submit(self, peer: Peer, payload: Frame, now: float) -> None:
+        job = self._broker.submit(self._service, payload, peer, self._wishes, now)
+        if job is not None:
+            peer.guest.jobs[job.id] = job
+
+    def _refuse_large(self, peer: Peer, message: TooLarge) -> None:
+        self._broker.counters.refused += 1
+        sentence = f"refused: payload of {message.size} bytes is over max_payload {self._max_payload}"
+        self._line.send(peer, write_error(sentence))

@@ -1,0 +1,84 @@
+"""Calls of one frame, over ZeroMQ: how callers speak where a dialect's document says nothing of them.
+
+    caller → broker    ["", job]
+    broker → caller    ["", result], or ["", "", "ERROR", "<outcome>: <sentence>"]
+
+Here are the frames and the client's side; `frontend.py` is the broker's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from math import inf
+from typing import Final
+
+from dragoman.carriers.carrier import Frame, Message, TooLarge
+from dragoman.carriers.malformed import Malformed
+from dragoman.dialects.sides import ClientPort
+
+CLIENT_SOCKET: Final = "REQ"  # a frontend may be a ROUTER or a REP
+ERROR: Final = b"ERROR"
+
+
+def read_call(message: Message) -> Frame:
+    """A caller's job."""
+    if len(message) != 2 or message[0]:
+        if len(message) > 2 and not message[0]:
+            raise Malformed("unexpected frames", f"a job of {len(message) - 1} frames where one is spoken")
+        raise no_envelope(message)
+    return message[1]
+
+
+def read_answer(message: Message) -> tuple[Frame, str | None]:
+    """The result; or else why there is none."""
+    if len(message) == 4 and not message[0] and not message[1] and message[2] == ERROR:
+        return b"", bytes(message[3]).decode("utf-8", "replace")
+    if len(message) == 2 and not message[0]:
+        return message[1], None
+    raise Malformed("unexpected frames", f"{len(message)} frames are no answer to a call")
+
+
+def write_error(reason: str) -> list[Frame]:
+    return [b"", b"", ERROR, reason.encode("utf-8", "replace")]
+
+
+def no_envelope(message: Message) -> Malformed:
+    if len(message) < 2:
+        return Malformed("too few frames", f"{len(message)} frames where at least an empty one and a word are spoken")
+    return Malformed("no delimiter", f"the first frame has {len(message[0])} bytes and should be empty")
+
+
+class ClientSide:
+    """A client's side: one call at a time, on one connection."""
+
+    outlives_connections = False
+    patience = inf
+    hint = ""
+
+    def __init__(self, port: ClientPort, worker_word: bytes) -> None:
+        self._port = port
+        self._worker_word = worker_word  # what a place for workers would answer
+        self._ticket: Hashable = None
+
+    def opened(self, now: float) -> None:
+        pass
+
+    def call(self, ticket: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None:
+        assert self._ticket is None, "this wire carries one call at a time"
+        self._ticket = ticket
+        self._port.send([b"", payload])
+
+    def hear(self, message: Message | TooLarge, now: float) -> None:
+        if isinstance(message, TooLarge):
+            raise Malformed("too large", f"the answer has {message.size} bytes, more than this client takes")
+        result, reason = read_answer(message)
+        if reason is None and result == self._worker_word:
+            said = self._worker_word.decode()
+            told = f"it said {said}, so this is where workers connect; callers use the frontend"
+            raise Malformed("a worker's place", told)
+        ticket, self._ticket = self._ticket, None
+        if ticket is not None:
+            self._port.answered(ticket, result, reason)
+
+    def tick(self, now: float) -> float:
+        return inf
