@@ -164,8 +164,9 @@ class BrokerHouse(LoopThread):
             self.close()
             raise
         self.places = [dict(places) for _, places in opened]
-        self.workers = self.places[0]["workers"]  # the first listener's endpoints, as libzmq writes them
-        self.callers = self.places[0].get("callers", "")
+        first = self.places[0]  # the first listener's endpoints, as libzmq and libnng write them
+        self.workers = first["both"] if "both" in first else first["workers"]
+        self.callers = first["both"] if "both" in first else first.get("callers", "")
 
     def close(self) -> None:
         if self._thread.is_alive():
@@ -174,8 +175,8 @@ class BrokerHouse(LoopThread):
         assert not self.troubles, self.troubles
         assert not self.counters.internal_errors, self.journal.lines
 
-    def bad(self, reason: str) -> int:
-        return self.counters.bad_messages.get(("pingpong", reason), 0)
+    def bad(self, reason: str, dialect: str = "pingpong") -> int:
+        return self.counters.bad_messages.get((dialect, reason), 0)
 
 
 class Echo:

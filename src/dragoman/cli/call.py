@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from math import isnan
 
 import click
 
@@ -36,6 +37,8 @@ def call(service: str, data: str, url: str, timeout: float | None) -> None:
     from dragoman.sdk.address import AddressError
     from dragoman.sdk.errors import BrokerUnavailable, JobError, JobTimeout
 
+    if timeout is not None and isnan(timeout):
+        give_up("--timeout: nan is no number of seconds", USAGE)
     payload = sys.stdin.buffer.read() if data == "-" else data.encode("utf-8", "surrogateescape")
     try:
         result = asyncio.run(sdk.call(url, service, payload, timeout))

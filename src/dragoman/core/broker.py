@@ -640,7 +640,7 @@ class Broker:
             return
         if worker.unproven_since() + limit <= now:
             reason = f"it did not prove itself free within {limit:g} s"
-        elif worker.seen + worker.terms.lease > now or worker.running:
+        elif worker.seen + worker.lease() > now:
             reason = f"its worker was out of reach for {worker.terms.detach_timeout:g} s"
         else:
             reason = f"its worker was silent for {worker.terms.lease:g} s"

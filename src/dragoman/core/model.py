@@ -289,13 +289,16 @@ class Worker:
 
     def due(self) -> float:
         """When this worker must be looked at next. A life sign moves this, never a job's time (R6)."""
-        lease = self.terms.lease
-        if self.terms.silent_while_busy and (self.running or self.unproven):
-            lease = inf
+        lease = self.lease()
         due = min(self.seen + lease, self.unproven_since() + self.terms.unproven_limit)
         if self.away_since != inf and lease == inf:  # nothing else says for how long it is waited for
             due = min(due, self.away_since + self.terms.detach_timeout)
         return due
+
+    def lease(self) -> float:
+        """How long its silence is borne now (D5)."""
+        terms = self.terms
+        return inf if terms.silent_while_busy and (self.running or self.unproven) else terms.lease
 
     def unproven_since(self) -> float:
         """When its oldest slot in doubt came into doubt."""

@@ -25,6 +25,8 @@ async def call(url: str, service: str, payload: bytes, timeout: float | None = N
     try:
         async with asyncio.timeout(None if patience == inf else patience):
             return await asking.ask(service, payload, timeout)
+    except JobTimeout:  # the broker's own words; it is a TimeoutError, too
+        raise
     except TimeoutError:
         hint = f"; {asking.side.hint}" if asking.side.hint else ""
         raise JobTimeout(f"timed out: no answer within {patience:g} s{hint}") from None
@@ -60,6 +62,7 @@ class _Asking:
                 try:
                     await self._connect()
                 except BrokerUnavailable:
+                    self._lost.set()
                     continue
                 self.side.opened(self._loop.time())
         return self._answered.result()

@@ -150,7 +150,7 @@ class WorkerProcess:
                 # Taken on a connection that is gone, on a wire where that ends them: nobody waits for them any more,
                 # but we are not free before they end.
                 await _first(self._finish_jobs(), self._stop.wait())
-            if not self._stop.is_set():
+            if not self._is_done:
                 await self._rest("the connection is gone")
         await self._drop_jobs()
 
@@ -170,7 +170,8 @@ class WorkerProcess:
     async def _rest(self, problem: str) -> None:
         delay = self._back_off.next()
         log.warning("%s; trying again in %.1f s", problem, delay)
-        await _first(self._stop.wait(), asyncio.sleep(delay))
+        told = self._stop_at_once if self._stop.is_set() else self._stop
+        await _first(told.wait(), asyncio.sleep(delay))
 
     async def _connect(self) -> None:
         """Raises BrokerUnavailable. If we are told to stop meanwhile, nobody hears READY from us."""

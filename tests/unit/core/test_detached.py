@@ -126,15 +126,16 @@ def test_lease_of_a_detached_worker_runs_on(broker: CheckedBroker) -> None:
     assert broker.take() == [Dismiss(worker, Farewell.EXPIRED, "its worker was silent for 20 s")]
 
 
-def test_life_sign_extends_the_lease_and_not_the_time_out_of_reach(broker: CheckedBroker) -> None:
-    """D1, R64."""
-    worker = away(broker, lease=20.0, detach_timeout=60.0)
+@pytest.mark.parametrize("lease", [20.0, inf])
+def test_life_sign_extends_the_lease_and_not_the_time_out_of_reach(broker: CheckedBroker, lease: float) -> None:
+    """D1, R64: where there is a lease, it judges; where there is none, the time out of reach does."""
+    worker = away(broker, lease=lease, detach_timeout=60.0)
     for now in range(0, 60, 10):
         broker.seen(worker, float(now))
         broker.run_until(float(now) + 9.9)
     assert worker.state is WorkerState.DETACHED
     broker.run_until(60.0)
-    assert worker.state is WorkerState.GONE
+    assert worker.state is (WorkerState.GONE if lease == inf else WorkerState.DETACHED)
 
 
 def test_worker_that_is_silent_while_it_works_has_a_limit_out_of_reach(broker: CheckedBroker) -> None:

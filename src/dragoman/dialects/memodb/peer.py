@@ -21,6 +21,8 @@ from dragoman.dialects.sides import ClientPort, WorkerPort
 SOCKET: Final = "REQ"
 ENDLESS: Final = -1
 ASK_AGAIN: Final = 30.0  # seconds after a job's time is over
+LONGEST: Final = 100 * 365 * 86_400.0  # seconds: eight bytes of milliseconds hold it, and nobody waits longer
+FRUITLESS: Final = 3  # so many connections that ended with a report unanswered, and the largest is given up
 SILENCES: Final = 3  # so many times heartbeat_after without an answer, and we connect anew
 
 
@@ -47,7 +49,7 @@ class RequestIds:
 class Context:
     """One worker of several on a connection: it asks, works, and asks again."""
 
-    __slots__ = ("asked", "asked_at", "id", "is_over", "is_working", "request")
+    __slots__ = ("asked", "asked_at", "id", "is_over", "is_unsaid", "is_working", "losses", "reports", "request")
 
     def __init__(self) -> None:
         self.id = b""  # what the broker calls us
@@ -55,6 +57,9 @@ class Context:
         self.asked: list[Frame] = []  # the request without an answer, if there is one
         self.asked_at = 0.0
         self.is_working = False
+        self.reports = False  # that request says what became of a job
+        self.losses = 0  # connections on which it was said and that ended without an answer
+        self.is_unsaid = False  # and the broker may not have it, for want of a connection
         self.is_over = False  # it has said goodbye
 
 
@@ -80,22 +85,32 @@ class WorkerSide:
 
     @property
     def is_busy(self) -> bool:
-        """While we leave, a last RESULT without an answer counts, too: the broker may not have it."""
-        return any(each.is_working or (each.is_over and each.asked) for each in self._contexts)
+        """While we leave, a last RESULT without an answer counts, too: the broker may not have it. So does one that
+        waits for a connection."""
+        return any(each.is_working or each.is_unsaid or (each.is_over and each.asked) for each in self._contexts)
 
     def opened(self, now: float) -> None:
         """Whoever has a request without an answer asks again; whoever has none begins with READY."""
         self._is_open = True
+        self._give_up_what_no_connection_survives()
         for context in self._contexts:
             if context.asked:
                 context.asked_at = now
+                context.is_unsaid = False
                 self._port.send([context.request, *context.asked])
             elif not context.is_working:
                 self._begin(context, now)
 
     def lost(self) -> None:
         """What we work at goes on: it is ours by our id, not by the connection."""
+        if self._is_open:
+            for context in self._contexts:
+                if context.reports:
+                    context.losses += 1
         self._is_open = False
+        if not self._is_leaving:  # else we have hung up ourselves, once all was said
+            for context in self._contexts:
+                context.is_unsaid = context.reports
 
     def hear(self, message: Message | TooLarge, now: float) -> None:
         assert not isinstance(message, TooLarge)  # SP ends the connection instead
@@ -103,6 +118,8 @@ class WorkerSide:
         if context is None:
             return  # an answer that came twice
         context.asked = []
+        context.reports = False
+        context.losses = 0
         try:
             word = read(message[1])
         except Malformed as problem:
@@ -123,16 +140,12 @@ class WorkerSide:
 
     def finished(self, ticket: Hashable, result: Frame, now: float) -> None:
         assert isinstance(ticket, Context)
-        ticket.is_working = False
-        ticket.is_over = self._is_leaving
-        self._ask(ticket, [write_result(ticket.id, self._is_leaving), result], now)
+        self._report(ticket, [write_result(ticket.id, self._is_leaving), result], now)
 
     def failed(self, ticket: Hashable, reason: str, now: float) -> None:
         """This wire has no word for failure. A HEARTBEAT where a RESULT is due says that none is coming."""
         assert isinstance(ticket, Context)
-        ticket.is_working = False
-        ticket.is_over = self._is_leaving
-        self._ask(ticket, [write_heartbeat(ticket.id)], now)
+        self._report(ticket, [write_heartbeat(ticket.id)], now)
 
     def stop(self) -> None:
         """Those at work say goodbye with their result. For those that wait the wire has no word."""
@@ -148,6 +161,27 @@ class WorkerSide:
             self._port.reconnect(f"nothing heard from the broker for {patience:g} s")
             return now + patience
         return oldest + patience
+
+    def _give_up_what_no_connection_survives(self) -> None:
+        """A broker hangs up on a message over its max_payload, whose size we do not know. Said again and again, such
+        a result would keep everybody here from working for ever."""
+        tried = [each for each in self._contexts if each.reports and each.losses >= FRUITLESS]
+        if tried:
+            largest = max(tried, key=lambda each: sum(map(len, each.asked)))
+            for each in tried:
+                each.losses = 0
+            del self._asking[largest.request]
+            largest.request = self._ids.new()
+            largest.asked = [write_heartbeat(largest.id)]  # as if it had failed
+            self._asking[largest.request] = largest
+
+    def _report(self, context: Context, request: list[Frame], now: float) -> None:
+        context.is_working = False
+        context.reports = True
+        context.losses = 0
+        context.is_unsaid = not self._is_open
+        context.is_over = self._is_leaving
+        self._ask(context, request, now)
 
     def _begin(self, context: Context, now: float) -> None:
         context.id = b""
@@ -194,7 +228,7 @@ class ClientSide:
 
     def call(self, ticket: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None:
         seconds = self._options.job_timeout or inf if timeout is None else timeout
-        milliseconds = ENDLESS if seconds == inf else max(1, ceil(seconds * 1000))
+        milliseconds = ENDLESS if seconds == inf else max(1, ceil(min(seconds, LONGEST) * 1000))
         request = self._ids.new()
         frames: list[Frame] = [request, write_job(b"", service, milliseconds), payload]
         self._calls[request] = _Call(ticket, frames, seconds + ASK_AGAIN, now)

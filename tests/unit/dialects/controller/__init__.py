@@ -1,0 +1,1 @@
+"""Worker-Controller, alone: no sockets, no clock."""
