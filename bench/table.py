@@ -19,16 +19,25 @@ Row = Sequence[str]
 
 
 def comparison_table(
-    title: str, comparisons: Sequence[Comparison], ceiling: str, rate_target: float | None = None
+    title: str,
+    comparisons: Sequence[Comparison],
+    ceiling: str,
+    rate_target: float | None = None,
+    exchanges: int = 1,
 ) -> str:
-    """Jobs per second, latencies and CPU per job of both side by side; ratios are Dragoman / the ceiling."""
+    """Jobs per second, latencies and CPU per job of both side by side; ratios are Dragoman / the ceiling.
+
+    `exchanges`: how many requests a job is on the wire, where the ceiling answers them one by one. The target is then
+    for the ratio to so many; the ratio to a single one stands beside it.
+    """
     pairs = [(each.figures(ceiling), each.figures(SUBJECT)) for each in comparisons]
     names = (ceiling.removeprefix("zmq."), SUBJECT)
     load = [("workers", "in flight", ""), *map(_load_cells, comparisons)]
     rate = [(*names, "ratio", ""), *(_rate_cells(each, ceiling, rate_target) for each in comparisons)]
     p50 = [names, *((f"{theirs.p50_us:,.0f}", f"{ours.p50_us:,.0f}") for theirs, ours in pairs)]
     p99 = [names, *((f"{theirs.p99_us:,.0f}", f"{ours.p99_us:,.0f}") for theirs, ours in pairs)]
-    cpu = [(*names, "ratio", ""), *(_cpu_cells(each, ceiling) for each in comparisons)]
+    ratio = "ratio" if exchanges == 1 else f"ratio to 1, to {exchanges}"
+    cpu = [(*names, ratio, ""), *(_cpu_cells(each, ceiling, exchanges) for each in comparisons)]
     clean = [names, *((_clean_cell(theirs), _clean_cell(ours)) for theirs, ours in pairs)]
     lines = beside(
         block("", load),
@@ -53,13 +62,14 @@ def _rate_cells(comparison: Comparison, ceiling: str, target: float | None) -> R
     return f"{theirs:,.0f}", f"{ours:,.0f}", f"{ratio:.2f}", goal
 
 
-def _cpu_cells(comparison: Comparison, ceiling: str) -> Row:
+def _cpu_cells(comparison: Comparison, ceiling: str, exchanges: int) -> Row:
     ratio = comparison.cpu_ratio(SUBJECT, ceiling)
+    judged = ratio / exchanges
     return (
         f"{comparison.figures(ceiling).broker_us:,.2f}",
         f"{comparison.figures(SUBJECT).broker_us:,.2f}",
-        f"{ratio:.2f}",
-        verdict(ratio, comparison.target, is_clean=comparison.is_clean),
+        f"{ratio:.2f}" if exchanges == 1 else f"{ratio:.2f}, {judged:.2f}",
+        verdict(judged, comparison.target, is_clean=comparison.is_clean),
     )
 
 
