@@ -57,6 +57,7 @@ def worker(
     from dragoman.sdk.address import AddressError
     from dragoman.sdk.child import CannotLoad
     from dragoman.sdk.peoples import worker_target
+    from dragoman.sdk.workers import run_worker
 
     if (target is None) == (command is None):
         give_up("give either MODULE:FUNCTION or --exec CMD", USAGE)
@@ -72,13 +73,14 @@ def worker(
             handler = function
         else:
             handler = sdk.ProgramHandler(_check_command(command or ""))
-        sdk.run_worker(place, handler, concurrency)
+        code = run_worker(place, handler, concurrency)
     except AddressError as error:
         give_up(str(error), USAGE)
     except CannotLoad as error:
         give_up(f"cannot run {target}: {error}", USAGE)
     except KeyboardInterrupt:
         raise click.exceptions.Exit(130) from None
+    raise click.exceptions.Exit(code)
 
 
 def _check_command(command: str) -> str:

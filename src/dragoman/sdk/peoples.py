@@ -108,6 +108,7 @@ PEOPLES: Mapping[str, People] = {
 class Target:
     """Who is there, where to connect, and what the URL says."""
 
+    dialect: str
     people: People
     place: Place
     options: Any
@@ -120,7 +121,7 @@ def worker_target(url: str, services: Sequence[str] = ()) -> Target:
     people = PEOPLES[address.dialect]
     options = _options(people.worker_options, people, address)
     _check_services(people, address, options.service, services)
-    return Target(people, address.place, options, tuple(services) or (options.service,))
+    return Target(address.dialect, people, address.place, options, tuple(services) or (options.service,))
 
 
 def caller_target(url: str, service: str | None) -> Target:
@@ -131,7 +132,7 @@ def caller_target(url: str, service: str | None) -> Target:
     _check_services(people, address, options.service, [service] if service is not None else [])
     frontend = address.options.get("frontend")
     place = address.place if frontend is None else parse_frontend(frontend, address.place, url)
-    return Target(people, place, options)
+    return Target(address.dialect, people, place, options)
 
 
 def _options(kind: type[Any], people: People, address: Address) -> Any:

@@ -133,8 +133,8 @@ class WorkerProcess:
 
     # ---------------------------------------------------------------- the life of a worker
 
-    async def live(self) -> None:
-        """Serve until told to stop; then finish what is in hand, and leave."""
+    async def live(self) -> int:
+        """Serve until told to stop; then finish what is in hand, and leave. Returns the exit code."""
         while not self._is_done:
             try:
                 await self._connect()
@@ -149,10 +149,11 @@ class WorkerProcess:
             if self._jobs and not self._side.is_busy:
                 # Taken on a connection that is gone, on a wire where that ends them: nobody waits for them any more,
                 # but we are not free before they end.
-                await _first(self._finish_jobs(), self._stop.wait())
+                await first(self._finish_jobs(), self._stop.wait())
             if not self._is_done:
                 await self._rest("the connection is gone")
         await self._drop_jobs()
+        return 0
 
     def stop(self) -> None:
         """Once: finish what is in hand, the conversation going on. Twice: do not wait for it."""
@@ -171,7 +172,7 @@ class WorkerProcess:
         delay = self._back_off.next()
         log.warning("%s; trying again in %.1f s", problem, delay)
         told = self._stop_at_once if self._stop.is_set() else self._stop
-        await _first(told.wait(), asyncio.sleep(delay))
+        await first(told.wait(), asyncio.sleep(delay))
 
     async def _connect(self) -> None:
         """Raises BrokerUnavailable. If we are told to stop meanwhile, nobody hears READY from us."""
@@ -179,7 +180,7 @@ class WorkerProcess:
         place = self._target.place
         carrier = self._target.people.worker_carrier(place)
         opening = asyncio.ensure_future(open_link(place, carrier, self._heard, self._ended, CONNECT_TIMEOUT))
-        await _first(opening, self._stop_at_once.wait() if self._side.is_busy else self._stop.wait())
+        await first(opening, self._stop_at_once.wait() if self._side.is_busy else self._stop.wait())
         if not opening.done():
             return
         self._link = opening.result()
@@ -194,18 +195,18 @@ class WorkerProcess:
             now = self._loop.time()
             waiting = max(0.001, self._side.tick(now) - now)
             if not self._stop.is_set():
-                await _first(self._stop.wait(), self._lost.wait(), asyncio.sleep(waiting))
+                await first(self._stop.wait(), self._lost.wait(), asyncio.sleep(waiting))
             else:
-                await _first(self._stop_at_once.wait(), self._lost.wait(), asyncio.sleep(min(0.02, waiting)))
+                await first(self._stop_at_once.wait(), self._lost.wait(), asyncio.sleep(min(0.02, waiting)))
 
     async def _part(self) -> None:
         """Hang up, with a good ear: what the broker sent us before it noticed may be a job."""
         link = self._link
         while link is not None and link.backlog and not self._lost.is_set() and not self._stop_at_once.is_set():
-            await _first(self._lost.wait(), self._stop_at_once.wait(), asyncio.sleep(0.01))
+            await first(self._lost.wait(), self._stop_at_once.wait(), asyncio.sleep(0.01))
         if link is not None and not self._lost.is_set():
             link.finish()
-            await _first(self._lost.wait(), self._stop_at_once.wait(), asyncio.sleep(PARTING))
+            await first(self._lost.wait(), self._stop_at_once.wait(), asyncio.sleep(PARTING))
         self._hang_up()
 
     def _heard(self, message: Message | TooLarge) -> None:
@@ -252,7 +253,7 @@ class WorkerProcess:
                 job.cancel()
 
 
-async def _first(*ways: Awaitable[object]) -> None:
+async def first(*ways: Awaitable[object]) -> None:
     """Wait for whichever comes first, and drop the others."""
     tasks = [asyncio.ensure_future(way) for way in ways]
     try:
@@ -260,26 +261,3 @@ async def _first(*ways: Awaitable[object]) -> None:
     finally:
         for task in tasks:
             task.cancel()
-
-
-def run_worker(target: Target, handler: Handler, concurrency: int = 1) -> None:
-    """Blocks until told to stop, by a signal or the broker. Where workers cannot share a connection, each has one."""
-
-    async def main() -> None:
-        if target.people.shares_connections:
-            workers = [WorkerProcess(target, handler, concurrency)]
-        else:
-            workers = [WorkerProcess(target, handler) for _ in range(concurrency)]
-
-        def stop() -> None:
-            for worker in workers:
-                worker.stop()
-
-        for each in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(each, stop)
-        await asyncio.gather(*(worker.live() for worker in workers))
-
-    try:
-        asyncio.run(main())
-    finally:
-        handler.stop()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -19,8 +21,11 @@ from dragoman.dialects.memodb.options import ListenerOptions as MemoDbOptions
 from dragoman.dialects.memodb.session import MemoDbSession
 from dragoman.dialects.pingpong import session as pingpong
 from dragoman.dialects.pingpong.options import ListenerOptions as PingPongOptions
+from dragoman.dialects.powerhose import session as powerhose
+from dragoman.dialects.powerhose.options import ListenerOptions as PowerhoseOptions
 from dragoman.sdk.address import (
     Address,
+    Place,
     TcpPlace,
     UnixPlace,
     address_error,
@@ -30,8 +35,10 @@ from dragoman.sdk.address import (
     read_options,
 )
 from dragoman.server import clock
+from dragoman.server.config import runtime_dir
 from dragoman.server.host import Door
 from dragoman.server.peer import PeerLimits
+from dragoman.server.reach import Reach
 from dragoman.server.runner import Line
 
 
@@ -66,16 +73,58 @@ class Request:
 
 
 def _pingpong(request: Request) -> Listener:
-    address = request.address
     own: PingPongOptions = request.own
-    if not is_name(own.service, request.broker.policy.max_service_bytes):
-        raise address_error(address.url, f"{own.service!r} is not a service name")
+    _check_service(request, own.service)
     line = cast(seam.Line, request.line)
     session = pingpong.PingPongSession(request.broker, line, own, request.options.max_payload, clock.now())
     request.line.sessions.append(session)
     carrier = partial(Zmtp, "ROUTER", limits=ZmtpLimits(max_payload=request.options.max_payload))
-    doors = [("workers", Door(session, pingpong.BACKEND, address.place, carrier, request.limits))]
-    notes = [f"service {own.service!r}, edition {own.edition.value}"]
+    return _with_frontend(request, session, pingpong.BACKEND, carrier, f", edition {own.edition.value}")
+
+
+def _powerhose(request: Request) -> Listener:
+    address = request.address
+    own: PowerhoseOptions = request.own
+    _check_service(request, own.service)
+    try:
+        reach = Reach(_bases(own, address.place), [each for each in own.dial_allow.split(",") if each])
+    except ValueError as error:
+        raise address_error(address.url, f"dial_allow: {error}") from None
+    max_payload = request.options.max_payload
+    limits = ZmtpLimits(max_payload=max_payload)
+    session = powerhose.PowerhoseSession(
+        request.broker,
+        cast(seam.Line, request.line),
+        own,
+        max_payload,
+        reach,
+        partial(Zmtp, "REQ", dials=True, limits=limits),
+    )
+    request.line.sessions.append(session)
+    carrier = partial(Zmtp, "ROUTER", limits=limits)
+    return _with_frontend(request, session, powerhose.BACKEND, carrier)
+
+
+def _bases(own: PowerhoseOptions, place: Place) -> list[str]:
+    """Where the sockets of workers may lie, if the URL does not say."""
+    if own.base:
+        return [each for each in own.base.split(":") if each]
+    beside = [os.path.dirname(os.path.abspath(place.path))] if isinstance(place, UnixPlace) else []
+    return [os.getcwd(), *beside, tempfile.gettempdir(), str(runtime_dir(os.environ))]
+
+
+def _check_service(request: Request, service: str) -> None:
+    if not is_name(service, request.broker.policy.max_service_bytes):
+        raise address_error(request.address.url, f"{service!r} is not a service name")
+
+
+def _with_frontend(
+    request: Request, session: seam.Session, backend: str, carrier: Callable[[], Zmtp], note: str = ""
+) -> Listener:
+    """A listener whose callers have a place of their own, or none."""
+    address = request.address
+    doors = [("workers", Door(session, backend, address.place, carrier, request.limits))]
+    notes = [f"service {request.own.service!r}{note}"]
     if request.options.frontend is None:
         example = "PORT" if isinstance(address.place, TcpPlace) else "ipc%3A%2F%2F%2FPATH"
         notes.append(f"takes workers only: add frontend={example} for callers")
@@ -103,10 +152,15 @@ def _memodb(request: Request) -> Listener:
 # A dialect's name, the options of its own, and how it listens.
 DIALECTS: Mapping[str, tuple[type[Any], Callable[[Request], Listener]]] = {
     "pingpong": (PingPongOptions, _pingpong),
+    "powerhose": (PowerhoseOptions, _powerhose),
     "memodb": (MemoDbOptions, _memodb),
 }
 
-DEFAULT_LISTENERS = ("pingpong+tcp://127.0.0.1:7401?frontend=7402", "memodb+tcp://127.0.0.1:7405")
+DEFAULT_LISTENERS = (
+    "pingpong+tcp://127.0.0.1:7401?frontend=7402",
+    "powerhose+tcp://127.0.0.1:7403?frontend=7404",
+    "memodb+tcp://127.0.0.1:7405",
+)
 
 
 def prepare(url: str, broker: Broker, line: Line) -> Listener:

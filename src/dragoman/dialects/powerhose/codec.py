@@ -1,0 +1,98 @@
+"""Frames to words and back, without any memory. Raises Malformed."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dragoman.carriers.carrier import Frame, Message
+from dragoman.carriers.malformed import Malformed
+from dragoman.dialects.plain_calls import no_envelope
+from dragoman.dialects.powerhose.messages import (
+    JOB,
+    JOBRES,
+    PING,
+    REMOVE,
+    SEPARATOR,
+    WAKE,
+    Job,
+    Order,
+    Ping,
+    Registration,
+    Remove,
+    Wake,
+)
+
+MAX_REGISTRATION: Final = 4096  # bytes: a word and an endpoint
+
+
+def read_registration(message: Message) -> Registration:
+    """What a worker says to the master's own endpoint."""
+    body = body_of(message)
+    if len(body) > MAX_REGISTRATION:
+        raise Malformed("too long", f"{len(body)} bytes, where a word and an endpoint have {MAX_REGISTRATION} at most")
+    word, separator, rest = bytes(body).partition(SEPARATOR)
+    if word not in (PING, REMOVE):
+        raise Malformed("unknown word", f"a word of {len(word)} bytes that is neither PING nor REMOVE")
+    endpoint = _text(rest) if separator else None
+    return Ping(endpoint) if word == PING else Remove(endpoint)
+
+
+def read_result(body: Frame, id: bytes, has_ids: bool) -> tuple[Frame, bool]:
+    """The result in a worker's answer to our JOB, and whether it named the job's id.
+
+    Workers of some languages leave the id out, and results may contain the separator. So what stands where an id would
+    is one only if it is the job's; if it is not, and this worker has named ids before, the answer is of another job
+    (R56).
+    """
+    begin = JOBRES + SEPARATOR
+    if not body.startswith(begin):
+        raise Malformed("garbage for JOBRES", f"{len(body)} bytes that do not begin with JOBRES")
+    rest = body[len(begin) :]
+    if rest.startswith(id + SEPARATOR):
+        return rest[len(id) + len(SEPARATOR) :], True
+    if has_ids:
+        raise Malformed("foreign job id", "JOBRES for another job than the one it was given")
+    return rest, False
+
+
+def read_order(message: Message) -> Order:
+    """What a master says to a worker."""
+    body = body_of(message)
+    if body == WAKE:
+        return Wake()
+    if body.startswith(JOB + SEPARATOR):
+        id, separator, data = body[len(JOB) + len(SEPARATOR) :].partition(SEPARATOR)
+        if separator:
+            return Job(bytes(id), data)
+    raise Malformed("unknown word", f"{len(body)} bytes that are neither WAKE nor JOB")
+
+
+def write_ping(endpoint: str) -> list[Frame]:
+    return [b"", PING + SEPARATOR + endpoint.encode()]
+
+
+def write_remove(endpoint: str) -> list[Frame]:
+    return [b"", REMOVE + SEPARATOR + endpoint.encode()]
+
+
+def write_job(id: bytes, data: Frame) -> list[Frame]:
+    return [b"", b"".join((JOB, SEPARATOR, id, SEPARATOR, data))]
+
+
+def write_result(id: bytes, result: Frame) -> list[Frame]:
+    return [b"", b"".join((JOBRES, SEPARATOR, id, SEPARATOR, result))]
+
+
+def body_of(message: Message) -> Frame:
+    if len(message) != 2 or message[0]:
+        if len(message) > 2:
+            raise Malformed("unexpected frames", f"{len(message)} frames where an empty one and a word are spoken")
+        raise no_envelope(message)
+    return message[1]
+
+
+def _text(endpoint: bytes) -> str:
+    try:
+        return endpoint.decode()
+    except UnicodeDecodeError:
+        raise Malformed("bad endpoint", "an endpoint that is not UTF-8") from None

@@ -1,0 +1,35 @@
+"""What a Powerhose URL may say, with the defaults of the dialect's page. Seconds everywhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+def seconds(default: float, least: float = 0.001) -> float:
+    return field(default=default, metadata={"min": least})
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerOptions:
+    service: str = "default"
+    worker_expire: float = seconds(15.0)
+    wake_timeout: float = seconds(1.0)
+    job_timeout: float = seconds(60.0, least=0.0)  # 0 = none
+    queue_timeout: float = seconds(10.0)
+    attempts: int | None = field(default=None, metadata={"min": 1, "max": 100})
+    base: str = ""  # folders, with a colon between them, under which ipc endpoints may lie
+    dial_allow: str = ""  # addresses and networks, with a comma between them, that may be dialled besides our own
+    unproven_limit: float = seconds(3600.0)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    service: str = "default"
+    endpoint: str = ""  # where we listen for work; empty: a place of our own choice
+    ping_every: float = seconds(5.0)
+    ping_attempts: int = field(default=10, metadata={"min": 1})
+
+
+@dataclass(frozen=True, slots=True)
+class ClientOptions:
+    service: str = "default"

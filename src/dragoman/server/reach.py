@@ -1,0 +1,97 @@
+"""Where workers may make us connect to, in dialects in which the broker dials (R51, T6).
+
+A worker names its endpoint, and could name anything: another service of this machine, a host behind the firewall, a
+file out of its folder. So only Unix sockets under certain folders are dialled, owned by us or by whoever named them,
+and TCP ports of this machine, of the worker's own address, or of addresses that the operator wrote down. Names are
+looked up at the start and never later: a lookup would stop everybody else.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import stat
+from collections.abc import Sequence
+
+from dragoman.sdk.address import MAX_PORT, MAX_UNIX_PATH_BYTES, Place, TcpPlace, UnixPlace
+
+PRIVILEGED = 1024
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+class Reach:
+    def __init__(self, folders: Sequence[str], allowed: Sequence[str]) -> None:
+        """Raises ValueError for an address that is none and a name that nobody knows."""
+        self._folders = [os.path.realpath(folder) for folder in folders]
+        self._allowed: list[Network] = []
+        self._names: dict[str, str] = {"localhost": "127.0.0.1"}
+        for each in allowed:
+            try:
+                self._allowed.append(ipaddress.ip_network(each))
+            except ValueError:
+                self._names[each] = _look_up(each)
+                self._allowed.append(ipaddress.ip_network(self._names[each]))
+
+    def __call__(self, endpoint: str, address: str) -> tuple[Place | None, str]:
+        """A place to dial, or why not. `address` is the worker's: an IP address, or `uid N`."""
+        scheme, separator, rest = endpoint.partition("://")
+        if not separator or not rest or not endpoint.isprintable():
+            return None, "it is not of the form ipc://PATH or tcp://HOST:PORT"
+        if scheme == "ipc":
+            return self._unix(rest, address)
+        if scheme == "tcp":
+            return self._tcp(rest, address)
+        return None, f"only ipc and tcp are dialled, not {scheme[:20]}"
+
+    def _unix(self, path: str, address: str) -> tuple[Place | None, str]:
+        if path.startswith("@") or ".." in path.split("/"):
+            return None, "abstract sockets and '..' are not followed"
+        problem = f"it does not lie under {' or '.join(self._folders)} (base=)"
+        candidates = [path] if os.path.isabs(path) else [os.path.join(folder, path) for folder in self._folders]
+        missing: Place | None = None
+        for candidate in candidates:
+            real = os.path.realpath(candidate)
+            if not any(real.startswith(folder.rstrip("/") + "/") for folder in self._folders):
+                continue
+            if len(os.fsencode(real)) > MAX_UNIX_PATH_BYTES:
+                problem = f"its path is longer than {MAX_UNIX_PATH_BYTES} bytes"
+                continue
+            try:
+                found = os.lstat(real)
+            except FileNotFoundError:
+                missing = missing or UnixPlace(real)  # it may be about to listen
+                continue
+            except OSError as error:
+                problem = error.strerror or str(error)
+                continue
+            if not stat.S_ISSOCK(found.st_mode):
+                problem = "it is not a socket"
+            elif found.st_uid != os.getuid() and f"uid {found.st_uid}" != address:
+                problem = f"it belongs to uid {found.st_uid}, who is neither the worker nor us"
+            else:
+                return UnixPlace(real), ""
+        return missing, "" if missing is not None else problem
+
+    def _tcp(self, place: str, address: str) -> tuple[Place | None, str]:
+        host, colon, port = place.rpartition(":")
+        if not colon or not port.isascii() or not port.isdecimal() or len(port) > 5:
+            return None, "it has no port"
+        if not PRIVILEGED <= int(port) <= MAX_PORT:
+            return None, f"ports below {PRIVILEGED} and above {MAX_PORT} are not dialled"
+        host = host.removeprefix("[").removesuffix("]")
+        try:
+            ip = ipaddress.ip_address(self._names.get(host, host))
+        except ValueError:
+            return None, f"{host[:64]!r} is no IP address, and not named in dial_allow="
+        if ip.is_loopback or str(ip) == address or any(ip in network for network in self._allowed):
+            return TcpPlace(str(ip), int(port)), ""
+        return None, f"{ip} is neither this machine's, nor the worker's own, nor in dial_allow="
+
+
+def _look_up(name: str) -> str:
+    try:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        raise ValueError(f"{name!r} is no address, no network, and no host that is known here") from None
+    return str(found[0][4][0])
