@@ -59,20 +59,31 @@ class Prefixed:
 
     # fmt: off
     __slots__ = (
-        "_count", "_extra_of", "_head", "_held", "_large", "_limits", "_need", "_step", "failure", "gap", "outgoing",
-        "ready",
+        "_count", "_extra_of", "_head", "_held", "_large", "_limits", "_need", "_refusal", "_single", "_step", "failure",
+        "gap", "outgoing", "ready",
     )
     # fmt: on
 
     peer_identity = b""  # there is none
 
-    def __init__(self, extra_of: Callable[[bytes], int], *, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(
+        self,
+        extra_of: Callable[[bytes], int],
+        *,
+        single: bool = False,
+        refusal: bytes = b"",
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        """`single`: one message is all that may come; with bytes behind it, it is not handed up (R81).
+        `refusal`: the head that says so to a peer which failed."""
         self.outgoing: list[bytes] = []
         self.ready = True
         self.failure: Malformed | None = None
         self.gap: memoryview | None = None
         self._extra_of = extra_of
         self._limits = limits
+        self._single = single
+        self._refusal = refusal
         self._count = 0  # messages that were handed up
         self._step = BETWEEN
         self._held = bytearray()
@@ -102,10 +113,8 @@ class Prefixed:
             while pos < len(data):
                 pos = self._take_head(data, pos, messages)
         except Malformed as failure:
-            self.failure = failure
-            self.release()
-        self._count += len(messages)
-        return messages
+            self._fail(failure)
+        return self._counted(messages)
 
     def fill(self, count: int) -> Messages:
         """`count` bytes were read into `gap`; returns the message that ended with them, if one did."""
@@ -113,8 +122,7 @@ class Prefixed:
         if self.gap is not None:
             self._large.fill(count)
             self._look_at_large(messages)
-            self._count += len(messages)
-        return messages
+        return self._counted(messages)
 
     @property
     def holding(self) -> int:
@@ -139,6 +147,22 @@ class Prefixed:
 
     def ping(self) -> None:
         """There is no life sign."""
+
+    def _counted(self, messages: Messages) -> Messages:
+        if not messages:
+            return messages
+        self._count += len(messages)
+        if self._single and not self.is_alone:
+            if self.failure is None:
+                self._fail(Malformed("bytes behind the message", "one message is spoken a connection, and nothing else"))
+            return []
+        return messages
+
+    def _fail(self, failure: Malformed) -> None:
+        self.failure = failure
+        self.release()
+        if self._refusal:
+            self.outgoing += [bytes(each) for each in self.encode([self._refusal])]
 
     # ---- piece by piece
 

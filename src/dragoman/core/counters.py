@@ -15,6 +15,7 @@ class Counters:
         "ended",
         "erased",
         "expired_workers",
+        "false_expiries",
         "handed_out",
         "internal_errors",
         "late_results",
@@ -37,6 +38,7 @@ class Counters:
         self.late_results = 0  # R2
         self.unclaimed_results = 0  # R19
         self.expired_workers = 0
+        self.false_expiries = 0  # R88: dropped workers that turned out to live
         self.ready_while_busy = 0  # R34
         self.ambiguous_results = 0  # R44
         self.throttled_pings = 0  # R49

@@ -34,6 +34,10 @@ class Peer(Protocol):
         """How logs call it."""
 
     @property
+    def since(self) -> float:
+        """When it came."""
+
+    @property
     def address(self) -> str:
         """Which machine it is on, or which user's it is on this one: all its connections have the same."""
 

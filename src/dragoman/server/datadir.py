@@ -46,7 +46,7 @@ class DataFolder:
         try:
             epoch = int(kept.read_text()) + 1
         except FileNotFoundError:
-            epoch = 1
+            epoch = 0
         except ValueError:
             advice = "it does not hold a number: restore it, or write one larger than any before into it"
             raise OSError(errno.EINVAL, advice, str(kept)) from None

@@ -176,6 +176,6 @@ class Host:
             self._wake()
             return
         stream = Stream(self._loop, connected, peer.carrier)
-        self._line.dialled(peer, stream)
+        self._line.dialled(peer, stream, address=describe(connected)[1])
         if not peer.is_lost:
             self._start(stream, peer)

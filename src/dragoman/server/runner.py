@@ -121,8 +121,9 @@ class Line:
         self._enter(peer, stream)
         return peer
 
-    def dialled(self, peer: Peer, stream: Stream | None, problem: str = "") -> None:
-        """What became of a dial: a stream, or nothing."""
+    def dialled(self, peer: Peer, stream: Stream | None, problem: str = "", address: str = "") -> None:
+        """What became of a dial: a stream to whoever is at that address, or nothing."""
+        peer.address = address
         if stream is not None and not peer.is_lost:
             self._enter(peer, stream)
         elif stream is not None:
@@ -395,6 +396,8 @@ class Line:
         self._post(peer, peer.carrier.outgoing)
         peer.carrier.outgoing = []
         self._ask_for_turn()
+        if peer.carrier.ready:  # it has no greeting to wait for
+            self._open(peer, peer.heard)
 
     def _open(self, peer: Peer, now: float) -> None:
         peer.is_open = True

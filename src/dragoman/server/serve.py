@@ -58,6 +58,7 @@ class Server:
                 if not is_loopback(place):
                     self._log.warning("listening without authentication", place=str(place), url=listener.address.url)
             opened.append((listener, places))
+            listener.when_open()
         self.host.start()
         self._loop.set_exception_handler(self._unexpected)
         return opened

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, cast
 
+from dragoman.carriers.prefixed import Limits as PrefixedLimits
+from dragoman.carriers.prefixed import Prefixed
 from dragoman.carriers.sp import Limits as SpLimits
 from dragoman.carriers.sp import Sp
 from dragoman.carriers.zmtp import Limits as ZmtpLimits
@@ -16,6 +18,11 @@ from dragoman.carriers.zmtp import Zmtp
 from dragoman.core.broker import Broker
 from dragoman.core.model import is_name
 from dragoman.dialects import seam
+from dragoman.dialects.controller import session as controller
+from dragoman.dialects.controller.codec import extra_of_pulse, extra_of_response, write_pulse_response
+from dragoman.dialects.controller.editions import EDITIONS, SEED
+from dragoman.dialects.controller.messages import ControllerError
+from dragoman.dialects.controller.options import ListenerOptions as ControllerOptions
 from dragoman.dialects.frontend import FRONTEND
 from dragoman.dialects.memodb.options import ListenerOptions as MemoDbOptions
 from dragoman.dialects.memodb.session import MemoDbSession
@@ -36,6 +43,7 @@ from dragoman.sdk.address import (
 )
 from dragoman.server import clock
 from dragoman.server.config import runtime_dir
+from dragoman.server.control_folder import ControlFolder
 from dragoman.server.host import Door
 from dragoman.server.peer import PeerLimits
 from dragoman.server.reach import Reach
@@ -58,6 +66,7 @@ class Listener:
     address: Address
     doors: tuple[tuple[str, Door], ...]  # who comes in there (workers, callers) and the door
     notes: tuple[str, ...]  # what the operator should know of it
+    when_open: Callable[[], None] = lambda: None  # to be done as soon as its doors are open
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +158,50 @@ def _memodb(request: Request) -> Listener:
     return Listener(address, (("both", door),), ("workers and callers; any service",))
 
 
+def _controller(request: Request) -> Listener:
+    address = request.address
+    own: ControllerOptions = request.own
+    _check_service(request, own.service)
+    if request.options.frontend is not None:
+        raise address_error(address.url, "controller has no callers, and no frontend: they use another dialect")
+    if not isinstance(address.place, UnixPlace):
+        raise address_error(address.url, "controller lives in a folder of Unix sockets: write controller+unix:///PATH")
+    try:
+        uids = [int(each) for each in own.uid_allow.split(",") if each] or [os.getuid(), 0]
+        mode = int(own.mode or "700", 8)
+    except ValueError:
+        raise address_error(address.url, "uid_allow is a list of numbers, mode an octal number") from None
+    folder = ControlFolder(address.place.path, mode, uids)
+    try:
+        folder.prepare()
+    except OSError as error:
+        raise address_error(address.url, f"cannot use {address.place.path}: {error.strerror}") from None
+    fixed = EDITIONS[own.edition.value] if own.edition is not None else SEED
+    refusal = write_pulse_response(ControllerError.FAILED, fixed)
+    limits = PrefixedLimits(max_payload=request.options.max_payload)
+    session = controller.ControllerSession(
+        request.broker,
+        cast(seam.Line, request.line),
+        own,
+        [f"uid {uid}" for uid in uids],
+        request.broker.roster.next_id(),
+        folder.reach,
+        partial(Prefixed, extra_of_response, single=True, limits=limits),
+    )
+    request.line.sessions.append(session)
+    carrier = partial(Prefixed, extra_of_pulse, single=True, refusal=refusal)
+    door = Door(session, controller.PULSES, folder.main, carrier, request.limits)
+    edition = own.edition.value if own.edition is not None else "told by each worker"
+    notes = (f"service {own.service!r}, edition {edition}",)
+    return Listener(address, (("workers", door),), notes, folder.clear)
+
+
 # A dialect's name, the options of its own, and how it listens.
 DIALECTS: Mapping[str, tuple[type[Any], Callable[[Request], Listener]]] = {
     "pingpong": (PingPongOptions, _pingpong),
     "powerhose": (PowerhoseOptions, _powerhose),
     "memodb": (MemoDbOptions, _memodb),
+    "controller": (ControllerOptions, _controller),
 }
 
 DEFAULT_LISTENERS = (

@@ -1,0 +1,577 @@
+"""The controller: workers report by pulses, and we call them back on sockets of their own.
+
+Each pulse is a connection of its own, and so is each exchange with a worker; they may overtake one another, and a
+worker may even wait for the answer to its FETCH_ME before it answers the SET_TASK in which it computed. So nothing here
+waits: pulses are answered at once, and of SET_TASK and FETCH one is under way at a time, with GET_STATUS beside it
+where we must know more. The connection of an exchange is not closed before its answer has come: real workers die of a
+write that nobody reads. The rules kept here are R81 to R100.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import Final
+
+from dragoman.carriers.carrier import Carrier, Frame, Message, TooLarge
+from dragoman.carriers.malformed import Malformed
+from dragoman.core.broker import Broker
+from dragoman.core.deadlines import Deadlines
+from dragoman.core.effects import Dismiss, Effect, Give, Recall
+from dragoman.core.model import BOOTING, Attempt, Farewell, Terms
+from dragoman.dialects.controller.codec import (
+    edition_of_pulse,
+    pulse_of,
+    read_pulse,
+    read_response,
+    write_control,
+    write_pulse_response,
+)
+from dragoman.dialects.controller.editions import EDITIONS, SEED, Edition
+from dragoman.dialects.controller.messages import ControllerError, Pulse, PulseKind, Response, WorkerError
+from dragoman.dialects.controller.options import ListenerOptions, RestartOnMismatch
+from dragoman.dialects.controller.stations import Exchange, Purpose, Station, Visit
+from dragoman.dialects.seam import Line, Peer
+
+PULSES: Final = "pulses"
+CONTROL: Final = "control"
+ATTEMPTS: Final = 3  # the document: the task is given to another worker
+BOOT_EVERY: Final = 0.05
+PROBE_TIMEOUT: Final = 1.0
+FIRST_REST: Final = 0.1
+LONGEST_REST: Final = 30.0
+NO_FETCHES: Final = 3
+IDLE_PULSES: Final = 2
+REGISTERS_A_SECOND: Final = 50
+WORKERS_A_UID: Final = 10_000
+DROPPED_KEPT: Final = 10_000
+DROPPED_FOR: Final = 600.0
+MAX_DETAIL: Final = 4_000  # bytes of a worker's own words about an error
+ABANDONED_FOR: Final = 3_600.0  # so long an answer that nobody waits for may still come
+
+# May this worker's socket be dialled? A place to dial, or why not.
+Reach = Callable[[int], tuple[object | None, str]]
+
+
+class ControllerSession:
+    dialect = "controller"
+
+    def __init__(
+        self,
+        broker: Broker,
+        line: Line,
+        options: ListenerOptions,
+        uids: Sequence[str],
+        first_id: int,
+        reach: Reach,
+        carrier: Callable[[], Carrier],
+    ) -> None:
+        """`uids`: who may come in, as peers' addresses have it. `first_id`: all ids from there on are free."""
+        self._broker = broker
+        self._line = line
+        self._options = options
+        self._uids = frozenset(uids)
+        self._reach = reach
+        self._carrier = carrier
+        self._fixed = EDITIONS[options.edition.value] if options.edition is not None else None
+        self._terms = Terms(may_refuse=True, unproven_limit=options.unproven_limit, attempts=ATTEMPTS)
+        self._stations: dict[int, Station] = {}
+        self._dropped: dict[int, float] = {}  # ids that were dropped, and when (R88)
+        self._workers_of: dict[str, int] = {}  # by uid
+        self._first_id = first_id - first_id % 2  # even: see `_new_id`
+        self._given_ids = 0
+        self._last_task = self._first_id
+        self._alarms: Deadlines[Station] = Deadlines()
+        self._exchanges: Deadlines[Exchange] = Deadlines()
+        self._visits: Deadlines[Visit] = Deadlines()
+        self._waiting: deque[tuple[Peer, Pulse, Edition]] = deque()  # REGISTERs beyond those of this second (R84)
+        self._second = -1
+        self._registered = 0
+
+    # ---------------------------------------------------------------- the seam
+
+    def opened(self, peer: Peer, now: float) -> None:
+        if peer.endpoint == CONTROL:
+            self._send_control(peer.guest, now)
+        elif peer.address not in self._uids:  # before a byte is read: an empty message *is* REGISTER (R84)
+            self._line.remark("peer refused", level="warning", peer=peer, reason=f"{peer.address} is not in uid_allow")
+            self._line.close(peer, "not in uid_allow")
+        else:
+            peer.guest = Visit(peer)
+            self._visits.arm(peer.guest, now + self._options.control_timeout)
+
+    def hear(self, peer: Peer, message: Message | TooLarge, now: float) -> None:
+        assert not isinstance(message, TooLarge)  # the carrier ends the connection instead
+        if peer.endpoint == CONTROL:
+            self._hear_worker(peer, peer.guest, message, now)
+            return
+        self._visits.disarm(peer.guest)
+        try:
+            raw = read_pulse(message[0])
+        except Malformed as problem:
+            self._line.bad_message(peer, problem.reason, problem.detail)
+            self._reply(peer, ControllerError.FAILED, self._fixed or SEED)
+            return
+        station = self._stations.get(raw.worker_id)
+        edition = edition_of_pulse(raw.type, raw.worker_id, station.edition if station else None, self._fixed)
+        self._hear_pulse(peer, pulse_of(raw, edition), edition, now)
+
+    def say(self, effect: Effect, now: float) -> None:
+        if type(effect) is Give:
+            self._set_task(effect.attempt, now)
+        elif type(effect) is Recall:
+            self._recall(effect.attempt, now)
+        elif type(effect) is Dismiss:
+            self._dismiss(effect, now)
+        # Nobody calls in this dialect, so there is nobody to answer.
+
+    def lost(self, peer: Peer, unsent: Sequence[object], now: float) -> None:
+        exchange = peer.guest
+        if isinstance(exchange, Exchange) and exchange.peer is peer:
+            self._exchanges.disarm(exchange)
+            is_seen = exchange.is_sent and exchange not in unsent
+            self._broken(exchange, now, is_seen=is_seen)
+        elif isinstance(exchange, Visit):
+            self._visits.disarm(exchange)
+
+    def tick(self, now: float) -> float:
+        for exchange in self._exchanges.due(now):
+            if exchange.due > now:
+                self._exchanges.arm(exchange, exchange.due)
+            else:
+                self._outlasted(exchange, now)
+        for station in self._alarms.due(now):
+            self._judge(station, now)
+        for visit in self._visits.due(now):
+            self._line.close(visit.peer, f"no pulse within {self._options.control_timeout:g} s")
+        self._register_waiting(now)
+        due = min(self._alarms.next(), self._exchanges.next(), self._visits.next())
+        return min(due, float(int(now) + 1)) if self._waiting else due
+
+    # ---------------------------------------------------------------- pulses
+
+    def _hear_pulse(self, peer: Peer, pulse: Pulse, edition: Edition, now: float) -> None:
+        if pulse.kind is None:
+            self._line.bad_message(peer, "unknown type", f"a pulse of type {pulse.number}")
+            self._reply(peer, ControllerError.UNKNOWN_TYPE, edition)
+        elif pulse.kind is PulseKind.REGISTER:
+            self._waiting.append((peer, pulse, edition))
+            self._register_waiting(now)
+        else:
+            self._hear_known(peer, pulse, edition, now)
+
+    def _hear_known(self, peer: Peer, pulse: Pulse, edition: Edition, now: float) -> None:
+        station = self._stations.get(pulse.worker_id)
+        if station is None or station.uid != peer.address:  # R88, R89
+            if pulse.worker_id in self._dropped:
+                self._broker.counters.false_expiries += 1
+            self._reply(peer, ControllerError.UNKNOWN_ID, edition)
+            return
+        self._reply(peer, ControllerError.OK, edition)  # a worker waits for it before it does anything else
+        if pulse.kind is PulseKind.SHUTDOWN:
+            self._drop(station, "its worker said SHUTDOWN", now)
+            return
+        station.next_pulse = self._lease(pulse.next_pulse)
+        self._renew(station, now)
+        if station.worker.state is BOOTING:
+            self._booted(station, now)
+        is_news = peer.since > station.last_exchange and station.exchange is None
+        if pulse.kind is PulseKind.FETCH_ME:
+            self._fetch_me(station, pulse.task_id, now)
+        elif is_news:
+            self._compare_task(station, pulse.task_id, now)
+
+    def _fetch_me(self, station: Station, task: int, now: float) -> None:
+        """R92. What an earlier task left must not end a newer one."""
+        if station.is_set and task and task == station.previous:
+            return
+        station.wants_fetch = True
+        self._next_exchange(station, now)
+
+    def _compare_task(self, station: Station, task: int, now: float) -> None:
+        """Its pulse names a task. Idle workers keep naming their last one, so only a foreign one is a reason to ask."""
+        is_mine = task == station.task
+        if self._options.restart_on_mismatch is RestartOnMismatch.ALWAYS and not is_mine:
+            self._restart(station, f"its worker named task {task} and not {station.task}", now)
+            return
+        if task == 0 and station.rest:
+            self._rested(station, now, is_free=True)  # R98
+        if is_mine or task in (0, station.previous):
+            is_amiss = station.is_taken and not is_mine
+            station.idle_pulses = station.idle_pulses + 1 if is_amiss else 0
+            if station.idle_pulses >= IDLE_PULSES:
+                station.no_fetches = NO_FETCHES - 1  # it has had its chance: nothing to fetch now means lost
+                station.fetches_again = True
+                station.wants_fetch = True
+                self._next_exchange(station, now)
+        elif station.probe is None:
+            self._dial(station, Purpose.MISMATCH, now + PROBE_TIMEOUT, now)
+
+    def _register_waiting(self, now: float) -> None:
+        """R84: beyond so many a second the others' answers wait."""
+        if int(now) != self._second:
+            self._second, self._registered = int(now), 0
+        while self._waiting and self._registered < REGISTERS_A_SECOND:
+            peer, pulse, edition = self._waiting.popleft()
+            self._registered += 1
+            self._register(peer, pulse, edition, now)
+
+    def _register(self, peer: Peer, pulse: Pulse, edition: Edition, now: float) -> None:
+        uid = peer.address
+        if self._workers_of.get(uid, 0) >= WORKERS_A_UID:
+            self._line.remark("worker refused", level="warning", peer=peer, reason=f"{WORKERS_A_UID} workers of {uid}")
+            self._reply(peer, ControllerError.FAILED, edition)
+            return
+        next_pulse = self._lease(pulse.next_pulse)
+        station = Station(self._new_id(edition), edition, uid, next_pulse, now + self._options.socket_wait)
+        name = f"worker {station.id}"
+        worker = self._broker.join(self, station, name, (self._options.service,), self._terms, now)
+        if worker is None:
+            self._reply(peer, ControllerError.FAILED, edition)
+            return
+        station.worker = worker
+        self._stations[station.id] = station
+        self._workers_of[uid] = self._workers_of.get(uid, 0) + 1
+        self._line.remark("worker registered", peer=peer, worker=name, edition=edition.name)
+        self._reply(peer, ControllerError.OK, edition, station.id)
+        self._alarms.arm(station, now + BOOT_EVERY)
+
+    def _reply(self, peer: Peer, error: ControllerError, edition: Edition, worker_id: int = 0) -> None:
+        self._line.send(peer, [write_pulse_response(error, edition, worker_id=worker_id)])
+        self._line.close(peer, "answered")
+
+    def _new_id(self, edition: Edition) -> int:
+        """Odd for one edition, even for the other, so that an id names its edition for ever (R85)."""
+        self._given_ids += 1
+        return self._first_id + 2 * self._given_ids - edition.parity
+
+    def _lease(self, next_pulse: int) -> float:
+        """R90."""
+        return min(next_pulse or self._options.default_pulse, self._options.max_pulse)
+
+    # ---------------------------------------------------------------- a worker's life
+
+    def _renew(self, station: Station, now: float) -> None:
+        self._broker.seen(station.worker, now)
+        self._alarms.arm(station, self._lease_end(station))
+
+    def _lease_end(self, station: Station) -> float:
+        return station.worker.seen + station.next_pulse + self._options.pulse_grace
+
+    def _booted(self, station: Station, now: float) -> None:
+        """Registered, and its socket is there: it may have work."""
+        self._line.remark("worker joined", worker=station.worker.name, service=self._options.service)
+        self._broker.idle(station.worker, now)
+
+    def _judge(self, station: Station, now: float) -> None:
+        """Its next boot look, the end of its rest, or the end of its lease, whichever was due."""
+        if station.worker.state is BOOTING and now < station.boot_until and station.probe is None:
+            self._dial(station, Purpose.BOOT, now + PROBE_TIMEOUT, now)
+        if station.rest_until <= now:
+            self._rested(station, now)
+        lease_end = self._lease_end(station)
+        if lease_end <= now:
+            lease_end = self._end_lease(station, now)
+        if self._stations.get(station.id) is station:
+            self._alarms.arm(station, min(lease_end, station.rest_until))
+
+    def _end_lease(self, station: Station, now: float) -> float:
+        """R90: ask once before it is declared dead, unless it is in the middle of something with us."""
+        if station.probe is None and station.exchange is None:
+            self._dial(station, Purpose.LEASE, now + PROBE_TIMEOUT, now)
+        elif station.exchange is not None and station.exchange.purpose is Purpose.TASK and station.probe is None:
+            self._drop(station, f"its worker was silent for {station.next_pulse:g} s", now)
+        return now + 2 * PROBE_TIMEOUT
+
+    def _rested(self, station: Station, now: float, *, is_free: bool = False) -> None:
+        """The time in which it is offered nothing is over, or it has said itself that it is free."""
+        station.rest_until = inf
+        if is_free:
+            station.rest = 0.0
+        self._broker.idle(station.worker, now)
+
+    def _drop(self, station: Station, reason: str, now: float, unseen: Sequence[Attempt] = ()) -> None:
+        """Forget it; its job follows D8, once (R97). Answers that are still to come are read, and mean nothing."""
+        if self._stations.get(station.id) is not station:
+            return
+        self._forget(station, now)
+        self._line.remark("worker left", worker=station.worker.name, reason=reason)
+        self._broker.leave(station.worker, now, reason, unseen)
+
+    def _forget(self, station: Station, now: float) -> None:
+        del self._stations[station.id]
+        self._workers_of[station.uid] -= 1
+        self._alarms.disarm(station)
+        station.attempt = None
+        for exchange in (station.exchange, station.probe):
+            if exchange is not None:
+                self._give_up(exchange, now)
+        station.exchange = station.probe = None
+        self._dropped[station.id] = now
+        while self._dropped and (len(self._dropped) > DROPPED_KEPT or self._oldest_drop() + DROPPED_FOR < now):
+            del self._dropped[next(iter(self._dropped))]
+
+    def _oldest_drop(self) -> float:
+        return next(iter(self._dropped.values()))
+
+    def _restart(self, station: Station, reason: str, now: float) -> None:
+        """It must end. Whatever it answers, it is gone."""
+        self._dial(station, Purpose.LEAVE, now + self._options.control_timeout, now)
+        self._drop(station, reason, now)
+
+    def _dismiss(self, effect: Dismiss, now: float) -> None:
+        station: Station = effect.worker.party
+        if self._stations.get(station.id) is not station or station.worker is not effect.worker:
+            return
+        self._line.remark("worker dismissed", worker=station.worker.name, reason=effect.reason)
+        if effect.farewell is not Farewell.EXPIRED:
+            self._dial(station, Purpose.LEAVE, now + self._options.control_timeout, now)
+        self._forget(station, now)
+
+    # ---------------------------------------------------------------- jobs
+
+    def _set_task(self, attempt: Attempt, now: float) -> None:
+        station: Station = attempt.worker.party
+        self._last_task += 1
+        station.previous, station.task = station.task or station.previous, self._last_task
+        station.attempt = attempt
+        station.is_set = station.is_taken = False
+        station.no_fetches = station.idle_pulses = 0
+        self._next_exchange(station, now)
+
+    def _next_exchange(self, station: Station, now: float) -> None:
+        """Always FETCH before the next SET_TASK, and one at a time."""
+        if station.exchange is not None or self._stations.get(station.id) is not station:
+            return
+        attempt = station.attempt
+        if station.wants_fetch:
+            station.wants_fetch = False
+            self._dial(station, Purpose.FETCH, now + self._options.control_timeout, now)
+        elif attempt is not None and not station.is_set:
+            station.is_set = True
+            self._dial(station, Purpose.TASK, now + attempt.job.wishes.job_timeout, now)
+        elif attempt is None and station.worker.unproven and station.rest_until == inf:
+            self._broker.idle(station.worker, now)  # it was recalled while an exchange was under way
+
+    def _recall(self, attempt: Attempt, now: float) -> None:
+        """The attempt is over. The worker may have more as soon as its exchange has ended: BUSY would say that it is
+        still at the old one."""
+        station: Station = attempt.worker.party
+        if station.attempt is attempt:
+            self._release(station)
+            self._next_exchange(station, now)
+
+    def _release(self, station: Station) -> None:
+        """It holds nothing of ours any more."""
+        station.attempt = None
+        station.is_set = station.is_taken = False
+        station.previous, station.task = station.task or station.previous, 0
+        station.no_fetches = station.idle_pulses = 0
+        station.fetches_again = False
+
+    def _lose_task(self, station: Station, reason: str, now: float) -> None:
+        """Its result will never come, but it lives: to its job this is the end of a worker (R9). It begins anew."""
+        self._release(station)
+        self._line.remark("task lost", level="warning", worker=station.worker.name, reason=reason)
+        self._broker.leave(station.worker, now, reason)
+        worker = self._broker.join(self, station, station.worker.name, (self._options.service,), self._terms, now)
+        assert worker is not None, "its service is known"
+        station.worker = worker
+        self._broker.idle(worker, now)
+
+    # ---------------------------------------------------------------- exchanges
+
+    def _dial(self, station: Station, purpose: Purpose, due: float, now: float) -> None:
+        exchange = Exchange(station, purpose, due)
+        if purpose is Purpose.TASK or purpose is Purpose.FETCH:
+            station.exchange = exchange
+            exchange.attempt = station.attempt if station.is_set else None
+        elif purpose is not Purpose.LEAVE:
+            station.probe = exchange
+        place, problem = self._reach(station.id)
+        if place is None:
+            if purpose is not Purpose.BOOT:
+                self._line.remark("worker not dialled", level="warning", worker=station.worker.name, reason=problem)
+            self._broken(exchange, now, is_seen=False)
+            return
+        exchange.peer = self._line.dial(self, place, CONTROL, self._carrier())
+        exchange.peer.guest = exchange
+        if due < inf:
+            self._exchanges.arm(exchange, due)
+
+    def _send_control(self, exchange: Exchange, now: float) -> None:
+        """The connection stands: say what it is for. Nobody is dialled for nothing: it would be waiting for us."""
+        station, peer = exchange.station, exchange.peer
+        assert peer is not None
+        if peer.address and peer.address != station.uid:
+            self._line.remark("worker not trusted", level="warning", worker=station.worker.name, uid=peer.address)
+            self._line.close(peer, "another user listens there")
+            return
+        exchange.is_sent = True
+        attempt = exchange.attempt
+        if exchange.purpose is Purpose.TASK and attempt is not None:
+            payload = attempt.job.payload
+            head = write_control(exchange.kind, station.edition, task_id=exchange.task, extra_size=len(payload))
+            attempt.begin(now)
+            self._line.send(peer, [head, payload], exchange)
+        else:
+            self._line.send(peer, [write_control(exchange.kind, station.edition)], exchange)
+
+    def _hear_worker(self, peer: Peer, exchange: Exchange, message: Message, now: float) -> None:
+        station = exchange.station
+        exchange.peer = None
+        self._exchanges.disarm(exchange)
+        self._line.close(peer, "answered")
+        self._ended(exchange, now)
+        if exchange.is_given_up or exchange.purpose is Purpose.LEAVE:
+            return
+        try:
+            response = read_response(message[0], station.edition)
+        except Malformed as problem:
+            self._line.bad_message(peer, problem.reason, problem.detail)
+            self._drop(station, f"its worker's answer was {problem.reason}", now)
+            return
+        if response.error is None or response.error is WorkerError.FAILED:  # R97
+            told = _text(message[1]) or f"error {response.number}"
+            self._drop(station, f"its worker answered {exchange.kind.value} with FAILED: {told}", now)
+        elif exchange.purpose is Purpose.TASK:
+            self._task_answered(station, exchange, response, message[1], now)
+        elif exchange.purpose is Purpose.FETCH:
+            self._fetched(station, exchange.attempt, response, message[1], now)
+        else:
+            self._status(station, exchange.purpose, response, now)
+        if self._stations.get(station.id) is station:
+            self._next_exchange(station, now)
+
+    def _ended(self, exchange: Exchange, now: float) -> None:
+        station = exchange.station
+        station.last_exchange = now
+        if station.exchange is exchange:
+            station.exchange = None
+        if station.probe is exchange:
+            station.probe = None
+
+    def _task_answered(
+        self, station: Station, exchange: Exchange, response: Response, extra: Frame, now: float
+    ) -> None:
+        attempt = exchange.attempt
+        assert attempt is not None
+        self._renew(station, now)
+        if response.error is WorkerError.OK:
+            station.is_taken = station.attempt is attempt
+        elif response.error is WorkerError.BUSY:  # R98
+            if station.attempt is attempt:
+                self._release(station)
+            station.rest = min(LONGEST_REST, 2 * station.rest or FIRST_REST)
+            station.rest_until = now + station.rest
+            self._alarms.arm(station, station.rest_until)
+            self._broker.refuse(attempt, now)
+        elif response.error is WorkerError.TASK_FAILED and station.attempt is attempt:
+            self._task_failed(station, attempt, extra, now)
+
+    def _fetched(self, station: Station, attempt: Attempt | None, response: Response, extra: Frame, now: float) -> None:
+        self._renew(station, now)
+        if attempt is not station.attempt:
+            attempt = None  # it is over: what there is to fetch is nobody's any more
+        if response.error is WorkerError.OK:
+            if response.task_id not in (0, station.task, station.previous):  # R95
+                self._broker.counters.late_results += 1
+                self._drop(station, f"its worker gave the result of task {response.task_id}, which is not its own", now)
+                return
+            station.rest = 0.0
+            if attempt is None:
+                self._broker.counters.late_results += 1
+                return
+            self._release(station)
+            if not self._broker.succeed(attempt, extra, now):
+                self._line.remark("late result", worker=station.worker.name, job=attempt.job.id.hex())
+        elif response.error is WorkerError.TASK_FAILED:
+            if attempt is not None:
+                self._task_failed(station, attempt, extra, now)
+        elif attempt is not None:  # NO_FETCH, or an answer that has no meaning here
+            self._nothing_to_fetch(station, now)
+
+    def _nothing_to_fetch(self, station: Station, now: float) -> None:
+        """R93, R94: it happens, but not for ever."""
+        station.no_fetches += 1
+        if station.fetches_again:
+            self._lose_task(station, "its worker has no result any more", now)
+        elif station.no_fetches >= NO_FETCHES and station.probe is None:
+            self._dial(station, Purpose.MISSING, now + PROBE_TIMEOUT, now)
+
+    def _task_failed(self, station: Station, attempt: Attempt, extra: Frame, now: float) -> None:
+        """R96: another worker may do it; this one is idle."""
+        self._release(station)
+        self._broker.fail(attempt, _text(extra) or "its worker said TASK_FAILED", now)
+
+    def _status(self, station: Station, purpose: Purpose, response: Response, now: float) -> None:
+        """It lives, and names its task."""
+        self._renew(station, now)
+        if station.worker.state is BOOTING:
+            self._booted(station, now)
+        task = response.task_id
+        if task == 0 and station.rest and purpose is not Purpose.BOOT:
+            self._rested(station, now, is_free=True)
+        if purpose is Purpose.MISMATCH and task not in (0, station.task, station.previous):
+            self._restart(station, f"its worker named task {task} and not {station.task}", now)  # R91
+        elif purpose is Purpose.MISSING and station.attempt is not None and task != station.task:
+            self._lose_task(station, "its worker has neither the task nor a result", now)
+        elif purpose is Purpose.STUCK and station.exchange is not None and task != station.exchange.task:
+            self._drop(station, "its worker hung in the middle of an exchange", now)  # R99
+
+    # ---------------------------------------------------------------- exchanges that go wrong
+
+    def _broken(self, exchange: Exchange, now: float, *, is_seen: bool) -> None:
+        """The connection ended, or never stood, before there was an answer."""
+        exchange.peer = None
+        self._ended(exchange, now)
+        station, purpose = exchange.station, exchange.purpose
+        if exchange.is_given_up or purpose is Purpose.LEAVE or self._stations.get(station.id) is not station:
+            return
+        if purpose is Purpose.BOOT:
+            self._alarms.arm(station, now + BOOT_EVERY)  # R87
+        elif purpose is Purpose.LEASE:
+            self._drop(station, f"its worker was silent for {station.next_pulse:g} s and is not there any more", now)
+        elif purpose is Purpose.FETCH and is_seen and not station.fetches_again:  # R94
+            station.fetches_again = True
+            station.wants_fetch = True
+            self._next_exchange(station, now)
+        elif purpose is Purpose.FETCH and is_seen and station.attempt is not None:
+            self._lose_task(station, "its worker broke off twice in the middle of its result", now)
+        elif purpose is Purpose.TASK and not is_seen:
+            unseen = (exchange.attempt,) if exchange.attempt is not None else ()
+            self._drop(station, "its worker could not be reached", now, unseen)
+        else:
+            self._drop(station, f"its worker broke off in the middle of {exchange.kind.value}", now)
+
+    def _outlasted(self, exchange: Exchange, now: float) -> None:
+        """R99: no answer in time."""
+        station = exchange.station
+        if exchange.is_given_up:
+            if exchange.peer is not None:
+                self._line.close(exchange.peer, "no answer came")
+            return
+        if exchange.purpose is Purpose.TASK or exchange.purpose is Purpose.FETCH:
+            if station.probe is None:
+                self._dial(station, Purpose.STUCK, now + PROBE_TIMEOUT, now)
+            return
+        self._give_up(exchange, now)
+        self._ended(exchange, now)
+        if self._stations.get(station.id) is not station:
+            return
+        if exchange.purpose is Purpose.BOOT:
+            self._alarms.arm(station, now + BOOT_EVERY)
+        elif exchange.purpose is not Purpose.LEAVE:
+            self._drop(station, "its worker did not answer GET_STATUS", now)
+
+    def _give_up(self, exchange: Exchange, now: float) -> None:
+        """Nobody waits for its answer, but it is read, should it still come."""
+        exchange.is_given_up = True
+        exchange.due = now + ABANDONED_FOR
+        self._exchanges.arm(exchange, exchange.due)
+
+
+def _text(extra: Frame) -> str:
+    """A worker's own words about an error, for its caller."""
+    return bytes(extra[:MAX_DETAIL]).decode("utf-8", "replace").strip()

@@ -1,0 +1,129 @@
+"""The controller's records: a worker as we know it, and an exchange with it that is under way."""
+
+from __future__ import annotations
+
+from enum import Enum
+from math import inf
+
+from dragoman.core.model import Attempt, Worker
+from dragoman.dialects.controller.editions import Edition
+from dragoman.dialects.controller.messages import ControlKind
+from dragoman.dialects.seam import Peer
+
+
+class Purpose(Enum):
+    """Why an exchange is made: what its answer means depends on it."""
+
+    BOOT = "is its socket there?"
+    TASK = "hand out a job"
+    FETCH = "get the result"
+    LEASE = "does it still live?"
+    MISMATCH = "which task does it really have?"
+    STUCK = "does it work, or has it hung?"
+    MISSING = "has it still the task whose result is not there?"
+    LEAVE = "it must go"
+
+
+KIND_OF = {
+    Purpose.TASK: ControlKind.SET_TASK,
+    Purpose.FETCH: ControlKind.FETCH,
+    Purpose.LEAVE: ControlKind.RESTART,
+}
+
+
+class Exchange:
+    """One connection to a worker's socket: our message and its answer."""
+
+    __slots__ = (
+        "alarm",
+        "alarm_number",
+        "attempt",
+        "due",
+        "is_given_up",
+        "is_sent",
+        "peer",
+        "purpose",
+        "station",
+        "task",
+    )
+
+    def __init__(self, station: Station, purpose: Purpose, due: float) -> None:
+        self.station = station
+        self.purpose = purpose
+        self.peer: Peer | None = None
+        self.attempt: Attempt | None = None  # whose job it hands out, or whose result it asks for
+        self.task = station.task
+        self.is_sent = False  # the connection stood, and our message went into it
+        self.is_given_up = False  # nobody waits for its answer, which is read all the same
+        self.due = due  # when we lose patience
+        self.alarm = inf
+        self.alarm_number = 0
+
+    @property
+    def kind(self) -> ControlKind:
+        return KIND_OF.get(self.purpose, ControlKind.GET_STATUS)
+
+
+class Visit:
+    """A connection by which a pulse should come."""
+
+    __slots__ = ("alarm", "alarm_number", "peer")
+
+    def __init__(self, peer: Peer) -> None:
+        self.peer = peer
+        self.alarm = inf
+        self.alarm_number = 0
+
+
+class Station:
+    """One registered worker."""
+
+    __slots__ = (
+        "alarm",
+        "alarm_number",
+        "attempt",
+        "boot_until",
+        "edition",
+        "exchange",
+        "fetches_again",
+        "id",
+        "idle_pulses",
+        "is_set",
+        "is_taken",
+        "last_exchange",
+        "next_pulse",
+        "no_fetches",
+        "previous",
+        "probe",
+        "rest",
+        "rest_until",
+        "task",
+        "uid",
+        "wants_fetch",
+        "worker",
+    )
+
+    worker: Worker
+
+    def __init__(self, id: int, edition: Edition, uid: str, next_pulse: float, boot_until: float) -> None:
+        self.id = id
+        self.edition = edition
+        self.uid = uid  # whoever registered it
+        self.next_pulse = next_pulse  # how long it may be silent
+        self.boot_until = boot_until  # while it boots: how long its socket is tried
+        self.attempt: Attempt | None = None  # what it was given and has not answered, current or not
+        self.task = 0  # what that is called on the wire
+        self.previous = 0  # and the one before
+        self.is_set = False  # SET_TASK has been dialled for it
+        self.is_taken = False  # and answered with OK
+        self.wants_fetch = False  # it has said FETCH_ME, or we have a reason of our own to ask
+        self.fetches_again = False  # the last FETCH broke in the middle
+        self.no_fetches = 0  # NO_FETCH in a row
+        self.idle_pulses = 0  # pulses in a row that do not name the task it has taken
+        self.exchange: Exchange | None = None  # SET_TASK or FETCH, one at a time
+        self.probe: Exchange | None = None  # GET_STATUS, beside it
+        self.last_exchange = -inf  # when one last ended: a pulse from before that is no news of its task (R91)
+        self.rest = 0.0  # how long it is offered nothing, because it was BUSY (R98)
+        self.rest_until = inf
+        self.alarm = inf
+        self.alarm_number = 0
