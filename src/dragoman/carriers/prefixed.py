@@ -59,8 +59,8 @@ class Prefixed:
 
     # fmt: off
     __slots__ = (
-        "_count", "_extra_of", "_head", "_held", "_large", "_limits", "_need", "_refusal", "_single", "_step", "failure",
-        "gap", "outgoing", "ready",
+        "_count", "_extra_of", "_head", "_held", "_large", "_limits", "_need", "_refusal", "_single", "_step",
+        "failure", "gap", "outgoing", "ready",
     )
     # fmt: on
 
@@ -154,7 +154,7 @@ class Prefixed:
         self._count += len(messages)
         if self._single and not self.is_alone:
             if self.failure is None:
-                self._fail(Malformed("bytes behind the message", "one message is spoken a connection, and nothing else"))
+                self._fail(Malformed("bytes behind the message", "one message is spoken, and nothing else"))
             return []
         return messages
 

@@ -20,11 +20,11 @@ def config(urls: tuple[str, ...], path: str | None, as_json: bool, **flags: obje
     the defaults. Takes the same arguments as `dragoman serve`.
     """
     from dragoman.server.config import default_data_dir
-    from dragoman.server.wiring import DEFAULT_LISTENERS
+    from dragoman.server.wiring import default_listeners
 
     _, sourced = load_sourced(urls, path, flags)
     rows = [(each.name, each.value, each.source) for each in sourced]
-    shown_instead = {"listen": DEFAULT_LISTENERS, "data": str(default_data_dir(os.environ))}
+    shown_instead = {"listen": default_listeners(os.environ), "data": str(default_data_dir(os.environ))}
     rows = [(name, value or shown_instead.get(name, value), source) for name, value, source in rows]
     if as_json:
         click.echo(json.dumps({name: {"value": value, "source": source} for name, value, source in rows}, indent=2))

@@ -38,6 +38,8 @@ class ControlFolder:
         found = os.stat(self._path)
         if not stat.S_ISDIR(found.st_mode):
             raise OSError(errno.ENOTDIR, "it is not a folder", self._path)
+        if found.st_uid not in (os.getuid(), 0):
+            raise OSError(errno.EPERM, f"it belongs to uid {found.st_uid}", self._path)
         if found.st_mode & stat.S_IWOTH:
             raise OSError(errno.EPERM, "everybody may write there", self._path)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -21,7 +22,7 @@ from dragoman.server.host import Host
 from dragoman.server.log import make_log
 from dragoman.server.runner import Limits, Line
 from dragoman.server.tuning import raise_descriptor_limit, tune_process
-from dragoman.server.wiring import DEFAULT_LISTENERS, Listener, prepare
+from dragoman.server.wiring import Listener, default_listeners, prepare
 
 EXIT_BROKEN_INVARIANT = 70
 
@@ -49,9 +50,12 @@ class Server:
     def listen(self) -> list[tuple[Listener, list[tuple[str, str]]]]:
         """Open every listener. Returns, for each, who comes in where."""
         opened = []
-        listeners = [prepare(url, self.broker, self.line) for url in self._config.listen or DEFAULT_LISTENERS]
+        listeners = [
+            prepare(url, self.broker, self.line) for url in self._config.listen or default_listeners(os.environ)
+        ]
         for listener in listeners:
             places = []
+            listener.before_open()
             for who, door in listener.doors:
                 place = self.host.listen(door)
                 places.append((who, f"{'tcp' if isinstance(place, TcpPlace) else 'ipc'}://{place}"))

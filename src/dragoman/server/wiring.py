@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, cast
+from urllib.parse import quote
 
 from dragoman.carriers.prefixed import Limits as PrefixedLimits
 from dragoman.carriers.prefixed import Prefixed
@@ -66,7 +67,8 @@ class Listener:
     address: Address
     doors: tuple[tuple[str, Door], ...]  # who comes in there (workers, callers) and the door
     notes: tuple[str, ...]  # what the operator should know of it
-    when_open: Callable[[], None] = lambda: None  # to be done as soon as its doors are open
+    before_open: Callable[[], None] = lambda: None  # to be done before its doors are opened; may raise OSError
+    when_open: Callable[[], None] = lambda: None  # and as soon as they are
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +174,6 @@ def _controller(request: Request) -> Listener:
     except ValueError:
         raise address_error(address.url, "uid_allow is a list of numbers, mode an octal number") from None
     folder = ControlFolder(address.place.path, mode, uids)
-    try:
-        folder.prepare()
-    except OSError as error:
-        raise address_error(address.url, f"cannot use {address.place.path}: {error.strerror}") from None
     fixed = EDITIONS[own.edition.value] if own.edition is not None else SEED
     refusal = write_pulse_response(ControllerError.FAILED, fixed)
     limits = PrefixedLimits(max_payload=request.options.max_payload)
@@ -193,7 +191,7 @@ def _controller(request: Request) -> Listener:
     door = Door(session, controller.PULSES, folder.main, carrier, request.limits)
     edition = own.edition.value if own.edition is not None else "told by each worker"
     notes = (f"service {own.service!r}, edition {edition}",)
-    return Listener(address, (("workers", door),), notes, folder.clear)
+    return Listener(address, (("workers", door),), notes, folder.prepare, folder.clear)
 
 
 # A dialect's name, the options of its own, and how it listens.
@@ -204,11 +202,20 @@ DIALECTS: Mapping[str, tuple[type[Any], Callable[[Request], Listener]]] = {
     "controller": (ControllerOptions, _controller),
 }
 
-DEFAULT_LISTENERS = (
-    "pingpong+tcp://127.0.0.1:7401?frontend=7402",
-    "powerhose+tcp://127.0.0.1:7403?frontend=7404",
-    "memodb+tcp://127.0.0.1:7405",
-)
+WELL_KNOWN_FOLDER = "/run/controller"  # where Worker-Controller's document has its sockets
+
+
+def default_listeners(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Where to listen if nobody says: on loopback, and on Unix sockets that are ours alone."""
+    folders = [str(runtime_dir(environment))]
+    if os.path.isdir(WELL_KNOWN_FOLDER) and os.access(WELL_KNOWN_FOLDER, os.W_OK):
+        folders.append(WELL_KNOWN_FOLDER)  # so that unmodified workers find us
+    return (
+        "pingpong+tcp://127.0.0.1:7401?frontend=7402",
+        "powerhose+tcp://127.0.0.1:7403?frontend=7404",
+        "memodb+tcp://127.0.0.1:7405",
+        *(f"controller+unix://{quote(folder)}" for folder in folders),
+    )
 
 
 def prepare(url: str, broker: Broker, line: Line) -> Listener:

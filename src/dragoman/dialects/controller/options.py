@@ -13,7 +13,7 @@ class EditionName(Enum):
     SHIFTED = SHIFTED.name
 
 
-class RestartOnMismatch(Enum):
+class OnMismatch(Enum):
     """What a pulse that names a task we do not know of leads to."""
 
     PROBE = "probe"  # GET_STATUS, and RESTART only if that names it, too (R91)
@@ -33,7 +33,7 @@ class ListenerOptions:
     default_pulse: float = seconds(10.0, least=0.001)  # R90: for workers that promise 0
     socket_wait: float = seconds(5.0, least=0.001)  # R87: how long a new worker's socket is looked for
     control_timeout: float = seconds(10.0, least=0.001)  # R99
-    restart_on_mismatch: RestartOnMismatch = RestartOnMismatch.PROBE  # R91
+    restart_on_mismatch: OnMismatch = OnMismatch.PROBE  # R91
     uid_allow: str = ""  # R84: user ids, with commas between them; empty: our own and root
     mode: str = ""  # of the folder if we make it, octal; empty: 0700
     unproven_limit: float = seconds(3600.0, least=0.001)  # how long the result of a cancelled job is waited for

@@ -30,7 +30,7 @@ from dragoman.dialects.controller.codec import (
 )
 from dragoman.dialects.controller.editions import EDITIONS, SEED, Edition
 from dragoman.dialects.controller.messages import ControllerError, Pulse, PulseKind, Response, WorkerError
-from dragoman.dialects.controller.options import ListenerOptions, RestartOnMismatch
+from dragoman.dialects.controller.options import ListenerOptions, OnMismatch
 from dragoman.dialects.controller.stations import Exchange, Purpose, Station, Visit
 from dragoman.dialects.seam import Line, Peer
 
@@ -133,6 +133,7 @@ class ControllerSession:
             is_seen = exchange.is_sent and exchange not in unsent
             self._broken(exchange, now, is_seen=is_seen)
         elif isinstance(exchange, Visit):
+            exchange.is_over = True
             self._visits.disarm(exchange)
 
     def tick(self, now: float) -> float:
@@ -192,7 +193,7 @@ class ControllerSession:
     def _compare_task(self, station: Station, task: int, now: float) -> None:
         """Its pulse names a task. Idle workers keep naming their last one, so only a foreign one is a reason to ask."""
         is_mine = task == station.task
-        if self._options.restart_on_mismatch is RestartOnMismatch.ALWAYS and not is_mine:
+        if self._options.restart_on_mismatch is OnMismatch.ALWAYS and not is_mine:
             self._restart(station, f"its worker named task {task} and not {station.task}", now)
             return
         if task == 0 and station.rest:
@@ -214,8 +215,9 @@ class ControllerSession:
             self._second, self._registered = int(now), 0
         while self._waiting and self._registered < REGISTERS_A_SECOND:
             peer, pulse, edition = self._waiting.popleft()
-            self._registered += 1
-            self._register(peer, pulse, edition, now)
+            if not peer.guest.is_over:
+                self._registered += 1
+                self._register(peer, pulse, edition, now)
 
     def _register(self, peer: Peer, pulse: Pulse, edition: Edition, now: float) -> None:
         uid = peer.address
@@ -480,6 +482,8 @@ class ControllerSession:
                 self._drop(station, f"its worker gave the result of task {response.task_id}, which is not its own", now)
                 return
             station.rest = 0.0
+            if station.rest_until < inf:
+                self._rested(station, now)  # R98
             if attempt is None:
                 self._broker.counters.late_results += 1
                 return

@@ -67,10 +67,11 @@ class Exchange:
 class Visit:
     """A connection by which a pulse should come."""
 
-    __slots__ = ("alarm", "alarm_number", "peer")
+    __slots__ = ("alarm", "alarm_number", "is_over", "peer")
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
+        self.is_over = False
         self.alarm = inf
         self.alarm_number = 0
 
