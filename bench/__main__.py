@@ -18,22 +18,33 @@ from typing import Any
 import zmq
 
 from bench.brokers import (
+    CONTROLLER_COMMAND,
     DRAGOMAN_COMMAND,
     MEMODB_COMMAND,
     PARKING_COMMAND,
     PLAIN_ECHO_COMMAND,
     PLAIN_SP_COMMAND,
+    POWERHOSE_COMMAND,
     PROXY_COMMAND,
     SP_ECHO_COMMAND,
     Kind,
 )
-from bench.compare import ECHO_SHAPES, LARGE_SHAPES, MEMODB_LARGE_SHAPES, MEMODB_SHAPES, Comparison, Plan, compare
+from bench.compare import (
+    CALLED_BACK_SHAPE,
+    ECHO_SHAPES,
+    LARGE_SHAPES,
+    MEMODB_LARGE_SHAPES,
+    MEMODB_SHAPES,
+    Comparison,
+    Plan,
+    compare,
+)
 from bench.core import run as run_core
-from bench.generator import Generator, Shape, find_generator, find_sp_generator
+from bench.generator import CALLED_BACK_GENERATOR, Generator, Shape, find_generator, find_sp_generator
 from bench.idle import measure_idle
 from bench.measure import NotMeasured
 from bench.parked import PARKED, measure_parked
-from bench.table import CEILING, SUBJECT, comparison_table, core_table, memory_table, parked_table
+from bench.table import CEILING, SUBJECT, called_back_table, comparison_table, core_table, memory_table, parked_table
 
 ECHO_TARGETS = {Shape(workers=64, window=100, size=100): 3.0}
 LARGE_TARGETS = {LARGE_SHAPES[0]: 1.5}
@@ -44,6 +55,11 @@ PLAIN_SP = Kind("sp echo", "echo", PLAIN_SP_COMMAND)
 SP_FLOOR = Kind("sp floor", "echo", SP_ECHO_COMMAND)
 PLAIN_ECHO = Kind("asyncio echo", "raw", (*PLAIN_ECHO_COMMAND, str(MEMODB_LARGE_SHAPES[0].size)))
 MEMODB = Kind(SUBJECT, "memodb", MEMODB_COMMAND)
+CALLED_BACK = {  # and what a job costs there, with its caller's two messages: messages and new connections
+    Kind("PingPong", "pingpong", DRAGOMAN_COMMAND): (4, 0),
+    Kind("Powerhose", "powerhose", POWERHOSE_COMMAND): (6, 0),
+    Kind("Controller", "controller", CONTROLLER_COMMAND): (8, 3),
+}
 IDLE_WORKERS = 2000
 PARKED_REQUESTS = 20_000
 LARGE_ROUNDS = 2  # for each round of small jobs: the kernel's share of large ones varies by half from run to run
@@ -186,11 +202,25 @@ def memodb_memory(bench: Bench) -> str:
     return parked_table(costs)
 
 
+def called_back(bench: Bench) -> str:
+    """100-byte jobs through workers that the broker has to call, beside PingPong's, who keep a connection."""
+    kinds, generator = tuple(CALLED_BACK), CALLED_BACK_GENERATOR
+    [comparison] = compare([CALLED_BACK_SHAPE], {}, kinds, generator, bench.plan, bench.repeats, tell)
+    ratios = {kind.name: comparison.cpu_ratio(kind.name, kinds[0].name) for kind in kinds[1:]}
+    bench.record["called_back"] = [{"cpu_ratio": ratios} | _measured(comparison)]
+    shape = f"{CALLED_BACK_SHAPE.workers} workers, {CALLED_BACK_SHAPE.window} in flight"
+    title = f"workers that are called back: echo, jobs of 100 bytes, {shape} (load: {generator.title})"
+    return called_back_table(title, comparison, {kind.name: costs for kind, costs in CALLED_BACK.items()})
+
+
 def _record(comparison: Comparison, ceiling: str) -> dict[str, Any]:
+    return {"cpu_ratio": comparison.cpu_ratio(SUBJECT, ceiling)} | _measured(comparison)
+
+
+def _measured(comparison: Comparison) -> dict[str, Any]:
     return {
         "shape": asdict(comparison.shape),
         "target": comparison.target,
-        "cpu_ratio": comparison.cpu_ratio(SUBJECT, ceiling),
         "medians": {name: asdict(comparison.figures(name)) for name in comparison.runs},
         "attempts": {name: [asdict(run) for run in runs] for name, runs in comparison.attempts.items()},
     }
@@ -224,6 +254,7 @@ SCENARIOS: dict[str, tuple[Callable[[Bench], str], ...]] = {
     "memory": (memory,),
     "core": (core,),
     "memodb": (memodb_echo, memodb_floor, memodb_large, memodb_memory),
+    "called_back": (called_back,),
 }
 
 if __name__ == "__main__":

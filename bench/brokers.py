@@ -36,6 +36,21 @@ PARKING_COMMAND = (
     "--data",
     "memory",
 )
+POWERHOSE_COMMAND = (
+    DRAGOMAN_COMMAND[0],
+    "serve",
+    "powerhose+tcp://127.0.0.1:{backend}?frontend={frontend}",
+    "--data",
+    "memory",
+)
+CONTROLLER_COMMAND = (
+    DRAGOMAN_COMMAND[0],
+    "serve",
+    "controller+unix://{folder}",
+    "pingpong+tcp://127.0.0.1:{backend}?frontend={frontend}",  # the Controller has no callers
+    "--data",
+    "memory",
+)
 SP_ECHO_COMMAND = (sys.executable, "-m", "bench.specho", "{frontend}")
 PLAIN_SP_COMMAND = (sys.executable, "-m", "bench.plainsp", "{frontend}")
 PLAIN_ECHO_COMMAND = (sys.executable, "-m", "bench.plainecho", "{frontend}")  # and the size of a message
@@ -45,7 +60,8 @@ PLAIN_ECHO_COMMAND = (sys.executable, "-m", "bench.plainecho", "{frontend}")  # 
 class Kind:
     """A broker that can be started: its name in the tables, the load's mode for it, and its command.
 
-    `{frontend}` and `{backend}` in the command become port numbers; without the latter both are one place.
+    `{frontend}` and `{backend}` in the command become port numbers; without the latter both are one place. `{folder}`
+    becomes a folder, which is then the place of the workers.
     """
 
     name: str
@@ -69,8 +85,10 @@ def running(kind: Kind) -> Iterator[Broker]:
     frontend, backend = free_ports(2)
     if not any("{backend}" in part for part in kind.command):
         backend = frontend
-    command = [part.format(frontend=frontend, backend=backend) for part in kind.command]
-    with tempfile.TemporaryFile() as log:
+    with tempfile.TemporaryFile() as log, tempfile.TemporaryDirectory() as folder:
+        command = [part.format(frontend=frontend, backend=backend, folder=folder) for part in kind.command]
+        has_folder = any("{folder}" in part for part in kind.command)
+        workers_place = folder if has_folder else f"tcp://127.0.0.1:{backend}"
         try:
             process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         except OSError as error:
@@ -78,7 +96,7 @@ def running(kind: Kind) -> Iterator[Broker]:
         try:
             for port in (frontend, backend):
                 _wait_until_listening(process, kind, port)
-            yield Broker(kind, process.pid, f"tcp://127.0.0.1:{frontend}", f"tcp://127.0.0.1:{backend}")
+            yield Broker(kind, process.pid, f"tcp://127.0.0.1:{frontend}", workers_place)
         except NotMeasured as error:
             if process.poll() is None:
                 raise

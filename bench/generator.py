@@ -1,4 +1,5 @@
-"""Which load is used, how it is built, and how it is run: for PingPong load.c or else load.py, for MemoDB spload.c."""
+"""Which load is used, how it is built, and how it is run: for PingPong load.c or else load.py, for MemoDB spload.c,
+for workers that one has to call back calledback_load.py."""
 
 from __future__ import annotations
 
@@ -44,6 +45,9 @@ class Shape:
             *("--workers-per-connection", str(self.workers)),
             *("--callers-per-connection", str(self.window)),
         )
+
+
+CALLED_BACK_GENERATOR = Generator("pyzmq and plain sockets", (sys.executable, "-m", "bench.calledback_load"))
 
 
 def find_generator() -> Generator:

@@ -12,7 +12,10 @@ import struct
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from itertools import cycle
 
 import zmq
 
@@ -35,11 +38,16 @@ class LoadError(Exception):
 
 
 def main() -> None:
-    """Run the load once and print its JSON line."""
-    options = _options()
+    """Be the load for zmq.proxy and for PingPong."""
+    drive(read_options("bench.load", "proxy", "pingpong"), Crowd)
+
+
+def drive(options: argparse.Namespace, crowd_of: Callable[[Context, argparse.Namespace, int], Team]) -> None:
+    """Run the load once, with workers of this kind, and print its JSON line."""
     context: Context = zmq.Context()
-    context.set(zmq.MAX_SOCKETS, options.workers + 16)
-    crowds = [Crowd(context, options, share) for share in _shares(options.workers, options.threads)]
+    context.set(zmq.MAX_SOCKETS, 2 * options.workers + 16)
+    context.setsockopt(zmq.LINGER, 0)  # of every socket: a broker that has gone must not keep us
+    crowds = [crowd_of(context, options, share) for share in _shares(options.workers, options.threads)]
     for crowd in crowds:
         crowd.start()
     client = Client(context, options)
@@ -50,13 +58,13 @@ def main() -> None:
     finally:
         for crowd in crowds:
             crowd.stop()
-        client.socket.close()
-        context.term()
+        context.destroy()
 
 
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="bench.load")
-    parser.add_argument("--mode", choices=["proxy", "pingpong"], required=True)
+def read_options(program: str, *modes: str) -> argparse.Namespace:
+    """What the command line says."""
+    parser = argparse.ArgumentParser(prog=program)
+    parser.add_argument("--mode", choices=modes, required=True)
     parser.add_argument("--frontend", required=True)
     parser.add_argument("--backend", required=True)
     parser.add_argument("--workers", type=int, default=4)
@@ -77,7 +85,7 @@ def _shares(workers: int, threads: int) -> list[int]:
     return [workers // threads + (i < workers % threads) for i in range(threads)]
 
 
-def _measure(client: Client, crowds: list[Crowd], options: argparse.Namespace) -> Run:
+def _measure(client: Client, crowds: list[Team], options: argparse.Namespace) -> Run:
     _warm_up(client, crowds, options)
     client.latencies_ns.clear()
     before = take_reading(options.broker_pid)
@@ -90,7 +98,7 @@ def _measure(client: Client, crowds: list[Crowd], options: argparse.Namespace) -
     return run_between(before, after, measured, client.wrong, missing)
 
 
-def _warm_up(client: Client, crowds: list[Crowd], options: argparse.Namespace) -> None:
+def _warm_up(client: Client, crowds: list[Team], options: argparse.Namespace) -> None:
     start = time.monotonic()
     while time.monotonic() < start + options.warmup or sum(len(crowd.heard) for crowd in crowds) < options.workers:
         client.turn()
@@ -108,17 +116,14 @@ def dial(context: Context, endpoint: str) -> Socket:
     return socket
 
 
-class Crowd:
-    """The workers of one thread. Their pings are spread evenly over the second, as those of unrelated workers are."""
+class Team(ABC):
+    """The workers of one thread. `heard` are those that the broker has spoken to."""
 
     def __init__(self, context: Context, options: argparse.Namespace, count: int) -> None:
-        self.heard: set[Socket] = set()
+        self.heard: set[object] = set()
         self._context = context
         self._backend: str = options.backend
-        self._pingpong: bool = options.mode == "pingpong"
         self._count = count
-        self._next_ping = time.monotonic()
-        self._ping_turn = 0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)
 
@@ -131,6 +136,38 @@ class Crowd:
         self._stopping.set()
         self._thread.join()
 
+    @abstractmethod
+    def _work(self) -> None:
+        """Join, and answer every job with itself until `_stopping` is set."""
+
+
+class Rota:
+    """Whose turn it is to ping: spread evenly over the second, as the pings of unrelated workers are."""
+
+    def __init__(self, sockets: Sequence[Socket]) -> None:
+        self._turns = cycle(sockets)
+        self._step = 1 / len(sockets)
+        self._next = time.monotonic()
+
+    def nap_ms(self) -> int:
+        """How long one may sleep."""
+        return math.ceil(1000 * min(max(self._next - time.monotonic(), 0.0), WORKER_NAP))
+
+    def due(self) -> Iterator[Socket]:
+        """Those whose time has come."""
+        now = time.monotonic()
+        while now >= self._next:
+            self._next += self._step
+            yield next(self._turns)
+
+
+class Crowd(Team):
+    """Workers that echo; those of PingPong ping, too."""
+
+    def __init__(self, context: Context, options: argparse.Namespace, count: int) -> None:
+        super().__init__(context, options, count)
+        self._pingpong: bool = options.mode == "pingpong"
+
     def _work(self) -> None:
         sockets = [dial(self._context, self._backend) for _ in range(self._count)]
         poller = zmq.Poller()
@@ -138,17 +175,15 @@ class Crowd:
             poller.register(socket, zmq.POLLIN)
             if self._pingpong:
                 socket.send_multipart([b"", b"READY"])
+        rota = Rota(sockets)
         while not self._stopping.is_set():
-            for socket, _events in poller.poll(self._nap_ms()):
+            for socket, _events in poller.poll(rota.nap_ms()):
                 self._answer_all(socket)
-            if self._pingpong:
-                self._ping_whose_turn_it_is(sockets)
+            for socket in rota.due():
+                if self._pingpong:
+                    socket.send_multipart([b"", b"PING"])
         for socket in sockets:
             socket.close()
-
-    def _nap_ms(self) -> int:
-        left = self._next_ping - time.monotonic() if self._pingpong else WORKER_NAP
-        return math.ceil(1000 * min(max(left, 0.0), WORKER_NAP))
 
     def _answer_all(self, socket: Socket) -> None:
         self.heard.add(socket)
@@ -159,13 +194,6 @@ class Crowd:
                     socket.send_multipart(frames)
         except zmq.Again:
             pass
-
-    def _ping_whose_turn_it_is(self, sockets: list[Socket]) -> None:
-        now = time.monotonic()
-        while now >= self._next_ping:
-            sockets[self._ping_turn].send_multipart([b"", b"PING"])
-            self._ping_turn = (self._ping_turn + 1) % self._count
-            self._next_ping += 1 / self._count
 
 
 class Client:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bench.compare import Comparison
 from bench.core import CoreCost, growth
@@ -48,6 +48,30 @@ def comparison_table(
         block("clean runs", clean),
     )
     return "\n".join([title, *lines])
+
+
+def called_back_table(title: str, comparison: Comparison, exchanges: Mapping[str, tuple[int, int]]) -> str:
+    """A row for each of several dialects; ratios are to the first. `exchanges`: messages and connections of a job."""
+    first = next(iter(exchanges))
+    header = ("workers", "messages/job", "connections/job", "jobs/s", "p50 µs", "p99 µs", "broker CPU µs/job", "ratio")
+    rows = [(*header, "load CPU µs/job", "clean runs")]
+    for name, (messages, connections) in exchanges.items():
+        figures = comparison.figures(name)
+        rows.append(
+            (
+                name,
+                str(messages),
+                str(connections),
+                f"{figures.rate:,.0f}",
+                f"{figures.p50_us:,.0f}",
+                f"{figures.p99_us:,.0f}",
+                f"{figures.broker_us:,.2f}",
+                f"{comparison.cpu_ratio(name, first):.2f}",
+                f"{figures.load_us:,.2f}",
+                _clean_cell(figures),
+            )
+        )
+    return "\n".join(block(title, rows))
 
 
 def _load_cells(comparison: Comparison) -> Row:

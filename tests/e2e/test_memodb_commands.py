@@ -116,6 +116,7 @@ def test_serve_says_who_may_come_in_where(programs: Programs) -> None:
 def test_what_serve_suggests_to_try_works_as_printed(programs: Programs, tmp_path: Path, kind: str) -> None:
     places = {"tcp": "tcp://127.0.0.1:0", "tcp6": "tcp://[::1]:0", "ipc": f"ipc://{tmp_path}/s"}
     broker, _ = start_broker(programs, f"memodb+{places[kind]}")
+    broker.prints(r"dragoman call .*\n")
     suggested = re.findall(r"^  \S*dragoman ((?:worker|call) .*)$", broker.out, re.MULTILINE)
     assert [line.split()[0] for line in suggested] == ["worker", "call"]
     worker, caller = (programs.start("sh", "-c", f"exec {DRAGOMAN} {line}") for line in suggested)

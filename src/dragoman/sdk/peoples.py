@@ -13,10 +13,13 @@ from dragoman.carriers.sp import Sp
 from dragoman.carriers.zmtp import Limits as ZmtpLimits
 from dragoman.carriers.zmtp import Zmtp
 from dragoman.dialects import plain_calls
+from dragoman.dialects.controller import options as controller_options
 from dragoman.dialects.memodb import options as memodb_options
 from dragoman.dialects.memodb import peer as memodb
 from dragoman.dialects.pingpong import options as pingpong_options
 from dragoman.dialects.pingpong import peer as pingpong
+from dragoman.dialects.powerhose import options as powerhose_options
+from dragoman.dialects.powerhose import peer as powerhose
 from dragoman.dialects.sides import ClientPort, ClientSide, WorkerPort, WorkerSide
 from dragoman.sdk.address import Address, Place, UnixPlace, address_error, parse, parse_frontend, read_options
 
@@ -24,18 +27,23 @@ from dragoman.sdk.address import Address, Place, UnixPlace, address_error, parse
 HARD_CAP = ZmtpLimits().hard_cap
 
 
-@dataclass(frozen=True, slots=True)
+def _nobody(*_: object) -> Any:
+    raise AssertionError("this people has nobody who would need it")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class People:
     """What it takes to call and to work in one dialect."""
 
     objection: Callable[[Sequence[str]], str | None] | None  # to names of services; none: the wire has no such names
     shares_connections: bool  # whether several workers may share one
     worker_options: type[Any]
-    worker_carrier: Callable[[Place], Carrier]
-    worker_side: Callable[[Any, WorkerPort, Sequence[str], int], WorkerSide]
-    client_options: type[Any]
-    client_carrier: Callable[[Place], Carrier]
-    client_side: Callable[[Any, ClientPort], ClientSide]
+    # Not for workers that are called back (sdk/workers.py:CALLED_BACK): they have no connection of their own.
+    worker_carrier: Callable[[Place], Carrier] = _nobody
+    worker_side: Callable[[Any, WorkerPort, Sequence[str], int], WorkerSide] = _nobody
+    client_options: type[Any] | None = None  # none: it has no clients
+    client_carrier: Callable[[Place], Carrier] = _nobody
+    client_side: Callable[[Any, ClientPort], ClientSide] = _nobody
     broker_options: Collection[str]  # names that concern only the broker: its URL may be pasted whole
 
 
@@ -80,6 +88,19 @@ PEOPLES: Mapping[str, People] = {
             for each in fields(kind)
         ],
     ),
+    "powerhose": People(
+        objection=None,
+        shares_connections=False,
+        worker_options=powerhose_options.WorkerOptions,
+        client_options=powerhose_options.ClientOptions,
+        client_carrier=_zmtp(plain_calls.CLIENT_SOCKET),
+        client_side=powerhose.ClientSide,
+        broker_options=[
+            each.name
+            for kind in (powerhose_options.ListenerOptions, powerhose_options.WorkerOptions)
+            for each in fields(kind)
+        ],
+    ),
     "memodb": People(
         objection=memodb.objection,
         shares_connections=True,
@@ -98,6 +119,16 @@ PEOPLES: Mapping[str, People] = {
                 memodb_options.WorkerOptions,
                 memodb_options.ClientOptions,
             )
+            for each in fields(kind)
+        ],
+    ),
+    "controller": People(
+        objection=None,
+        shares_connections=False,
+        worker_options=controller_options.WorkerOptions,
+        broker_options=[
+            each.name
+            for kind in (controller_options.ListenerOptions, controller_options.WorkerOptions)
             for each in fields(kind)
         ],
     ),
@@ -128,6 +159,12 @@ def caller_target(url: str, service: str | None) -> Target:
     """Where to call: the frontend if the URL names one, else the place itself."""
     address = parse(url, PEOPLES)
     people = PEOPLES[address.dialect]
+    if people.client_options is None:
+        raise address_error(
+            url,
+            f"{address.dialect} has workers but no callers: call through another dialect that the broker listens for, "
+            "such as memodb+tcp://127.0.0.1:7405",
+        )
     options = _options(people.client_options, people, address)
     _check_services(people, address, options.service, [service] if service is not None else [])
     frontend = address.options.get("frontend")

@@ -246,7 +246,7 @@ class WorkerProcess:
 
     async def _drop_jobs(self) -> None:
         """Nothing of them outlives the loop."""
-        if self._jobs:
+        if self._jobs and self._stop_at_once.is_set():  # else others may be at work with the same handler
             self._handler.stop()
             await asyncio.wait(list(self._jobs.values()), timeout=1.0)
             for job in list(self._jobs.values()):

@@ -7,7 +7,9 @@ import signal
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from dragoman.sdk.controller_worker import ControllerWorker
 from dragoman.sdk.peoples import Target
+from dragoman.sdk.powerhose_worker import PowerhoseWorker
 from dragoman.sdk.worker import Handler, WorkerProcess
 
 
@@ -22,7 +24,10 @@ class Life(Protocol):
 
 
 # Workers that dial their broker, and answer on that connection, are the rule; these are called back instead.
-CALLED_BACK: Mapping[str, Callable[[Target, Handler], Life]] = {}
+CALLED_BACK: Mapping[str, Callable[[Target, Handler], Life]] = {
+    "controller": ControllerWorker,
+    "powerhose": PowerhoseWorker,
+}
 
 
 def run_worker(target: Target, handler: Handler, concurrency: int = 1) -> int:

@@ -34,6 +34,7 @@ class Door:
     place: Place
     carrier: Callable[[], Carrier]
     limits: PeerLimits
+    is_for_peers: bool = True  # else a connection is one exchange, and not somebody who has come to stay (R23)
 
 
 class Host:
@@ -113,7 +114,7 @@ class Host:
 
     def _accept(self, listening: socket.socket, door: Door) -> None:
         for _ in range(ACCEPTS_A_TURN):
-            if self._has_accepted_enough():
+            if door.is_for_peers and self._has_accepted_enough():
                 self._rest_from_accepting(listening, door, 1.0 - clock.now() % 1.0)
                 return
             try:
@@ -126,7 +127,7 @@ class Host:
                 self._line.remark("cannot accept", level="error", problem=str(error))
                 self._rest_from_accepting(listening, door, 1.0)
                 return
-            self._accepted += 1
+            self._accepted += door.is_for_peers
             try:
                 tune(accepted)
                 label, address = describe(accepted)
@@ -164,6 +165,27 @@ class Host:
 
     def _dial(self, peer: Peer, place: object) -> None:
         assert isinstance(place, TcpPlace | UnixPlace)
+        if isinstance(place, UnixPlace):
+            self._loop.call_soon(self._connect_near, peer, place)
+        else:
+            self._connect_later(peer, place)
+
+    def _connect_near(self, peer: Peer, place: UnixPlace) -> None:
+        """On this machine a connection stands at once or not at all, unless there is a queue at the other end."""
+        connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connected.setblocking(False)
+        try:
+            connected.connect(place.path)
+        except BlockingIOError:
+            connected.close()
+            self._connect_later(peer, place)
+        except OSError as error:
+            connected.close()
+            self._not_connected(peer, place, error)
+        else:
+            self._connected(peer, connected)
+
+    def _connect_later(self, peer: Peer, place: Place) -> None:
         task = self._loop.create_task(self._connect(peer, place))
         self._dials.add(task)
         task.add_done_callback(self._dials.discard)
@@ -172,9 +194,15 @@ class Host:
         try:
             connected = await connect(self._loop, place, DIAL_TIMEOUT)
         except OSError as error:
-            self._line.dialled(peer, None, f"cannot connect to {place}: {error}")
-            self._wake()
-            return
+            self._not_connected(peer, place, error)
+        else:
+            self._connected(peer, connected)
+
+    def _not_connected(self, peer: Peer, place: Place, error: OSError) -> None:
+        self._line.dialled(peer, None, f"cannot connect to {place}: {error}")
+        self._wake()
+
+    def _connected(self, peer: Peer, connected: socket.socket) -> None:
         stream = Stream(self._loop, connected, peer.carrier)
         self._line.dialled(peer, stream, address=describe(connected)[1])
         if not peer.is_lost:

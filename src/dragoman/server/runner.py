@@ -391,7 +391,7 @@ class Line:
         peer.stream = stream
         self.peers[peer] = None
         self._addresses[peer.address] = self._addresses.get(peer.address, 0) + 1
-        peer.heard = self._clock()
+        peer.heard = peer.since = self._clock()
         self._deadlines.arm(peer, peer.heard + peer.limits.handshake_timeout)
         self._post(peer, peer.carrier.outgoing)
         peer.carrier.outgoing = []

@@ -188,7 +188,7 @@ def _controller(request: Request) -> Listener:
     )
     request.line.sessions.append(session)
     carrier = partial(Prefixed, extra_of_pulse, single=True, refusal=refusal)
-    door = Door(session, controller.PULSES, folder.main, carrier, request.limits)
+    door = Door(session, controller.PULSES, folder.main, carrier, request.limits, is_for_peers=False)
     edition = own.edition.value if own.edition is not None else "told by each worker"
     notes = (f"service {own.service!r}, edition {edition}",)
     return Listener(address, (("workers", door),), notes, folder.prepare, folder.clear)

@@ -63,10 +63,11 @@ class WorkerSide:
         self.exit_code = STOPPED
         self.is_leaving = False
         self._is_open = False
-        self._asked = inf  # since when a PING waits for its PONG
+        self._is_asked = False  # a PING waits for its PONG
         self._is_answered = False  # a PONG has come in this period
         self._missed = 0  # periods in a row without one
-        self._due = now + options.ping_every  # the end of this period
+        self._since = now  # when this period began
+        self._due = now + options.ping_every  # when it ends
         self._remove_until = -inf  # how long we wait for REMOVED
         self._ticket = 0  # the number of the job that runs
         self._is_working = False
@@ -90,16 +91,20 @@ class WorkerSide:
     # ---------------------------------------------------------------- our own connection
 
     def opened(self, now: float) -> None:
+        """Register. The PONG has a whole period to come; but once only, or connections that are cut again and again
+        would put the judgement off for ever."""
         self._is_open = True
         if self.is_leaving:
             self._say_remove(now)
         else:
-            self._ping(now)
+            period = self._options.ping_every
+            self._due = min(now + period, self._since + 2 * period)
+            self._ping()
 
     def lost(self) -> None:
         """The connection is gone, and with it whatever was to be answered on it."""
         self._is_open = False
-        self._asked = inf
+        self._is_asked = False
         self._remove_until = -inf
 
     def hear(self, message: Message | TooLarge, now: float) -> None:
@@ -114,7 +119,7 @@ class WorkerSide:
             self._port.reconnect(f"{problem.reason}: {problem.detail}{hint}")
             return
         if body == PONG:
-            self._asked = inf
+            self._is_asked = False
             self._is_answered = True
             self._missed = 0
         elif body == REMOVED:
@@ -136,19 +141,23 @@ class WorkerSide:
     def tick(self, now: float) -> float:
         """At the end of each period: the next PING, or one more that was missed. Returns when to come again."""
         if not self.is_leaving and now >= self._due:
-            self._due = now + self._options.ping_every
-            if self._is_answered:
-                if self._is_open:
-                    self._ping(now)
-            else:
+            is_answered = self._is_answered
+            self._begin_period(now)
+            if not is_answered:
                 self._miss(now)
-            self._is_answered = False
+            elif self._is_open:
+                self._ping()
         if self.is_leaving:
             return min((each for each in (self._remove_until, self._promised_until) if each > now), default=inf)
         return self._due
 
-    def _ping(self, now: float) -> None:
-        self._asked = now
+    def _begin_period(self, now: float) -> None:
+        self._since = now
+        self._due = now + self._options.ping_every
+        self._is_answered = False
+
+    def _ping(self) -> None:
+        self._is_asked = True
         self._port.register(write_ping(self._endpoint))
 
     def _miss(self, now: float) -> None:
@@ -157,7 +166,7 @@ class WorkerSide:
         if self._missed >= self._options.ping_attempts:
             waited = f"{self._missed} times {self._options.ping_every:g} s"
             self._leave(MASTER_AWAY, f"the master has not answered a PING for {waited}", now)
-        elif self._asked + self._options.ping_every <= now:  # else it was asked only just now, on a new connection
+        elif self._is_open:
             self._port.reconnect(f"no PONG within {self._options.ping_every:g} s")
 
     def _leave(self, exit_code: int, reason: str, now: float) -> None:
@@ -199,10 +208,9 @@ class WorkerSide:
             self._promised = None
         if caller == self._failed_caller:
             self._failed_caller = None
-            if self._is_open and self._asked == inf and not self.is_leaving:
-                self._due = now + self._options.ping_every  # the master has dropped us; do not wait for the next PING
-                self._is_answered = False
-                self._ping(now)
+            if self._is_open and not self._is_asked and not self.is_leaving:
+                self._begin_period(now)  # the master has dropped us: that is no time to wait for the next PING
+                self._ping()
 
     def finished(self, ticket: Hashable, result: Frame, now: float) -> None:
         caller = self._end(ticket)
