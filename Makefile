@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
+TEST_PACKAGES := nng-utils gcc libc6-dev
 
 .PHONY: help run install test test-programs lint bench format clean
 
@@ -23,13 +24,13 @@ install: $(VENV)/.installed
 test: $(VENV)/.installed-test test-programs lint
 	$(BIN)/python -m pytest $(ARGS)
 
-# Programs that the tests let our listeners talk to, and that no package index has.
+# Programs that the tests let our listeners talk to, or build such with, and that no package index has.
 test-programs:
-	@command -v nngcat >/dev/null || { \
+	@{ command -v nngcat && command -v gcc && echo '#include <stdio.h>' | gcc -E -; } >/dev/null 2>&1 || { \
 		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
-		{ apt-get install -y -qq nng-utils >/dev/null 2>&1 || \
-		  { apt-get update -qq && apt-get install -y -qq nng-utils >/dev/null; }; }; } || \
-		{ echo "The tests need the program nngcat. On Debian and Ubuntu: apt-get install nng-utils" >&2; exit 2; }
+		{ apt-get install -y -qq $(TEST_PACKAGES) >/dev/null 2>&1 || \
+		  { apt-get update -qq && apt-get install -y -qq $(TEST_PACKAGES) >/dev/null; }; }; } || \
+		{ echo "The tests need nngcat and a C compiler. On Debian and Ubuntu: apt-get install $(TEST_PACKAGES)" >&2; exit 2; }
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .

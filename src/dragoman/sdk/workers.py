@@ -48,9 +48,12 @@ def run_worker(target: Target, handler: Handler, concurrency: int = 1) -> int:
 
         for each in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(each, stop)
-        return max(await asyncio.gather(*(each.live() for each in lives)))
+        try:
+            return max(await asyncio.gather(*(each.live() for each in lives)))
+        finally:
+            handler.stop()  # before the loop cancels what is left: whoever is cancelled forgets its processes
 
     try:
         return asyncio.run(main())
     finally:
-        handler.stop()
+        handler.stop()  # also if nobody has come to life

@@ -9,6 +9,8 @@ from typing import Protocol
 
 from dragoman.streams.places import tcp_target, tune
 
+FULL_QUEUE = 0.01  # seconds until it is tried again
+
 
 class Tcp(Protocol):
     @property
@@ -33,12 +35,27 @@ async def connect(loop: asyncio.AbstractEventLoop, place: Tcp | Unix, timeout: f
     target.setblocking(False)
     try:
         async with asyncio.timeout(timeout):
-            await loop.sock_connect(target, address)
+            if path is not None:
+                await _connect_unix(target, path)
+            else:
+                await loop.sock_connect(target, address)
         tune(target)
     except BaseException:
         target.close()
         raise
     return target
+
+
+async def _connect_unix(target: socket.socket, path: str) -> None:
+    """It is done at once, unless the queue of those who wait to be accepted is full: the kernel keeps no place in it,
+    and an event loop that asks whether the socket is writable by now would take the answer for a connection."""
+    while True:
+        try:
+            target.connect(path)
+        except BlockingIOError:
+            await asyncio.sleep(FULL_QUEUE)
+        else:
+            return
 
 
 class BackOff:
