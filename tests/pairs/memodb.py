@@ -10,12 +10,12 @@ import cbor2
 
 from dragoman.carriers.sp import Sp
 from dragoman.core.model import Outcome
-from pairs.people import JOB_TIMEOUT, MAX_PAYLOAD, TOO_LARGE, People
+from pairs.people import ATTEMPTS, JOB_TIMEOUT, MAX_PAYLOAD, TOO_LARGE, People
 from pairs.world import SERVICE, Connection, World
 
 READY, JOB, RESULT, HEARTBEAT, DISCONNECT = range(1, 6)
 DETACH_TIMEOUT = 5.0
-URL = f"memodb+tcp://127.0.0.1:0?max_payload={MAX_PAYLOAD}&detach_timeout={DETACH_TIMEOUT}"
+URL = f"memodb+tcp://127.0.0.1:0?max_payload={MAX_PAYLOAD}&detach_timeout={DETACH_TIMEOUT}&attempts={ATTEMPTS}"
 
 
 class Context:

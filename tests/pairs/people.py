@@ -12,6 +12,7 @@ from pairs.world import World
 JOB_TIMEOUT = 50.0  # seconds, for every listener and caller
 MAX_PAYLOAD = 200_000
 TOO_LARGE = MAX_PAYLOAD + 1
+ATTEMPTS = 1  # of every caller's jobs, whatever the worker's people would give: how an attempt ends is how its job does
 
 
 class Caller(Protocol):
@@ -45,10 +46,15 @@ class Worker(Protocol):
 class People:
     name: str
     dialect: str
-    caller: type[Caller]
+    caller: type[Caller] | None  # some peoples have workers only
     worker: type[Worker]
     silent: frozenset[Outcome] = frozenset()  # outcomes for which its callers' wire has no word
+    hangs_up: frozenset[Outcome] = frozenset()  # after these its workers are hung up on: nothing late can come of them
     impossible: Mapping[Outcome, str] = field(default_factory=dict)  # what its workers cannot bring about, and why
 
     def __str__(self) -> str:
         return self.name
+
+    def call(self, world: World) -> Caller:
+        assert self.caller is not None, f"nobody calls in {self.name}"
+        return self.caller(world)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman.carriers.zmtp import Zmtp
 from dragoman.core.model import Outcome
-from pairs.people import JOB_TIMEOUT, MAX_PAYLOAD, TOO_LARGE, People
+from pairs.people import ATTEMPTS, JOB_TIMEOUT, MAX_PAYLOAD, TOO_LARGE, People
 from pairs.world import SERVICE, Connection, World
 
 CONTROL = (b"PONG", b"EXIT")
@@ -12,7 +12,7 @@ CONTROL = (b"PONG", b"EXIT")
 
 def url(edition: str) -> str:
     options = f"service={SERVICE}&edition={edition}&job_timeout={JOB_TIMEOUT}&max_payload={MAX_PAYLOAD}"
-    return f"pingpong+tcp://127.0.0.1:0?frontend=0&{options}"
+    return f"pingpong+tcp://127.0.0.1:0?frontend=0&attempts={ATTEMPTS}&{options}"
 
 
 class PingPongCaller:

@@ -3,7 +3,7 @@ that stands still until somebody waits."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from dragoman.carriers.carrier import Carrier, Frame, Message
@@ -11,6 +11,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.model import Job
 from dragoman.core.policy import Policy
 from dragoman.diary.memory import MemoryDiary
+from dragoman.server.peer import Peer
 from dragoman.server.runner import Limits, Line
 from dragoman.server.wiring import prepare
 from dragoman.testing.entropy import SeededEntropy
@@ -23,8 +24,13 @@ class World:
         self.now = 1000.0
         self.broker = Broker(Policy(), SeededEntropy())
         self.counters = self.broker.counters
-        self.line = Line(self.broker, MemoryDiary(), lambda: self.now, self._log, Limits(), strict=True)
+        self.line = Line(
+            self.broker, MemoryDiary(), lambda: self.now, self._log, Limits(), dialler=self._note_dial, strict=True
+        )
         self.connections: list[Connection] = []
+        self.places: dict[str, Callable[[], Carrier]] = {}  # where workers listen, and what they speak there
+        self.dialled: dict[str, list[Dialled]] = {}  # the connections that were made to each
+        self._dials: list[tuple[Peer, str]] = []
         self._listeners: dict[str, dict[str, Any]] = {}
 
     def door(self, url: str, who: str) -> Any:
@@ -32,6 +38,16 @@ class World:
         if url not in self._listeners:
             self._listeners[url] = dict(prepare(url, self.broker, self.line).doors)
         return self._listeners[url].get(who) or self._listeners[url]["both"]
+
+    def connect(self) -> None:
+        """What the broker has dialled by now comes about, or does not."""
+        while self._dials:
+            peer, place = self._dials.pop(0)
+            if place in self.places:
+                self.dialled.setdefault(place, []).append(Dialled(self, peer, self.places[place]()))
+            else:
+                self.line.dialled(peer, None, "nobody listens there")
+        self.line.turn()
 
     def wait(self, seconds: float) -> None:
         until = self.now + seconds
@@ -46,6 +62,9 @@ class World:
         (job,) = self.broker.jobs.values()
         return job
 
+    def _note_dial(self, peer: Peer, place: object) -> None:
+        self._dials.append((peer, str(place)))
+
     def _log(self, level: str, event: str, **fields: object) -> None:
         assert level != "error", (event, fields)
 
@@ -54,20 +73,11 @@ class Connection:
     """One end of a connection to a door, as a peer's library has it: messages go in and come out."""
 
     def __init__(self, world: World, door: Any, carrier: Carrier, address: str = "127.0.0.1") -> None:
-        self.world = world
-        self.sent = self.backlog = 0  # the broker's stream: all that is written has left
-        self.heard: list[Message] = []
-        self.is_cut = False
-        self._ours = carrier
-        self._theirs = door.carrier()
+        self._begin(world, carrier, door.carrier())
         self._peer = world.line.connected(
             door.session, door.endpoint, self._theirs, self, address, address, door.limits
         )
-        world.connections.append(self)
-        while not (self._ours.ready and self._theirs.ready):
-            world.line.turn()
-            self.live()
-        world.line.turn()
+        self._greet()
 
     def live(self) -> None:
         """What a library says by itself: greetings, and answers to the carrier's life signs."""
@@ -95,6 +105,21 @@ class Connection:
         if data:
             self.world.line.arrived(self._peer, self._theirs.feed(data))
 
+    def _begin(self, world: World, ours: Carrier, theirs: Carrier) -> None:
+        self.world = world
+        self.sent = self.backlog = 0  # the broker's stream: all that is written has left
+        self.heard: list[Message] = []
+        self.is_cut = False
+        self._ours = ours
+        self._theirs = theirs
+        world.connections.append(self)
+
+    def _greet(self) -> None:
+        while not (self._ours.ready and self._theirs.ready):
+            self.world.line.turn()
+            self.live()
+        self.world.line.turn()
+
     # ---------------------------------------------------------------- what the line asks of a stream
 
     def write(self, buffers: list[Frame]) -> None:
@@ -109,3 +134,13 @@ class Connection:
 
     def read_dry(self) -> None:
         pass
+
+
+class Dialled(Connection):
+    """The same, of a connection that the broker has made to a peer."""
+
+    def __init__(self, world: World, peer: Peer, carrier: Carrier) -> None:
+        self._begin(world, carrier, peer.carrier)
+        self._peer = peer
+        world.line.dialled(peer, self)
+        self._greet()

@@ -249,6 +249,12 @@ class Broker:
 
     # ---------------------------------------------------------------- attempts
 
+    def begin(self, attempt: Attempt, now: float) -> None:
+        """The job goes to its worker only now, for that was asked first: its run time begins."""
+        attempt.begin(now)
+        if attempt.job.attempt is attempt:
+            self._deadlines.arm(attempt.job, attempt.job.due())
+
     def succeed(self, attempt: Attempt, result: Payload, now: float) -> bool:
         """The attempt's result. False if it came too late: it then only proves the worker free (D2, D11)."""
         worker = attempt.worker
@@ -334,10 +340,8 @@ class Broker:
     def close(self, now: float) -> None:
         """Begin to drain the broker: nothing new comes in, waiting calls are refused, what runs may end."""
         self.is_draining = True
-        waiting = [j for j in self.jobs.values() if j.state in (WAITING, DELAYED)]
-        for job in waiting:
-            if not job.wishes.durable:
-                self._end_early(job, REFUSED, BEING_DRAINED, now, Refusal.DRAINING)
+        for job in [j for j in self.jobs.values() if j.state in (WAITING, DELAYED) and not j.wishes.durable]:
+            self._end_early(job, REFUSED, BEING_DRAINED, now, Refusal.DRAINING)
 
     def abort(self, now: float) -> None:
         """The time for draining is over: every attempt that still runs is given up."""
@@ -432,8 +436,7 @@ class Broker:
     def _give(self, job: Job, worker: Worker, now: float) -> bool:
         """Hand the job out. Tells whether the worker has room for more."""
         token = self.entropy.token()
-        timeout = job.wishes.job_timeout
-        attempt = Attempt(job, job.spent + 1, token, worker, now, now + timeout)
+        attempt = Attempt(job, job.spent + 1, token, worker, now, now + job.wishes.job_timeout)
         job.attempt = attempt
         job.order = inf
         move_job(job, RUNNING)
@@ -602,8 +605,7 @@ class Broker:
         elif job.state is DELAYED:
             self._wake(job, now)
         elif job.state is WAITING:
-            seconds = job.wishes.queue_timeout
-            self._end_early(job, TIMED_OUT, f"no worker was free within {seconds:g} s", now)
+            self._end_early(job, TIMED_OUT, f"no worker was free within {job.wishes.queue_timeout:g} s", now)
         else:
             self._overrun(job, now)
 
@@ -634,9 +636,8 @@ class Broker:
 
     def _judge_worker(self, worker: Worker, now: float) -> None:
         limit = worker.terms.unproven_limit
-        due = worker.due()
-        if due > now:
-            self._deadlines.arm(worker, due)
+        if worker.due() > now:
+            self._deadlines.arm(worker, worker.due())
             return
         if worker.unproven_since() + limit <= now:
             reason = f"it did not prove itself free within {limit:g} s"

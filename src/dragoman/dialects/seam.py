@@ -48,7 +48,7 @@ class Line(Protocol):
     def send(self, peer: Peer, frames: Sequence[Frame], mark: object = None) -> None:
         """Write a message. If the connection ends before its last byte left us, `mark` comes back in `lost`."""
 
-    def dial(self, session: Session, place: object, endpoint: str, carrier: Carrier) -> Peer:
+    def dial(self, session: Session, place: object, endpoint: str, carrier: Carrier, limits: Any = None) -> Peer:
         """Connect to a place. `opened` follows when the peer has greeted, `lost` if it never does."""
 
     def close(self, peer: Peer, reason: str) -> None:

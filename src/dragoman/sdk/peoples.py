@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -37,6 +37,7 @@ class People:
 
     objection: Callable[[Sequence[str]], str | None] | None  # to names of services; none: the wire has no such names
     shares_connections: bool  # whether several workers may share one
+    listener_options: type[Any]  # what concerns only the broker: its URL may be pasted whole
     worker_options: type[Any]
     # Not for workers that are called back (sdk/workers.py:CALLED_BACK): they have no connection of their own.
     worker_carrier: Callable[[Place], Carrier] = _nobody
@@ -44,7 +45,11 @@ class People:
     client_options: type[Any] | None = None  # none: it has no clients
     client_carrier: Callable[[Place], Carrier] = _nobody
     client_side: Callable[[Any, ClientPort], ClientSide] = _nobody
-    broker_options: Collection[str]  # names that concern only the broker: its URL may be pasted whole
+
+    def options(self) -> set[str]:
+        """All that a URL of this dialect may say, whoever is meant by it."""
+        kinds = (self.listener_options, self.worker_options, self.client_options)
+        return {each.name for kind in kinds if kind is not None for each in fields(kind)}
 
 
 # What every listener's URL may say; none of our business on this side.
@@ -76,34 +81,27 @@ PEOPLES: Mapping[str, People] = {
     "pingpong": People(
         objection=None,
         shares_connections=False,
+        listener_options=pingpong_options.ListenerOptions,
         worker_options=pingpong_options.WorkerOptions,
         worker_carrier=_zmtp(pingpong.WORKER_SOCKET),
         worker_side=lambda options, port, _, __: pingpong.WorkerSide(options, port),
         client_options=pingpong_options.ClientOptions,
         client_carrier=_zmtp(plain_calls.CLIENT_SOCKET),
         client_side=pingpong.ClientSide,
-        broker_options=[
-            each.name
-            for kind in (pingpong_options.ListenerOptions, pingpong_options.WorkerOptions)
-            for each in fields(kind)
-        ],
     ),
     "powerhose": People(
         objection=None,
         shares_connections=False,
+        listener_options=powerhose_options.ListenerOptions,
         worker_options=powerhose_options.WorkerOptions,
         client_options=powerhose_options.ClientOptions,
         client_carrier=_zmtp(plain_calls.CLIENT_SOCKET),
         client_side=powerhose.ClientSide,
-        broker_options=[
-            each.name
-            for kind in (powerhose_options.ListenerOptions, powerhose_options.WorkerOptions)
-            for each in fields(kind)
-        ],
     ),
     "memodb": People(
         objection=memodb.objection,
         shares_connections=True,
+        listener_options=memodb_options.ListenerOptions,
         worker_options=memodb_options.WorkerOptions,
         worker_carrier=_sp,
         worker_side=lambda options, port, services, concurrency: memodb.WorkerSide(
@@ -112,25 +110,12 @@ PEOPLES: Mapping[str, People] = {
         client_options=memodb_options.ClientOptions,
         client_carrier=_sp,
         client_side=lambda options, port: memodb.ClientSide(options, port, _anything()),
-        broker_options=[
-            each.name
-            for kind in (
-                memodb_options.ListenerOptions,
-                memodb_options.WorkerOptions,
-                memodb_options.ClientOptions,
-            )
-            for each in fields(kind)
-        ],
     ),
     "controller": People(
         objection=None,
         shares_connections=False,
+        listener_options=controller_options.ListenerOptions,
         worker_options=controller_options.WorkerOptions,
-        broker_options=[
-            each.name
-            for kind in (controller_options.ListenerOptions, controller_options.WorkerOptions)
-            for each in fields(kind)
-        ],
     ),
 }
 
@@ -173,7 +158,7 @@ def caller_target(url: str, service: str | None) -> Target:
 
 
 def _options(kind: type[Any], people: People, address: Address) -> Any:
-    return read_options(kind, address.options, address.url, also={*COMMON, *people.broker_options})
+    return read_options(kind, address.options, address.url, also={*COMMON, *people.options()})
 
 
 def _check_services(people: People, address: Address, known: str, asked: Sequence[str]) -> None:

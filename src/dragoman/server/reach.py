@@ -84,6 +84,8 @@ class Reach:
             ip = ipaddress.ip_address(self._names.get(host, host))
         except ValueError:
             return None, f"{host[:64]!r} is no IP address, and not named in dial_allow="
+        if isinstance(ip, ipaddress.IPv6Address):
+            ip = ip.ipv4_mapped or ip  # Python versions disagree on what ::ffff:127.0.0.1 is
         if ip.is_loopback or str(ip) == address or any(ip in network for network in self._allowed):
             return TcpPlace(str(ip), int(port)), ""
         return None, f"{ip} is neither this machine's, nor the worker's own, nor in dial_allow="

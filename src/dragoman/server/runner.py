@@ -191,9 +191,11 @@ class Line:
         if mark is not None:
             peer.fresh_marks.append((len(out), mark))
 
-    def dial(self, session: Session, place: object, endpoint: str, carrier: Carrier) -> Peer:
+    def dial(
+        self, session: Session, place: object, endpoint: str, carrier: Carrier, limits: PeerLimits | None = None
+    ) -> Peer:
         assert self.dialler is not None, "this line cannot dial"
-        peer = Peer(session, endpoint, carrier, str(place), "", self._clock())
+        peer = Peer(session, endpoint, carrier, str(place), "", self._clock(), limits or DEFAULT_LIMITS)
         peer.dialled = True
         self.peers[peer] = None
         self.dialler(peer, place)
@@ -390,7 +392,8 @@ class Line:
     def _enter(self, peer: Peer, stream: Stream) -> None:
         peer.stream = stream
         self.peers[peer] = None
-        self._addresses[peer.address] = self._addresses.get(peer.address, 0) + 1
+        if not peer.dialled:  # whom we call does not count among those who came
+            self._addresses[peer.address] = self._addresses.get(peer.address, 0) + 1
         peer.heard = peer.since = self._clock()
         self._deadlines.arm(peer, peer.heard + peer.limits.handshake_timeout)
         self._post(peer, peer.carrier.outgoing)
@@ -419,6 +422,7 @@ class Line:
         unsent = peer.take_unsent()
         if peer.stream is not None:
             peer.stream.close()
+        if peer.stream is not None and not peer.dialled:
             self._addresses[peer.address] -= 1
             if not self._addresses[peer.address]:
                 del self._addresses[peer.address]

@@ -110,6 +110,7 @@ def _powerhose(request: Request) -> Listener:
         max_payload,
         reach,
         partial(Zmtp, "REQ", dials=True, limits=limits),
+        request.limits,
     )
     request.line.sessions.append(session)
     carrier = partial(Zmtp, "ROUTER", limits=limits)

@@ -231,6 +231,7 @@ ACTS: dict[str, Callable[[Scene], object]] = {
     "reject": lambda s: s.broker.reject(s.attempt, "no", SOON),
     "undelivered": lambda s: s.broker.undelivered(s.attempt, SOON),
     "progress": lambda s: s.broker.progress(s.attempt, b"half", SOON),
+    "begin": lambda s: s.broker.begin(s.attempt, SOON),
     "pause": lambda s: s.broker.pause("s"),
     "resume": lambda s: s.broker.resume("s", SOON),
     "close": lambda s: s.broker.close(SOON),
@@ -267,6 +268,7 @@ refuse       w       w       w        d       d       w       r       w      D  
 reject       w       w       w        d       d       F       r       F      D     C    F
 undelivered  w       w       w        d       d       r       r       r      D     C    F
 progress     w       w       w        d       d       r       r       r      D     C    F
+begin        w       w       w        d       d       r       r       r      D     C    F
 pause        w       w       w        d       d       r       r       r      D     C    F
 resume       w       w       w        d       d       r       r       r      D     C    F
 close        w       R       R        R       R       r       r       r      D     C    F
@@ -303,6 +305,7 @@ refuse       o       i    u    b    u        d        d        a         a      
 reject       o       i    i    i    u        g        d        a         a         a             g             g
 undelivered  o       i    b    i    i        g        g        a         a         a             g             g
 progress     o       i    b    i    u        d        d        a         a         a             d             g
+begin        o       i    b    i    u        d        d        a         a         a             d             g
 pause        o       i    b    i    u        d        d        a         a         a             d             g
 resume       o       i    b    i    u        d        d        a         a         a             d             g
 close        o       i    b    i    u        d        d        a         a         a             d             g

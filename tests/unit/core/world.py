@@ -36,6 +36,7 @@ VERBS = (
     "refuse",
     "reject",
     "undelivered",
+    "begin",
     "progress",
     "pause",
     "resume",

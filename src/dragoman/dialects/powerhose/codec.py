@@ -50,6 +50,8 @@ def read_result(body: Frame, id: bytes, has_ids: bool) -> tuple[Frame, bool]:
     rest = body[len(begin) :]
     if rest.startswith(id + SEPARATOR):
         return rest[len(id) + len(SEPARATOR) :], True
+    if rest == id:
+        return b"", True
     if has_ids:
         raise Malformed("foreign job id", "JOBRES for another job than the one it was given")
     return rest, False

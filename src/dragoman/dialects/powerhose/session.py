@@ -30,6 +30,7 @@ ATTEMPTS: Final = 3  # the document: "ask another worker"
 DIAL_EVERY: Final = 0.05
 DIAL_FOR: Final = 1.0
 LONGEST_REST: Final = 30.0
+DIALS_AT_ONCE: Final = 1000  # endpoints that we try to reach
 POSTS_KEPT: Final = 1000  # endpoints remembered that are not on the list: whether they name ids, how long they rest
 PONG_FRAMES: Final = [b"", PONG]
 REMOVED_FRAMES: Final = [b"", REMOVED]
@@ -104,6 +105,7 @@ class PowerhoseSession:
         max_payload: int,
         reach: Reach,
         carrier: Callable[[], Carrier],
+        limits: object = None,
     ) -> None:
         self._broker = broker
         self._line = line
@@ -111,6 +113,7 @@ class PowerhoseSession:
         self._max_payload = max_payload
         self._reach = reach
         self._carrier = carrier  # of the connections that we open
+        self._limits = limits  # the line's, for them
         self._terms = Terms(
             lease=options.worker_expire,
             silent_while_busy=True,
@@ -128,13 +131,14 @@ class PowerhoseSession:
         self._frontend = Frontend(broker, line, options.service, wishes, max_payload)
         self._posts: dict[str, Post] = {}
         self._away: dict[Post, None] = {}  # those off the list, longest first
+        self._dialling: dict[Post, None] = {}
         self._alarms: Deadlines[Post] = Deadlines()
 
     # ---------------------------------------------------------------- the seam
 
     def opened(self, peer: Peer, now: float) -> None:
         if peer.endpoint == WORK:
-            self._reached(peer.guest, now)
+            self._reached(peer, peer.guest, now)
         elif peer.endpoint == BACKEND:
             peer.guest = Registrant()
         else:
@@ -184,8 +188,11 @@ class PowerhoseSession:
         for post in self._alarms.due(now):
             if post.due > now:
                 self._alarms.arm(post, post.due)
-            elif post.stage is Stage.DIALLING:
+            elif post.stage is Stage.DIALLING and post.peer is None:
                 self._dial(post, now)
+            elif post.stage is Stage.DIALLING:
+                self._line.remark("worker not reached", level="warning", worker=post.endpoint)
+                self._hang_up(post, f"no handshake within {DIAL_FOR:g} s")
             elif post.stage is Stage.WAKING:
                 self._unanswered(post, now)
         return self._alarms.next()
@@ -225,7 +232,11 @@ class PowerhoseSession:
             post = self._posts[endpoint] = Post(endpoint)
         elif now < post.rested_at:
             return  # it did not answer when it was last asked (R57)
+        if len(self._dialling) >= DIALS_AT_ONCE:
+            self._set_away(post)  # I5: its next PING may find room
+            return
         self._away.pop(post, None)
+        self._dialling[post] = None
         post.address = peer.address
         post.stage = Stage.DIALLING
         post.dial_until = now + DIAL_FOR
@@ -233,10 +244,10 @@ class PowerhoseSession:
 
     def _remove(self, post: Post, now: float) -> None:
         """It leaves. A job in its hands may end first (R58)."""
-        if post.attempt is not None and post.worker is not None:
+        if post.stage is Stage.WORKING and post.worker is not None:
             self._broker.drain(post.worker, now)
-        else:
-            self._drop(post, "its worker said REMOVE", now)
+        else:  # a job that it was only asked about goes to another
+            self._drop(post, "its worker said REMOVE", now, is_unseen=True)
         if post.stage is Stage.AWAY:
             self._forget(post)
 
@@ -249,15 +260,23 @@ class PowerhoseSession:
             self._line.remark("worker not dialled", level="warning", worker=post.endpoint, reason=problem)
             self._set_away(post)
             return
-        post.due = inf
-        post.peer = self._line.dial(self, place, WORK, self._carrier())
+        post.peer = self._line.dial(self, place, WORK, self._carrier(), self._limits)
         post.peer.guest = post
+        post.due = post.dial_until
+        self._alarms.arm(post, post.due)
 
-    def _reached(self, post: Post, now: float) -> None:
+    def _reached(self, peer: Peer, post: Post, now: float) -> None:
+        if post.peer is not peer:
+            return  # it was given up while it greeted
         worker = self._broker.join(self, post, post.endpoint, (self._options.service,), self._terms, now)
-        assert worker is not None, "one known service is always let in"
+        if worker is None:
+            self._line.remark("worker refused", level="warning", peer=peer, worker=post.endpoint)
+            self._hang_up(post, "there is no room for its service")
+            return
         post.worker = worker
         post.stage = Stage.IDLE
+        post.due = inf
+        self._dialling.pop(post, None)
         self._line.remark("worker joined", worker=post.endpoint, service=self._options.service)
         self._broker.idle(worker, now)
 
@@ -296,6 +315,7 @@ class PowerhoseSession:
         post.attempt = attempt
         post.stage = Stage.WAKING
         post.due = now + self._options.wake_timeout
+        attempt.due = inf  # it does not run yet: `wake_timeout` judges
         self._alarms.arm(post, post.due)
         assert post.peer is not None
         self._line.send(post.peer, [b"", WAKE])
@@ -307,16 +327,19 @@ class PowerhoseSession:
         post.due = inf
         post.rest = 0.0
         self._broker.seen(worker, now)
-        if attempt.job.attempt is not attempt:  # it was cancelled meanwhile, and never sent
+        job = attempt.job
+        if job.attempt is attempt and not job.callers and not job.is_kept:
+            self._broker.withdraw(job, now, "its caller has gone")  # R18: it has not begun
+        if job.attempt is not attempt:  # it was cancelled meanwhile, and never sent
             post.attempt = None
             post.stage = Stage.IDLE
             self._broker.idle(worker, now)
             return
         post.stage = Stage.WORKING
-        post.job_name = name_of(attempt.job)
-        attempt.begin(now)
+        post.job_name = name_of(job)
+        self._broker.begin(attempt, now)
         assert post.peer is not None
-        self._line.send(post.peer, write_job(post.job_name, attempt.job.payload), attempt)
+        self._line.send(post.peer, write_job(post.job_name, job.payload), attempt)
 
     def _result(self, post: Post, body: bytes | bytearray, now: float) -> None:
         attempt = post.attempt
@@ -349,7 +372,7 @@ class PowerhoseSession:
         """R57: a laggy worker is removed, and its connection closed, so that a late result cannot come. One whose job
         was cancelled may end it: it is unproven."""
         post: Post = attempt.worker.party
-        if post.attempt is attempt and post.stage is Stage.WORKING and now >= attempt.due:
+        if post.attempt is attempt and post.stage is Stage.WORKING and now >= min(attempt.due, attempt.job.deadline):
             post.rest = 1.0
             post.rested_at = now + post.rest
             self._drop(post, reason, now)
@@ -377,6 +400,7 @@ class PowerhoseSession:
     def _set_away(self, post: Post) -> None:
         """Off the list until its next PING. What we learned of it is kept, for so many."""
         post.stage = Stage.AWAY
+        self._dialling.pop(post, None)
         post.due = inf
         self._alarms.disarm(post)
         self._away.pop(post, None)

@@ -1,0 +1,1 @@
+"""Powerhose, alone: no sockets, no clock."""

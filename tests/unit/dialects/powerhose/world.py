@@ -1,0 +1,486 @@
+"""A small scripted world: one Powerhose session behind the real line, real carriers at both ends of every connection,
+places that answer dials or do not, and time as a number. Everything that must hold is checked after every turn."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import inf
+from typing import Any
+
+from dragoman.carriers.carrier import Frame
+from dragoman.carriers.zmtp import Limits as ZmtpLimits
+from dragoman.carriers.zmtp import Zmtp
+from dragoman.core.broker import Broker
+from dragoman.core.invariants import check
+from dragoman.core.model import Job
+from dragoman.core.policy import Policy
+from dragoman.dialects.frontend import FRONTEND
+from dragoman.dialects.powerhose.options import ListenerOptions
+from dragoman.dialects.powerhose.session import BACKEND, POSTS_KEPT, WORK, Post, PowerhoseSession, Stage
+from dragoman.diary.memory import MemoryDiary
+from dragoman.server.peer import Peer, PeerLimits
+from dragoman.server.runner import Limits, Line
+from dragoman.testing.entropy import SeededEntropy
+
+PING, PONG, REMOVE, REMOVED, ERROR = b"PING", b"PONG", b"REMOVE", b"REMOVED", b"ERROR"
+WAKE, GIVE, JOB, JOBRES = b"WAKE", b"GIVE", b"JOB", b"JOBRES"
+
+MAX_PAYLOAD = 10_000
+HOME = "192.0.2.1"
+ELSEWHERE = "192.0.2.2"
+FIRST = "tcp://192.0.2.1:9001"
+SECOND = "tcp://192.0.2.1:9002"
+THIRD = "tcp://192.0.2.1:9003"
+FORBIDDEN = "tcp://198.51.100.1:22"
+
+
+def fields(*parts: bytes | str) -> bytes:
+    return b":::".join(part.encode() if isinstance(part, str) else part for part in parts)
+
+
+class FakeStream:
+    """Takes as many bytes as there is room for, and keeps what it took until the other end has looked."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.backlog = 0
+        self.room = inf
+        self.waiting = bytearray()
+        self.taken = bytearray()
+        self.is_closed = False
+
+    def write(self, buffers: list[Frame]) -> None:
+        for buffer in buffers:
+            self.waiting += buffer
+        count = int(min(len(self.waiting), self.room))
+        self.taken += self.waiting[:count]
+        del self.waiting[:count]
+        self.room -= count
+        self.sent += count
+        self.backlog = len(self.waiting)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def read_dry(self) -> None: ...
+
+
+class End:
+    """One connection as its other end has it: a socket of some ZeroMQ library."""
+
+    def __init__(self, world: World, carrier: Zmtp) -> None:
+        self.world = world
+        self.carrier = carrier
+        self.stream = FakeStream()
+        self.peer: Peer | None = None
+        self.is_frozen = False
+        self._inbox: list[list[bytes]] = []
+
+    @property
+    def is_over(self) -> bool:
+        return self.stream.is_closed
+
+    def pump(self) -> bool:
+        """What a library does by itself: read, greet, answer life signs. Tells whether anything moved."""
+        if self.is_frozen:
+            return False
+        taken, self.stream.taken = self.stream.taken, bytearray()
+        for message in self.carrier.feed(bytes(taken)) if taken else ():
+            assert isinstance(message, list)
+            self._inbox.append([bytes(frame) for frame in message])
+        outgoing, self.carrier.outgoing = self.carrier.outgoing, []
+        if outgoing and not self.is_over:
+            self.feed(b"".join(outgoing))
+        return bool(taken or outgoing)
+
+    def feed(self, data: bytes) -> None:
+        """Bytes come from it, and the turn of the loop is not over yet."""
+        assert self.peer is not None
+        self.world.line.arrived(self.peer, self.peer.carrier.feed(data))
+        self.world.judge()
+
+    def hear(self, *frames: bytes) -> None:
+        """It says a message of these frames, and the turn of the loop is not over yet."""
+        assert not self.is_over, "nobody is there to say it to"
+        self.feed(b"".join(self.carrier.encode(frames)))
+
+    def say(self, *frames: bytes) -> list[list[bytes]]:
+        """The same, and the turn ends; returns what it was told since it last looked."""
+        self.hear(*frames)
+        self.world.turn()
+        return self.messages()
+
+    def ask(self, word: bytes) -> list[bytes]:
+        return [message[-1] for message in self.say(b"", word)]
+
+    def messages(self) -> list[list[bytes]]:
+        told, self._inbox = self._inbox, []
+        return told
+
+    def told(self) -> list[bytes]:
+        """The words it was told since it last looked, each behind an empty frame."""
+        told = self.messages()
+        assert all(len(message) == 2 and message[0] == b"" for message in told), told
+        return [message[1] for message in told]
+
+    def cut(self) -> None:
+        """The connection is gone. What its stream had no room for never left."""
+        assert self.peer is not None
+        self.world.line.ended(self.peer, "reset")
+        self.world.turn()
+
+
+class Caller:
+    """Somebody at the frontend."""
+
+    def __init__(self, world: World) -> None:
+        self.end = world.connect(FRONTEND, HOME, "DEALER")
+
+    def call(self, payload: bytes) -> None:
+        self.end.hear(b"", payload)
+        self.end.world.turn()
+
+    def told(self) -> list[bytes]:
+        """Results, and endings as `outcome: sentence`."""
+        told = []
+        for message in self.end.messages():
+            if len(message) == 4:
+                assert message[:3] == [b"", b"", ERROR], message
+            else:
+                assert (len(message), message[0]) == (2, b""), message
+            told.append(message[-1])
+        return told
+
+    def ending(self) -> str:
+        """How its only job ended."""
+        (told,) = self.told()
+        return told.decode().partition(":")[0]
+
+
+class Bench:
+    """A worker: its endpoint, the connection it registers by, and those that were made to it."""
+
+    def __init__(self, world: World, endpoint: str, address: str) -> None:
+        self.world = world
+        self.endpoint = endpoint
+        self.registrant = world.connect(BACKEND, address)
+        self.job_id = b""
+
+    @property
+    def lives(self) -> list[End]:
+        """Every connection that was made to it."""
+        return self.world.reached.get(self.endpoint, [])
+
+    @property
+    def end(self) -> End:
+        return self.lives[-1]
+
+    @property
+    def post(self) -> Post:
+        return self.world.session._posts[self.endpoint]
+
+    @property
+    def state(self) -> str:
+        return self.world.state(self.endpoint)
+
+    def ping(self) -> list[bytes]:
+        return self.registrant.ask(fields(PING, self.endpoint))
+
+    def remove(self) -> list[bytes]:
+        return self.registrant.ask(fields(REMOVE, self.endpoint))
+
+    def told(self) -> list[bytes]:
+        return self.end.told()
+
+    def say(self, word: bytes) -> None:
+        self.end.hear(b"", word)
+        self.world.turn()
+
+    def accept(self, within: float = 0.0) -> bytes:
+        """It is asked, now or within so many seconds, says GIVE, and is given a job; returns the job's data."""
+        until = self.world.now + within
+        while not (told := self.told()) and self.world.now < until:
+            self.world.wait(0.05)
+        assert told == [WAKE]
+        self.say(GIVE)
+        (job,) = self.told()
+        word, self.job_id, data = job.split(b":::", 2)
+        assert word == JOB
+        return data
+
+    def finish(self, result: bytes = b"result") -> None:
+        self.say(fields(JOBRES, self.job_id, result))
+
+    def work(self, result: bytes = b"result") -> bytes:
+        data = self.accept()
+        self.finish(result)
+        return data
+
+    def die(self) -> None:
+        """Its process is gone: the connection ends, and nobody answers at its place."""
+        self.world.places[self.endpoint] = "refused"
+        self.end.cut()
+
+
+class World:
+    def __init__(
+        self,
+        *,
+        policy: Policy | None = None,
+        reach: Any = None,
+        limits: Limits | None = None,
+        entropy: SeededEntropy | None = None,
+        **options: Any,
+    ) -> None:
+        self.now = 10_000.0
+        self.remarks: list[tuple[str, str, dict[str, Any]]] = []
+        self.errors: list[Exception] = []
+        self.ends: list[End] = []
+        self.places: dict[str, str] = {}  # `open` unless it says `refused`, `hangs` or `mute`
+        self.dials: list[tuple[float, str]] = []
+        self.reached: dict[str, list[End]] = {}
+        self._dialling: list[tuple[Peer, str]] = []
+        self.options = ListenerOptions(**options)
+        self.broker = Broker(policy or Policy(), entropy or SeededEntropy("powerhose"))
+        self.counters = self.broker.counters
+        self.line = Line(
+            self.broker,
+            MemoryDiary(),
+            lambda: self.now,
+            self._log,
+            limits or Limits(),
+            dialler=self._note_dial,
+            strict=True,
+        )
+        limits_ = ZmtpLimits(max_payload=MAX_PAYLOAD)
+        carrier = partial(Zmtp, "REQ", dials=True, limits=limits_)
+        self._door_carrier = partial(Zmtp, "ROUTER", limits=limits_)
+        self.session = PowerhoseSession(
+            self.broker,
+            self.line,  # type: ignore[arg-type]
+            self.options,
+            MAX_PAYLOAD,
+            reach or self._reach,
+            carrier,
+        )
+        self.line.sessions.append(self.session)
+        self.turn()
+
+    # ---------------------------------------------------------------- who is there
+
+    def connect(self, door: str, address: str = HOME, kind: str = "REQ") -> End:
+        end = End(self, Zmtp(kind, dials=True))
+        label = f"{door}-{len(self.ends) + 1}"
+        end.peer = self.line.connected(
+            self.session, door, self._door_carrier(), end.stream, label, address, PeerLimits()
+        )
+        self.ends.append(end)
+        self.turn()
+        return end
+
+    def bench(self, endpoint: str = FIRST, address: str = HOME) -> Bench:
+        """A worker that has not registered."""
+        return Bench(self, endpoint, address)
+
+    def worker(self, endpoint: str = FIRST, address: str = HOME) -> Bench:
+        """A worker that has registered, and is idle unless a job waited for it."""
+        bench = self.bench(endpoint, address)
+        assert bench.ping() == [PONG]
+        assert bench.state in ("idle", "waking")
+        return bench
+
+    def caller(self) -> Caller:
+        return Caller(self)
+
+    def call(self, payload: bytes = b"job") -> Caller:
+        caller = Caller(self)
+        caller.call(payload)
+        return caller
+
+    def asked(self, endpoint: str = FIRST) -> tuple[Bench, Caller]:
+        """A worker that was just asked whether it takes a job, and who waits for that job."""
+        bench = self.worker(endpoint)
+        caller = self.call()
+        assert bench.told() == [WAKE]
+        return bench, caller
+
+    def busy(self, endpoint: str = FIRST, payload: bytes = b"job") -> tuple[Bench, Caller]:
+        """A worker that was just given a job, and who waits for it."""
+        bench = self.worker(endpoint)
+        caller = self.call(payload)
+        assert bench.accept() == payload
+        return bench, caller
+
+    # ---------------------------------------------------------------- what to look at
+
+    def state(self, endpoint: str) -> str:
+        """Of a worker: `unknown`, its stage, or what the broker says of it where that tells more."""
+        post = self.session._posts.get(endpoint)
+        if post is None:
+            return "unknown"
+        if post.worker is not None and str(post.worker.state) in ("draining", "unproven"):
+            return f"{post.stage.value}, {post.worker.state}"
+        if post.stage is Stage.AWAY and self.now < post.rested_at:
+            return "resting"
+        return post.stage.value
+
+    def job(self) -> Job:
+        """The only job that is present."""
+        (job,) = self.broker.jobs.values()
+        return job
+
+    @property
+    def present(self) -> int:
+        return len(self.broker.jobs)
+
+    @property
+    def workers(self) -> int:
+        return len(self.broker.roster.workers)
+
+    @property
+    def bad(self) -> dict[str, int]:
+        assert all(dialect == "powerhose" for dialect, _ in self.counters.bad_messages)
+        return {reason: count for (_, reason), count in self.counters.bad_messages.items()}
+
+    @property
+    def ended(self) -> dict[str, int]:
+        return {str(outcome): count for outcome, count in self.counters.ended.items() if count}
+
+    def remarked(self, event: str) -> list[dict[str, Any]]:
+        return [said for _, each, said in self.remarks if each == event]
+
+    def withdraw(self) -> None:
+        """An operator cancels the only job."""
+        assert self.broker.withdraw(self.job(), self.now)
+        self.turn()
+
+    def drain(self) -> None:
+        """The broker is about to stop."""
+        self.broker.close(self.now)
+        self.turn()
+
+    # ---------------------------------------------------------------- time and turns
+
+    def turn(self) -> float:
+        """Turns of the loop until nothing moves any more."""
+        while True:
+            due = self.line.turn()
+            self.judge()
+            moved = False
+            dialling, self._dialling = self._dialling, []
+            for peer, place in dialling:
+                moved |= self._connect(peer, place)
+            for end in list(self.ends):
+                moved |= end.pump()
+            if not moved:
+                break
+        self.ends = [end for end in self.ends if not end.is_over]
+        self.check()
+        return due
+
+    def wait(self, seconds: float) -> None:
+        """Time passes, and the loop turns whenever it should."""
+        until = self.now + seconds
+        while (due := self.turn()) <= until:
+            self.now = max(self.now, due)
+        self.now = until
+        self.turn()
+
+    def wait_pinging(self, seconds: float, *benches: Bench, every: float = 1.0) -> None:
+        """The same, while workers go on pinging."""
+        until = self.now + seconds
+        while self.now < until - 1e-9:
+            self.wait(min(every, until - self.now))
+            for bench in benches:
+                assert bench.ping() == [PONG]
+
+    def late(self, seconds: float) -> None:
+        """Time passes, and the loop turns only at its end."""
+        self.now += seconds
+        self.turn()
+
+    # ---------------------------------------------------------------- what must hold
+
+    def judge(self) -> None:
+        """Nothing may go wrong inside: the line would fence it, and a test would not see it."""
+        if self.errors:
+            raise self.errors[0]
+        check(self.broker)
+
+    def check(self) -> None:
+        """The broker's invariants and the session's own bookkeeping, when nothing moves any more."""
+        self.judge()
+        assert not self.broker.effects
+        session = self.session
+        at_work = set()
+        for endpoint, post in session._posts.items():
+            assert post.endpoint == endpoint
+            assert (post.stage is Stage.AWAY) == (post in session._away), "off the list, or not?"
+            if post.worker is not None:
+                at_work.add(post.worker.id)
+            self._check_post(post)
+        assert at_work == set(self.broker.roster.workers), "broker and session know different workers"
+        assert len(session._away) <= POSTS_KEPT
+        assert all(session._posts.get(post.endpoint) is post for post in session._away)
+        living = [post for _, number, post in session._alarms.entries() if post.alarm_number == number]
+        assert all(session._posts.get(post.endpoint) is post for post in living), "an alarm of somebody forgotten"
+        assert len(living) == session._alarms.armed
+        ours = {post.peer for post in session._posts.values()} - {None}
+        assert ours == {peer for peer in self.line.peers if peer.endpoint == WORK}, "a connection that nobody knows"
+
+    def _check_post(self, post: Post) -> None:
+        peer, worker, attempt = post.peer, post.worker, post.attempt
+        if post.stage in (Stage.AWAY, Stage.DIALLING):
+            assert worker is None
+            assert attempt is None
+            if post.stage is Stage.AWAY:
+                assert peer is None
+                assert post.alarm == inf
+            elif peer is None:
+                assert post.alarm <= post.due < inf, "it will never be dialled again"
+            return
+        assert worker is not None
+        assert worker.party is post
+        assert peer is not None
+        assert peer.guest is post
+        assert peer.is_open
+        assert (attempt is None) == (post.stage is Stage.IDLE)
+        held = [*worker.running.values(), *worker.unproven.values()]
+        assert held == ([] if attempt is None else [attempt]), "broker and session disagree on its job"
+        if post.stage is Stage.WAKING:
+            assert post.alarm <= post.due < inf, "its answer will be waited for for ever"
+
+    # ---------------------------------------------------------------- inside
+
+    def _reach(self, endpoint: str, address: str) -> tuple[object | None, str]:
+        return (None, "it is forbidden") if endpoint == FORBIDDEN else (endpoint, "")
+
+    def _note_dial(self, peer: Peer, place: object) -> None:
+        self.dials.append((self.now, str(place)))
+        self._dialling.append((peer, str(place)))
+
+    def _connect(self, peer: Peer, place: str) -> bool:
+        mode = self.places.get(place, "open")
+        if mode == "hangs":
+            self._dialling.append((peer, place))
+            if not peer.is_lost and self.now < peer.since + 1.0:  # what the host allows a dial
+                return False
+            self._dialling.pop()
+            mode = "refused"
+        if peer.is_lost:
+            return False
+        if mode == "refused":
+            self.line.dialled(peer, None, f"cannot connect to {place}: refused")
+            return True
+        end = End(self, Zmtp("REP"))
+        end.peer = peer
+        end.is_frozen = mode == "mute"
+        self.ends.append(end)
+        self.reached.setdefault(place, []).append(end)
+        self.line.dialled(peer, end.stream)
+        return True
+
+    def _log(self, level: str, event: str, **said: Any) -> None:
+        self.remarks.append((level, event, said))
+        if event == "internal error":
+            self.errors.append(said["exception"])
