@@ -174,10 +174,8 @@ def test_the_socket_of_a_live_controller_is_not_taken(path: Path, folder: Contro
 def test_the_socket_of_a_dead_controller_is_replaced(path: Path, folder: ControlFolder, listen: Listen) -> None:
     folder.prepare()
     listen(Path(folder.main.path)).close()
-    listening = listen_unix(folder.main.path)
-    with socket.socket(socket.AF_UNIX) as visitor:
+    with listen_unix(folder.main.path), socket.socket(socket.AF_UNIX) as visitor:
         visitor.connect(folder.main.path)
-    listening.close()
 
 
 def test_a_file_in_place_of_the_socket_is_not_removed(path: Path, folder: ControlFolder) -> None:
@@ -191,10 +189,9 @@ def test_a_file_in_place_of_the_socket_is_not_removed(path: Path, folder: Contro
 def test_the_controllers_socket_lets_those_in_who_are_allowed(path: Path, others: list[int], mode: int) -> None:
     folder = ControlFolder(str(path), 0o711, [os.getuid(), *others])
     folder.prepare()
-    listening = listen_unix(folder.main.path)
-    folder.clear()
-    assert mode_of(path / "main.sock") == mode
-    listening.close()
+    with listen_unix(folder.main.path):
+        folder.clear()
+        assert mode_of(path / "main.sock") == mode
 
 
 # -------------------------------------------------------------------- reaching workers

@@ -19,7 +19,7 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import Dismiss, Effect, Give, Recall
-from dragoman.core.model import BOOTING, Attempt, Farewell, Terms
+from dragoman.core.model import BOOTING, DRAINING, Attempt, Farewell, Terms
 from dragoman.dialects.controller.codec import (
     edition_of_pulse,
     pulse_of,
@@ -138,14 +138,16 @@ class ControllerSession:
 
     def tick(self, now: float) -> float:
         for exchange in self._exchanges.due(now):
-            if exchange.due > now:
-                self._exchanges.arm(exchange, exchange.due)
+            due = max(exchange.since, self._broker.resumed_at) + exchange.patience  # our pause is not its delay (D13)
+            if due > now:
+                self._exchanges.arm(exchange, due)
             else:
                 self._outlasted(exchange, now)
         for station in self._alarms.due(now):
             self._judge(station, now)
         for visit in self._visits.due(now):
-            self._line.close(visit.peer, f"no pulse within {self._options.control_timeout:g} s")
+            is_over = visit.peer.endpoint == CONTROL
+            self._line.close(visit.peer, "answered" if is_over else f"no pulse in {self._options.control_timeout:g} s")
         self._register_waiting(now)
         due = min(self._alarms.next(), self._exchanges.next(), self._visits.next())
         return min(due, float(int(now) + 1)) if self._waiting else due
@@ -178,17 +180,17 @@ class ControllerSession:
         if station.worker.state is BOOTING:
             self._booted(station, now)
         is_news = peer.since > station.last_exchange and station.exchange is None
-        if pulse.kind is PulseKind.FETCH_ME:
-            self._fetch_me(station, pulse.task_id, now)
+        if pulse.kind is PulseKind.FETCH_ME and self._is_about_now(station, pulse.task_id):
+            station.wants_fetch = True
+            self._next_exchange(station, now)
         elif is_news:
             self._compare_task(station, pulse.task_id, now)
 
-    def _fetch_me(self, station: Station, task: int, now: float) -> None:
-        """R92. What an earlier task left must not end a newer one."""
-        if station.is_set and task and task == station.previous:
-            return
-        station.wants_fetch = True
-        self._next_exchange(station, now)
+    def _is_about_now(self, station: Station, task: int) -> bool:
+        """R92. What an earlier task left must not end a newer one: such a FETCH_ME is a pulse like any other."""
+        is_old = station.is_set and task != 0 and task == station.previous
+        station.leftover = station.leftover or (is_old and station.exchange is not None)
+        return not is_old
 
     def _compare_task(self, station: Station, task: int, now: float) -> None:
         """Its pulse names a task. Idle workers keep naming their last one, so only a foreign one is a reason to ask."""
@@ -207,7 +209,7 @@ class ControllerSession:
                 station.wants_fetch = True
                 self._next_exchange(station, now)
         elif station.probe is None:
-            self._dial(station, Purpose.MISMATCH, now + PROBE_TIMEOUT, now)
+            self._dial(station, Purpose.MISMATCH, PROBE_TIMEOUT, now)
 
     def _register_waiting(self, now: float) -> None:
         """R84: beyond so many a second the others' answers wait."""
@@ -269,7 +271,7 @@ class ControllerSession:
     def _judge(self, station: Station, now: float) -> None:
         """Its next boot look, the end of its rest, or the end of its lease, whichever was due."""
         if station.worker.state is BOOTING and now < station.boot_until and station.probe is None:
-            self._dial(station, Purpose.BOOT, now + PROBE_TIMEOUT, now)
+            self._dial(station, Purpose.BOOT, PROBE_TIMEOUT, now)
         if station.rest_until <= now:
             self._rested(station, now)
         lease_end = self._lease_end(station)
@@ -281,7 +283,7 @@ class ControllerSession:
     def _end_lease(self, station: Station, now: float) -> float:
         """R90: ask once before it is declared dead, unless it is in the middle of something with us."""
         if station.probe is None and station.exchange is None:
-            self._dial(station, Purpose.LEASE, now + PROBE_TIMEOUT, now)
+            self._dial(station, Purpose.LEASE, PROBE_TIMEOUT, now)
         elif station.exchange is not None and station.exchange.purpose is Purpose.TASK and station.probe is None:
             self._drop(station, f"its worker was silent for {station.next_pulse:g} s", now)
         return now + 2 * PROBE_TIMEOUT
@@ -297,9 +299,17 @@ class ControllerSession:
         """Forget it; its job follows D8, once (R97). Answers that are still to come are read, and mean nothing."""
         if self._stations.get(station.id) is not station:
             return
+        unseen = unseen or self._unseen(station)
         self._forget(station, now)
         self._line.remark("worker left", worker=station.worker.name, reason=reason)
         self._broker.leave(station.worker, now, reason, unseen)
+
+    def _unseen(self, station: Station) -> Sequence[Attempt]:
+        """What it has been given, if its SET_TASK has not left us (R8)."""
+        attempt, exchange = station.attempt, station.exchange
+        if attempt is None or (station.is_set and (exchange is None or exchange.is_sent)):
+            return ()
+        return (attempt,)
 
     def _forget(self, station: Station, now: float) -> None:
         del self._stations[station.id]
@@ -319,7 +329,7 @@ class ControllerSession:
 
     def _restart(self, station: Station, reason: str, now: float) -> None:
         """It must end. Whatever it answers, it is gone."""
-        self._dial(station, Purpose.LEAVE, now + self._options.control_timeout, now)
+        self._dial(station, Purpose.LEAVE, self._options.control_timeout, now)
         self._drop(station, reason, now)
 
     def _dismiss(self, effect: Dismiss, now: float) -> None:
@@ -328,17 +338,15 @@ class ControllerSession:
             return
         self._line.remark("worker dismissed", worker=station.worker.name, reason=effect.reason)
         if effect.farewell is not Farewell.EXPIRED:
-            self._dial(station, Purpose.LEAVE, now + self._options.control_timeout, now)
+            self._dial(station, Purpose.LEAVE, self._options.control_timeout, now)
         self._forget(station, now)
 
     # ---------------------------------------------------------------- jobs
 
     def _set_task(self, attempt: Attempt, now: float) -> None:
         station: Station = attempt.worker.party
-        self._last_task += 1
-        station.previous, station.task = station.task or station.previous, self._last_task
         station.attempt = attempt
-        station.is_set = station.is_taken = False
+        station.is_set = station.is_taken = station.fetches_again = station.leftover = False
         station.no_fetches = station.idle_pulses = 0
         self._next_exchange(station, now)
 
@@ -349,10 +357,12 @@ class ControllerSession:
         attempt = station.attempt
         if station.wants_fetch:
             station.wants_fetch = False
-            self._dial(station, Purpose.FETCH, now + self._options.control_timeout, now)
+            self._dial(station, Purpose.FETCH, self._options.control_timeout, now)
         elif attempt is not None and not station.is_set:
             station.is_set = True
-            self._dial(station, Purpose.TASK, now + attempt.job.wishes.job_timeout, now)
+            self._last_task += 1
+            station.task = self._last_task
+            self._dial(station, Purpose.TASK, attempt.job.wishes.job_timeout, now)
         elif attempt is None and station.worker.unproven and station.rest_until == inf:
             self._broker.idle(station.worker, now)  # it was recalled while an exchange was under way
 
@@ -374,8 +384,11 @@ class ControllerSession:
 
     def _lose_task(self, station: Station, reason: str, now: float) -> None:
         """Its result will never come, but it lives: to its job this is the end of a worker (R9). It begins anew."""
-        self._release(station)
         self._line.remark("task lost", level="warning", worker=station.worker.name, reason=reason)
+        if station.worker.state is DRAINING:
+            self._restart(station, reason, now)
+            return
+        self._release(station)
         self._broker.leave(station.worker, now, reason)
         worker = self._broker.join(self, station, station.worker.name, (self._options.service,), self._terms, now)
         assert worker is not None, "its service is known"
@@ -384,8 +397,9 @@ class ControllerSession:
 
     # ---------------------------------------------------------------- exchanges
 
-    def _dial(self, station: Station, purpose: Purpose, due: float, now: float) -> None:
-        exchange = Exchange(station, purpose, due)
+    def _dial(self, station: Station, purpose: Purpose, patience: float, now: float) -> None:
+        exchange = Exchange(station, purpose, patience, now)
+        exchange.about = station.exchange
         if purpose is Purpose.TASK or purpose is Purpose.FETCH:
             station.exchange = exchange
             exchange.attempt = station.attempt if station.is_set else None
@@ -397,10 +411,11 @@ class ControllerSession:
                 self._line.remark("worker not dialled", level="warning", worker=station.worker.name, reason=problem)
             self._broken(exchange, now, is_seen=False)
             return
-        exchange.peer = self._line.dial(self, place, CONTROL, self._carrier())
+        exchange.carrier = self._carrier()
+        exchange.peer = self._line.dial(self, place, CONTROL, exchange.carrier)
         exchange.peer.guest = exchange
-        if due < inf:
-            self._exchanges.arm(exchange, due)
+        if patience < inf:
+            self._exchanges.arm(exchange, now + patience)
 
     def _send_control(self, exchange: Exchange, now: float) -> None:
         """The connection stands: say what it is for. Nobody is dialled for nothing: it would be waiting for us."""
@@ -412,6 +427,8 @@ class ControllerSession:
             return
         exchange.is_sent = True
         attempt = exchange.attempt
+        if exchange.purpose is Purpose.TASK and (attempt is None or attempt.job.attempt is not attempt):
+            self._say_something_else(exchange, now)
         if exchange.purpose is Purpose.TASK and attempt is not None:
             payload = attempt.job.payload
             head = write_control(exchange.kind, station.edition, task_id=exchange.task, extra_size=len(payload))
@@ -420,11 +437,21 @@ class ControllerSession:
         else:
             self._line.send(peer, [write_control(exchange.kind, station.edition)], exchange)
 
+    def _say_something_else(self, exchange: Exchange, now: float) -> None:
+        """The job was taken back while its worker was being dialled, and the worker waits for a message."""
+        station = exchange.station
+        exchange.purpose = Purpose.BOOT
+        if not exchange.is_given_up:
+            if station.previous == exchange.task:
+                station.previous = exchange.previous
+            exchange.wait(PROBE_TIMEOUT, now)
+            self._exchanges.arm(exchange, now + PROBE_TIMEOUT)
+
     def _hear_worker(self, peer: Peer, exchange: Exchange, message: Message, now: float) -> None:
         station = exchange.station
         exchange.peer = None
         self._exchanges.disarm(exchange)
-        self._line.close(peer, "answered")
+        self._part(peer, now)
         self._ended(exchange, now)
         if exchange.is_given_up or exchange.purpose is Purpose.LEAVE:
             return
@@ -442,9 +469,15 @@ class ControllerSession:
         elif exchange.purpose is Purpose.FETCH:
             self._fetched(station, exchange.attempt, response, message[1], now)
         else:
-            self._status(station, exchange.purpose, response, now)
+            self._status(station, exchange, response, now)
         if self._stations.get(station.id) is station:
             self._next_exchange(station, now)
+
+    def _part(self, peer: Peer, now: float) -> None:
+        """Its answer is whole, and closing is the worker's part. One that writes an answer piece by piece, the last of
+        them empty, would die of it if we were faster."""
+        peer.guest = Visit(peer)
+        self._visits.arm(peer.guest, now + self._options.control_timeout)
 
     def _ended(self, exchange: Exchange, now: float) -> None:
         station = exchange.station
@@ -460,11 +493,16 @@ class ControllerSession:
         attempt = exchange.attempt
         assert attempt is not None
         self._renew(station, now)
+        leftover, station.leftover = station.leftover, False
         if response.error is WorkerError.OK:
             station.is_taken = station.attempt is attempt
+        elif response.error is WorkerError.NO_FETCH:  # it has no meaning here, and says nothing about the job
+            self._drop(station, "its worker answered SET_TASK with NO_FETCH", now)
         elif response.error is WorkerError.BUSY:  # R98
             if station.attempt is attempt:
                 self._release(station)
+            station.previous = exchange.previous  # what it has not taken was never its own
+            station.wants_fetch = station.wants_fetch or leftover
             station.rest = min(LONGEST_REST, 2 * station.rest or FIRST_REST)
             station.rest_until = now + station.rest
             self._alarms.arm(station, station.rest_until)
@@ -481,9 +519,7 @@ class ControllerSession:
                 self._broker.counters.late_results += 1
                 self._drop(station, f"its worker gave the result of task {response.task_id}, which is not its own", now)
                 return
-            station.rest = 0.0
-            if station.rest_until < inf:
-                self._rested(station, now)  # R98
+            self._rested(station, now, is_free=True)  # R98
             if attempt is None:
                 self._broker.counters.late_results += 1
                 return
@@ -491,6 +527,7 @@ class ControllerSession:
             if not self._broker.succeed(attempt, extra, now):
                 self._line.remark("late result", worker=station.worker.name, job=attempt.job.id.hex())
         elif response.error is WorkerError.TASK_FAILED:
+            self._rested(station, now, is_free=True)
             if attempt is not None:
                 self._task_failed(station, attempt, extra, now)
         elif attempt is not None:  # NO_FETCH, or an answer that has no meaning here
@@ -502,15 +539,16 @@ class ControllerSession:
         if station.fetches_again:
             self._lose_task(station, "its worker has no result any more", now)
         elif station.no_fetches >= NO_FETCHES and station.probe is None:
-            self._dial(station, Purpose.MISSING, now + PROBE_TIMEOUT, now)
+            self._dial(station, Purpose.MISSING, PROBE_TIMEOUT, now)
 
     def _task_failed(self, station: Station, attempt: Attempt, extra: Frame, now: float) -> None:
         """R96: another worker may do it; this one is idle."""
         self._release(station)
         self._broker.fail(attempt, _text(extra) or "its worker said TASK_FAILED", now)
 
-    def _status(self, station: Station, purpose: Purpose, response: Response, now: float) -> None:
+    def _status(self, station: Station, exchange: Exchange, response: Response, now: float) -> None:
         """It lives, and names its task."""
+        purpose, stuck = exchange.purpose, exchange.about
         self._renew(station, now)
         if station.worker.state is BOOTING:
             self._booted(station, now)
@@ -520,8 +558,9 @@ class ControllerSession:
         if purpose is Purpose.MISMATCH and task not in (0, station.task, station.previous):
             self._restart(station, f"its worker named task {task} and not {station.task}", now)  # R91
         elif purpose is Purpose.MISSING and station.attempt is not None and task != station.task:
-            self._lose_task(station, "its worker has neither the task nor a result", now)
-        elif purpose is Purpose.STUCK and station.exchange is not None and task != station.exchange.task:
+            if station.exchange is None and not station.wants_fetch:  # else it has said FETCH_ME again meanwhile
+                self._lose_task(station, "its worker has neither the task nor a result", now)
+        elif purpose is Purpose.STUCK and stuck is not None and station.exchange is stuck and task != stuck.task:
             self._drop(station, "its worker hung in the middle of an exchange", now)  # R99
 
     # ---------------------------------------------------------------- exchanges that go wrong
@@ -533,10 +572,16 @@ class ControllerSession:
         station, purpose = exchange.station, exchange.purpose
         if exchange.is_given_up or purpose is Purpose.LEAVE or self._stations.get(station.id) is not station:
             return
-        if purpose is Purpose.BOOT:
+        failure = exchange.carrier.failure if exchange.carrier is not None else None
+        if failure is not None:  # R100
+            self._drop(station, f"its worker's answer to {exchange.kind.value} was refused: {failure.reason}", now)
+        elif purpose is Purpose.BOOT:
             self._alarms.arm(station, now + BOOT_EVERY)  # R87
+            self._next_exchange(station, now)
         elif purpose is Purpose.LEASE:
-            self._drop(station, f"its worker was silent for {station.next_pulse:g} s and is not there any more", now)
+            if self._lease_end(station) <= now:  # else it was heard from meanwhile
+                reason = f"its worker was silent for {station.next_pulse:g} s and is not there any more"
+                self._drop(station, reason, now)
         elif purpose is Purpose.FETCH and is_seen and not station.fetches_again:  # R94
             station.fetches_again = True
             station.wants_fetch = True
@@ -558,7 +603,10 @@ class ControllerSession:
             return
         if exchange.purpose is Purpose.TASK or exchange.purpose is Purpose.FETCH:
             if station.probe is None:
-                self._dial(station, Purpose.STUCK, now + PROBE_TIMEOUT, now)
+                self._dial(station, Purpose.STUCK, PROBE_TIMEOUT, now)
+            else:
+                exchange.wait(PROBE_TIMEOUT, now)
+                self._exchanges.arm(exchange, now + PROBE_TIMEOUT)
             return
         self._give_up(exchange, now)
         self._ended(exchange, now)
@@ -566,14 +614,17 @@ class ControllerSession:
             return
         if exchange.purpose is Purpose.BOOT:
             self._alarms.arm(station, now + BOOT_EVERY)
+            self._next_exchange(station, now)
+        elif exchange.purpose is Purpose.LEASE and self._lease_end(station) > now:
+            pass  # it was heard from meanwhile
         elif exchange.purpose is not Purpose.LEAVE:
             self._drop(station, "its worker did not answer GET_STATUS", now)
 
     def _give_up(self, exchange: Exchange, now: float) -> None:
         """Nobody waits for its answer, but it is read, should it still come."""
         exchange.is_given_up = True
-        exchange.due = now + ABANDONED_FOR
-        self._exchanges.arm(exchange, exchange.due)
+        exchange.wait(ABANDONED_FOR, now)
+        self._exchanges.arm(exchange, now + ABANDONED_FOR)
 
 
 def _text(extra: Frame) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from math import inf
 
+from dragoman.carriers.carrier import Carrier
 from dragoman.core.model import Attempt, Worker
 from dragoman.dialects.controller.editions import Edition
 from dragoman.dialects.controller.messages import ControlKind
@@ -35,33 +36,45 @@ class Exchange:
     """One connection to a worker's socket: our message and its answer."""
 
     __slots__ = (
+        "about",
         "alarm",
         "alarm_number",
         "attempt",
-        "due",
+        "carrier",
         "is_given_up",
         "is_sent",
+        "patience",
         "peer",
+        "previous",
         "purpose",
+        "since",
         "station",
         "task",
     )
 
-    def __init__(self, station: Station, purpose: Purpose, due: float) -> None:
+    def __init__(self, station: Station, purpose: Purpose, patience: float, now: float) -> None:
         self.station = station
         self.purpose = purpose
         self.peer: Peer | None = None
         self.attempt: Attempt | None = None  # whose job it hands out, or whose result it asks for
         self.task = station.task
+        self.previous = station.previous  # which it still has if it does not take this one
+        self.about: Exchange | None = None  # the one that is stuck
+        self.carrier: Carrier | None = None
         self.is_sent = False  # the connection stood, and our message went into it
         self.is_given_up = False  # nobody waits for its answer, which is read all the same
-        self.due = due  # when we lose patience
+        self.since = now
+        self.patience = patience  # for so long
         self.alarm = inf
         self.alarm_number = 0
 
     @property
     def kind(self) -> ControlKind:
         return KIND_OF.get(self.purpose, ControlKind.GET_STATUS)
+
+    def wait(self, patience: float, now: float) -> None:
+        """From now on, for so long."""
+        self.since, self.patience = now, patience
 
 
 class Visit:
@@ -92,6 +105,7 @@ class Station:
         "is_set",
         "is_taken",
         "last_exchange",
+        "leftover",
         "next_pulse",
         "no_fetches",
         "previous",
@@ -119,6 +133,7 @@ class Station:
         self.is_taken = False  # and answered with OK
         self.wants_fetch = False  # it has said FETCH_ME, or we have a reason of our own to ask
         self.fetches_again = False  # the last FETCH broke in the middle
+        self.leftover = False  # it said FETCH_ME for the task before while it was being given the next one
         self.no_fetches = 0  # NO_FETCH in a row
         self.idle_pulses = 0  # pulses in a row that do not name the task it has taken
         self.exchange: Exchange | None = None  # SET_TASK or FETCH, one at a time

@@ -1,0 +1,516 @@
+"""A small scripted world: one controller's session behind the real line and carriers, streams that go nowhere, sockets
+that are a set of numbers, and time as a number. Workers speak bytes and hear bytes; their numbers and their protobuf
+are written here by hand. Everything that must hold is checked after every step."""
+
+from __future__ import annotations
+
+from functools import partial
+from math import inf
+from typing import Any, NamedTuple
+
+from dragoman.carriers.carrier import Frame
+from dragoman.carriers.prefixed import Limits as PrefixedLimits
+from dragoman.carriers.prefixed import Prefixed
+from dragoman.core.broker import Broker
+from dragoman.core.effects import Answer, Effect
+from dragoman.core.invariants import check
+from dragoman.core.model import Job, Outcome, Wishes
+from dragoman.core.policy import Policy
+from dragoman.dialects.controller.codec import extra_of_pulse, extra_of_response, write_pulse_response
+from dragoman.dialects.controller.editions import EDITIONS, SEED
+from dragoman.dialects.controller.messages import ControllerError
+from dragoman.dialects.controller.options import EditionName, ListenerOptions, OnMismatch
+from dragoman.dialects.controller.session import CONTROL, PULSES, ControllerSession
+from dragoman.dialects.controller.stations import Purpose, Station
+from dragoman.diary.memory import MemoryDiary
+from dragoman.server.runner import Limits, Line
+from dragoman.testing.entropy import SeededEntropy
+
+PULSE = {
+    "seed": {"REGISTER": 0, "OK": 1, "FETCH_ME": 2, "SHUTDOWN": 3},
+    "shifted": {"OK": 1, "REGISTER": 2, "FETCH_ME": 3, "SHUTDOWN": 4},
+}
+PULSE_ANSWERS = ("OK", "UNKNOWN_TYPE", "UNKNOWN_ID", "FAILED")
+CONTROLS = ("RESTART", "FETCH", "SET_TASK", "GET_STATUS")
+ERRORS = ("OK", "NO_FETCH", "BUSY", "TASK_FAILED", "FAILED")
+FIRST = {"seed": 0, "shifted": 1}
+
+MAX_PAYLOAD = 100_000
+UID, ROOT, STRANGER = "uid 1000", "uid 0", "uid 1001"
+
+
+# -------------------------------------------------------------------- protobuf by hand
+
+
+def varint(value: int) -> bytes:
+    written = b""
+    while value > 0x7F:
+        written += bytes([value & 0x7F | 0x80])
+        value >>= 7
+    return written + bytes([value])
+
+
+def numbers(*values: int) -> bytes:
+    """A message whose fields, from 1 on, are these numbers; zeros are left out."""
+    return b"".join(bytes([field << 3]) + varint(value) for field, value in enumerate(values, 1) if value)
+
+
+def read_numbers(data: bytes) -> dict[int, int]:
+    """As we write: each field once, in order, and never a zero."""
+    found: dict[int, int] = {}
+    at = 0
+    while at < len(data):
+        field, value, shift = data[at] >> 3, 0, 0
+        assert data[at] & 7 == 0
+        assert field > max(found, default=0)
+        at += 1
+        while True:
+            value |= (data[at] & 0x7F) << shift
+            shift += 7
+            at += 1
+            if data[at - 1] < 0x80:
+                break
+        assert value
+        found[field] = value
+    return found
+
+
+def framed(head: bytes, extra: bytes = b"") -> bytes:
+    return len(head).to_bytes(8, "little") + head + extra
+
+
+def pulse(
+    kind: str | int, edition: str = "seed", *, worker_id: int = 0, task_id: int = 0, next_pulse: int = 60
+) -> bytes:
+    type = PULSE[edition][kind] if isinstance(kind, str) else kind
+    return framed(numbers(type, worker_id, task_id, next_pulse))
+
+
+class Told(NamedTuple):
+    """The answer to a pulse."""
+
+    error: str
+    worker_id: int = 0
+
+
+class FakeStream:
+    """Takes as many bytes as there is room for, and keeps what it took."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.backlog = 0
+        self.room = inf
+        self.waiting = bytearray()
+        self.taken = bytearray()
+        self.is_closed = False
+
+    def write(self, buffers: list[Frame]) -> None:
+        for buffer in buffers:
+            self.waiting += buffer
+        count = int(min(len(self.waiting), self.room))
+        self.taken += self.waiting[:count]
+        del self.waiting[:count]
+        self.room -= count
+        self.sent += count
+        self.backlog = len(self.waiting)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def read_dry(self) -> None: ...
+
+
+class Visitor:
+    """A connection to the controller's socket."""
+
+    def __init__(self, world: World, address: str) -> None:
+        self.world = world
+        self.stream = FakeStream()
+        carrier = Prefixed(extra_of_pulse, single=True, refusal=world.refusal)
+        self.peer = world.line.connected(world.session, PULSES, carrier, self.stream, "visitor", address)
+
+    @property
+    def is_closed(self) -> bool:
+        return self.stream.is_closed
+
+    def say(self, data: bytes) -> None:
+        """The turn of the loop is not over yet."""
+        if not self.peer.is_lost:
+            self.world.line.arrived(self.peer, self.peer.carrier.feed(data))
+        self.world.judge()
+
+    def hang_up(self) -> None:
+        self.world.line.ended(self.peer, "hung up")
+        self.world.turn()
+
+    def told(self, edition: str = "seed") -> Told | None:
+        """What it was answered: one message, or none so far."""
+        data = bytes(self.stream.taken)
+        if not data:
+            return None
+        length = int.from_bytes(data[:8], "little")
+        assert len(data) == 8 + length, "more than one answer"
+        found = read_numbers(data[8:])
+        assert found.keys() <= {1, 2}
+        return Told(PULSE_ANSWERS[found.get(1, 0) - FIRST[edition]], found.get(2, 0))
+
+
+class Call:
+    """A connection to a worker's socket, as the worker has it: our message, and whatever it answers."""
+
+    def __init__(self, world: World, worker_id: int, peer: Any, edition: str, number: int) -> None:
+        self.world = world
+        self.worker_id = worker_id
+        self.edition = edition
+        self.number = number
+        self.stream = FakeStream()
+        self.peer = peer
+        self.is_answered = False
+        self.is_cut = False  # by the worker
+
+    def __repr__(self) -> str:
+        return f"call {self.number} to {self.worker_id}"
+
+    @property
+    def is_open(self) -> bool:
+        return not self.stream.is_closed and not self.is_cut
+
+    @property
+    def said(self) -> tuple[str, int, bytes]:
+        """Word, task id and extra bytes of the message that came."""
+        data = bytes(self.stream.taken)
+        length = int.from_bytes(data[:8], "little")
+        found = read_numbers(data[8 : 8 + length])
+        extra = data[8 + length :]
+        assert found.keys() <= {1, 2, 3}
+        assert found.get(2, 0) == len(extra)
+        return CONTROLS[found.get(1, 0) - FIRST[self.edition]], found.get(3, 0), extra
+
+    @property
+    def word(self) -> str:
+        return self.said[0]
+
+    @property
+    def task(self) -> int:
+        return self.said[1]
+
+    def answer(self, error: str | int = "OK", task_id: int = 0, extra: bytes = b"", size: int | None = None) -> None:
+        """And, as it is its part, close the connection."""
+        self.feed(self.bytes_of(error, task_id, extra, size))
+        self.is_answered = True
+        self.world.line.ended(self.peer, "answered")
+        self.world.turn()
+
+    def bytes_of(self, error: str | int = "OK", task_id: int = 0, extra: bytes = b"", size: int | None = None) -> bytes:
+        code = ERRORS.index(error) + FIRST[self.edition] if isinstance(error, str) else error
+        return framed(numbers(code, task_id, len(extra) if size is None else size), extra)
+
+    def feed(self, data: bytes) -> None:
+        """The turn of the loop is not over yet."""
+        assert self.is_open, "nobody reads it: a real worker would have died"
+        self.world.line.arrived(self.peer, self.peer.carrier.feed(data))
+        self.world.judge()
+
+    def cut(self) -> None:
+        """The worker has ended the connection."""
+        self.is_cut = True
+        self.world.line.ended(self.peer, "cut")
+        self.world.turn()
+
+
+class Caller:
+    """Somebody who waits for a job, and its own session."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[Outcome, bytes, str]] = []
+        self.job: Job | None = None
+
+    @property
+    def session(self) -> Caller:
+        return self
+
+    def say(self, effect: Effect, now: float) -> None:
+        assert isinstance(effect, Answer)
+        self.told.append((effect.outcome, bytes(effect.result), effect.reason))
+
+    @property
+    def outcome(self) -> Outcome:
+        (told,) = self.told
+        return told[0]
+
+
+class Fellow:
+    """A worker, as far as it has a name: its id."""
+
+    def __init__(self, world: World, id: int, edition: str, address: str) -> None:
+        self.world = world
+        self.id = id
+        self.edition = edition
+        self.address = address
+        self._seen = 0
+
+    def pulse(self, kind: str | int = "OK", task_id: int = 0, next_pulse: int = 60, address: str = "") -> Told:
+        """What it is answered."""
+        visitor = self.world.visit(address or self.address)
+        visitor.say(pulse(kind, self.edition, worker_id=self.id, task_id=task_id, next_pulse=next_pulse))
+        self.world.turn()
+        told = visitor.told(self.edition)
+        assert told is not None
+        assert visitor.is_closed
+        return told
+
+    def ok(self, task_id: int = 0, next_pulse: int = 60) -> None:
+        assert self.pulse("OK", task_id, next_pulse) == Told("OK")
+
+    def fetch_me(self, task_id: int = 0, next_pulse: int = 60) -> None:
+        assert self.pulse("FETCH_ME", task_id, next_pulse) == Told("OK")
+
+    def calls(self) -> list[Call]:
+        """Connections since it last looked."""
+        mine = [call for call in self.world.calls if call.worker_id == self.id]
+        new, self._seen = mine[self._seen :], len(mine)
+        return new
+
+    def call(self, word: str) -> Call:
+        """The only one since it last looked."""
+        calls = self.calls()
+        assert [call.word for call in calls] == [word]
+        return calls[0]
+
+    @property
+    def station(self) -> Station:
+        return self.world.session._stations[self.id]
+
+    @property
+    def is_known(self) -> bool:
+        return self.id in self.world.session._stations
+
+    @property
+    def state(self) -> str:
+        return str(self.station.worker.state) if self.is_known else "gone"
+
+    def take(self, payload: bytes = b"job") -> Call:
+        """The SET_TASK that has just come, answered with OK."""
+        call = self.call("SET_TASK")
+        assert call.said[2] == payload
+        call.answer("OK", call.task)
+        return call
+
+    def finish(self, call: Call, result: bytes = b"result") -> None:
+        """FETCH_ME, and the answer to the FETCH that follows."""
+        self.fetch_me(call.task)
+        self.call("FETCH").answer("OK", call.task, result)
+
+
+class World:
+    def __init__(self, *, uids: tuple[str, ...] = (UID, ROOT), first_id: int = 0, **options: Any) -> None:
+        self.now = 10_000.0
+        self.remarks: list[tuple[str, str]] = []
+        self.errors: list[Exception] = []
+        if "edition" in options:
+            options["edition"] = EditionName(options["edition"])
+        if "restart_on_mismatch" in options:
+            options["restart_on_mismatch"] = OnMismatch(options["restart_on_mismatch"])
+        self.options = ListenerOptions(**options)
+        self.uids = uids
+        self.entropy = SeededEntropy("controller")
+        self.may_close_early = False
+        self.restart(first_id)
+
+    def restart(self, first_id: int) -> None:
+        """A broker begins that knows nobody; what was connected to the one before is cut off."""
+        self.calls: list[Call] = []
+        self.visitors: list[Visitor] = []
+        self.sockets: set[int] = set()  # ids of workers whose socket files are there
+        self.refusing: set[int] = set()  # and nobody listens
+        self.hanging: set[int] = set()  # and nobody accepts
+        self.listening_as: dict[int, str] = {}  # by whom, if not by the one who registered
+        self._dials: list[tuple[Any, int]] = []
+        self.reached: list[int] = []
+        edition = EDITIONS[self.options.edition.value] if self.options.edition is not None else SEED
+        self.refusal = write_pulse_response(ControllerError.FAILED, edition)
+        self.broker = Broker(Policy(), self.entropy)
+        self.counters = self.broker.counters
+        self.line = Line(self.broker, MemoryDiary(), lambda: self.now, self._log, Limits(), strict=True)
+        self.line.dialler = lambda peer, place: self._dials.append((peer, place))  # type: ignore[assignment]
+        limits = PrefixedLimits(max_payload=MAX_PAYLOAD)
+        carrier = partial(Prefixed, extra_of_response, single=True, limits=limits)
+        self.session = ControllerSession(
+            self.broker,
+            self.line,
+            self.options,
+            self.uids,
+            first_id,
+            self._reach,
+            carrier,  # type: ignore[arg-type]
+        )
+        self.line.sessions.append(self.session)
+        self.turn()
+
+    def _reach(self, worker_id: int) -> tuple[object | None, str]:
+        self.reached.append(worker_id)
+        return (worker_id, "") if worker_id in self.sockets else (None, "no such file")
+
+    # ---------------------------------------------------------------- workers
+
+    def visit(self, address: str = UID) -> Visitor:
+        visitor = Visitor(self, address)
+        self.visitors.append(visitor)
+        return visitor
+
+    def register(self, edition: str = "seed", address: str = UID, next_pulse: int = 60, listens: bool = True) -> Fellow:
+        """A worker that has registered, and is booting. Its socket is there unless told otherwise."""
+        visitor = self.visit(address)
+        visitor.say(pulse("REGISTER", edition, next_pulse=next_pulse))
+        self.turn()
+        told = visitor.told(edition)
+        assert told is not None
+        assert told.error == "OK"
+        assert visitor.is_closed
+        fellow = Fellow(self, told.worker_id, edition, address)
+        if listens:
+            self.sockets.add(fellow.id)
+        assert fellow.state == "booting"
+        return fellow
+
+    def worker(self, edition: str = "seed", address: str = UID, next_pulse: int = 60) -> Fellow:
+        """A worker that is idle, or has just been given what was waiting."""
+        fellow = self.register(edition, address, next_pulse)
+        self.wait(0.05)
+        fellow.call("GET_STATUS").answer()
+        return fellow
+
+    def busy(self, edition: str = "seed", next_pulse: int = 60, **wishes: Any) -> tuple[Fellow, Caller, Call]:
+        """A worker that has taken a job."""
+        fellow = self.worker(edition, next_pulse=next_pulse)
+        caller = self.submit(**wishes)
+        return fellow, caller, fellow.take()
+
+    # ---------------------------------------------------------------- jobs
+
+    def submit(self, payload: bytes = b"job", **wishes: Any) -> Caller:
+        caller = Caller()
+        service = self.options.service
+        caller.job = self.broker.submit(service, payload, caller, Wishes(waits=True, **wishes), self.now)
+        self.turn()
+        return caller
+
+    def withdraw(self, caller: Caller) -> None:
+        assert caller.job is not None
+        assert self.broker.withdraw(caller.job, self.now)
+        self.turn()
+
+    @property
+    def bad(self) -> dict[str, int]:
+        assert all(dialect == "controller" for dialect, _ in self.counters.bad_messages)
+        return {reason: count for (_, reason), count in self.counters.bad_messages.items()}
+
+    def said(self, event: str) -> int:
+        return sum(each == event for each, _ in self.remarks)
+
+    # ---------------------------------------------------------------- time, turns and dials
+
+    def turn(self) -> float:
+        """As the loop turns until nothing is left to do at this instant."""
+        due = self.line.turn()
+        while self._connect():
+            due = self.line.turn()
+        self.judge()
+        self.check()
+        return due
+
+    def wait(self, seconds: float) -> None:
+        """Time passes, and the loop turns whenever it should."""
+        until = self.now + seconds
+        while (due := self.turn()) <= until:
+            self.now = max(self.now, due)
+        self.now = until
+        self.turn()
+
+    def late(self, seconds: float) -> None:
+        """Time passes, and the loop turns only at its end."""
+        self.now += seconds
+        self.turn()
+
+    def give_up_dials(self) -> None:
+        """The dials that hang have taken too long."""
+        dials, self._dials = self._dials, []
+        for peer, _ in dials:
+            self.line.dialled(peer, None, "timed out")
+        self.turn()
+
+    @property
+    def dialling(self) -> int:
+        return len(self._dials)
+
+    def _connect(self) -> bool:
+        dials = [each for each in self._dials if each[1] not in self.hanging]
+        self._dials = [each for each in self._dials if each[1] in self.hanging]
+        for peer, worker_id in dials:
+            if worker_id in self.refusing:
+                self.line.dialled(peer, None, "connection refused")
+                continue
+            exchange = peer.guest
+            call = Call(self, worker_id, peer, exchange.station.edition.name, len(self.calls) + 1)
+            address = self.listening_as.get(worker_id, exchange.station.uid)
+            self.line.dialled(peer, call.stream, address=address)  # type: ignore[arg-type]
+            if address == exchange.station.uid:
+                self.calls.append(call)
+        return bool(dials)
+
+    # ---------------------------------------------------------------- what must hold
+
+    def judge(self) -> None:
+        """Nothing may go wrong inside: the line would fence it, and a test would not see it."""
+        if self.errors:
+            raise self.errors[0]
+        check(self.broker)
+
+    def check(self) -> None:
+        """The broker's invariants and the session's own bookkeeping, at the end of a turn."""
+        check(self.broker)
+        assert not self.broker.effects
+        for call in self.calls:
+            assert call.stream.taken or call.stream.waiting, f"{call}: connected and said nothing"
+            is_early = call.stream.is_closed and not call.is_answered and not call.is_cut
+            assert not is_early or self.may_close_early, f"{call}: closed before its answer was read"
+        session = self.session
+        ours = {worker.party: worker for worker in self.broker.roster.workers.values()}
+        assert ours.keys() == set(session._stations.values()), "broker and session know different workers"
+        for id, station in session._stations.items():
+            assert station.id == id
+            assert station.worker is ours[station]
+            self._check_station(station)
+        counts: dict[str, int] = {}
+        for station in session._stations.values():
+            counts[station.uid] = counts.get(station.uid, 0) + 1
+        assert counts == {uid: count for uid, count in session._workers_of.items() if count}
+
+    def _check_station(self, station: Station) -> None:
+        worker = station.worker
+        assert list(worker.running.values()) == ([station.attempt] if station.attempt is not None else [])
+        due = max(self.session._lease_end(station), self.now + 2 if station.probe or station.exchange else 0)
+        assert station.alarm <= due, "its lease will never be judged"
+        assert station.rest_until == inf or station.alarm <= station.rest_until
+        if station.attempt is not None and not station.is_set:
+            assert station.exchange is not None, "its job waits for nothing"
+        if station.wants_fetch:
+            assert station.exchange is not None, "its FETCH waits for nothing"
+        if worker.unproven and station.exchange is None:
+            assert station.rest_until < inf, "it is unproven, and nothing will prove it"
+        if station.exchange is not None:
+            assert station.exchange.peer is not None
+            assert not station.exchange.is_given_up
+        if station.probe is not None:
+            assert station.probe.peer is not None
+            assert not station.probe.is_given_up
+            assert station.probe.alarm < inf, "it is asked for ever"
+            assert station.probe.purpose not in (Purpose.TASK, Purpose.FETCH, Purpose.LEAVE)
+
+    def _log(self, level: str, event: str, **fields: Any) -> None:
+        self.remarks.append((event, str(fields.get("reason", ""))))
+        if event == "internal error":
+            self.errors.append(fields["exception"])
+
+
+__all__ = ["CONTROL", "MAX_PAYLOAD", "ROOT", "STRANGER", "UID", "Call", "Caller", "Fellow", "Told", "World", "pulse"]
