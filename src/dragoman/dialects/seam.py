@@ -60,6 +60,9 @@ class Line(Protocol):
     def remark(self, event: str, /, *, level: str = "info", peer: Peer | None = None, **fields: object) -> None:
         """Something an operator may want to read."""
 
+    def complain(self, event: str, /, *, peer: Peer | None = None, **fields: object) -> None:
+        """A warning about somebody who may give cause for many: a flood of causes is not a flood of lines."""
+
 
 class Session(Protocol):
     """The broker's side of one listener's conversations in one dialect."""

@@ -19,7 +19,7 @@ from dragoman.carriers.prefixed import Limits, Prefixed
 from dragoman.dialects.controller.codec import extra_of_control, extra_of_pulse
 from dragoman.dialects.controller.peer import Answer, WorkerSide
 from dragoman.sdk.address import MAX_UNIX_PATH_BYTES, Place, UnixPlace, address_error
-from dragoman.sdk.errors import JobError
+from dragoman.sdk.errors import JobError, last_line
 from dragoman.sdk.peoples import HARD_CAP, Target
 from dragoman.sdk.worker import Handler
 from dragoman.streams.dial import BackOff, connect
@@ -247,7 +247,7 @@ class ControllerWorker:
             result = await self._handler.handle(payload)
         except JobError as problem:
             log.error("job failed: %s", problem)
-            self._side.failed(ticket, str(problem).strip().splitlines()[-1], self._loop.time())
+            self._side.failed(ticket, last_line(problem), self._loop.time())
         else:
             self._side.finished(ticket, result, self._loop.time())
 

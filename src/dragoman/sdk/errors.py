@@ -69,3 +69,8 @@ def error_from(reason: str) -> JobError:
     if kind is JobRefused:
         kind = next((each for word, each in _BY_REFUSAL.items() if sentence.startswith(word)), JobRefused)
     return kind(reason)
+
+
+def last_line(problem: JobError) -> str:
+    """What a traceback ends with: the sentence that is worth sending on."""
+    return (str(problem).strip().splitlines() or ["it said nothing"])[-1]

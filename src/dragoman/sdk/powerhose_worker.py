@@ -18,7 +18,7 @@ from dragoman.carriers.zmtp import Limits, Zmtp
 from dragoman.dialects.powerhose.peer import MASTER_AWAY, PARTING, REGISTRATION_SOCKET, WORK_SOCKET, WorkerSide
 from dragoman.sdk.address import AddressError, Place, TcpPlace, UnixPlace, is_loopback, parse
 from dragoman.sdk.endpoint import url_of
-from dragoman.sdk.errors import BrokerUnavailable, JobError
+from dragoman.sdk.errors import BrokerUnavailable, JobError, last_line
 from dragoman.sdk.link import Link, open_link
 from dragoman.sdk.peoples import HARD_CAP, Target
 from dragoman.sdk.worker import CONNECT_TIMEOUT, Handler, first
@@ -139,8 +139,10 @@ class PowerhoseWorker:
             except BrokerUnavailable as problem:
                 log.warning("%s", problem)
             else:
-                self._link = link
-                if not lost.is_set():
+                if lost.is_set():  # it was given up before we had it in hand
+                    link.close()
+                else:
+                    self._link = link
                     log.info("connected to %s", place)
                     side.opened(self._loop.time())
                     self._changed.set()
@@ -208,7 +210,7 @@ class PowerhoseWorker:
         except JobError as problem:
             log.error("job failed: %s", problem)
             del self._jobs[ticket]
-            self._side.failed(ticket, str(problem).strip().splitlines()[-1], self._loop.time())
+            self._side.failed(ticket, last_line(problem), self._loop.time())
         else:
             del self._jobs[ticket]
             self._side.finished(ticket, result, self._loop.time())

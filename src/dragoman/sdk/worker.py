@@ -15,7 +15,7 @@ from typing import Protocol
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.sdk.child import Child, die_with_parent
-from dragoman.sdk.errors import BrokerUnavailable, JobError, JobFailed
+from dragoman.sdk.errors import BrokerUnavailable, JobError, JobFailed, last_line
 from dragoman.sdk.link import Link, open_link
 from dragoman.sdk.peoples import Target
 from dragoman.streams.dial import BackOff
@@ -235,7 +235,7 @@ class WorkerProcess:
         except JobError as problem:
             log.error("job failed: %s", problem)
             del self._jobs[ticket]
-            self._side.failed(ticket, str(problem).strip().splitlines()[-1], self._loop.time())
+            self._side.failed(ticket, last_line(problem), self._loop.time())
         else:
             del self._jobs[ticket]
             self._side.finished(ticket, result, self._loop.time())

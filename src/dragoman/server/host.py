@@ -6,6 +6,7 @@ import asyncio
 import errno
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -74,7 +75,8 @@ class Host:
         for listening, place, file in self._listening:
             self._loop.remove_reader(listening)
             if isinstance(place, UnixPlace):
-                forget_unix(place.path, file)
+                with suppress(OSError):  # its folder has gone, or is not ours any more
+                    forget_unix(place.path, file)
             listening.close()
         self._listening.clear()
         for task in list(self._dials):
@@ -172,7 +174,11 @@ class Host:
 
     def _connect_near(self, peer: Peer, place: UnixPlace) -> None:
         """On this machine a connection stands at once or not at all, unless there is a queue at the other end."""
-        connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        except OSError as error:  # no descriptors are left
+            self._not_connected(peer, place, error)
+            return
         connected.setblocking(False)
         try:
             connected.connect(place.path)

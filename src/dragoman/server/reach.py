@@ -28,7 +28,7 @@ class Reach:
         self._names: dict[str, str] = {"localhost": "127.0.0.1"}
         for each in allowed:
             try:
-                self._allowed.append(ipaddress.ip_network(each))
+                self._allowed.append(ipaddress.ip_network(each, strict=False))
             except ValueError:
                 self._names[each] = _look_up(each)
                 self._allowed.append(ipaddress.ip_network(self._names[each]))
@@ -75,7 +75,7 @@ class Reach:
 
     def _tcp(self, place: str, address: str) -> tuple[Place | None, str]:
         host, colon, port = place.rpartition(":")
-        if not colon or not port.isascii() or not port.isdecimal() or len(port) > 5:
+        if not colon or not port.isascii() or not port.isdecimal() or len(port) > 5 or port.startswith("0"):
             return None, "it has no port"
         if not PRIVILEGED <= int(port) <= MAX_PORT:
             return None, f"ports below {PRIVILEGED} and above {MAX_PORT} are not dialled"

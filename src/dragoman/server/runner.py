@@ -103,7 +103,7 @@ class Line:
         else:
             return None
         self.broker.counters.peers_refused += 1
-        self._complain("peer refused", address=address, reason=problem)
+        self.complain("peer refused", address=address, reason=problem)
         return problem
 
     def connected(
@@ -164,13 +164,13 @@ class Line:
         if carrier.failure is not None and peer.closing is None:
             failure = carrier.failure
             self._count_bad(peer, failure.reason)
-            self._complain("peer refused", peer=peer, reason=failure.reason, detail=failure.detail)
+            self.complain("peer refused", peer=peer, reason=failure.reason, detail=failure.detail)
             self.close(peer, f"{failure.reason}: {failure.detail}")
 
     def ended(self, peer: Peer, problem: str) -> None:
         """The stream is at its end, or broken."""
         if not peer.is_open and not peer.is_lost and peer.heard > peer.since:  # a mere look at the port is no news
-            self._complain("peer left before the handshake was done", peer=peer, reason=problem)
+            self.complain("peer left before the handshake was done", peer=peer, reason=problem)
         self._lose(peer, problem)
         self._ask_for_turn()
 
@@ -218,7 +218,7 @@ class Line:
             peer.bad_logged = now
             self.remark("bad message", level="warning", peer=peer, reason=reason, detail=detail)
         if peer.bad_count >= self.limits.bad_messages and peer.closing is None:
-            self._complain("peer disconnected", peer=peer, reason=f"{peer.bad_count} bad messages within 10 s")
+            self.complain("peer disconnected", peer=peer, reason=f"{peer.bad_count} bad messages within 10 s")
             self.close(peer, f"{peer.bad_count} bad messages within 10 s")
 
     def remark(self, event: str, /, *, level: str = "info", peer: Peer | None = None, **fields: object) -> None:
@@ -337,7 +337,7 @@ class Line:
         if verdict is not None:
             peer, reason = verdict
             self.broker.counters.disconnected_slow += 1
-            self._complain("peer costs too much", peer=peer, reason=reason)
+            self.complain("peer costs too much", peer=peer, reason=reason)
             self.close(peer, reason)
 
     def _watch(self, now: float) -> None:
@@ -355,7 +355,7 @@ class Line:
             if not peer.is_open:
                 self._count_bad(peer, "handshake timeout")
                 reason = f"no handshake within {limits.handshake_timeout:g} s"
-                self._complain("peer refused", peer=peer, reason=reason)
+                self.complain("peer refused", peer=peer, reason=reason)
                 self.close(peer, reason)
             elif now >= dead_at:
                 silent = now - peer.heard
@@ -438,7 +438,7 @@ class Line:
             self._ask_for_turn()
         peer.out += buffers
 
-    def _complain(self, event: str, peer: Peer | None = None, **fields: object) -> None:
+    def complain(self, event: str, /, *, peer: Peer | None = None, **fields: object) -> None:
         """Say what we did to a peer that it will not like; a flood of such peers is not a flood of lines."""
         second = int(self._clock())
         if second != self._complaint_second:

@@ -174,6 +174,8 @@ def _controller(request: Request) -> Listener:
         mode = int(own.mode or "700", 8)
     except ValueError:
         raise address_error(address.url, "uid_allow is a list of numbers, mode an octal number") from None
+    if not 0 <= mode <= 0o777 or min(uids) < 0:
+        raise address_error(address.url, "uid_allow is a list of user ids, mode an octal number up to 777")
     folder = ControlFolder(address.place.path, mode, uids)
     fixed = EDITIONS[own.edition.value] if own.edition is not None else SEED
     refusal = write_pulse_response(ControllerError.FAILED, fixed)

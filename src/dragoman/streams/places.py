@@ -40,17 +40,15 @@ def listen_unix(path: str) -> socket.socket:
     """Listen on a socket file that only we may use. A file left by a dead process is removed; a live one is refused."""
     _clean_stale(path)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    mask = os.umask(0o177)
     try:
         listening.bind(path)
+        os.chmod(path, 0o600)  # nobody can connect before `listen`; and a umask would be that of every thread
         listening.listen(BACKLOG)
     except OSError as error:
         listening.close()
         if error.errno == errno.EADDRINUSE:
             raise PlaceTaken(error.errno, f"{path} is taken: another program listens there") from error
         raise OSError(error.errno, f"cannot listen on {path}: {error.strerror}") from error
-    finally:
-        os.umask(mask)
     listening.setblocking(False)
     return listening
 

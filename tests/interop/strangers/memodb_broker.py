@@ -66,7 +66,7 @@ def serve(context):
     while True:
         stream = io.BytesIO(context.recv())
         _, kind, worker, *fields = cbor2.load(stream)
-        print("heard", kind, worker.hex(), *fields)
+        print(" ".join(map(str, ("heard", kind, worker.hex(), *fields))) + "\n", end="", flush=True)  # in one piece
         with changed:
             reply = answer(kind, worker, fields, stream.read())
         if reply is not None:

@@ -238,7 +238,7 @@ def test_a_name_in_dial_allow_is_looked_up_once_at_the_start(monkeypatch: pytest
     assert asked == ["gpu-3"]
 
 
-@pytest.mark.parametrize("allowed", ["no.such.host.invalid", "10.0.0.1/8", "10.0.0.0/33", "a b", "x" * 300, "*"])
+@pytest.mark.parametrize("allowed", ["no.such.host.invalid", "10.0.0.0/33", "a b", "x" * 300, "*"])
 def test_what_is_neither_address_nor_network_nor_name_is_refused_at_the_start(
     allowed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -95,7 +95,7 @@ class ControllerSession:
         if peer.endpoint == CONTROL:
             self._send_control(peer.guest, now)
         elif peer.address not in self._uids:  # before a byte is read: an empty message *is* REGISTER (R84)
-            self._line.remark("peer refused", level="warning", peer=peer, reason=f"{peer.address} is not in uid_allow")
+            self._line.complain("peer refused", peer=peer, reason=f"{peer.address} is not in uid_allow")
             self._line.close(peer, "not in uid_allow")
         else:
             peer.guest = Visit(peer)
@@ -146,8 +146,9 @@ class ControllerSession:
         for station in self._alarms.due(now):
             self._judge(station, now)
         for visit in self._visits.due(now):
-            is_over = visit.peer.endpoint == CONTROL
-            self._line.close(visit.peer, "answered" if is_over else f"no pulse in {self._options.control_timeout:g} s")
+            is_answered = visit.peer.endpoint == CONTROL
+            reason = "answered" if is_answered else f"no pulse in {self._options.control_timeout:g} s"
+            self._line.close(visit.peer, reason)
         self._register_waiting(now)
         due = min(self._alarms.next(), self._exchanges.next(), self._visits.next())
         return min(due, float(int(now) + 1)) if self._waiting else due
@@ -167,7 +168,7 @@ class ControllerSession:
     def _hear_known(self, peer: Peer, pulse: Pulse, edition: Edition, now: float) -> None:
         station = self._stations.get(pulse.worker_id)
         if station is None or station.uid != peer.address:  # R88, R89
-            if pulse.worker_id in self._dropped:
+            if self._dropped.get(pulse.worker_id, -inf) + DROPPED_FOR >= now:
                 self._broker.counters.false_expiries += 1
             self._reply(peer, ControllerError.UNKNOWN_ID, edition)
             return
@@ -189,7 +190,7 @@ class ControllerSession:
     def _is_about_now(self, station: Station, task: int) -> bool:
         """R92. What an earlier task left must not end a newer one: such a FETCH_ME is a pulse like any other."""
         is_old = station.is_set and task != 0 and task == station.previous
-        station.leftover = station.leftover or (is_old and station.exchange is not None)
+        station.has_leftover = station.has_leftover or (is_old and station.exchange is not None)
         return not is_old
 
     def _compare_task(self, station: Station, task: int, now: float) -> None:
@@ -224,7 +225,7 @@ class ControllerSession:
     def _register(self, peer: Peer, pulse: Pulse, edition: Edition, now: float) -> None:
         uid = peer.address
         if self._workers_of.get(uid, 0) >= WORKERS_A_UID:
-            self._line.remark("worker refused", level="warning", peer=peer, reason=f"{WORKERS_A_UID} workers of {uid}")
+            self._line.complain("worker refused", peer=peer, reason=f"{WORKERS_A_UID} workers of {uid}")
             self._reply(peer, ControllerError.FAILED, edition)
             return
         next_pulse = self._lease(pulse.next_pulse)
@@ -346,7 +347,7 @@ class ControllerSession:
     def _set_task(self, attempt: Attempt, now: float) -> None:
         station: Station = attempt.worker.party
         station.attempt = attempt
-        station.is_set = station.is_taken = station.fetches_again = station.leftover = False
+        station.is_set = station.is_taken = station.fetches_again = station.has_leftover = False
         station.no_fetches = station.idle_pulses = 0
         self._next_exchange(station, now)
 
@@ -493,7 +494,7 @@ class ControllerSession:
         attempt = exchange.attempt
         assert attempt is not None
         self._renew(station, now)
-        leftover, station.leftover = station.leftover, False
+        leftover, station.has_leftover = station.has_leftover, False
         if response.error is WorkerError.OK:
             station.is_taken = station.attempt is attempt
         elif response.error is WorkerError.NO_FETCH:  # it has no meaning here, and says nothing about the job
@@ -560,8 +561,12 @@ class ControllerSession:
         elif purpose is Purpose.MISSING and station.attempt is not None and task != station.task:
             if station.exchange is None and not station.wants_fetch:  # else it has said FETCH_ME again meanwhile
                 self._lose_task(station, "its worker has neither the task nor a result", now)
-        elif purpose is Purpose.STUCK and stuck is not None and station.exchange is stuck and task != stuck.task:
-            self._drop(station, "its worker hung in the middle of an exchange", now)  # R99
+        elif purpose is Purpose.STUCK and stuck is not None and station.exchange is stuck:
+            if task != stuck.task:
+                self._drop(station, "its worker hung in the middle of an exchange", now)  # R99
+            else:  # it runs: wait on, and ask again, for it may lose the task later
+                stuck.wait(self._options.control_timeout, now)
+                self._exchanges.arm(stuck, now + self._options.control_timeout)
 
     # ---------------------------------------------------------------- exchanges that go wrong
 

@@ -78,7 +78,7 @@ class Exchange:
 
 
 class Visit:
-    """A connection by which a pulse should come."""
+    """A connection on which nothing is under way but a pulse to come, or its end."""
 
     __slots__ = ("alarm", "alarm_number", "is_over", "peer")
 
@@ -100,12 +100,12 @@ class Station:
         "edition",
         "exchange",
         "fetches_again",
+        "has_leftover",
         "id",
         "idle_pulses",
         "is_set",
         "is_taken",
         "last_exchange",
-        "leftover",
         "next_pulse",
         "no_fetches",
         "previous",
@@ -133,7 +133,7 @@ class Station:
         self.is_taken = False  # and answered with OK
         self.wants_fetch = False  # it has said FETCH_ME, or we have a reason of our own to ask
         self.fetches_again = False  # the last FETCH broke in the middle
-        self.leftover = False  # it said FETCH_ME for the task before while it was being given the next one
+        self.has_leftover = False  # it said FETCH_ME for the task before while it was being given the next one
         self.no_fetches = 0  # NO_FETCH in a row
         self.idle_pulses = 0  # pulses in a row that do not name the task it has taken
         self.exchange: Exchange | None = None  # SET_TASK or FETCH, one at a time

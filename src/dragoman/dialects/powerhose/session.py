@@ -12,7 +12,7 @@ from enum import Enum
 from math import inf
 from typing import Final
 
-from dragoman.carriers.carrier import Carrier, Message, TooLarge
+from dragoman.carriers.carrier import Carrier, Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
@@ -31,6 +31,7 @@ DIAL_EVERY: Final = 0.05
 DIAL_FOR: Final = 1.0
 LONGEST_REST: Final = 30.0
 DIALS_AT_ONCE: Final = 1000  # endpoints that we try to reach
+WORKERS_AT_ONCE: Final = 10_000  # endpoints on the list: each is a connection of ours
 POSTS_KEPT: Final = 1000  # endpoints remembered that are not on the list: whether they name ids, how long they rest
 PONG_FRAMES: Final = [b"", PONG]
 REMOVED_FRAMES: Final = [b"", REMOVED]
@@ -191,7 +192,7 @@ class PowerhoseSession:
             elif post.stage is Stage.DIALLING and post.peer is None:
                 self._dial(post, now)
             elif post.stage is Stage.DIALLING:
-                self._line.remark("worker not reached", level="warning", worker=post.endpoint)
+                self._line.complain("worker not reached", worker=post.endpoint)
                 self._hang_up(post, f"no handshake within {DIAL_FOR:g} s")
             elif post.stage is Stage.WAKING:
                 self._unanswered(post, now)
@@ -219,28 +220,33 @@ class PowerhoseSession:
         post = self._posts.get(endpoint)
         if post is not None and post.stage is not Stage.AWAY:
             if post.address != peer.address:
+                self._check_reach(endpoint, peer)
                 self._broker.counters.takeovers += 1
-                self._line.remark("endpoint claimed from elsewhere", level="warning", peer=peer, endpoint=endpoint)
+                self._line.complain("endpoint claimed from elsewhere", peer=peer, endpoint=endpoint)
                 post.address = peer.address
             if post.worker is not None:
                 self._broker.seen(post.worker, now)
             return
-        place, problem = self._reach(endpoint, peer.address)
-        if place is None:
-            raise Malformed("endpoint not allowed", f"{endpoint[:200]!r}: {problem}")  # R51
+        self._check_reach(endpoint, peer)
         if post is None:
             post = self._posts[endpoint] = Post(endpoint)
         elif now < post.rested_at:
             return  # it did not answer when it was last asked (R57)
-        if len(self._dialling) >= DIALS_AT_ONCE:
+        self._away.pop(post, None)
+        if len(self._dialling) >= DIALS_AT_ONCE or len(self._posts) - len(self._away) > WORKERS_AT_ONCE:
             self._set_away(post)  # I5: its next PING may find room
             return
-        self._away.pop(post, None)
         self._dialling[post] = None
         post.address = peer.address
         post.stage = Stage.DIALLING
         post.dial_until = now + DIAL_FOR
         self._dial(post, now)
+
+    def _check_reach(self, endpoint: str, peer: Peer) -> None:
+        """R51: whoever names an endpoint must be one for whom we would dial it."""
+        place, problem = self._reach(endpoint, peer.address)
+        if place is None:
+            raise Malformed("endpoint not allowed", f"{endpoint[:200]!r}: {problem}")
 
     def _remove(self, post: Post, now: float) -> None:
         """It leaves. A job in its hands may end first (R58)."""
@@ -257,7 +263,7 @@ class PowerhoseSession:
         """Asked anew each time: what lies at its endpoint may have come, or changed, since it was named."""
         place, problem = self._reach(post.endpoint, post.address)
         if place is None:
-            self._line.remark("worker not dialled", level="warning", worker=post.endpoint, reason=problem)
+            self._line.complain("worker not dialled", worker=post.endpoint, reason=problem)
             self._set_away(post)
             return
         post.peer = self._line.dial(self, place, WORK, self._carrier(), self._limits)
@@ -270,7 +276,7 @@ class PowerhoseSession:
             return  # it was given up while it greeted
         worker = self._broker.join(self, post, post.endpoint, (self._options.service,), self._terms, now)
         if worker is None:
-            self._line.remark("worker refused", level="warning", peer=peer, worker=post.endpoint)
+            self._line.complain("worker refused", peer=peer, worker=post.endpoint)
             self._hang_up(post, "there is no room for its service")
             return
         post.worker = worker
@@ -286,7 +292,7 @@ class PowerhoseSession:
             post.due = now + DIAL_EVERY
             self._alarms.arm(post, post.due)
         else:
-            self._line.remark("worker not reached", level="warning", worker=post.endpoint)
+            self._line.complain("worker not reached", worker=post.endpoint)
             self._set_away(post)
 
     def _hear_worker(self, post: Post, message: Message | TooLarge, now: float) -> None:
@@ -297,10 +303,10 @@ class PowerhoseSession:
                 self._result_too_large(post, message, now)
                 return
             body = body_of(message)
-            if post.stage is Stage.WAKING:
-                if body != GIVE:
-                    raise Malformed("no GIVE", "something else than GIVE in answer to WAKE")
+            if post.stage is Stage.WAKING and body == GIVE:
                 self._give(post, now)
+            elif post.stage is Stage.WAKING:
+                self._drop(post, "its worker did not take it", now, is_unseen=True)
             elif post.stage is Stage.WORKING:
                 self._result(post, body, now)
             else:
@@ -341,7 +347,7 @@ class PowerhoseSession:
         assert post.peer is not None
         self._line.send(post.peer, write_job(post.job_name, job.payload), attempt)
 
-    def _result(self, post: Post, body: bytes | bytearray, now: float) -> None:
+    def _result(self, post: Post, body: Frame, now: float) -> None:
         attempt = post.attempt
         assert attempt is not None
         result, named = read_result(body, post.job_name, post.has_ids)

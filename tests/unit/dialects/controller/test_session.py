@@ -526,7 +526,7 @@ def test_r90_without_an_answer_it_is_gone_after_a_second_and_the_answer_is_still
     assert status.is_open
     retry(world)
     other.call("SET_TASK")
-    world.wait(600)
+    world.wait(500)
     status.answer("OK", 1)
     assert not status.is_open
     assert fellow.pulse("OK") == Told("UNKNOWN_ID")

@@ -166,8 +166,9 @@ def test_every_word_on_the_registration_socket_in_every_state(
 # -------------------------------------------------------------------- the work socket
 
 GARBAGE = ("away; bad", "away; asked on; bad", "away; bad", "away; again; bad", "away; bad", "away; again; bad")
-# For idle, waking, asked in vain, working, cancelled, leaving.
-RESULT = ("away; bad", "away; asked on; bad", "away; bad", "idle; done", "idle; late", "away; done")
+# For idle, waking, asked in vain, working, cancelled, leaving. To WAKE any word but GIVE is a lawful no.
+RESULT = ("away; bad", "away; asked on", "away", "idle; done", "idle; late", "away; done")
+OTHER = (*RESULT[:3], *GARBAGE[3:])
 
 WORK: dict[str, tuple[str, ...]] = {
     "GIVE": ("away; bad", "working", "idle", *GARBAGE[3:]),
@@ -175,11 +176,11 @@ WORK: dict[str, tuple[str, ...]] = {
     "JOBRES without id": RESULT,
     "JOBRES, nothing": RESULT,
     "JOBRES, id and nothing": RESULT,
-    "JOBRES, foreign": GARBAGE,
-    "JOBRES alone": GARBAGE,
-    "WAKE": GARBAGE,
-    "garbage": GARBAGE,
-    "empty": GARBAGE,
+    "JOBRES, foreign": OTHER,
+    "JOBRES alone": OTHER,
+    "WAKE": OTHER,
+    "garbage": OTHER,
+    "empty": OTHER,
     "no delimiter": GARBAGE,
     "three frames": GARBAGE,
     "too large": (*GARBAGE[:3], "idle; again", "idle; late", "away; again"),
