@@ -27,8 +27,8 @@ def comparison_table(
 ) -> str:
     """Jobs per second, latencies and CPU per job of both side by side; ratios are Dragoman / the ceiling.
 
-    `exchanges`: how many requests a job is on the wire, where the ceiling answers them one by one. The target is then
-    for the ratio to so many; the ratio to a single one stands beside it.
+    `exchanges`: how many requests a job is on the wire, where the ceiling answers them one by one. The target is for the
+    ratio to a single one; the ratio to so many stands beside it.
     """
     pairs = [(each.figures(ceiling), each.figures(SUBJECT)) for each in comparisons]
     names = (ceiling.removeprefix("zmq."), SUBJECT)
@@ -88,12 +88,11 @@ def _rate_cells(comparison: Comparison, ceiling: str, target: float | None) -> R
 
 def _cpu_cells(comparison: Comparison, ceiling: str, exchanges: int) -> Row:
     ratio = comparison.cpu_ratio(SUBJECT, ceiling)
-    judged = ratio / exchanges
     return (
         f"{comparison.figures(ceiling).broker_us:,.2f}",
         f"{comparison.figures(SUBJECT).broker_us:,.2f}",
-        f"{ratio:.2f}" if exchanges == 1 else f"{ratio:.2f}, {judged:.2f}",
-        verdict(judged, comparison.target, is_clean=comparison.is_clean),
+        f"{ratio:.2f}" if exchanges == 1 else f"{ratio:.2f}, {ratio / exchanges:.2f}",
+        verdict(ratio, comparison.target, is_clean=comparison.is_clean),
     )
 
 
