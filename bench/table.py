@@ -27,8 +27,8 @@ def comparison_table(
 ) -> str:
     """Jobs per second, latencies and CPU per job of both side by side; ratios are Dragoman / the ceiling.
 
-    `exchanges`: how many requests a job is on the wire, where the ceiling answers them one by one. The target is for the
-    ratio to a single one; the ratio to so many stands beside it.
+    `exchanges`: how many requests a job is on the wire, where the ceiling answers them one by one. The target is for
+    the ratio to a single one; the ratio to so many stands beside it.
     """
     pairs = [(each.figures(ceiling), each.figures(SUBJECT)) for each in comparisons]
     names = (ceiling.removeprefix("zmq."), SUBJECT)
