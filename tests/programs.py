@@ -15,6 +15,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 PATIENCE = 15.0  # for what should take a moment: only a failing test waits so long
+HANDLERS = Path(__file__).with_name("handlers.py")  # for workers of ours: a copy goes beside them
 DRAGOMAN = str(Path(sys.executable).with_name("dragoman"))
 STRANGERS = Path(__file__).parent / "interop" / "strangers"
 

@@ -19,54 +19,16 @@ import zmq
 from dragoman import __version__
 from dragoman.carriers.carrier import Message, TooLarge
 from dragoman.carriers.zmtp import Zmtp
-from programs import DRAGOMAN, PATIENCE, Broker, Program, Programs, until
+from programs import DRAGOMAN, HANDLERS, PATIENCE, Broker, Program, Programs, until
 
 MIB = 1 << 20
-
-HANDLERS = """
-import os, sys, time
-
-def upper(payload):
-    return payload.upper()
-
-def slow(payload):
-    print("working", payload.decode(), flush=True)
-    time.sleep(float(payload.split()[0]))
-    return b"slept " + payload
-
-def raises(payload):
-    if payload == b"bad":
-        raise ValueError("this payload is bad")
-    return b"good"
-
-def dies(payload):
-    if payload == b"die":
-        os._exit(7)
-    return b"alive"
-
-def tells_its_pid(payload):
-    print("pid", os.getpid(), flush=True)
-    if payload == b"wait":
-        time.sleep(60)
-    return b"done"
-
-def says(payload):
-    return {b"none": None, b"text": "grüß", b"number": 5, b"word": b"PONG"}[payload]
-
-def large(payload):
-    print("working", flush=True)
-    time.sleep(0.5)
-    return b"x" * int(payload)
-
-not_callable = 5
-"""
 
 
 @pytest.fixture
 def handlers(tmp_path: Path) -> Path:
     """A module beside which workers are started."""
     module = tmp_path / "handlers.py"
-    module.write_text(HANDLERS)
+    module.write_text(HANDLERS.read_text())
     return module
 
 

@@ -10,42 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from programs import PATIENCE, Program, Programs, until
+from programs import HANDLERS, PATIENCE, Program, Programs, until
 
 MIB = 1 << 20
-
-HANDLERS = """
-import os, time
-
-def upper(payload):
-    return payload.upper()
-
-def waits(payload):
-    # until there is a file of the payload's name
-    print("working", payload.decode(), flush=True)
-    while not os.path.exists(payload):
-        time.sleep(0.005)
-    return payload.upper()
-
-def raises(payload):
-    if payload == b"bad":
-        raise ValueError("this payload is bad")
-    return b"good"
-
-def dies(payload):
-    if payload == b"die":
-        os._exit(7)
-    return b"alive"
-
-def large(payload):
-    return b"x" * int(payload)
-"""
 
 
 @pytest.fixture(autouse=True)
 def handlers(tmp_path: Path) -> None:
     """A module beside which workers are started."""
-    (tmp_path / "handlers.py").write_text(HANDLERS)
+    (tmp_path / "handlers.py").write_text(HANDLERS.read_text())
 
 
 @pytest.fixture

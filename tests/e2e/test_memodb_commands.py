@@ -14,55 +14,17 @@ import cbor2
 import pynng
 import pytest
 
-from programs import DRAGOMAN, PATIENCE, Program, Programs, until
+from programs import DRAGOMAN, HANDLERS, PATIENCE, Program, Programs, until
 
 MIB = 1 << 20
 READY, JOB, RESULT, HEARTBEAT, DISCONNECT = range(1, 6)
-
-HANDLERS = """
-import os, time
-
-def upper(payload):
-    return payload.upper()
-
-def slow(payload):
-    print("working", payload.decode(), flush=True)
-    time.sleep(float(payload.split()[0]))
-    return b"slept " + payload
-
-def raises(payload):
-    if payload == b"bad":
-        raise ValueError("this payload is bad")
-    return b"good"
-
-def dies(payload):
-    if payload == b"die":
-        os._exit(7)
-    return b"alive"
-
-def meets(payload):
-    # comes back when as many as `payload` says are here at once
-    open(f"here-{os.getpid()}", "w").close()
-    deadline = time.monotonic() + 15
-    while time.monotonic() < deadline:
-        here = [each for each in os.listdir() if each.startswith("here-")]
-        if len(here) >= int(payload):
-            return b"met %d" % len(here)
-        time.sleep(0.01)
-    return b"alone"
-
-def large(payload):
-    print("working", flush=True)
-    time.sleep(0.5)
-    return b"x" * int(payload)
-"""
 
 
 @pytest.fixture
 def handlers(tmp_path: Path) -> Path:
     """A module beside which workers are started."""
     module = tmp_path / "handlers.py"
-    module.write_text(HANDLERS)
+    module.write_text(HANDLERS.read_text())
     return module
 
 

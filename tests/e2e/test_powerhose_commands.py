@@ -14,52 +14,16 @@ from pathlib import Path
 import pytest
 import zmq
 
-from programs import DRAGOMAN, PATIENCE, Program, Programs, until
+from programs import DRAGOMAN, HANDLERS, PATIENCE, Program, Programs, until
 
 MIB = 1 << 20
 LISTEN = "powerhose+tcp://127.0.0.1:0?frontend=0"
-
-HANDLERS = """
-import os, time
-
-def upper(payload):
-    return payload.upper()
-
-def slow(payload):
-    print("working", payload.decode(), flush=True)
-    time.sleep(float(payload.split()[0]))
-    return b"slept " + payload
-
-def raises(payload):
-    raise ValueError("this payload is bad")
-
-def dies(payload):
-    if payload == b"die":
-        os._exit(7)
-    return b"alive"
-
-def meets(payload):
-    # comes back when as many as `payload` says are here at once
-    open(f"here-{os.getpid()}", "w").close()
-    deadline = time.monotonic() + 15
-    while time.monotonic() < deadline:
-        here = [each for each in os.listdir() if each.startswith("here-")]
-        if len(here) >= int(payload):
-            return b"met %d" % len(here)
-        time.sleep(0.01)
-    return b"alone"
-
-def large(payload):
-    print("working", flush=True)
-    time.sleep(0.5)
-    return b"x" * int(payload)
-"""
 
 
 @pytest.fixture(autouse=True)
 def handlers(tmp_path: Path, programs: Programs) -> None:
     """A module beside which workers are started; and their sockets end with the test, even if they are killed."""
-    (tmp_path / "handlers.py").write_text(HANDLERS)
+    (tmp_path / "handlers.py").write_text(HANDLERS.read_text())
     programs.environment["TMPDIR"] = str(tmp_path)
 
 
@@ -154,7 +118,7 @@ def test_a_master_off_loopback_is_told_the_address_that_reaches_it(programs: Pro
 
 def test_a_handler_that_raises_leaves_its_job_to_another_worker(programs: Programs) -> None:
     at = Addresses(programs)
-    bad = start_worker(programs, at, "handlers:raises")
+    bad = start_worker(programs, at, "handlers:always_raises")
     start_worker(programs, at, "handlers:upper")
     assert done(start_call(programs, at, "hello")) == (0, "HELLO")
     bad.prints("ValueError: this payload is bad")
@@ -164,7 +128,7 @@ def test_a_handler_that_raises_leaves_its_job_to_another_worker(programs: Progra
 def test_where_every_handler_raises_the_caller_is_told_lost(programs: Programs) -> None:
     """Never a made-up result; and no attempt waits for the next regular PING."""
     at = Addresses(programs)
-    worker = start_worker(programs, at, "handlers:raises")
+    worker = start_worker(programs, at, "handlers:always_raises")
     caller = start_call(programs, at, "hello")
     assert caller.ends() == 1
     assert "lost" in caller.err
@@ -499,7 +463,7 @@ def test_strangers_at_its_endpoint_do_not_keep_a_worker_from_its_master(programs
 def test_a_failure_breaks_the_connection_of_a_literal_master(programs: Programs, master: Callable[..., Master]) -> None:
     """It sees no result, and its worker registers again."""
     there = master()
-    worker = programs.dragoman("worker", "handlers:raises", "--connect", f"powerhose+{there.where}")
+    worker = programs.dragoman("worker", "handlers:always_raises", "--connect", f"powerhose+{there.where}")
     endpoint = there.endpoint()
     there.say(endpoint, b"JOB:::1:::x")
     worker.prints("hanging up on the master")

@@ -8,7 +8,6 @@ from functools import partial
 from math import inf
 from typing import Any, NamedTuple
 
-from dragoman.carriers.carrier import Frame
 from dragoman.carriers.prefixed import Limits as PrefixedLimits
 from dragoman.carriers.prefixed import Prefixed
 from dragoman.core.broker import Broker
@@ -25,6 +24,7 @@ from dragoman.dialects.controller.stations import Purpose, Station
 from dragoman.diary.memory import MemoryDiary
 from dragoman.server.runner import Limits, Line
 from dragoman.testing.entropy import SeededEntropy
+from fake_stream import FakeStream
 
 PULSE = {
     "seed": {"REGISTER": 0, "OK": 1, "FETCH_ME": 2, "SHUTDOWN": 3},
@@ -91,33 +91,6 @@ class Told(NamedTuple):
 
     error: str
     worker_id: int = 0
-
-
-class FakeStream:
-    """Takes as many bytes as there is room for, and keeps what it took."""
-
-    def __init__(self) -> None:
-        self.sent = 0
-        self.backlog = 0
-        self.room = inf
-        self.waiting = bytearray()
-        self.taken = bytearray()
-        self.is_closed = False
-
-    def write(self, buffers: list[Frame]) -> None:
-        for buffer in buffers:
-            self.waiting += buffer
-        count = int(min(len(self.waiting), self.room))
-        self.taken += self.waiting[:count]
-        del self.waiting[:count]
-        self.room -= count
-        self.sent += count
-        self.backlog = len(self.waiting)
-
-    def close(self) -> None:
-        self.is_closed = True
-
-    def read_dry(self) -> None: ...
 
 
 class Visitor:

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import cbor2
 
-from dragoman.carriers.carrier import Frame
 from dragoman.carriers.sp import Limits as SpLimits
 from dragoman.carriers.sp import Sp
 from dragoman.core.broker import Broker
@@ -23,6 +22,7 @@ from dragoman.dialects.memodb.session import MemoDbSession
 from dragoman.diary.memory import MemoryDiary
 from dragoman.server.runner import Limits, Line
 from dragoman.testing.entropy import SeededEntropy
+from fake_stream import FakeStream
 
 VERSION = "memo01"
 READY, JOB, RESULT, HEARTBEAT, DISCONNECT = 1, 2, 3, 4, 5
@@ -66,36 +66,6 @@ class Said(NamedTuple):
     id: bytes
     fields: tuple[Any, ...] = ()
     payload: bytes = b""
-
-
-class FakeStream:
-    """Takes as many bytes as there is room for, and keeps what it took."""
-
-    def __init__(self) -> None:
-        self.sent = 0
-        self.backlog = 0
-        self.room = inf
-        self.waiting = bytearray()
-        self.taken = bytearray()
-        self.is_closed = False
-
-    def write(self, buffers: list[Frame]) -> None:
-        for buffer in buffers:
-            self.waiting += buffer
-        self.drain()
-
-    def drain(self) -> None:
-        count = int(min(len(self.waiting), self.room))
-        self.taken += self.waiting[:count]
-        del self.waiting[:count]
-        self.room -= count
-        self.sent += count
-        self.backlog = len(self.waiting)
-
-    def close(self) -> None:
-        self.is_closed = True
-
-    def read_dry(self) -> None: ...
 
 
 class Side:

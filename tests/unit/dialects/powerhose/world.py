@@ -7,7 +7,6 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from dragoman.carriers.carrier import Frame
 from dragoman.carriers.zmtp import Limits as ZmtpLimits
 from dragoman.carriers.zmtp import Zmtp
 from dragoman.core.broker import Broker
@@ -21,6 +20,7 @@ from dragoman.diary.memory import MemoryDiary
 from dragoman.server.peer import Peer, PeerLimits
 from dragoman.server.runner import Limits, Line
 from dragoman.testing.entropy import SeededEntropy
+from fake_stream import FakeStream
 
 PING, PONG, REMOVE, REMOVED, ERROR = b"PING", b"PONG", b"REMOVE", b"REMOVED", b"ERROR"
 WAKE, GIVE, JOB, JOBRES = b"WAKE", b"GIVE", b"JOB", b"JOBRES"
@@ -36,33 +36,6 @@ FORBIDDEN = "tcp://198.51.100.1:22"
 
 def fields(*parts: bytes | str) -> bytes:
     return b":::".join(part.encode() if isinstance(part, str) else part for part in parts)
-
-
-class FakeStream:
-    """Takes as many bytes as there is room for, and keeps what it took until the other end has looked."""
-
-    def __init__(self) -> None:
-        self.sent = 0
-        self.backlog = 0
-        self.room = inf
-        self.waiting = bytearray()
-        self.taken = bytearray()
-        self.is_closed = False
-
-    def write(self, buffers: list[Frame]) -> None:
-        for buffer in buffers:
-            self.waiting += buffer
-        count = int(min(len(self.waiting), self.room))
-        self.taken += self.waiting[:count]
-        del self.waiting[:count]
-        self.room -= count
-        self.sent += count
-        self.backlog = len(self.waiting)
-
-    def close(self) -> None:
-        self.is_closed = True
-
-    def read_dry(self) -> None: ...
 
 
 class End:

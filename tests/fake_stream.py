@@ -1,0 +1,37 @@
+"""A stream of bytes without a socket, for the line to write on."""
+
+from __future__ import annotations
+
+from math import inf
+
+from dragoman.carriers.carrier import Frame
+
+
+class FakeStream:
+    """Takes as many bytes as there is room for, and keeps what it took until somebody looks."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+        self.backlog = 0
+        self.room = inf
+        self.waiting = bytearray()
+        self.taken = bytearray()
+        self.is_closed = False
+
+    def write(self, buffers: list[Frame]) -> None:
+        for buffer in buffers:
+            self.waiting += buffer
+        self.drain()
+
+    def drain(self) -> None:
+        count = int(min(len(self.waiting), self.room))
+        self.taken += self.waiting[:count]
+        del self.waiting[:count]
+        self.room -= count
+        self.sent += count
+        self.backlog = len(self.waiting)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def read_dry(self) -> None: ...
