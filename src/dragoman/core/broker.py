@@ -17,7 +17,7 @@ from typing import Any
 
 from dragoman.core.counters import Counters
 from dragoman.core.deadlines import Deadlines
-from dragoman.core.door import objection
+from dragoman.core.door import objection, too_many_names
 from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Give, Progress, Recall
 from dragoman.core.entropy import Entropy
 from dragoman.core.gate import Promise
@@ -42,6 +42,7 @@ from dragoman.core.model import (
     Attempt,
     Farewell,
     Job,
+    JobId,
     Outcome,
     Party,
     Payload,
@@ -87,8 +88,9 @@ class Broker:
         *,
         deadline: float = inf,
         key: str | None = None,
+        id: JobId | None = None,
     ) -> Job | None:
-        """Let a job in. None means that it was refused, and an Answer says why."""
+        """Let a job in. None means that it was refused, and an Answer says why. `id`: if it brought one."""
         known = self.roster.services.get(service)
         if known is None or self.is_draining or not (known.is_known or wishes.waits):
             refusal = objection(service, known, wishes, self.policy, self.is_draining)
@@ -96,9 +98,7 @@ class Broker:
                 return self._turn_away(caller, *refusal)
             known = self.roster.service(service)
             if known is None:
-                return self._turn_away(
-                    caller, Refusal.BUSY, f"{self.policy.max_services} services are known already (max_services)"
-                )
+                return self._turn_away(caller, *too_many_names(self.policy))
         if key is not None:
             if not is_name(key, self.policy.max_key_bytes):
                 return self._turn_away(caller, Refusal.INVALID, f"a key is 1 to {self.policy.max_key_bytes} bytes")
@@ -108,7 +108,11 @@ class Broker:
         problem = self.ledger.lack_of_room(known, payload)
         if problem is not None:
             return self._turn_away(caller, Refusal.BUSY, problem)
-        job = self.ledger.admit(self.entropy.job_id(), known, payload, (caller,), wishes, now)
+        if id is None:
+            id = self.entropy.job_id()
+        elif id in self.jobs:
+            return self._turn_away(caller, Refusal.INVALID, "a job of this id is here already")
+        job = self.ledger.admit(id, known, payload, (caller,), wishes, now)
         job.deadline = deadline
         if key is not None:
             self.ledger.note_key(job, key)
@@ -269,8 +273,8 @@ class Broker:
         self._freed(worker, now)
         return True
 
-    def fail(self, attempt: Attempt, reason: str, now: float) -> bool:
-        """The worker could not do it, and is free again. False if it came too late."""
+    def fail(self, attempt: Attempt, reason: str, now: float, account: Payload = b"") -> bool:
+        """The worker could not do it, and is free again; `account` is its own, if it has one. False if it came late."""
         worker = attempt.worker
         worker.seen = now
         if attempt.job.attempt is not attempt:
@@ -278,7 +282,7 @@ class Broker:
             self._prove(attempt, now)
             return False
         del worker.running[attempt.token]
-        self._spend(attempt, FAILED, reason, now)
+        self._spend(attempt, FAILED, reason, now, account)
         self._freed(worker, now)
         return True
 
@@ -314,12 +318,13 @@ class Broker:
             return
         self._freed(worker, now)
 
-    def progress(self, attempt: Attempt, payload: Payload, now: float) -> bool:
+    def progress(self, attempt: Attempt, payload: Payload, now: float, *, is_part: bool = False) -> bool:
+        """What a running job reports of itself, or a part of its result that is ready before the rest."""
         attempt.worker.seen = now
         job = attempt.job
         if job.attempt is not attempt:
             return False
-        self.effects.extend(Progress(caller, job, payload) for caller in job.callers)
+        self.effects.extend(Progress(caller, attempt, payload, is_part) for caller in job.callers)
         return True
 
     # ---------------------------------------------------------------- operators
@@ -537,7 +542,7 @@ class Broker:
             else:
                 self._requeue(job, now)
 
-    def _spend(self, attempt: Attempt, outcome: Outcome, reason: str, now: float) -> None:
+    def _spend(self, attempt: Attempt, outcome: Outcome, reason: str, now: float, account: Payload = b"") -> None:
         """A worker may have seen it: the attempt counts (R9). While attempts remain, rest and try again (R11)."""
         job = attempt.job
         job.attempt = None
@@ -547,7 +552,7 @@ class Broker:
         is_last = are_spent(job, attempt.worker, self.policy)
         if is_last or (self.is_draining and not job.wishes.durable):
             job.quarantined = job.wishes.durable
-            self.ledger.end(job, outcome, b"", reason, now)
+            self.ledger.end(job, outcome, account, reason, now)
         elif self._outlives_caller(job, now):
             self._rest(job, now + back_off(job, outcome, self.policy, self.entropy.jitter()))
 
@@ -635,16 +640,10 @@ class Broker:
         self._spend(attempt, TIMED_OUT, reason, now)
 
     def _judge_worker(self, worker: Worker, now: float) -> None:
-        limit = worker.terms.unproven_limit
         if worker.due() > now:
             self._deadlines.arm(worker, worker.due())
             return
-        if worker.unproven_since() + limit <= now:
-            reason = f"it did not prove itself free within {limit:g} s"
-        elif worker.seen + worker.lease() > now:
-            reason = f"its worker was out of reach for {worker.terms.detach_timeout:g} s"
-        else:
-            reason = f"its worker was silent for {worker.terms.lease:g} s"
+        reason = worker.overdue(now)
         self.counters.expired_workers += 1
         self.effects.append(Dismiss(worker, Farewell.EXPIRED, reason))
         self.leave(worker, now, reason)

@@ -17,3 +17,7 @@ def objection(
     if not wishes.waits and (service is None or not service.is_known):
         return Refusal.NO_SUCH_SERVICE, f"no worker offers '{name}'"
     return None
+
+
+def too_many_names(policy: Policy) -> tuple[Refusal, str]:
+    return Refusal.BUSY, f"{policy.max_services} services are known already (max_services)"

@@ -52,7 +52,10 @@ class Dismiss(Effect):
 
 
 class Answer(Effect):
-    """Tell one caller how its job ended. `job` is None for a submit that was refused at the door."""
+    """Tell one caller how its job ended. `job` is None for a submit that was refused at the door.
+
+    `result` of a job that failed is its worker's own account of it, which may be empty.
+    """
 
     __slots__ = ("caller", "job", "outcome", "reason", "refusal", "result")
 
@@ -84,14 +87,15 @@ class Accept(Effect):
 
 
 class Progress(Effect):
-    """Pass on what a running job reports."""
+    """Pass on what a running job reports, or a part of its result. Another attempt's parts begin anew."""
 
-    __slots__ = ("caller", "job", "payload")
+    __slots__ = ("attempt", "caller", "is_part", "payload")
 
-    def __init__(self, caller: Party, job: Job, payload: Payload) -> None:
+    def __init__(self, caller: Party, attempt: Attempt, payload: Payload, is_part: bool = False) -> None:
         self.caller = caller
-        self.job = job
+        self.attempt = attempt
         self.payload = payload
+        self.is_part = is_part
 
 
 class Save(Effect):

@@ -219,7 +219,7 @@ class Job:
         self.quarantined = False
         self.outcome: Outcome | None = None
         self.is_told = False  # of a kept outcome: its callers have been answered
-        self.result: Payload = b""
+        self.result: Payload = b""  # of a failed job: its worker's own account, where its wire has room for one
         self.reason = ""
         self.alarm = inf
         self.alarm_number = 0
@@ -294,6 +294,15 @@ class Worker:
         if self.away_since != inf and lease == inf:  # nothing else says for how long it is waited for
             due = min(due, self.away_since + self.terms.detach_timeout)
         return due
+
+    def overdue(self, now: float) -> str:
+        """What it is late with, now that it is due."""
+        terms = self.terms
+        if self.unproven_since() + terms.unproven_limit <= now:
+            return f"it did not prove itself free within {terms.unproven_limit:g} s"
+        if self.seen + self.lease() > now:
+            return f"its worker was out of reach for {terms.detach_timeout:g} s"
+        return f"its worker was silent for {terms.lease:g} s"
 
     def lease(self) -> float:
         """How long its silence is borne now (D5)."""

@@ -7,9 +7,33 @@ told what came of it, and a `ticket` is what a job is called meanwhile.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from math import inf
+from typing import Final, Protocol
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a worker is told of a job besides its payload, as far as its wire says."""
+
+    service: str = ""
+    job_id: str = ""  # 32 hex digits
+    attempt: int = 1
+    timeout: float = inf  # seconds that it may run
+
+
+NOTHING_SAID: Final = Assignment()
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A worker's own account of why it could not do a job."""
+
+    type: str  # such as ValueError
+    message: str
+    detail: str = ""  # such as a traceback
 
 
 class WorkerPort(Protocol):
@@ -17,8 +41,11 @@ class WorkerPort(Protocol):
 
     def send(self, frames: Sequence[Frame]) -> None: ...
 
-    def run(self, ticket: Hashable, payload: Frame) -> None:
-        """Start the job. `finished` or `failed` follows with the same ticket."""
+    def run(self, ticket: Hashable, payload: Frame, assignment: Assignment = NOTHING_SAID) -> None:
+        """Start the job. `finished`, `failed` or `returned` follows with the same ticket."""
+
+    def recall(self, ticket: Hashable, reason: str) -> None:
+        """Nobody waits for this job any more: stop it if that can be done. What follows is as if it had not been."""
 
     def reconnect(self, reason: str) -> None:
         """Close, open a new connection, and say `opened` again."""
@@ -42,7 +69,8 @@ class WorkerSide(Protocol):
 
     def finished(self, ticket: Hashable, result: Frame, now: float) -> None: ...
 
-    def failed(self, ticket: Hashable, reason: str, now: float) -> None: ...
+    def failed(self, ticket: Hashable, reason: str, now: float, failure: Failure | None = None) -> None:
+        """`reason` is a sentence for wires that have room for no more."""
 
     def stop(self) -> None:
         """Take no more jobs, and say goodbye as far as the wire has a word for it."""

@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
+from dragoman.dialects.sides import NOTHING_SAID, Assignment
 from dragoman.sdk.child import Child, die_with_parent
 from dragoman.sdk.errors import BrokerUnavailable, JobError, JobFailed, last_line
 from dragoman.sdk.link import Link, open_link
@@ -120,8 +121,11 @@ class WorkerProcess:
         if self._link is not None:
             self._link.send(frames)
 
-    def run(self, ticket: Hashable, payload: Frame) -> None:
+    def run(self, ticket: Hashable, payload: Frame, assignment: Assignment = NOTHING_SAID) -> None:
         self._jobs[ticket] = self._loop.create_task(self._work(ticket, payload))
+
+    def recall(self, ticket: Hashable, reason: str) -> None:
+        log.info("nobody waits for a job any more: %s", reason)
 
     def reconnect(self, reason: str) -> None:
         log.warning("reconnecting: %s", reason)

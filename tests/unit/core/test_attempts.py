@@ -75,8 +75,11 @@ def test_progress_goes_to_every_caller(broker: CheckedBroker, caller: Caller) ->
     job = broker.call(caller=caller, key="k")
     broker.call(caller=other, key="k")
     broker.take()
-    assert broker.progress(attempt_of(job), b"half", 1.0)
-    assert broker.take() == [Progress(caller, job, b"half"), Progress(other, job, b"half")]
+    attempt = attempt_of(job)
+    assert broker.progress(attempt, b"half", 1.0)
+    assert broker.take() == [Progress(caller, attempt, b"half"), Progress(other, attempt, b"half")]
+    assert broker.progress(attempt, b"a part", 1.0, is_part=True)
+    assert broker.take() == [Progress(each, attempt, b"a part", is_part=True) for each in (caller, other)]
 
 
 def test_progress_extends_the_lease_and_not_the_run_time(broker: CheckedBroker) -> None:
@@ -86,6 +89,14 @@ def test_progress_extends_the_lease_and_not_the_run_time(broker: CheckedBroker) 
     broker.progress(attempt, b"half", 4.0)
     broker.tick(8.0)
     assert attempt.job.outcome is Outcome.TIMED_OUT
+
+
+def test_a_worker_s_own_account_of_its_failure_reaches_the_caller(broker: CheckedBroker, caller: Caller) -> None:
+    broker.worker()
+    job = broker.call(caller=caller)
+    broker.take()
+    broker.fail(attempt_of(job), "it broke", 1.0, b"in line 3")
+    assert broker.take() == [Answer(caller, job, Outcome.FAILED, b"in line 3", "it broke")]
 
 
 def test_error_text_is_bounded() -> None:

@@ -7,7 +7,7 @@ from math import inf
 import pytest
 
 from dragoman.core.effects import Answer, Effect, Give, Recall
-from dragoman.core.model import JobState, Outcome, Refusal, Wishes, WorkerState
+from dragoman.core.model import JobId, JobState, Outcome, Refusal, Wishes, WorkerState
 
 from .world import Caller, CheckedBroker, attempt_of
 
@@ -56,7 +56,24 @@ def test_jobs_have_ids_of_their_own(broker: CheckedBroker) -> None:
     assert {len(job_id) for job_id in ids} == {16}
 
 
+def test_a_job_may_bring_its_id(broker: CheckedBroker) -> None:
+    broker.worker()
+    named = JobId(b"n" * 16)
+    job = broker.submit("s", b"", Caller("c"), Wishes(), 0.0, id=named)
+    assert job is not None
+    assert (job.id, broker.jobs[named]) == (named, job)
+
+
 # -------------------------------------------------------------------- refused at the door
+
+
+def test_an_id_that_a_present_job_has_is_refused(broker: CheckedBroker, caller: Caller) -> None:
+    """Its answer would be another job's."""
+    broker.worker()
+    job = broker.call()
+    broker.take()
+    assert broker.submit("s", b"", caller, Wishes(), 0.0, id=job.id) is None
+    assert broker.take() == refusal(caller, Refusal.INVALID, "a job of this id is here already")
 
 
 @pytest.mark.parametrize("name", ["", "a" * 129, "a\0b", "\ud800"])

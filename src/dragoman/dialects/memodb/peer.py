@@ -16,7 +16,7 @@ from dragoman.dialects.memodb import messages
 from dragoman.dialects.memodb.codec import read, write_heartbeat, write_job, write_ready, write_result
 from dragoman.dialects.memodb.messages import Disconnect, Heartbeat, Result
 from dragoman.dialects.memodb.options import ClientOptions, WorkerOptions
-from dragoman.dialects.sides import ClientPort, WorkerPort
+from dragoman.dialects.sides import ClientPort, Failure, WorkerPort
 
 SOCKET: Final = "REQ"
 ENDLESS: Final = -1
@@ -142,7 +142,7 @@ class WorkerSide:
         assert isinstance(ticket, Context)
         self._report(ticket, [write_result(ticket.id, self._is_leaving), result], now)
 
-    def failed(self, ticket: Hashable, reason: str, now: float) -> None:
+    def failed(self, ticket: Hashable, reason: str, now: float, failure: Failure | None = None) -> None:
         """This wire has no word for failure. A HEARTBEAT where a RESULT is due says that none is coming."""
         assert isinstance(ticket, Context)
         self._report(ticket, [write_heartbeat(ticket.id)], now)
