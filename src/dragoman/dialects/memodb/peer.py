@@ -16,7 +16,7 @@ from dragoman.dialects.memodb import messages
 from dragoman.dialects.memodb.codec import read, write_heartbeat, write_job, write_ready, write_result
 from dragoman.dialects.memodb.messages import Disconnect, Heartbeat, Result
 from dragoman.dialects.memodb.options import ClientOptions, WorkerOptions
-from dragoman.dialects.sides import ClientPort, Failure, WorkerPort
+from dragoman.dialects.sides import Assignment, ClientPort, Failure, WorkerPort
 
 SOCKET: Final = "REQ"
 ENDLESS: Final = -1
@@ -128,7 +128,8 @@ class WorkerSide:
         if isinstance(word, messages.Job):
             context.id = word.id
             context.is_working = True
-            self._port.run(context, word.payload)
+            timeout = inf if word.timeout < 0 else word.timeout / 1000
+            self._port.run(context, word.payload, Assignment(service=word.service, timeout=timeout))
         elif isinstance(word, Heartbeat):
             context.id = word.id
             if not self._is_leaving:

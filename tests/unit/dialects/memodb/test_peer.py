@@ -42,7 +42,7 @@ class Worker:
         assert frames[0][0] & 0x80, "the last word of the route has its top bit set"
         self.sent.append((bytes(frames[0]), b"".join(frames[1:])))
 
-    def run(self, ticket: Hashable, payload: bytes) -> None:
+    def run(self, ticket: Hashable, payload: bytes, assignment: object = None) -> None:
         self.tickets.append(ticket)
         self.runs.append(bytes(payload))
 

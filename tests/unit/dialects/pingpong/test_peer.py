@@ -35,7 +35,7 @@ class Port:
         assert frames[0] == b""
         self.sent.append([bytes(frame) for frame in frames[1:]])
 
-    def run(self, ticket: Hashable, payload: bytes) -> None:
+    def run(self, ticket: Hashable, payload: bytes, assignment: object = None) -> None:
         self.ticket = ticket
         self.runs.append(bytes(payload))
 

@@ -48,7 +48,7 @@ class Port:
         assert reason
         self.hang_ups.append(caller)
 
-    def run(self, ticket: Hashable, payload: bytes) -> None:
+    def run(self, ticket: Hashable, payload: bytes, assignment: object = None) -> None:
         self.ticket = ticket
         self.runs.append(bytes(payload))
 
