@@ -12,11 +12,19 @@ import pytest
 
 from dragoman.core.model import Outcome
 from dragoman.server.wiring import DIALECTS
-from pairs import controller, memodb, pingpong, powerhose
+from pairs import controller, memodb, native, pingpong, powerhose
 from pairs.people import JOB_TIMEOUT, Caller, People, Worker
 from pairs.world import World
 
-PEOPLES = [pingpong.PLAIN, pingpong.PACKAGE, powerhose.POWERHOSE, memodb.MEMODB, controller.SEED, controller.SHIFTED]
+PEOPLES = [
+    native.NATIVE,
+    pingpong.PLAIN,
+    pingpong.PACKAGE,
+    powerhose.POWERHOSE,
+    memodb.MEMODB,
+    controller.SEED,
+    controller.SHIFTED,
+]
 CALLERS = [people for people in PEOPLES if people.caller is not None]
 PAYLOADS = {"text": b"bonjour", "empty": b"", "binary": bytes(range(256)), "large": bytes(100_000)}
 

@@ -63,6 +63,9 @@ class ClientSide:
     def opened(self, now: float) -> None:
         pass
 
+    def lost(self) -> None:
+        pass
+
     def call(self, ticket: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None:
         assert self._ticket is None, "this wire carries one call at a time"
         self._ticket = ticket

@@ -84,8 +84,14 @@ class ClientPort(Protocol):
 
     def send(self, frames: Sequence[Frame]) -> None: ...
 
-    def answered(self, ticket: Hashable, result: Frame, reason: str | None) -> None:
-        """The result; or, with a reason, `<outcome>: <sentence>` instead of one."""
+    def answered(self, ticket: Hashable, result: Frame, reason: str | None, failure: Failure | None = None) -> None:
+        """The result; or, with a reason, `<outcome>: <sentence>` instead of one, and what its worker says of it."""
+
+    def reported(self, ticket: Hashable, payload: Frame, is_part: bool, attempt: int) -> None:
+        """What a running job says of itself, or a part of its result."""
+
+    def reconnect(self, reason: str) -> None:
+        """Close, open a new connection, and say `opened` again."""
 
 
 class ClientSide(Protocol):
@@ -97,6 +103,9 @@ class ClientSide(Protocol):
 
     def opened(self, now: float) -> None:
         """A connection is there: calls under way are asked for again."""
+
+    def lost(self) -> None:
+        """It is gone."""
 
     def call(self, ticket: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None: ...
 

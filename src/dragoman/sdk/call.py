@@ -10,6 +10,7 @@ from typing import Any
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
+from dragoman.dialects.sides import Failure
 from dragoman.sdk.errors import BrokerUnavailable, JobFailed, JobTimeout, error_from
 from dragoman.sdk.link import Link, open_link
 from dragoman.sdk.peoples import Target, caller_target
@@ -63,8 +64,6 @@ class _Asking:
                     await self._connect()
                 except BrokerUnavailable:
                     self._lost.set()
-                    continue
-                self.side.opened(self._loop.time())
         return self._answered.result()
 
     def hang_up(self) -> None:
@@ -80,12 +79,20 @@ class _Asking:
         if self._link is not None:
             self._link.send(frames)
 
-    def answered(self, ticket: Hashable, result: Frame, reason: str | None) -> None:
+    def answered(self, ticket: Hashable, result: Frame, reason: str | None, failure: Failure | None = None) -> None:
         if not self._answered.done():
             if reason is None:
                 self._answered.set_result(result)
             else:
                 self._answered.set_exception(error_from(reason))
+
+    def reported(self, ticket: Hashable, payload: Frame, is_part: bool, attempt: int) -> None:
+        pass
+
+    def reconnect(self, reason: str) -> None:
+        if self._link is not None:
+            self._link.close()
+            self._ended(reason)
 
     # ---------------------------------------------------------------- the connection
 
@@ -93,6 +100,7 @@ class _Asking:
         self._lost.clear()
         carrier = self._target.people.client_carrier(self._target.place)
         self._link = await open_link(self._target.place, carrier, self._heard, self._ended, CONNECT_TIMEOUT)
+        self.side.opened(self._loop.time())
 
     async def _wait(self, due: float) -> None:
         """Until something has come, the connection is lost, or something is due."""
@@ -116,4 +124,5 @@ class _Asking:
     def _ended(self, problem: str) -> None:
         self._problem = problem
         self._link = None
+        self.side.lost()
         self._lost.set()

@@ -16,15 +16,19 @@ from dragoman.dialects import plain_calls
 from dragoman.dialects.controller import options as controller_options
 from dragoman.dialects.memodb import options as memodb_options
 from dragoman.dialects.memodb import peer as memodb
+from dragoman.dialects.native import options as native_options
+from dragoman.dialects.native import peer as native
 from dragoman.dialects.pingpong import options as pingpong_options
 from dragoman.dialects.pingpong import peer as pingpong
 from dragoman.dialects.powerhose import options as powerhose_options
 from dragoman.dialects.powerhose import peer as powerhose
 from dragoman.dialects.sides import ClientPort, ClientSide, WorkerPort, WorkerSide
 from dragoman.sdk.address import Address, Place, UnixPlace, address_error, parse, parse_frontend, read_options
+from dragoman.sdk.ids import new_job_id, new_session
 
 # How much a message may have is the broker's to say (max_payload): what it let in, we take.
 HARD_CAP = ZmtpLimits().hard_cap
+MOST_FRAMES = 1026
 
 
 def _nobody(*_: object) -> Any:
@@ -65,7 +69,7 @@ COMMON = (
 
 
 def _zmtp(socket_type: str) -> Callable[[Place], Carrier]:
-    return lambda _: Zmtp(socket_type, dials=True, limits=ZmtpLimits(max_payload=HARD_CAP))
+    return lambda _: Zmtp(socket_type, dials=True, limits=ZmtpLimits(max_payload=HARD_CAP, max_frames=MOST_FRAMES))
 
 
 def _sp(place: Place) -> Carrier:
@@ -77,7 +81,22 @@ def _anything() -> int:
     return random.getrandbits(31)
 
 
+def _native_client(options: Any, port: ClientPort) -> native.ClientSide:
+    return native.ClientSide(options, port, new_session(), new_job_id)
+
+
 PEOPLES: Mapping[str, People] = {
+    "native": People(
+        objection=native.objection,
+        shares_connections=True,
+        listener_options=native_options.ListenerOptions,
+        worker_options=native_options.WorkerOptions,
+        worker_carrier=_zmtp(native.SOCKET),
+        worker_side=native.WorkerSide,
+        client_options=native_options.ClientOptions,
+        client_carrier=_zmtp(native.SOCKET),
+        client_side=_native_client,
+    ),
     "pingpong": People(
         objection=None,
         shares_connections=False,

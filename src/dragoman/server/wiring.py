@@ -27,6 +27,9 @@ from dragoman.dialects.controller.options import ListenerOptions as ControllerOp
 from dragoman.dialects.frontend import FRONTEND
 from dragoman.dialects.memodb.options import ListenerOptions as MemoDbOptions
 from dragoman.dialects.memodb.session import MemoDbSession
+from dragoman.dialects.native import messages as native
+from dragoman.dialects.native.options import ListenerOptions as NativeOptions
+from dragoman.dialects.native.session import NativeSession
 from dragoman.dialects.pingpong import session as pingpong
 from dragoman.dialects.pingpong.options import ListenerOptions as PingPongOptions
 from dragoman.dialects.powerhose import session as powerhose
@@ -197,8 +200,22 @@ def _controller(request: Request) -> Listener:
     return Listener(address, (("workers", door),), notes, folder.prepare, folder.clear)
 
 
+def _native(request: Request) -> Listener:
+    address = request.address
+    if request.options.frontend is not None:
+        raise address_error(address.url, "native has no frontend: workers and callers come in at the same place")
+    max_payload = request.options.max_payload
+    session = NativeSession(request.broker, cast(seam.Line, request.line), request.own, max_payload, "dragoman")
+    request.line.sessions.append(session)
+    limits = ZmtpLimits(max_payload=max_payload + native.MOST_HEADS, max_frames=native.MOST_NAMES + 2)
+    carrier = partial(Zmtp, "ROUTER", limits=limits)
+    door = Door(session, "door", address.place, carrier, request.limits)
+    return Listener(address, (("both", door),), ("workers and callers; any service",))
+
+
 # A dialect's name, the options of its own, and how it listens.
 DIALECTS: Mapping[str, tuple[type[Any], Callable[[Request], Listener]]] = {
+    "native": (NativeOptions, _native),
     "pingpong": (PingPongOptions, _pingpong),
     "powerhose": (PowerhoseOptions, _powerhose),
     "memodb": (MemoDbOptions, _memodb),
@@ -214,6 +231,7 @@ def default_listeners(environment: Mapping[str, str]) -> tuple[str, ...]:
     if os.path.isdir(WELL_KNOWN_FOLDER) and os.access(WELL_KNOWN_FOLDER, os.W_OK):
         folders.append(WELL_KNOWN_FOLDER)  # so that unmodified workers find us
     return (
+        "tcp://127.0.0.1:7400",
         "pingpong+tcp://127.0.0.1:7401?frontend=7402",
         "powerhose+tcp://127.0.0.1:7403?frontend=7404",
         "memodb+tcp://127.0.0.1:7405",

@@ -227,6 +227,9 @@ class ClientSide:
             call.again_at = now + call.seconds
             self._port.send(call.frames)
 
+    def lost(self) -> None:
+        pass
+
     def call(self, ticket: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None:
         seconds = self._options.job_timeout or inf if timeout is None else timeout
         milliseconds = ENDLESS if seconds == inf else max(1, ceil(min(seconds, LONGEST) * 1000))

@@ -1,0 +1,334 @@
+"""Frames to words and back, without any memory. What cannot be read raises Malformed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from math import ceil
+from struct import Struct
+from typing import Any, Final
+
+from dragoman.carriers.carrier import Frame, Message
+from dragoman.carriers.malformed import Malformed
+from dragoman.dialects.native.messages import (
+    ACCEPTED,
+    ACK,
+    BYE,
+    CANCEL,
+    ERROR,
+    FAILED,
+    HELLO,
+    JOB,
+    MISSING,
+    MOST_NAMES,
+    MOST_TEXT,
+    NAME,
+    OUTCOMES,
+    PART,
+    PROGRESS,
+    RECALL,
+    RESULT,
+    RESUME,
+    RETURN,
+    SUBMIT,
+    VERSION,
+    WELCOME,
+    Failed,
+    Flag,
+    Hello,
+    Job,
+    Order,
+    Role,
+    Welcome,
+)
+
+_SUBMIT: Final = Struct(">BBBBIII")
+_JOB: Final = Struct(">B16s16sHI")
+_REPORT: Final = Struct(">B16sH")
+LONGEST: Final = 0xFFFFFFFF  # milliseconds: 49 days
+MAX_CAPACITY: Final = 1024
+
+RESULT_BYTE: Final = bytes((RESULT,))
+
+
+# -------------------------------------------------------------------- names
+
+
+def read_names(frame: Frame, start: int = 0) -> list[bytes]:
+    """The names in a frame, from `start` on."""
+    data = bytes(frame)
+    count, rest = divmod(len(data) - start, NAME)
+    if rest or not 0 < count <= MOST_NAMES:
+        raise Malformed("malformed", f"{len(data) - start} bytes where 1 to {MOST_NAMES} names of {NAME} are due")
+    return [data[at : at + NAME] for at in range(start, len(data), NAME)]
+
+
+def read_list(message: Message) -> list[bytes]:
+    """The names of ACK, CANCEL, RESUME, RETURN, ACCEPTED, MISSING."""
+    if len(message) != 2:
+        raise Malformed("malformed", f"{len(message)} frames where a head and names are due")
+    return read_names(message[1])
+
+
+def write_list(word: int, names: Sequence[bytes]) -> list[Frame]:
+    assert word in (ACK, CANCEL, RESUME, RETURN, ACCEPTED, MISSING)
+    return [bytes((word,)), b"".join(names)]
+
+
+# -------------------------------------------------------------------- how a conversation begins
+
+
+def read_hello(message: Message) -> Hello:
+    head, about = message[0], _read_json(message)
+    if len(head) < 3:
+        raise Malformed("malformed", f"a HELLO of {len(head)} bytes where 3 are due")
+    if head[1] < 1:
+        raise Malformed("version", f"version {head[1]}: this broker speaks 1 to {VERSION}")
+    if head[2] not in tuple(Role):
+        raise Malformed("malformed", f"role {head[2]}: 1 is a client, 2 a worker")
+    role = Role(head[2])
+    return Hello(
+        role,
+        head[1],
+        name=_text(about, "name", ""),
+        services=_services(about) if role is Role.WORKER else (),
+        capacity=_count(about, "capacity", 1, MAX_CAPACITY),
+        session=_session(about),
+        window=_count(about, "window", 0, LONGEST),
+    )
+
+
+def write_hello(hello: Hello) -> list[Frame]:
+    about: dict[str, Any] = {"name": hello.name} if hello.name else {}
+    if hello.role is Role.WORKER:
+        about |= {"services": list(hello.services), "capacity": hello.capacity}
+    if hello.session:
+        about["session"] = hello.session
+    if hello.window:
+        about["window"] = hello.window
+    return [bytes((HELLO, hello.version, hello.role)), json.dumps(about).encode()]
+
+
+def read_welcome(message: Message) -> Welcome:
+    head, about = message[0], _read_json(message)
+    if len(head) < 2 or head[1] != VERSION:
+        raise Malformed("version", f"the broker wants to speak version {head[1] if len(head) > 1 else 'none'}")
+    return Welcome(
+        heartbeat=_seconds(about, "heartbeat", 2.5),
+        lease=_seconds(about, "lease", 10.0),
+        max_payload=_count(about, "max_payload", 64 << 20, 1 << 40),
+        window=_count(about, "window", 1, LONGEST),
+        resume=_seconds(about, "resume", 0.0),
+        resumed=about.get("resumed") is True,
+        broker=_text(about, "broker", ""),
+    )
+
+
+def write_welcome(welcome: Welcome, role: Role) -> list[Frame]:
+    about: dict[str, Any] = {
+        "broker": welcome.broker,
+        "heartbeat": welcome.heartbeat,
+        "lease": welcome.lease,
+        "max_payload": welcome.max_payload,
+    }
+    if role is Role.CLIENT:
+        about |= {"window": welcome.window, "resume": welcome.resume, "resumed": welcome.resumed}
+    return [bytes((WELCOME, VERSION)), json.dumps(about).encode()]
+
+
+def read_error(message: Message) -> tuple[int, str, str]:
+    """The word that was wrong, the code, the sentence."""
+    if len(message) < 3 or len(message[0]) < 2:
+        raise Malformed("malformed", "an ERROR without its code and sentence")
+    return message[0][1], _decode(message[1]), _decode(message[2])
+
+
+def write_error(word: int, code: str, sentence: str) -> list[Frame]:
+    return [bytes((ERROR, word)), code.encode(), _encode(sentence)]
+
+
+def read_bye(message: Message) -> tuple[bool, str]:
+    """Whether it is for good, and why."""
+    return len(message[0]) > 1 and message[0][1] == 1, _decode(message[1]) if len(message) > 1 else ""
+
+
+def write_bye(sentence: str, *, is_final: bool) -> list[Frame]:
+    return [bytes((BYE, is_final)), _encode(sentence)]
+
+
+def _read_json(message: Message) -> dict[str, Any]:
+    if len(message) != 2 or len(message[1]) > MOST_TEXT:
+        raise Malformed("malformed", f"a head and at most {MOST_TEXT} bytes of JSON are due")
+    try:
+        about = json.loads(bytes(message[1]))
+    except (ValueError, RecursionError):
+        raise Malformed("malformed", "what should be JSON is not") from None
+    if not isinstance(about, dict):
+        raise Malformed("malformed", "the JSON is no object")
+    return about
+
+
+def _text(about: dict[str, Any], key: str, unsaid: str) -> str:
+    value = about.get(key, unsaid)
+    if not isinstance(value, str) or len(value) > 128:
+        raise Malformed("malformed", f"{key} is a text of at most 128 bytes")
+    return value
+
+
+def _services(about: dict[str, Any]) -> tuple[str, ...]:
+    services = about.get("services")
+    if not isinstance(services, list) or not services or not all(isinstance(each, str) for each in services):
+        raise Malformed("malformed", "services is a list of one name or more")
+    return tuple(services)
+
+
+def _session(about: dict[str, Any]) -> str:
+    session = about.get("session", "")
+    if not isinstance(session, str) or (session and not _is_hex(session)):
+        raise Malformed("malformed", "session is 32 hex digits")
+    return session.lower()
+
+
+def _is_hex(text: str) -> bool:
+    return len(text) == 32 and all(char in "0123456789abcdefABCDEF" for char in text)
+
+
+def _count(about: dict[str, Any], key: str, unsaid: int, most: int) -> int:
+    value = about.get(key, unsaid)
+    if type(value) is not int or not min(unsaid, 1) <= value <= most:
+        raise Malformed("malformed", f"{key} is a number from 1 to {most}")
+    return value
+
+
+def _seconds(about: dict[str, Any], key: str, unsaid: float) -> float:
+    value = about.get(key, unsaid)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9:
+        raise Malformed("malformed", f"{key} is a number of seconds")
+    return float(value)
+
+
+# -------------------------------------------------------------------- jobs
+
+
+def read_order(head: Frame) -> Order:
+    """The head of SUBMIT."""
+    if len(head) < _SUBMIT.size:
+        raise Malformed("malformed", f"a SUBMIT of {len(head)} bytes where {_SUBMIT.size} and a service are due")
+    _, flags, priority, attempts, deadline, job_timeout, queue_timeout = _SUBMIT.unpack_from(head)
+    if priority > 9 and priority != 255:
+        raise Malformed("malformed", f"priority {priority}: 0 to 9, or 255 if it is not said")
+    if attempts > 100:
+        raise Malformed("malformed", f"attempts {attempts}: 1 to 100, or 0 if it is not said")
+    try:
+        service = bytes(head[_SUBMIT.size :]).decode()
+    except UnicodeDecodeError:
+        raise Malformed("malformed", "the service's name is not UTF-8") from None
+    return Order(
+        service, Flag(flags & 7), priority, attempts, deadline / 1000, job_timeout / 1000, queue_timeout / 1000
+    )
+
+
+def write_order(order: Order) -> bytes:
+    return (
+        _SUBMIT.pack(
+            SUBMIT,
+            order.flags,
+            order.priority,
+            order.attempts,
+            _milliseconds(order.deadline),
+            _milliseconds(order.job_timeout),
+            _milliseconds(order.queue_timeout),
+        )
+        + order.service.encode()
+    )
+
+
+def write_job(token: bytes, id: bytes, attempt: int, timeout: float, service: bytes) -> bytes:
+    """The head of JOB. A timeout of 0: none."""
+    return _JOB.pack(JOB, token, id, attempt, _milliseconds(timeout)) + service
+
+
+def read_job(head: Frame) -> Job:
+    if len(head) < _JOB.size:
+        raise Malformed("malformed", f"a JOB of {len(head)} bytes where {_JOB.size} are due")
+    _, token, id, attempt, timeout = _JOB.unpack_from(head)
+    return Job(token, id, attempt, timeout / 1000, _decode(head[_JOB.size :]))
+
+
+def write_recall(token: bytes, reason: str) -> list[Frame]:
+    return [bytes((RECALL,)) + token, _encode(reason)]
+
+
+def read_recall(message: Message) -> tuple[bytes, str]:
+    return read_name(message[0]), _decode(message[1]) if len(message) > 1 else ""
+
+
+def _milliseconds(seconds: float) -> int:
+    """Never 0 for a time that was said."""
+    return min(ceil(seconds * 1000), LONGEST) if seconds > 0 else 0
+
+
+# -------------------------------------------------------------------- what becomes of them
+
+
+def read_result(message: Message) -> list[bytes]:
+    """The names of a RESULT, in the order of the payloads behind the head."""
+    names = read_names(message[0], 1)
+    if len(names) != len(message) - 1:
+        raise Malformed("malformed", f"{len(names)} names and {len(message) - 1} payloads")
+    return names
+
+
+def write_result(names: Sequence[bytes], payloads: Sequence[Frame]) -> list[Frame]:
+    return [RESULT_BYTE + b"".join(names), *payloads]
+
+
+def read_failed(message: Message) -> Failed:
+    head = message[0]
+    if len(head) < 2 + NAME or len(message) != 4:
+        raise Malformed("malformed", f"FAILED with {len(message)} frames; outcome and name, type, message, detail")
+    if head[1] not in OUTCOMES:
+        raise Malformed("malformed", f"outcome {head[1]}: 1 to {max(OUTCOMES)}")
+    texts = [_decode(frame[:MOST_TEXT]) for frame in message[1:]]
+    return Failed(head[1], bytes(head[2 : 2 + NAME]), *texts)
+
+
+def write_failed(outcome: int, name: bytes, type: str, message: str, detail: str) -> list[Frame]:
+    return [bytes((FAILED, outcome)) + name, _encode(type), _encode(message), _encode(detail)]
+
+
+def read_name(head: Frame) -> bytes:
+    """The one name of PROGRESS, PART and RECALL."""
+    if len(head) < 1 + NAME:
+        raise Malformed("malformed", f"a head of {len(head)} bytes where a name is due")
+    return bytes(head[1 : 1 + NAME])
+
+
+def read_report(message: Message) -> tuple[bytes, Frame]:
+    """PROGRESS or PART: of whom, and the payload."""
+    if len(message) != 2:
+        raise Malformed("malformed", f"{len(message)} frames where a head and a payload are due")
+    return read_name(message[0]), message[1]
+
+
+def read_report_number(head: Frame) -> int:
+    """Which attempt a PROGRESS or PART to a client is of."""
+    if len(head) < _REPORT.size:
+        raise Malformed("malformed", f"a head of {len(head)} bytes where {_REPORT.size} are due")
+    number: int = _REPORT.unpack_from(head)[2]
+    return number
+
+
+def write_report(name: bytes, payload: Frame, *, is_part: bool, attempt: int | None = None) -> list[Frame]:
+    word = PART if is_part else PROGRESS
+    if attempt is None:
+        return [bytes((word,)) + name, payload]
+    return [_REPORT.pack(word, name, attempt), payload]
+
+
+def _decode(frame: Frame) -> str:
+    return bytes(frame).decode("utf-8", "replace")
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("utf-8", "replace")[:MOST_TEXT]

@@ -1,0 +1,139 @@
+"""The words of the native dialect: a message's first frame is its head, and the head's first byte is the word."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum, IntFlag
+from typing import Final
+
+VERSION: Final = 1
+NAME: Final = 16  # bytes of a job's id, and of an attempt's token
+MOST_NAMES: Final = 1024  # in one message
+MOST_TEXT: Final = 65_536  # bytes of JSON, of a failure's message, of its detail
+MOST_HEADS: Final = 65_536  # bytes of head and names that a message may have besides its payloads
+UNSAID_PRIORITY: Final = 255
+
+HELLO: Final = 0x01
+WELCOME: Final = 0x02
+ERROR: Final = 0x03
+HEARTBEAT: Final = 0x04
+DRAIN: Final = 0x05
+BYE: Final = 0x06
+SUBMIT: Final = 0x10
+ACCEPTED: Final = 0x11
+CANCEL: Final = 0x12
+ACK: Final = 0x13
+RESUME: Final = 0x14
+MISSING: Final = 0x15
+RESULT: Final = 0x20
+FAILED: Final = 0x21
+PROGRESS: Final = 0x22
+PART: Final = 0x23
+JOB: Final = 0x30
+RECALL: Final = 0x31
+RETURN: Final = 0x32
+
+WORDS: Final = {
+    HELLO: "HELLO",
+    WELCOME: "WELCOME",
+    ERROR: "ERROR",
+    HEARTBEAT: "HEARTBEAT",
+    DRAIN: "DRAIN",
+    BYE: "BYE",
+    SUBMIT: "SUBMIT",
+    ACCEPTED: "ACCEPTED",
+    CANCEL: "CANCEL",
+    ACK: "ACK",
+    RESUME: "RESUME",
+    MISSING: "MISSING",
+    RESULT: "RESULT",
+    FAILED: "FAILED",
+    PROGRESS: "PROGRESS",
+    PART: "PART",
+    JOB: "JOB",
+    RECALL: "RECALL",
+    RETURN: "RETURN",
+}
+
+
+class Role(IntEnum):
+    CLIENT = 1
+    WORKER = 2
+
+
+class Flag(IntFlag):
+    """Of SUBMIT."""
+
+    WAIT = 1  # for a worker, even if none offers the service
+    BACKGROUND = 2
+    ACCEPT = 4  # answer ACCEPTED
+
+
+NO_FLAGS: Final = Flag(0)
+
+# The outcomes that FAILED tells, in our words and by their numbers.
+OUTCOMES: Final = {1: "failed", 2: "timed out", 3: "lost", 4: "cancelled", 5: "refused"}
+OUTCOME_NUMBERS: Final = {name: number for number, name in OUTCOMES.items()}
+REFUSED: Final = 5
+TOO_LARGE: Final = "too large"  # the type of a refusal that only the carrier knows of
+
+
+@dataclass(frozen=True, slots=True)
+class Hello:
+    """peer: who I am, and what I offer or want."""
+
+    role: Role
+    version: int = VERSION
+    name: str = ""
+    services: tuple[str, ...] = ()
+    capacity: int = 1
+    session: str = ""
+    window: int = 0  # 0: not said
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome:
+    """broker: what holds between us. Seconds and bytes."""
+
+    heartbeat: float
+    lease: float
+    max_payload: int
+    window: int = 0
+    resume: float = 0.0
+    resumed: bool = False
+    broker: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the jobs of one SUBMIT ask for. Seconds; 0 = not said."""
+
+    service: str
+    flags: Flag = NO_FLAGS
+    priority: int = UNSAID_PRIORITY
+    attempts: int = 0
+    deadline: float = 0.0
+    job_timeout: float = 0.0
+    queue_timeout: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """broker to worker: the head of JOB. `timeout` 0: no limit."""
+
+    token: bytes
+    id: bytes
+    attempt: int
+    timeout: float
+    service: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """How a job, or an attempt, ended without a result."""
+
+    outcome: int
+    name: bytes
+    type: str
+    message: str
+    detail: str

@@ -1,0 +1,451 @@
+"""The other sides of the native dialect: a worker of many jobs at once, and a client that outlives its connections."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from math import inf
+from typing import Final
+
+from dragoman.carriers.carrier import Frame, Message, TooLarge
+from dragoman.carriers.malformed import Malformed
+from dragoman.dialects.native.codec import (
+    read_bye,
+    read_error,
+    read_failed,
+    read_job,
+    read_list,
+    read_recall,
+    read_report,
+    read_report_number,
+    read_result,
+    read_welcome,
+    write_bye,
+    write_failed,
+    write_hello,
+    write_list,
+    write_order,
+    write_report,
+    write_result,
+)
+from dragoman.dialects.native.messages import (
+    ACCEPTED,
+    ACK,
+    BYE,
+    CANCEL,
+    DRAIN,
+    ERROR,
+    FAILED,
+    HEARTBEAT,
+    JOB,
+    MISSING,
+    MOST_NAMES,
+    OUTCOMES,
+    PART,
+    PROGRESS,
+    RECALL,
+    RESULT,
+    RESUME,
+    RETURN,
+    WELCOME,
+    Hello,
+    Order,
+    Role,
+    Welcome,
+)
+from dragoman.dialects.native.options import ClientOptions, WorkerOptions
+from dragoman.dialects.sides import Assignment, ClientPort, Failure, WorkerPort
+
+SOCKET: Final = "DEALER"
+BEFORE_WELCOME: Final = Welcome(heartbeat=2.5, lease=10.0, max_payload=0)  # what holds until the broker has spoken
+ACK_AFTER: Final = 256 << 10  # bytes of results
+BATCH_BYTES: Final = 1 << 20  # of payloads in one SUBMIT
+UNAVAILABLE: Final = "unavailable"  # instead of an outcome: the broker that knew the job is gone
+
+
+def objection(services: Sequence[str]) -> str | None:
+    """Why these names cannot be asked for or offered."""
+    for service in services:
+        if not 0 < len(service.encode()) <= 128 or not service.isprintable():
+            return f"{service!r} is not a service name: 1 to 128 bytes of printable text"
+    return None
+
+
+class WorkerSide:
+    """A worker's side, for as many connections as it takes. A ticket is an attempt's token."""
+
+    def __init__(
+        self, options: WorkerOptions, port: WorkerPort, services: Sequence[str], concurrency: int, name: str = ""
+    ) -> None:
+        self._port = port
+        self._concurrency = concurrency
+        self._hello = Hello(
+            Role.WORKER, services=tuple(services), capacity=min(concurrency + options.prefetch, 1024), name=name
+        )
+        self._welcome = BEFORE_WELCOME
+        self._is_open = False
+        self._is_leaving = False
+        self._running: set[bytes] = set()
+        self._at_hand: dict[bytes, tuple[Frame, Assignment]] = {}  # prefetched, and not begun
+        self._heard = 0.0
+        self._said = 0.0
+
+    @property
+    def is_busy(self) -> bool:
+        """Also until the broker has said BYE: what it gave us before it heard DRAIN is ours to give back."""
+        return bool(self._running) or (self._is_leaving and self._is_open)
+
+    def opened(self, now: float) -> None:
+        self._is_open = True
+        self._heard = self._said = now
+        self._port.send(write_hello(self._hello))
+        if self._is_leaving:
+            self._port.send([bytes((DRAIN,))])
+
+    def lost(self) -> None:
+        """What we work at belongs to the connection: its attempts have ended with it."""
+        self._is_open = False
+        self._at_hand.clear()
+        running, self._running = self._running, set()
+        for token in sorted(running):
+            self._port.recall(token, "the connection to the broker ended")
+
+    def hear(self, message: Message | TooLarge, now: float) -> None:
+        self._heard = now
+        try:
+            if isinstance(message, TooLarge):
+                raise Malformed("too large", f"a message of {message.size} bytes is over what we take")
+            self._hear(message, now)
+        except Malformed as problem:
+            self._port.reconnect(f"{problem.reason}: {problem.detail}")
+
+    def finished(self, ticket: Hashable, result: Frame, now: float) -> None:
+        token = self._end(ticket)
+        if token is not None:
+            self._say(write_result([token], [result]), now)
+            self._begin_next()
+
+    def failed(self, ticket: Hashable, reason: str, now: float, failure: Failure | None = None) -> None:
+        token = self._end(ticket)
+        if token is not None:
+            told = failure or Failure("", reason)
+            self._say(write_failed(1, token, told.type, told.message, told.detail), now)
+            self._begin_next()
+
+    def returned(self, ticket: Hashable, now: float) -> None:
+        """It has stopped after RECALL."""
+        token = self._end(ticket)
+        if token is not None:
+            self._say(write_list(RETURN, [token]), now)
+            self._begin_next()
+
+    def report(self, ticket: Hashable, payload: Frame, now: float, *, is_part: bool) -> None:
+        assert isinstance(ticket, bytes)
+        if ticket in self._running:
+            self._say(write_report(ticket, payload, is_part=is_part), now)
+
+    def stop(self) -> None:
+        self._is_leaving = True
+        if self._is_open:
+            self._port.send([bytes((DRAIN,))])
+            at_hand, self._at_hand = list(self._at_hand), {}
+            if at_hand:
+                self._port.send(write_list(RETURN, at_hand))
+
+    def tick(self, now: float) -> float:
+        if not self._is_open:
+            return inf
+        if now >= self._heard + self._welcome.lease:
+            self._port.reconnect(f"nothing heard from the broker for {self._welcome.lease:g} s")
+            return inf
+        if now >= self._said + self._welcome.heartbeat:
+            self._say([bytes((HEARTBEAT,))], now)
+        return min(self._said + self._welcome.heartbeat, self._heard + self._welcome.lease)
+
+    def _hear(self, message: Message, now: float) -> None:
+        head = message[0]
+        word = head[0] if head else 0
+        if word == JOB:
+            self._take(message, now)
+        elif word == RECALL:
+            self._recall(*read_recall(message), now)
+        elif word == WELCOME:
+            self._welcome = read_welcome(message)
+        elif word == BYE:
+            self._bye(*read_bye(message))
+        elif word == ERROR:
+            _, code, sentence = read_error(message)
+            raise Malformed(code, f"the broker says: {sentence}")
+
+    def _take(self, message: Message, now: float) -> None:
+        job = read_job(message[0])
+        if len(message) != 2:
+            raise Malformed("malformed", f"a JOB of {len(message)} frames")
+        if self._is_leaving or len(self._running) + len(self._at_hand) >= self._hello.capacity:
+            self._say(write_list(RETURN, [job.token]), now)
+            return
+        assignment = Assignment(job.service, job.id.hex(), job.attempt, job.timeout or inf)
+        if len(self._running) < self._concurrency:
+            self._running.add(job.token)
+            self._port.run(job.token, message[1], assignment)
+        else:
+            self._at_hand[job.token] = (message[1], assignment)
+
+    def _recall(self, token: bytes, reason: str, now: float) -> None:
+        if self._at_hand.pop(token, None) is not None:
+            self._say(write_list(RETURN, [token]), now)
+        elif token in self._running:
+            self._port.recall(token, reason)
+
+    def _bye(self, is_final: bool, sentence: str) -> None:
+        if is_final or self._is_leaving:
+            self._is_open = False
+            self._port.leave(sentence)
+        else:
+            self._port.reconnect(f"the broker said goodbye: {sentence}")
+
+    def _end(self, ticket: Hashable) -> bytes | None:
+        """Its token, if its attempt has not ended with an earlier connection."""
+        assert isinstance(ticket, bytes)
+        if ticket not in self._running:
+            return None
+        self._running.remove(ticket)
+        return ticket
+
+    def _begin_next(self) -> None:
+        if self._at_hand and len(self._running) < self._concurrency:
+            token = next(iter(self._at_hand))
+            payload, assignment = self._at_hand.pop(token)
+            self._running.add(token)
+            self._port.run(token, payload, assignment)
+
+    def _say(self, frames: Sequence[Frame], now: float) -> None:
+        self._said = now
+        self._port.send(frames)
+
+
+class Call:
+    """A job under way."""
+
+    __slots__ = ("head", "is_sent", "payload", "ticket")
+
+    def __init__(self, ticket: Hashable, head: bytes, payload: Frame) -> None:
+        self.ticket = ticket
+        self.head = head
+        self.payload = payload
+        self.is_sent = False
+
+
+class ClientSide:
+    """A client's side: many jobs at once, over as many connections as it takes.
+
+    `submit` only notes a job; `flush` sends what the window has room for, many in one message. `session` and `new_id`
+    are random, so they are passed in.
+    """
+
+    outlives_connections = True
+    patience = inf
+    hint = ""
+
+    def __init__(
+        self, options: ClientOptions, port: ClientPort, session: str, new_id: Callable[[], bytes], name: str = ""
+    ) -> None:
+        self._port = port
+        self._new_id = new_id
+        self._hello = Hello(Role.CLIENT, session=session if options.resume else "", window=options.window, name=name)
+        self._welcome: Welcome | None = None  # none: not connected, or not yet welcome
+        self._is_open = False
+        self._calls: dict[bytes, Call] = {}  # all that have no outcome yet
+        self._unsent: deque[bytes] = deque()  # of these, what the broker has not got; some may be over by now
+        self._in_flight = 0
+        self._heads: dict[Order, bytes] = {}
+        self._unacknowledged: list[bytes] = []
+        self._unacknowledged_bytes = 0
+        self._heard = 0.0
+        self._said = 0.0
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self._calls)
+
+    @property
+    def max_payload(self) -> int:
+        """What the broker takes; 0 as long as it has not said."""
+        return self._welcome.max_payload if self._welcome is not None else 0
+
+    # ---------------------------------------------------------------- calls
+
+    def call(self, ticket: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None:
+        self.submit(ticket, Order(service, deadline=timeout or 0.0), payload)
+        self.flush(now)
+
+    def submit(self, ticket: Hashable, order: Order, payload: Frame, id: bytes | None = None) -> bytes:
+        """Its id, by which it can be cancelled."""
+        head = self._heads.get(order)
+        if head is None:
+            if len(self._heads) >= 1024:
+                self._heads.clear()
+            head = self._heads[order] = write_order(order)
+        if id is None:
+            id = self._new_id()
+        self._calls[id] = Call(ticket, head, payload)
+        self._unsent.append(id)
+        return id
+
+    def cancel(self, id: bytes, now: float) -> bool:
+        """Whether there was something to cancel; its outcome comes in any case."""
+        call = self._calls.get(id)
+        if call is None:
+            return False
+        if call.is_sent:
+            if self._welcome is not None:  # else it is not resumed
+                self._say(write_list(CANCEL, [id]), now)
+                return True
+            return False
+        del self._calls[id]
+        self._port.answered(call.ticket, b"", "cancelled: it had not been sent yet")
+        return True
+
+    def forget(self, id: bytes) -> None:
+        """Nobody waits for this outcome any more."""
+        call = self._calls.pop(id, None)
+        if call is not None and call.is_sent:
+            self._in_flight -= 1
+
+    def flush(self, now: float) -> None:
+        """Send what the window has room for."""
+        welcome = self._welcome
+        if welcome is None:
+            return
+        unsent = self._unsent
+        while unsent and self._in_flight < welcome.window:
+            room = min(welcome.window - self._in_flight, MOST_NAMES)
+            self._send_batch(room, now)
+
+    def bye(self) -> None:
+        """We leave for good: what is under way is withdrawn."""
+        if self._is_open:
+            self._port.send(write_bye("the client is closed", is_final=True))
+
+    def _send_batch(self, room: int, now: float) -> None:
+        """The first of those unsent, and those behind it that ask for the same."""
+        unsent, calls = self._unsent, self._calls
+        ids: list[bytes] = []
+        payloads: list[Frame] = []
+        head = b""
+        size = 0
+        while unsent and len(ids) < room and size < BATCH_BYTES:
+            call = calls.get(unsent[0])
+            if call is None:  # cancelled meanwhile
+                unsent.popleft()
+                continue
+            if not ids:
+                head = call.head
+            elif call.head != head or size + len(call.payload) > BATCH_BYTES:
+                break
+            call.is_sent = True
+            ids.append(unsent.popleft())
+            payloads.append(call.payload)
+            size += len(call.payload)
+        if ids:
+            self._in_flight += len(ids)
+            self._say([head, b"".join(ids), *payloads], now)
+
+    # ---------------------------------------------------------------- the conversation
+
+    def opened(self, now: float) -> None:
+        self._is_open = True
+        self._heard = now
+        self._say(write_hello(self._hello), now)
+
+    def lost(self) -> None:
+        self._is_open = False
+        self._welcome = None
+
+    def hear(self, message: Message | TooLarge, now: float) -> None:
+        """Raises Malformed if it cannot be understood."""
+        self._heard = now
+        if isinstance(message, TooLarge):
+            raise Malformed("too large", f"the answer has {message.size} bytes, more than this client takes")
+        word = message[0][0] if message[0] else 0
+        if word == RESULT:
+            for index, id in enumerate(read_result(message), 1):
+                self._answer(id, message[index], None)
+        elif word == FAILED:
+            failed = read_failed(message)
+            outcome = OUTCOMES[failed.outcome]
+            failure = Failure(failed.type, failed.message, failed.detail)
+            self._answer(failed.name, b"", f"{outcome}: {failed.message}", failure)
+        elif word in (PROGRESS, PART):
+            id, payload = read_report(message)
+            call = self._calls.get(id)
+            if call is not None:
+                self._port.reported(call.ticket, payload, word == PART, read_report_number(message[0]))
+        elif word == WELCOME:
+            self._hear_welcome(read_welcome(message), now)
+        elif word == MISSING:
+            self._send_again(read_list(message))
+        elif word == BYE:
+            self._port.reconnect(f"the broker said goodbye: {read_bye(message)[1]}")
+            return
+        elif word == ERROR:
+            _, code, sentence = read_error(message)
+            raise Malformed(code, f"the broker says: {sentence}")
+        elif word not in (HEARTBEAT, ACCEPTED) and self._welcome is None:
+            raise Malformed("unknown word", f"{word:02x} came before WELCOME")
+        if self._unacknowledged_bytes >= ACK_AFTER:
+            self._acknowledge(now)
+        self.flush(now)
+
+    def tick(self, now: float) -> float:
+        if not self._is_open:
+            return inf
+        heartbeat, lease = BEFORE_WELCOME.heartbeat, BEFORE_WELCOME.lease
+        if self._welcome is not None:
+            heartbeat, lease = self._welcome.heartbeat, self._welcome.lease
+        if now >= self._heard + lease:
+            self._port.reconnect(f"nothing heard from the broker for {lease:g} s")
+            return inf
+        if now >= self._said + heartbeat:
+            self._say([bytes((HEARTBEAT,))], now)
+        return min(self._said + heartbeat, self._heard + lease)
+
+    def _hear_welcome(self, welcome: Welcome, now: float) -> None:
+        self._welcome = welcome
+        sent = [id for id, call in self._calls.items() if call.is_sent]
+        if welcome.resumed:
+            for start in range(0, len(sent), MOST_NAMES):
+                self._say(write_list(RESUME, sent[start : start + MOST_NAMES]), now)
+        else:
+            for id in sent:
+                self._answer(id, b"", f"{UNAVAILABLE}: the broker that had it is gone; it may have run")
+        self._in_flight = sum(call.is_sent for call in self._calls.values())
+
+    def _send_again(self, ids: Sequence[bytes]) -> None:
+        """They never came to the broker."""
+        for id in reversed(ids):
+            call = self._calls.get(id)
+            if call is not None and call.is_sent:
+                call.is_sent = False
+                self._in_flight -= 1
+                self._unsent.appendleft(id)
+
+    def _answer(self, id: bytes, result: Frame, reason: str | None, failure: Failure | None = None) -> None:
+        call = self._calls.pop(id, None)
+        if call is None:
+            return
+        self._in_flight -= 1
+        self._unacknowledged.append(id)
+        self._unacknowledged_bytes += len(result)
+        if len(self._unacknowledged) >= MOST_NAMES:
+            del self._unacknowledged[: -MOST_NAMES // 2]
+        self._port.answered(call.ticket, result, reason, failure)
+
+    def _acknowledge(self, now: float) -> None:
+        ids, self._unacknowledged, self._unacknowledged_bytes = self._unacknowledged, [], 0
+        if ids and self._hello.session:
+            self._say(write_list(ACK, ids), now)
+
+    def _say(self, frames: Sequence[Frame], now: float) -> None:
+        self._said = now
+        self._port.send(frames)

@@ -1,0 +1,514 @@
+"""The broker's side of the native dialect: clients and workers at one door.
+
+A connection is nobody's until its HELLO; then its guest is a `Worker` (with the core's worker in it) or a `Client`.
+What a worker says names attempts by their tokens, which the core's worker keeps: nothing is remembered twice. What a
+client submits is named by the client, and its session outlives its connection for a while (`sessions.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
+from typing import Final
+
+from dragoman.carriers.carrier import Frame, Message, TooLarge
+from dragoman.carriers.malformed import Malformed
+from dragoman.core.broker import Broker
+from dragoman.core.effects import Answer, Dismiss, Effect, Give, Progress, Recall
+from dragoman.core.model import (
+    DEFAULT_PRIORITY,
+    DONE,
+    DRAINING,
+    Attempt,
+    Farewell,
+    JobId,
+    Refusal,
+    Terms,
+    Token,
+    Wishes,
+)
+from dragoman.core.model import Worker as CoreWorker
+from dragoman.dialects.native.codec import (
+    RESULT_BYTE,
+    read_failed,
+    read_hello,
+    read_list,
+    read_names,
+    read_order,
+    read_report,
+    read_result,
+    write_bye,
+    write_error,
+    write_failed,
+    write_job,
+    write_list,
+    write_recall,
+    write_report,
+    write_welcome,
+)
+from dragoman.dialects.native.messages import (
+    ACCEPTED,
+    ACK,
+    BYE,
+    CANCEL,
+    DRAIN,
+    FAILED,
+    HEARTBEAT,
+    HELLO,
+    MISSING,
+    MOST_NAMES,
+    NAME,
+    OUTCOME_NUMBERS,
+    PART,
+    PROGRESS,
+    REFUSED,
+    RESULT,
+    RESUME,
+    RETURN,
+    SUBMIT,
+    TOO_LARGE,
+    UNSAID_PRIORITY,
+    VERSION,
+    WORDS,
+    Flag,
+    Hello,
+    Order,
+    Role,
+    Welcome,
+)
+from dragoman.dialects.native.options import ListenerOptions
+from dragoman.dialects.native.sessions import Client, Sessions
+from dragoman.dialects.seam import Line, Peer
+
+MOST_PLANS: Final = 1024  # different heads of SUBMIT that are remembered
+HEARTBEAT_FRAMES: Final[list[Frame]] = [bytes((HEARTBEAT,))]
+CLIENT_WORDS: Final = (SUBMIT, CANCEL, ACK, RESUME)
+WORKER_WORDS: Final = (RESULT, FAILED, PROGRESS, PART, RETURN, DRAIN)
+
+
+class Worker:
+    """What we know of one worker's connection."""
+
+    __slots__ = ("name", "peer", "worker")
+
+    def __init__(self, peer: Peer, name: str) -> None:
+        self.peer = peer
+        self.name = name
+        self.worker: CoreWorker | None = None
+
+    def attempt(self, token: bytes) -> Attempt | None:
+        """What it was given under this token and has not answered, current or not."""
+        worker = self.worker
+        if worker is None:
+            return None
+        return worker.running.get(Token(token)) or worker.unproven.get(Token(token))
+
+
+class Plan:
+    """What a head of SUBMIT means, read once."""
+
+    __slots__ = ("deadline", "is_background", "service", "wants_accept", "wishes")
+
+    def __init__(self, order: Order, wishes: Wishes) -> None:
+        self.service = order.service
+        self.deadline = order.deadline or inf
+        self.wishes = wishes
+        self.wants_accept = bool(order.flags & Flag.ACCEPT)
+        self.is_background = bool(order.flags & Flag.BACKGROUND)
+
+
+class NativeSession:
+    dialect = "native"
+
+    def __init__(self, broker: Broker, line: Line, options: ListenerOptions, max_payload: int, about: str) -> None:
+        self._broker = broker
+        self._line = line
+        self._options = options
+        self._max_payload = max_payload
+        self._about = about
+        self._plans: dict[bytes, Plan] = {}
+        self._terms: dict[int, Terms] = {}  # by capacity
+        self._sessions = Sessions(options.max_sessions)
+        self._client_words: Mapping[int, Callable[[Client, Message, float], None]] = {
+            SUBMIT: self._submit,
+            CANCEL: self._cancel,
+            ACK: self._ack,
+            RESUME: self._resume,
+        }
+        self._worker_words: Mapping[int, Callable[[Worker, Message, float], None]] = {
+            RESULT: self._result,
+            FAILED: self._failed,
+            PROGRESS: self._report,
+            PART: self._report,
+            RETURN: self._return,
+            DRAIN: self._drain,
+        }
+
+    # ---------------------------------------------------------------- the seam
+
+    def opened(self, peer: Peer, now: float) -> None:
+        peer.guest = None
+
+    def hear(self, peer: Peer, message: Message | TooLarge, now: float) -> None:
+        guest = peer.guest
+        try:
+            if isinstance(message, TooLarge):
+                self._hear_large(peer, message, now)
+                return
+            head = message[0]
+            if not head:
+                raise Malformed("malformed", "an empty head")
+            if type(head) is bytearray:
+                message[0] = head = bytes(head)
+            word = head[0]
+            if type(guest) is Worker:
+                if guest.worker is not None:
+                    guest.worker.seen = now
+                hear_worker = self._worker_words.get(word)
+                if hear_worker is not None:
+                    hear_worker(guest, message, now)
+                    return
+            elif type(guest) is Client:
+                hear_client = self._client_words.get(word)
+                if hear_client is not None:
+                    hear_client(guest, message, now)
+                    return
+            self._hear_other(peer, word, message, now)
+        except Malformed as problem:
+            self._object(peer, message, problem)
+
+    def say(self, effect: Effect, now: float) -> None:
+        kind = type(effect)
+        if kind is Give:
+            self._give(effect.attempt, now)  # type: ignore[attr-defined]
+        elif kind is Answer:
+            self._answer(effect)  # type: ignore[arg-type]
+        elif isinstance(effect, Recall):
+            worker: Worker = effect.attempt.worker.party
+            self._line.send(worker.peer, write_recall(effect.attempt.token, effect.reason))
+        elif isinstance(effect, Progress):
+            self._pass_on(effect)
+        elif isinstance(effect, Dismiss):
+            self._dismiss(effect)
+        # Accept: nobody here asks for background jobs.
+
+    def lost(self, peer: Peer, unsent: Sequence[object], now: float) -> None:
+        guest, peer.guest = peer.guest, None
+        if type(guest) is Worker:
+            unseen = [mark for mark in unsent if type(mark) is Attempt]
+            self._leave(guest, "its worker's connection ended", now, unseen)
+        elif type(guest) is Client and guest.peer is peer:
+            guest.peer = None
+            if not guest.secret or self._options.resume <= 0:
+                self._abandon(guest, now)
+                return
+            for job in guest.jobs.values():
+                self._broker.orphan(job, now)
+            for forgotten in self._sessions.note_away(guest, now + self._options.resume):
+                self._abandon(forgotten, now)
+
+    def tick(self, now: float) -> float:
+        for client in self._sessions.overdue(now):
+            self._abandon(client, now)
+        return self._sessions.next_due()
+
+    # ---------------------------------------------------------------- words that everybody may say
+
+    def _hear_other(self, peer: Peer, word: int, message: Message, now: float) -> None:
+        guest = peer.guest
+        if guest is None:
+            if word != HELLO:
+                raise Malformed("hello first", f"{_word(word)} before HELLO")
+            self._hello(peer, read_hello(message), now)
+        elif word == HEARTBEAT:
+            self._line.send(peer, HEARTBEAT_FRAMES)
+        elif word == BYE:
+            if type(guest) is Client:
+                self._sessions.forget(guest)
+                guest.secret = ""  # it will not come back
+            else:
+                self._leave(guest, "its worker said BYE", now)
+            self._line.close(peer, "it said BYE")
+        elif word == HELLO:
+            raise Malformed("twice", "HELLO again on the same connection")
+        elif word in WORDS:
+            who = "a client" if type(guest) is Client else "a worker"
+            raise Malformed("role", f"{_word(word)} is not for {who} to say")
+        else:
+            raise Malformed("unknown word", f"{_word(word)} is no word of version {VERSION}")
+
+    def _object(self, peer: Peer, message: Message | TooLarge, problem: Malformed) -> None:
+        """D6: say what was wrong. Who has not even said HELLO is in the wrong place."""
+        frames = message.frames if isinstance(message, TooLarge) else message
+        word = frames[0][0] if frames and frames[0] else 0
+        self._line.bad_message(peer, problem.reason, problem.detail)
+        self._line.send(peer, write_error(word, problem.reason, problem.detail))
+        if peer.guest is None:
+            self._line.close(peer, f"{problem.reason}: {problem.detail}")
+
+    def _hear_large(self, peer: Peer, message: TooLarge, now: float) -> None:
+        """It was skipped as it came; its leading frames tell whom it concerns."""
+        sentence = f"a message of {message.size} bytes is over max_payload {self._max_payload}"
+        frames, guest = message.frames, peer.guest
+        word = frames[0][0] if frames and frames[0] else 0
+        if type(guest) is Client and word == SUBMIT and len(frames) > 1:
+            self._line.bad_message(peer, TOO_LARGE, sentence)
+            for id in read_names(frames[1]):
+                self._refuse(guest, id, TOO_LARGE, sentence)
+        elif type(guest) is Worker and word == RESULT:
+            self._line.bad_message(peer, TOO_LARGE, sentence)
+            reason = f"its result of {message.size} bytes is over max_payload {self._max_payload}"
+            for token in read_names(frames[0], 1):
+                attempt = guest.attempt(token)
+                if attempt is not None:
+                    self._broker.fail(attempt, reason, now)
+        else:
+            raise Malformed(TOO_LARGE, sentence)
+
+    def _hello(self, peer: Peer, hello: Hello, now: float) -> None:
+        if hello.role is Role.WORKER:
+            self._welcome_worker(peer, hello, now)
+        else:
+            self._welcome_client(peer, hello, now)
+
+    def _welcome(self, peer: Peer, role: Role, window: int = 0, resumed: bool = False) -> None:
+        options = self._options
+        welcome = Welcome(
+            options.heartbeat, options.lease, self._max_payload, window, options.resume, resumed, self._about
+        )
+        self._line.send(peer, write_welcome(welcome, role))
+
+    # ---------------------------------------------------------------- clients
+
+    def _welcome_client(self, peer: Peer, hello: Hello, now: float) -> None:
+        options = self._options
+        client = self._sessions.take(hello.session) if hello.session and options.resume > 0 else None
+        resumed = client is not None
+        if client is None:
+            window = min(hello.window or options.window, options.window)
+            client = Client(self, hello.session if options.resume > 0 else "", window)
+            self._sessions.enter(client)
+        elif client.peer is not None:  # the former connection is dead, and we had not noticed
+            self._broker.counters.takeovers += 1
+            former, client.peer = client.peer, None
+            former.guest = None
+            self._line.close(former, "its client came back on a new connection")
+        client.peer = peer
+        peer.guest = client
+        for job in client.jobs.values():
+            self._broker.adopt(job)
+        self._welcome(peer, Role.CLIENT, client.window, resumed)
+
+    def _submit(self, client: Client, message: Message, now: float) -> None:
+        head = message[0]
+        plan = self._plans.get(head) or self._plan(head)  # type: ignore[arg-type]
+        ids = message[1] if len(message) > 2 else b""
+        size = len(ids)
+        count = len(message) - 2
+        if size != count * NAME or not 0 < count <= MOST_NAMES:
+            raise Malformed("malformed", f"a SUBMIT of {len(message)} frames with {size} bytes of ids")
+        if plan.is_background:
+            for id in read_names(ids):
+                self._refuse(client, id, Refusal.INVALID, "this broker keeps no background jobs")
+            return
+        jobs = client.jobs
+        if len(jobs) + count > client.window:
+            for id in read_names(ids):
+                self._refuse(client, id, Refusal.BUSY, f"its client has {len(jobs)} of {client.window} jobs under way")
+            return
+        submit = self._broker.submit
+        deadline = now + plan.deadline
+        position = 0
+        for index in range(2, count + 2):
+            id = JobId(bytes(ids[position : position + NAME]))
+            position += NAME
+            job = submit(plan.service, message[index], client, plan.wishes, now, deadline=deadline, id=id)
+            if job is not None:
+                jobs[id] = job
+            else:
+                client.refused.append(id)
+        if plan.wants_accept:
+            taken = [id for id in read_names(ids) if id in jobs]
+            if taken:
+                self._line.send(client.peer, write_list(ACCEPTED, taken))  # type: ignore[arg-type]
+
+    def _plan(self, head: Frame) -> Plan:
+        order = read_order(head)
+        options = self._options
+        timeout = order.job_timeout or (inf if order.deadline else options.job_timeout or inf)
+        wishes = Wishes(
+            queue_timeout=order.queue_timeout or options.queue_timeout or inf,
+            job_timeout=timeout,
+            attempts=order.attempts or options.attempts,
+            priority=DEFAULT_PRIORITY if order.priority == UNSAID_PRIORITY else order.priority,
+            waits=bool(order.flags & Flag.WAIT),
+            orphan_grace=options.resume,
+        )
+        if len(self._plans) >= MOST_PLANS:
+            self._plans.clear()
+        plan = self._plans[bytes(head)] = Plan(order, wishes)
+        return plan
+
+    def _cancel(self, client: Client, message: Message, now: float) -> None:
+        for id in read_list(message):
+            job = client.jobs.get(JobId(id))
+            if job is not None:
+                self._broker.withdraw(job, now, "cancelled by its caller")
+
+    def _ack(self, client: Client, message: Message, now: float) -> None:
+        for id in read_list(message):
+            client.heard(id)
+
+    def _resume(self, client: Client, message: Message, now: float) -> None:
+        """Tell it again what it misses, and what never came."""
+        peer = client.peer
+        assert peer is not None
+        missing: list[bytes] = []
+        for id in read_list(message):
+            frames = client.kept_outcome(id)
+            if frames is not None:
+                self._line.send(peer, frames)
+            elif JobId(id) not in client.jobs:
+                if client.has_dropped:
+                    told = "its outcome was not kept: more came than max_kept_bytes"
+                    self._line.send(peer, write_failed(OUTCOME_NUMBERS["lost"], id, "", told, ""))
+                else:
+                    missing.append(id)
+        if missing:
+            self._line.send(peer, write_list(MISSING, missing))
+
+    def _abandon(self, client: Client, now: float) -> None:
+        """It will not come back."""
+        self._sessions.forget(client)
+        for job in list(client.jobs.values()):
+            self._broker.abandon(job, client, now)
+        client.jobs.clear()
+
+    def _refuse(self, client: Client, id: bytes, type: str, sentence: str) -> None:
+        self._broker.counters.refused += 1
+        self._tell(client, id, write_failed(REFUSED, id, type, sentence, ""), 0)
+
+    def _answer(self, answer: Answer) -> None:
+        client: Client = answer.caller  # type: ignore[assignment]
+        job = answer.job
+        if job is None:
+            id = client.refused.popleft()
+        else:
+            id = job.id
+            client.jobs.pop(id, None)
+        if answer.outcome is DONE:
+            result = answer.result
+            self._tell(client, id, [RESULT_BYTE + id, result], len(result))
+        else:
+            self._tell(client, id, _failed(id, answer), 0)
+
+    def _tell(self, client: Client, id: bytes, frames: list[Frame], size: int) -> None:
+        if client.secret:
+            client.keep(id, frames, size, self._options.max_kept_bytes)
+        if client.peer is not None:
+            self._line.send(client.peer, frames)
+
+    def _pass_on(self, effect: Progress) -> None:
+        client: Client = effect.caller  # type: ignore[assignment]
+        attempt = effect.attempt
+        if client.peer is not None:
+            frames = write_report(attempt.job.id, effect.payload, is_part=effect.is_part, attempt=attempt.number)
+            self._line.send(client.peer, frames)
+
+    # ---------------------------------------------------------------- workers
+
+    def _welcome_worker(self, peer: Peer, hello: Hello, now: float) -> None:
+        guest = Worker(peer, hello.name or peer.label)
+        terms = self._terms.get(hello.capacity)
+        if terms is None:
+            options = self._options
+            terms = Terms(
+                lease=options.lease,
+                may_refuse=True,
+                capacity=hello.capacity,
+                unproven_limit=options.unproven_limit,
+            )
+            self._terms[hello.capacity] = terms
+        worker = self._broker.join(self, guest, guest.name, hello.services, terms, now)
+        if worker is None:
+            raise Malformed("malformed", "services that cannot be offered: too many, or not names")
+        guest.worker = worker
+        peer.guest = guest
+        self._welcome(peer, Role.WORKER)
+        self._line.remark(
+            "worker joined", peer=peer, worker=guest.name, service=", ".join(hello.services), capacity=hello.capacity
+        )
+        self._broker.idle(worker, now)
+
+    def _result(self, guest: Worker, message: Message, now: float) -> None:
+        broker = self._broker
+        for index, token in enumerate(read_result(message), 1):
+            attempt = guest.attempt(token)
+            if attempt is None:
+                broker.counters.late_results += 1
+            else:
+                broker.succeed(attempt, message[index], now)
+
+    def _failed(self, guest: Worker, message: Message, now: float) -> None:
+        failed = read_failed(message)
+        attempt = guest.attempt(failed.name)
+        if attempt is None:
+            self._broker.counters.late_results += 1
+            return
+        reason = f"{failed.type}: {failed.message}" if failed.type else failed.message
+        account = "\0".join((failed.type.replace("\0", ""), failed.message.replace("\0", ""), failed.detail))
+        self._broker.fail(attempt, reason, now, account.encode("utf-8", "replace"))
+
+    def _report(self, guest: Worker, message: Message, now: float) -> None:
+        token, payload = read_report(message)
+        attempt = guest.attempt(token)
+        if attempt is not None:
+            self._broker.progress(attempt, payload, now, is_part=message[0][0] == PART)
+
+    def _return(self, guest: Worker, message: Message, now: float) -> None:
+        for token in read_list(message):
+            attempt = guest.attempt(token)
+            if attempt is not None:
+                self._broker.undelivered(attempt, now)
+
+    def _drain(self, guest: Worker, message: Message, now: float) -> None:
+        if guest.worker is not None and guest.worker.state is not DRAINING:
+            self._line.remark("worker leaves", peer=guest.peer, worker=guest.name)
+            self._broker.drain(guest.worker, now)
+
+    def _leave(self, guest: Worker, reason: str, now: float, unseen: Sequence[Attempt] = ()) -> None:
+        worker, guest.worker = guest.worker, None
+        if worker is not None:
+            self._line.remark("worker left", peer=guest.peer, worker=guest.name, reason=reason)
+            self._broker.leave(worker, now, reason, unseen)
+
+    def _dismiss(self, effect: Dismiss) -> None:
+        guest: Worker = effect.worker.party
+        guest.worker = None
+        self._line.remark("worker dismissed", peer=guest.peer, worker=guest.name, reason=effect.reason)
+        is_final = effect.farewell is not Farewell.EXPIRED
+        self._line.send(guest.peer, write_bye(effect.reason, is_final=is_final))
+        self._line.close(guest.peer, effect.reason)
+
+    def _give(self, attempt: Attempt, now: float) -> None:
+        guest: Worker = attempt.worker.party
+        job = attempt.job
+        due = attempt.due if attempt.due < job.deadline else job.deadline
+        timeout = due - now if due != inf else 0.0
+        head = write_job(attempt.token, job.id, attempt.number, timeout, job.service.name.encode())
+        self._line.send(guest.peer, [head, job.payload], attempt)
+
+
+def _failed(id: bytes, answer: Answer) -> list[Frame]:
+    """FAILED for a client, with what its worker said if that was said in this dialect."""
+    number = OUTCOME_NUMBERS[answer.outcome]
+    type, message, detail = "", answer.reason, ""
+    if answer.refusal is not None:
+        type = answer.refusal
+    elif answer.result.count(0) >= 2:
+        type, message, detail = bytes(answer.result).decode("utf-8", "replace").split("\0", 2)
+    return write_failed(number, id, type, message, detail)
+
+
+def _word(word: int) -> str:
+    return WORDS.get(word, f"{word:02x}")
