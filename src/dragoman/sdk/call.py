@@ -84,7 +84,7 @@ class _Asking:
             if reason is None:
                 self._answered.set_result(result)
             else:
-                self._answered.set_exception(error_from(reason))
+                self._answered.set_exception(error_from(reason, failure))
 
     def reported(self, ticket: Hashable, payload: Frame, is_part: bool, attempt: int) -> None:
         pass

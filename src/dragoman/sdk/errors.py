@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dragoman.dialects.sides import Failure
+
 
 class DragomanError(Exception):
     """The root of all errors of this package."""
@@ -11,12 +13,27 @@ class BrokerUnavailable(DragomanError, ConnectionError):
     """There is no broker at that address, or the connection to it broke."""
 
 
+class Unsupported(DragomanError):
+    """The dialect of this address has no word for what was asked."""
+
+
 class JobError(DragomanError):
     """The job did not end in a result."""
 
 
 class JobFailed(JobError):
-    """A worker tried and could not do it."""
+    """A worker tried and could not do it. As far as its wire has words for it, it says what and where."""
+
+    def __init__(
+        self, reason: str, remote_type: str = "", remote_message: str = "", remote_traceback: str = ""
+    ) -> None:
+        super().__init__(reason)
+        self.remote_type = remote_type  # such as ValueError
+        self.remote_message = remote_message
+        self.remote_traceback = remote_traceback  # text
+
+    def __reduce__(self) -> tuple[type[JobFailed], tuple[str, str, str, str]]:
+        return type(self), (str(self), self.remote_type, self.remote_message, self.remote_traceback)
 
 
 class JobTimeout(JobError, TimeoutError):
@@ -55,19 +72,28 @@ _BY_OUTCOME: dict[str, type[JobError]] = {
     "refused": JobRefused,
 }
 
+UNAVAILABLE = "unavailable"  # instead of an outcome: the broker that knew the job is gone
+
 _BY_REFUSAL: dict[str, type[JobError]] = {
     "no such service": NoSuchService,
     "busy": Busy,
     "payload": PayloadTooLarge,
+    "too large": PayloadTooLarge,
 }
 
 
-def error_from(reason: str) -> JobError:
-    """The error for an answer of the form `<outcome>: <sentence>`."""
+def error_from(reason: str, failure: Failure | None = None) -> JobError | BrokerUnavailable:
+    """The error for an answer of the form `<outcome>: <sentence>`, with what its worker says of it."""
     outcome, _, sentence = reason.partition(": ")
+    if outcome == UNAVAILABLE:
+        return BrokerUnavailable(sentence)
     kind = _BY_OUTCOME.get(outcome, JobFailed)
+    if kind is JobFailed and failure is not None and failure.type:
+        told = f"failed: {failure.type}: {failure.message}"
+        return JobFailed(told, failure.type, failure.message, failure.detail)
     if kind is JobRefused:
-        kind = next((each for word, each in _BY_REFUSAL.items() if sentence.startswith(word)), JobRefused)
+        said = failure.type if failure is not None and failure.type else sentence
+        kind = next((each for word, each in _BY_REFUSAL.items() if said.startswith(word)), JobRefused)
     return kind(reason)
 
 

@@ -1,0 +1,87 @@
+"""What payloads are to people who write Python: bytes as they are, or objects in JSON or CBOR.
+
+Pickle is there for those who ask for it by name: whoever can submit a job, or answer one, can then run code in the
+program that unpickles it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Payload = bytes | bytearray
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """Both may raise whatever the format's own library raises."""
+
+    name: str
+    encode: Callable[[Any], Payload]
+    decode: Callable[[Payload], Any]
+
+
+def codec(name: str) -> Codec:
+    """Raises ValueError for a name that nobody knows."""
+    try:
+        return CODECS[name]
+    except KeyError:
+        raise ValueError(f"there is no codec {name!r}; known are {', '.join(CODECS)}") from None
+
+
+def as_bytes(value: object) -> Payload:
+    """What may go out as it is: bytes and the like; text as UTF-8; nothing as nothing."""
+    if isinstance(value, bytes | bytearray):
+        return value
+    if isinstance(value, memoryview):
+        return bytes(value)
+    if isinstance(value, str):
+        return value.encode()
+    if value is None:
+        return b""
+    raise TypeError(
+        f"a payload is bytes (or str, or None), not {type(value).__name__}; "
+        "choose codec='json' or codec='cbor' for objects"
+    )
+
+
+def _to_json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _from_json(payload: Payload) -> Any:
+    return json.loads(payload)
+
+
+def _to_cbor(value: object) -> bytes:
+    import cbor2
+
+    return cbor2.dumps(value)
+
+
+def _from_cbor(payload: Payload) -> Any:
+    import cbor2
+
+    return cbor2.loads(payload)
+
+
+def _to_pickle(value: object) -> bytes:
+    import pickle
+
+    return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def _from_pickle(payload: Payload) -> Any:
+    import pickle
+
+    return pickle.loads(payload)  # noqa: S301 - asked for by name
+
+
+CODECS: Mapping[str, Codec] = {
+    "bytes": Codec("bytes", as_bytes, bytes),
+    "json": Codec("json", _to_json, _from_json),
+    "cbor": Codec("cbor", _to_cbor, _from_cbor),
+    "pickle": Codec("pickle", _to_pickle, _from_pickle),
+}
