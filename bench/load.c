@@ -1,8 +1,10 @@
 /* The load: one client with a window of jobs in flight and a crowd of echoing workers, on libzmq.
  *
- * Two modes. `proxy`: client and workers stand on the two sides of a ROUTER/DEALER zmq.proxy; a worker echoes what it
+ * Three modes. `proxy`: client and workers stand on the two sides of a ROUTER/DEALER zmq.proxy; a worker echoes what it
  * gets. `pingpong`: they stand on the frontend and the backend of a PingPong broker; a worker says READY once, PING every
  * second, passes over PONG and echoes all else. The client says ["", body] in both and expects ["", the same body].
+ * `native`: both stand at the one door of a native broker; the client submits as many jobs in a message as its window has
+ * room for, a worker of capacity 16 answers as many in a message as it has found, and both take what comes in either form.
  *
  * A body is: send time (8 bytes), slot number (4 bytes), filler, send time again (8 bytes). So the latency needs no table,
  * a reply that we do not have outstanding is noticed, and so is one with a torn body.
@@ -18,13 +20,18 @@
 #include "report.h"
 
 #define SMALLEST_BODY 24
-#define MOST_FRAMES 8
+#define MOST_FRAMES 1100
+#define NAME 16
+#define CAPACITY 16
+#define SERVICE "echo"
 #define JOIN_LIMIT_NS (20 * NS_PER_SECOND)
 #define REPLY_LIMIT_MS 5000
 #define WORKER_NAP_MS 100
 
+enum mode { PROXY, PINGPONG, NATIVE };
+
 static struct {
-    bool pingpong;
+    enum mode mode;
     const char *frontend, *backend;
     int workers, window, size, threads, broker_pid;
     double warmup, seconds;
@@ -106,6 +113,20 @@ static void say(void *socket, const char *word)
         die_of_zmq(word);
 }
 
+/* Native: words, and names of 16 bytes. */
+enum { HELLO = 0x01, HEARTBEAT = 0x04, SUBMIT = 0x10, RESULT = 0x20, JOB = 0x30 };
+
+static int word_of(struct message *m)
+{
+    return zmq_msg_size(&m->frames[0]) ? *(unsigned char *)zmq_msg_data(&m->frames[0]) : 0;
+}
+
+static void say_hello(void *socket, const char *role, const char *about)
+{
+    if (zmq_send(socket, role, 3, ZMQ_SNDMORE) < 0 || zmq_send(socket, about, strlen(about), 0) < 0)
+        die_of_zmq("hello");
+}
+
 static bool is_pong(struct message *m)
 {
     zmq_msg_t *word = &m->frames[1];
@@ -122,15 +143,48 @@ struct crowd { /* the workers of one thread */
     int ping_turn;
 };
 
+/* All that lie there in one RESULT. */
+static void answer_native_jobs(struct crowd *c, int which)
+{
+    static _Thread_local struct message m;
+    static _Thread_local zmq_msg_t bodies[CAPACITY];
+    char head[1 + CAPACITY * NAME] = {RESULT};
+    void *socket = c->items[which].socket;
+    for (int count = 1; count;) {
+        count = 0;
+        while (count < CAPACITY && receive(socket, &m, ZMQ_DONTWAIT)) {
+            if (!c->heard[which]) {
+                c->heard[which] = true;
+                atomic_fetch_add(&workers_heard, 1);
+            }
+            if (word_of(&m) == JOB && m.count == 2) {
+                memcpy(head + 1 + count * NAME, (char *)zmq_msg_data(&m.frames[0]) + 1, NAME);
+                zmq_msg_init(&bodies[count]);
+                zmq_msg_move(&bodies[count++], &m.frames[1]);
+            }
+            release(&m);
+        }
+        if (count && zmq_send(socket, head, 1 + count * NAME, ZMQ_SNDMORE) < 0)
+            die_of_zmq("result");
+        for (int i = 0; i < count; i++)
+            if (zmq_msg_send(&bodies[i], socket, i + 1 < count ? ZMQ_SNDMORE : 0) < 0)
+                die_of_zmq("result");
+    }
+}
+
 static void answer_all(struct crowd *c, int which)
 {
-    struct message m;
+    static _Thread_local struct message m;
+    if (options.mode == NATIVE) {
+        answer_native_jobs(c, which);
+        return;
+    }
     while (receive(c->items[which].socket, &m, ZMQ_DONTWAIT)) {
         if (!c->heard[which]) {
             c->heard[which] = true;
             atomic_fetch_add(&workers_heard, 1);
         }
-        if (options.pingpong && is_pong(&m))
+        if (options.mode == PINGPONG && is_pong(&m))
             release(&m);
         else
             send_as_it_came(c->items[which].socket, &m);
@@ -141,14 +195,18 @@ static void answer_all(struct crowd *c, int which)
 static void ping_whose_turn_it_is(struct crowd *c)
 {
     for (int64_t now = now_ns(); now >= c->next_ping; c->next_ping += NS_PER_SECOND / c->count) {
-        say(c->items[c->ping_turn].socket, "PING");
+        void *socket = c->items[c->ping_turn].socket;
+        if (options.mode == PINGPONG)
+            say(socket, "PING");
+        else if (zmq_send(socket, "\x04", 1, 0) < 0)
+            die_of_zmq("heartbeat");
         c->ping_turn = (c->ping_turn + 1) % c->count;
     }
 }
 
 static long nap_ms(const struct crowd *c)
 {
-    if (!options.pingpong)
+    if (options.mode == PROXY)
         return WORKER_NAP_MS;
     int64_t left_ms = (c->next_ping - now_ns()) / 1000000 + 1;
     return left_ms < 0 ? 0 : left_ms > WORKER_NAP_MS ? WORKER_NAP_MS : left_ms;
@@ -162,8 +220,10 @@ static void *work(void *number_of_workers)
     for (int i = 0; i < c.count; i++) {
         c.items[i].socket = dial(options.backend);
         c.items[i].events = ZMQ_POLLIN;
-        if (options.pingpong)
+        if (options.mode == PINGPONG)
             say(c.items[i].socket, "READY");
+        else if (options.mode == NATIVE)
+            say_hello(c.items[i].socket, "\x01\x01\x02", "{\"services\": [\"" SERVICE "\"], \"capacity\": 16}");
     }
     while (!atomic_load_explicit(&stopping, memory_order_relaxed)) {
         int ready = zmq_poll(c.items, c.count, nap_ms(&c));
@@ -172,7 +232,7 @@ static void *work(void *number_of_workers)
                 ready--;
                 answer_all(&c, i);
             }
-        if (options.pingpong)
+        if (options.mode != PROXY)
             ping_whose_turn_it_is(&c);
     }
     for (int i = 0; i < c.count; i++)
@@ -218,6 +278,8 @@ static void open_client(struct client *c)
         c->free_slots[i] = i;
     c->filler = malloc(options.size);
     memset(c->filler, 'x', options.size);
+    if (options.mode == NATIVE)
+        say_hello(c->socket, "\x01\x01\x01", "{\"session\": \"00112233445566778899aabbccddeeff\"}");
 }
 
 static int outstanding(const struct client *c)
@@ -225,32 +287,64 @@ static int outstanding(const struct client *c)
     return options.window - c->free_count;
 }
 
-static void submit(struct client *c)
+/* The time names the job: no two carry the same. */
+static int64_t fill_body(struct client *c, zmq_msg_t *body)
 {
     int32_t slot = c->free_slots[--c->free_count];
     int64_t time = now_ns();
-    if (time <= c->last_sent) /* no two jobs carry the same time, so it names the job */
+    if (time <= c->last_sent)
         time = c->last_sent + 1;
     c->last_sent = c->sent[slot] = time;
-    zmq_msg_t body;
-    zmq_msg_init_size(&body, options.size);
-    char *bytes = zmq_msg_data(&body);
+    zmq_msg_init_size(body, options.size);
+    char *bytes = zmq_msg_data(body);
     memcpy(bytes, c->filler, options.size);
     memcpy(bytes, &time, 8);
     memcpy(bytes + 8, &slot, 4);
     memcpy(bytes + options.size - 8, &time, 8);
+    return time;
+}
+
+/* Native: as many in one message as the window has room for. */
+static void submit_all(struct client *c)
+{
+    static const char head[] = "\x10\x01\xff\0" "\0\0\0\0" "\0\0\0\0" "\0\0\0\0" SERVICE;
+    char ids[1024 * NAME];
+    int count = c->free_count < 1024 ? c->free_count : 1024;
+    zmq_msg_t *bodies = malloc(count * sizeof *bodies);
+    memset(ids, 0, count * NAME);
+    for (int i = 0; i < count; i++) {
+        int64_t time = fill_body(c, &bodies[i]);
+        memcpy(ids + i * NAME, &time, 8);
+    }
+    if (zmq_send(c->socket, head, sizeof head - 1, ZMQ_SNDMORE) < 0 ||
+        zmq_send(c->socket, ids, count * NAME, ZMQ_SNDMORE) < 0)
+        die_of_zmq("submit");
+    for (int i = 0; i < count; i++)
+        if (zmq_msg_send(&bodies[i], c->socket, i + 1 < count ? ZMQ_SNDMORE : 0) < 0)
+            die_of_zmq("submit");
+    free(bodies);
+}
+
+static void submit(struct client *c)
+{
+    if (options.mode == NATIVE) {
+        submit_all(c);
+        return;
+    }
+    zmq_msg_t body;
+    fill_body(c, &body);
     if (zmq_send(c->socket, "", 0, ZMQ_SNDMORE) < 0 || zmq_msg_send(&body, c->socket, 0) < 0)
         die_of_zmq("submit");
 }
 
-/* The slot of the job that this message answers, or -1 when it is no right answer to any job we wait for. */
-static int slot_answered(const struct client *c, struct message *m)
+/* The slot of the job that this body answers, or -1 when it is no right answer to any job we wait for. */
+static int slot_answered(const struct client *c, zmq_msg_t *body)
 {
     int64_t time, time_again;
     int32_t slot;
-    if (m->count != 2 || zmq_msg_size(&m->frames[0]) || zmq_msg_size(&m->frames[1]) != (size_t)options.size)
+    if (zmq_msg_size(body) != (size_t)options.size)
         return -1;
-    const char *bytes = zmq_msg_data(&m->frames[1]);
+    const char *bytes = zmq_msg_data(body);
     memcpy(&time, bytes, 8);
     memcpy(&slot, bytes + 8, 4);
     memcpy(&time_again, bytes + options.size - 8, 8);
@@ -280,23 +374,44 @@ static void complain(struct client *c, struct message *m)
     fputc('\n', stderr);
 }
 
+/* The body of frame `which` must answer a job; of a native RESULT it must also be the one that the head names. */
+static bool take_body(struct client *c, struct message *m, int which)
+{
+    int slot = slot_answered(c, &m->frames[which]);
+    if (slot < 0)
+        return false;
+    if (options.mode == NATIVE &&
+        memcmp((char *)zmq_msg_data(&m->frames[0]) + 1 + (which - 1) * NAME, &c->sent[slot], 8))
+        return false;
+    count_job(&c->tally, now_ns() - c->sent[slot]);
+    c->sent[slot] = 0;
+    c->free_slots[c->free_count++] = slot;
+    return true;
+}
+
+static bool is_reply(struct message *m)
+{
+    size_t head = zmq_msg_size(&m->frames[0]);
+    if (options.mode != NATIVE)
+        return m->count == 2 && !head;
+    return m->count > 1 && word_of(m) == RESULT && head == 1 + (size_t)(m->count - 1) * NAME;
+}
+
 static void take_reply(struct client *c, struct message *m)
 {
-    int slot = slot_answered(c, m);
-    if (slot < 0) {
+    bool is_greeting = options.mode == NATIVE && (word_of(m) == 0x02 || word_of(m) == HEARTBEAT);
+    bool is_right = is_reply(m);
+    for (int i = 1; i < m->count && is_right; i++)
+        is_right = take_body(c, m, i);
+    if (!is_right && !is_greeting)
         complain(c, m);
-    } else {
-        count_job(&c->tally, now_ns() - c->sent[slot]);
-        c->sent[slot] = 0;
-        c->free_slots[c->free_count++] = slot;
-    }
     release(m);
 }
 
 /* Fill the window, wait for a reply, then take all that are there. False: none came in time. */
 static bool turn(struct client *c)
 {
-    struct message m;
+    static struct message m;
     while (c->free_count)
         submit(c);
     if (!receive(c->socket, &m, 0))
@@ -334,7 +449,7 @@ static void measure(struct client *c)
 /* Take the replies still on their way; the number that never came. */
 static int collect_the_rest(struct client *c)
 {
-    struct message m;
+    static struct message m;
     while (outstanding(c) && receive(c->socket, &m, 0))
         take_reply(c, &m);
     return outstanding(c);
@@ -376,9 +491,9 @@ static void read_options(int argc, char **argv)
         case 'v': print_version(); break;
         default: exit(2);
         }
-    options.pingpong = !strcmp(mode, "pingpong");
-    if (!options.pingpong && strcmp(mode, "proxy"))
-        die("--mode must be proxy or pingpong");
+    options.mode = !strcmp(mode, "pingpong") ? PINGPONG : !strcmp(mode, "native") ? NATIVE : PROXY;
+    if (options.mode == PROXY && strcmp(mode, "proxy"))
+        die("--mode must be proxy, pingpong or native");
     if (!options.frontend || !options.backend)
         die("--frontend and --backend are needed");
     if (options.workers < 1 || options.window < 1 || options.threads < 1 || options.size < SMALLEST_BODY)
