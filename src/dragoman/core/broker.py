@@ -448,9 +448,8 @@ class Broker:
         worker.running[token] = attempt
         has_room = self.roster.occupy(worker)
         self.counters.handed_out += 1
-        due = min(attempt.due, job.deadline)
-        if due < job.alarm:
-            self._deadlines.arm(job, due)
+        if attempt.due < job.alarm or job.deadline < job.alarm:
+            self._deadlines.arm(job, min(attempt.due, job.deadline))
         if job.wishes.durable:
             self.ledger.save(job)
         self.effects.append(Give(attempt))
@@ -469,7 +468,8 @@ class Broker:
             job = self._next_job(worker)
             if job is None:
                 self.roster.settle(worker, now)
-                self._deadlines.arm(worker, worker.due())
+                if worker.seen + worker.terms.lease < worker.alarm:  # only its lease can be due earlier than it was
+                    self._deadlines.arm(worker, worker.due())
                 break
             job.service.queue.take(job)
             has_room = self._give(job, worker, now)

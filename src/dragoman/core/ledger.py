@@ -46,7 +46,6 @@ class Ledger:
         self, id: JobId, service: Service, payload: Payload, callers: tuple[Party, ...], wishes: Wishes, now: float
     ) -> Job:
         job = Job(id, service, payload, callers, wishes, now)
-        job.order = inf
         self.jobs[id] = job
         service.jobs += 1
         self.present += 1
@@ -93,7 +92,7 @@ class Ledger:
         self._deadlines.disarm(job)
         if not job.quarantined:
             job.payload = b""
-        if job.is_kept:
+        if job.key is not None or job.wishes.durable:  # `is_kept`
             job.result = result
             job.reason = reason
             self._keep(job, now, refusal)

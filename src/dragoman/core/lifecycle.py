@@ -56,6 +56,9 @@ def move_worker(worker: Worker, to: WorkerState) -> None:
 def settle(worker: Worker) -> WorkerState:
     """Bring a working worker's state in line with its slots: idle while one is free and it is within reach."""
     state = worker.state
+    if state is BUSY and not worker.running and not worker.unproven and worker.away_since == inf:
+        worker.state = IDLE  # what happens all day, without asking the table
+        return IDLE
     if state is BOOTING or state is DRAINING or state is GONE:
         return state
     if worker.away_since != inf:

@@ -201,7 +201,7 @@ class Job:
         self.wishes = wishes
         self.state: JobState = WAITING
         self.arrival = now
-        self.order = 0.0  # the fixed key by which it waits; see queues.py
+        self.order = inf  # the fixed key by which it waits; see queues.py. inf: it stands in no queue
         self.deadline = inf  # the caller's patience over everything
         self.queue_due = inf
         self.start_at = 0.0  # a delayed job: when it may wait for a worker

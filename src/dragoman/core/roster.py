@@ -66,14 +66,15 @@ class Roster:
                     service.held_back_until = min(service.held_back_until, worker.held_back_until)
             else:
                 for service in worker.services:
-                    service.held_back.pop(worker, None)
-                    service.idle.setdefault(worker)
+                    if service.held_back:
+                        service.held_back.pop(worker, None)
+                    service.idle[worker] = None  # where it stands already it keeps its place
         else:
             self.withhold(worker)
 
     def occupy(self, worker: Worker) -> bool:
         """The worker was given a job: it is busy, or, with slots left, others come first now. Tells which."""
-        if worker.free == 0:
+        if len(worker.running) + len(worker.unproven) >= worker.terms.capacity:
             if worker.state is not BUSY:
                 move_worker(worker, BUSY)
                 self.withhold(worker)
