@@ -75,53 +75,49 @@ _JOB_OF_16: Final = _FIVE + b"\x02\x50"
 _RESULT_OF_NOBODY: Final = _THREE + b"\x03\x40"
 
 
+# How many bytes a plain time-out takes, by its first: at most 32 bits, or -1. 0: it is not as plain, if it is one.
+_TIMEOUT_SIZES: Final = bytes(
+    1 if first < ONE_BYTE or first == 0x20 else {0x18: 2, 0x19: 3, 0x1A: 5}.get(first, 0) for first in range(256)
+)
+
+
 def read(body: Frame) -> Word:
     """The word that a message is. Raises Malformed.
 
     A payload that came as bytes is cut off them. A bytearray is taken over: its header is taken off in place, which
     moves nothing, and it is the payload itself; if the message is malformed it is left as it was.
-
-    What a broker hears all day is recognised by its first ten bytes; `_read_carefully` would say the same of it.
     """
-    if type(body) is bytes:
-        begin = body[:10]
-        if begin == _RESULT_OF_16:
-            if len(body) >= 26:
-                return Result(body[10:26], False, body[26:])
-        elif begin == _JOB_OF_NOBODY:
-            job = _read_plain_job(body)
-            if job is not None:
-                return job
-        elif begin == _HEARTBEAT_OF_16 and len(body) == 26:
-            return Heartbeat(body[10:])
-    return _read_carefully(body)
+    plain = read_plain(body) if type(body) is bytes else None
+    if plain is None:
+        return _read_carefully(body)
+    id, service, timeout, payload = plain
+    return Result(id, False, payload) if id else Job(b"", service, timeout, payload)
 
 
-def _read_plain_job(body: bytes) -> Job | None:
-    """A client's job with a name of 1 to 23 bytes and a time-out of at most 32 bits, or None if it is not as plain."""
-    if len(body) < 12:
-        return None
-    at = body[10] - 0x55  # where the name ends: it begins at 11, and 0x60 is the head of an empty one
-    if not 11 < at <= 34 or at + 5 > len(body):
-        return None
-    timeout = body[at]
-    if timeout == 0x19:
-        end = at + 3
-        timeout = (body[at + 1] << 8) | body[at + 2]
-    elif timeout == 0x1A:
-        end = at + 5
-        timeout = int.from_bytes(body[at + 1 : end], "big")
-    elif timeout < ONE_BYTE:
-        end = at + 1
-    elif timeout == 0x18:
-        end = at + 2
-        timeout = body[at + 1]
-    elif timeout == 0x20:
-        end = at + 1
-        timeout = -1
-    else:
-        return None
-    return Job(b"", _name(body[11:at]), timeout, body[end:])
+def read_plain(body: bytes) -> tuple[bytes, str, int, bytes] | None:
+    """What a broker hears all day, recognised by its first ten bytes, and without an object for it: a client's JOB, as
+    id (empty), service, time-out and payload, or a worker's RESULT, as id and payload with nothing between them. None
+    if it is neither, or not as plain as most are; `_read_carefully` would say the same of it. Raises Malformed."""
+    begin = body[:10]
+    if begin == _RESULT_OF_16:
+        if len(body) >= 26:
+            return body[10:26], "", 0, body[26:]
+    elif begin == _JOB_OF_NOBODY and len(body) > 11:
+        at = body[10] - 0x55  # where the name ends: it begins at 11, and 0x60 is the head of an empty one
+        if 11 < at <= 34 and at + 5 <= len(body):
+            size = _TIMEOUT_SIZES[body[at]]
+            if size:
+                end = at + size
+                service, timeout = _read_job_tail(body[10:end])
+                return b"", service, timeout, body[end:]
+    return None
+
+
+@lru_cache(maxsize=REMEMBERED)
+def _read_job_tail(tail: bytes) -> tuple[str, int]:
+    """Service and time-out of a JOB: few different ones come, again and again."""
+    service, at = _read_name(tail, 0)
+    return service, _read_timeout(tail, at)[0]
 
 
 # -------------------------------------------------------------------- the careful reader

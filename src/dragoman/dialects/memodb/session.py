@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from math import ceil, inf
 from typing import Final
 
-from dragoman.carriers.carrier import Message, TooLarge
+from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
@@ -21,8 +21,8 @@ from dragoman.core.effects import Answer, Dismiss, Effect, Give, Recall
 from dragoman.core.model import CANCELLED, DONE, REFUSED, RUNNING, Attempt, Job, Terms, Wishes
 from dragoman.dialects.memodb import messages
 from dragoman.dialects.memodb.answers import Answers
-from dragoman.dialects.memodb.codec import read, write_disconnect, write_heartbeat, write_job, write_result
-from dragoman.dialects.memodb.messages import Heartbeat, Ready, Result
+from dragoman.dialects.memodb.codec import read, read_plain, write_disconnect, write_heartbeat, write_job, write_result
+from dragoman.dialects.memodb.messages import Heartbeat, Ready, Result, Word
 from dragoman.dialects.memodb.options import ListenerOptions
 from dragoman.dialects.memodb.requests import WHOLE, Call, Contacts, Guest, imprint
 from dragoman.dialects.seam import Line, Peer
@@ -63,25 +63,41 @@ class MemoDbSession:
         peer.guest = Contacts()
 
     def hear(self, peer: Peer, message: Message | TooLarge, now: float) -> None:
-        assert not isinstance(message, TooLarge)  # SP ends the connection instead (R80)
+        assert type(message) is not TooLarge  # SP ends the connection instead (R80)
         route, body = message
         assert type(route) is bytes
-        # Before it is read, for reading takes the header off.
-        mark = hash(body) if type(body) is bytes and len(body) <= WHOLE else imprint(body)
         try:
             if not route:
                 raise Malformed("no request id", "no request id within 8 words")
-            word = read(body)
-            if type(word) is messages.Job:
-                self._hear_job(peer, route, mark, word, now)
-            elif type(word) is Result or type(word) is Heartbeat:
-                self._hear_worker(peer, route, mark, word, now)
-            elif type(word) is Ready:
-                self._hear_ready(peer, route, mark, word, now)
+            if type(body) is bytes and len(body) <= WHOLE:
+                mark = hash(body)
+                plain = read_plain(body)
+                if plain is not None:
+                    id, service, timeout, payload = plain
+                    if id:
+                        self._hear_worker(peer, route, mark, id, payload, False, now)
+                    else:
+                        self._hear_job(peer, route, mark, service, timeout, payload, now)
+                    return
             else:
-                raise Malformed("not for us", "DISCONNECT is the broker's to say")
+                mark = imprint(body)  # before it is read, for reading takes the header off
+            self._hear_word(peer, route, mark, read(body), now)
         except Malformed as problem:
             self._line.bad_message(peer, problem.reason, problem.detail)
+
+    def _hear_word(self, peer: Peer, route: bytes, mark: int, word: Word, now: float) -> None:
+        if type(word) is messages.Job:
+            if word.id:
+                raise Malformed("unwanted id", f"JOB with an id of {len(word.id)} bytes; a caller has none")
+            self._hear_job(peer, route, mark, word.service, word.timeout, word.payload, now)
+        elif type(word) is Result:
+            self._hear_worker(peer, route, mark, word.id, word.payload, word.is_leaving, now)
+        elif type(word) is Heartbeat:
+            self._hear_worker(peer, route, mark, word.id, None, False, now)
+        elif type(word) is Ready:
+            self._hear_ready(peer, route, mark, word, now)
+        else:
+            raise Malformed("not for us", "DISCONNECT is the broker's to say")
 
     def say(self, effect: Effect, now: float) -> None:
         if type(effect) is Give:
@@ -165,12 +181,15 @@ class MemoDbSession:
         self._park(guest, now)
         self._broker.idle(worker, now)
 
-    def _hear_worker(self, peer: Peer, route: bytes, mark: int, word: Result | Heartbeat, now: float) -> None:
-        guest = self._guests.get(word.id)
+    def _hear_worker(
+        self, peer: Peer, route: bytes, mark: int, id: bytes, result: Frame | None, is_leaving: bool, now: float
+    ) -> None:
+        """RESULT, or HEARTBEAT if there is none."""
+        guest = self._guests.get(id)
         if guest is None or guest.address != peer.address:  # R66, T8: an id is good where it was given
-            if type(word) is Result:
+            if result is not None:
                 self._broker.counters.late_results += 1
-            self._line.send(peer, [route, write_disconnect(word.id)])
+            self._line.send(peer, [route, write_disconnect(id)])
             return
         if mark == guest.mark and route[-4:] == guest.route[-4:]:
             self._hear_again(guest, peer, route, now)
@@ -184,30 +203,30 @@ class MemoDbSession:
         guest.route = route
         guest.mark = mark
         attempt = guest.attempt
-        if type(word) is Result:
+        if result is not None:
             if attempt is None:
                 self._broker.counters.late_results += 1
                 self._resync(guest, "its worker sent a RESULT that was not due", now)  # R67
             else:
-                self._result(guest, attempt, word, now)
+                self._result(guest, attempt, result, is_leaving, now)
         elif attempt is not None:
             self._resync(guest, "its worker gave it up: HEARTBEAT instead of a result", now)  # R68
         else:
             self._park(guest, now)
             self._broker.attach(guest.worker, now)
 
-    def _result(self, guest: Guest, attempt: Attempt, result: Result, now: float) -> None:
+    def _result(self, guest: Guest, attempt: Attempt, result: Frame, is_leaving: bool, now: float) -> None:
         guest.attempt = None
         self._park(guest, now)
         broker = self._broker
         if guest.worker.away_since != inf:
             broker.attach(guest.worker, now)
-        if result.is_leaving:
+        if is_leaving:
             broker.drain(guest.worker, now)  # so that it gets nothing more, and DISCONNECT behind its result (R70)
-        if len(result.payload) > self._max_payload:
-            size = len(result.payload)
-            broker.fail(attempt, f"its result of {size} bytes is over max_payload {self._max_payload}", now)
-        elif not broker.succeed(attempt, result.payload, now):
+        if len(result) > self._max_payload:
+            reason = f"its result of {len(result)} bytes is over max_payload {self._max_payload}"
+            broker.fail(attempt, reason, now)
+        elif not broker.succeed(attempt, result, now):
             self._grumble(guest.peer, now, "late result", worker=guest.worker.name, job=attempt.job.id.hex())
 
     def _hear_again(self, guest: Guest, peer: Peer, route: bytes, now: float) -> None:
@@ -323,11 +342,11 @@ class MemoDbSession:
 
     # ---------------------------------------------------------------- callers
 
-    def _hear_job(self, peer: Peer, route: bytes, mark: int, word: messages.Job, now: float) -> None:
-        if word.id:
-            raise Malformed("unwanted id", f"JOB with an id of {len(word.id)} bytes; a caller has none")
-        if len(word.payload) > self._max_payload:
-            raise Malformed("too large", f"{len(word.payload)} bytes are over max_payload {self._max_payload}")
+    def _hear_job(
+        self, peer: Peer, route: bytes, mark: int, service: str, timeout: int, payload: Frame, now: float
+    ) -> None:
+        if len(payload) > self._max_payload:
+            raise Malformed("too large", f"{len(payload)} bytes are over max_payload {self._max_payload}")
         contacts: Contacts = peer.guest
         known = contacts.waiting.get(route) or contacts.answered.get(route)
         if known is not None:
@@ -342,11 +361,11 @@ class MemoDbSession:
                 return
         if not self._make_room(peer, now):
             return
-        wishes = self._wishes.get(word.timeout) or self._wishes_for(word.timeout)
-        call = Call(self, peer, route, mark, word.timeout)
+        wishes = self._wishes.get(timeout) or self._wishes_for(timeout)
+        call = Call(self, peer, route, mark, timeout)
         contacts.waiting[route] = call
         self._waiting += 1
-        call.job = self._broker.submit(word.service, word.payload, call, wishes, now)
+        call.job = self._broker.submit(service, payload, call, wishes, now)
 
     def _say_again(self, call: Call) -> None:
         """The same request once more: the same job, and the same answer if there is one (R62, R63)."""
@@ -408,8 +427,7 @@ class MemoDbSession:
             self._line.remark(event, level="warning", peer=peer, **fields)
 
     def _answer(self, answer: Answer, now: float) -> None:
-        call = answer.caller
-        assert isinstance(call, Call)
+        call: Call = answer.caller  # type: ignore[assignment]
         peer = call.peer
         if call.is_over:
             return
