@@ -136,10 +136,9 @@ class Line:
         if not self._is_awake:
             self._is_awake = True
             self.wake()
-        now = self._clock()
+        peer.heard = now = self._clock()
         if now - self._expected > NOTICEABLE:
             self.broker.resumed_at = now  # what comes now has waited for us
-        peer.heard = now
         carrier = peer.carrier
         if not messages or carrier.gap is not None or peer.holding:
             self._shed(self._budget.look_at_unfinished(peer))
@@ -149,11 +148,11 @@ class Line:
         if not peer.is_open and carrier.ready:
             self._open(peer, now)
         if messages and peer.closing is None:
-            hear = peer.session.hear
+            hear, is_strict = peer.session.hear, self._strict
             try:
                 for message in messages:
                     hear(peer, message, now)
-                    if self._strict:
+                    if is_strict:
                         check(self.broker)
                     if peer.closing is not None:
                         break
@@ -186,7 +185,8 @@ class Line:
         out = peer.out
         if not out:
             self._dirty.append(peer)
-            self._ask_for_turn()
+            if not self._is_awake:
+                self._ask_for_turn()
         out += peer.carrier.encode(frames)
         if mark is not None:
             peer.fresh_marks.append((len(out), mark))
@@ -271,8 +271,8 @@ class Line:
             return now + 1.0
 
     def _drain_effects(self, now: float) -> None:
-        broker = self.broker
-        effects = broker.effects
+        effects = self.broker.effects
+        is_strict = self._strict
         while effects:
             entries: list[Save | Erase] = []
             while effects:
@@ -299,8 +299,8 @@ class Line:
                     raise
                 except Exception as error:
                     self._could_not_say(effect, error, now)
-                if self._strict:
-                    check(broker)
+                if is_strict:
+                    check(self.broker)
             if entries:
                 self._diary.apply(entries, self._saved)
 

@@ -327,7 +327,9 @@ class MemoDbSession:
         guest.attempt = attempt
         guest.is_replayed = False
         job = attempt.job
-        header = write_job(guest.id, job.service.name, self._milliseconds(job))
+        seconds = job.wishes.job_timeout
+        milliseconds = self._in_milliseconds.get(seconds) or self._milliseconds(job, seconds)
+        header = write_job(guest.id, job.service.name, milliseconds)
         guest.answer = [header, job.payload]
         self._line.send(guest.peer, [guest.route, header, job.payload], attempt)
 
@@ -484,15 +486,12 @@ class MemoDbSession:
             )
         return wishes
 
-    def _milliseconds(self, job: Job) -> int:
-        """How long its worker may take, as the wire has it."""
-        seconds = job.wishes.job_timeout
-        milliseconds = self._in_milliseconds.get(seconds)
-        if milliseconds is None:
-            if seconds == inf:
-                is_endless = any(type(caller) is Call and caller.timeout == ENDLESS for caller in job.callers)
-                return ENDLESS if is_endless else MAX_TIMEOUT
-            if len(self._in_milliseconds) >= TIMEOUTS_KEPT:
-                self._in_milliseconds.clear()
-            milliseconds = self._in_milliseconds[seconds] = max(1, ceil(round(seconds * 1000, 3)))
+    def _milliseconds(self, job: Job, seconds: float) -> int:
+        """How long its worker may take, as the wire has it: at least 1, unless there is no limit."""
+        if seconds == inf:
+            is_endless = any(type(caller) is Call and caller.timeout == ENDLESS for caller in job.callers)
+            return ENDLESS if is_endless else MAX_TIMEOUT
+        if len(self._in_milliseconds) >= TIMEOUTS_KEPT:
+            self._in_milliseconds.clear()
+        milliseconds = self._in_milliseconds[seconds] = max(1, ceil(round(seconds * 1000, 3)))
         return milliseconds
