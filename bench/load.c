@@ -22,6 +22,7 @@
 #define SMALLEST_BODY 24
 #define MOST_FRAMES 1100
 #define NAME 16
+#define RECORD 38
 #define CAPACITY 16
 #define SERVICE "echo"
 #define JOIN_LIMIT_NS (20 * NS_PER_SECOND)
@@ -157,10 +158,10 @@ static void answer_native_jobs(struct crowd *c, int which)
                 c->heard[which] = true;
                 atomic_fetch_add(&workers_heard, 1);
             }
-            if (word_of(&m) == JOB && m.count == 2) {
-                memcpy(head + 1 + count * NAME, (char *)zmq_msg_data(&m.frames[0]) + 1, NAME);
+            for (int i = 2; word_of(&m) == JOB && i < m.count && count < CAPACITY; i++) {
+                memcpy(head + 1 + count * NAME, (char *)zmq_msg_data(&m.frames[1]) + (i - 2) * RECORD, NAME);
                 zmq_msg_init(&bodies[count]);
-                zmq_msg_move(&bodies[count++], &m.frames[1]);
+                zmq_msg_move(&bodies[count++], &m.frames[i]);
             }
             release(&m);
         }

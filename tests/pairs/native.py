@@ -58,11 +58,12 @@ class NativeWorker:
 
     def jobs(self) -> list[bytes]:
         given = []
-        for head, payload in self._connection.take():
+        for head, *frames in self._connection.take():
             if head[:1] == JOB:
-                self._token = bytes(head[1:17])
-                assert head[33:35] == b"\x00\x01"
-                assert head[39:].decode() == SERVICE
+                record, payload = frames
+                self._token = bytes(record[:16])
+                assert record[32:34] == b"\x00\x01"
+                assert head[1:].decode() == SERVICE
                 given.append(bytes(payload))
             else:
                 assert head[:1] in (WELCOME, RECALL)

@@ -8,7 +8,7 @@ would cost more than the translation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from dragoman.carriers.carrier import Carrier, Frame, Message, TooLarge
@@ -53,6 +53,9 @@ class Line(Protocol):
 
     def close(self, peer: Peer, reason: str) -> None:
         """Write what is pending, then end the connection. `lost` follows."""
+
+    def at_end_of_turn(self, call: Callable[[float], None]) -> None:
+        """Be called, once, when all effects of this turn have been carried out and before anything is written."""
 
     def bad_message(self, peer: Peer, reason: str, detail: str = "") -> None:
         """D6: count it, log it once a second at most, and close the connection after too many."""

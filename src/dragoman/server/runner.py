@@ -80,6 +80,7 @@ class Line:
         self._log = log
         self._strict = strict
         self._is_awake = False
+        self._last_words: list[Callable[[float], None]] = []  # what sessions want to do at the end of this turn
         self._dirty: list[Peer] = []  # peers with something to write, to close or to greet
         self._budget = Budget(limits.max_memory)
         self._deadlines: Deadlines[Peer] = Deadlines()
@@ -208,6 +209,10 @@ class Line:
                 self._dirty.append(peer)
             self._ask_for_turn()
 
+    def at_end_of_turn(self, call: Callable[[float], None]) -> None:
+        self._last_words.append(call)
+        self._ask_for_turn()
+
     def bad_message(self, peer: Peer, reason: str, detail: str = "") -> None:
         self._count_bad(peer, reason)
         now = self._clock()
@@ -311,7 +316,11 @@ class Line:
         self._ask_for_turn()
 
     def _flush(self, now: float) -> None:
-        while self._dirty:
+        while self._dirty or self._last_words:
+            if self._last_words:
+                last_words, self._last_words = self._last_words, []
+                for call in last_words:
+                    call(now)
             dirty, self._dirty = self._dirty, []
             for peer in dirty:
                 stream = peer.stream

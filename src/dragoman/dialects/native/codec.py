@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from math import ceil
 from struct import Struct
 from typing import Any, Final
 
@@ -43,12 +42,13 @@ from dragoman.dialects.native.messages import (
 )
 
 _SUBMIT: Final = Struct(">BBBBIII")
-_JOB: Final = Struct(">B16s16sHI")
+_RECORD: Final = Struct(">16s16sHI")
 _REPORT: Final = Struct(">B16sH")
 LONGEST: Final = 0xFFFFFFFF  # milliseconds: 49 days
 MAX_CAPACITY: Final = 1024
 
 RESULT_BYTE: Final = bytes((RESULT,))
+JOB_BYTE: Final = bytes((JOB,))
 
 
 # -------------------------------------------------------------------- names
@@ -243,16 +243,25 @@ def write_order(order: Order) -> bytes:
     )
 
 
-def write_job(token: bytes, id: bytes, attempt: int, timeout: float, service: bytes) -> bytes:
-    """The head of JOB. A timeout of 0: none."""
-    return _JOB.pack(JOB, token, id, attempt, _milliseconds(timeout)) + service
+def write_record(token: bytes, id: bytes, attempt: int, timeout: float) -> bytes:
+    """What JOB says of each of its jobs. A timeout of 0: none."""
+    return _RECORD.pack(token, id, attempt, _milliseconds(timeout))
 
 
-def read_job(head: Frame) -> Job:
-    if len(head) < _JOB.size:
-        raise Malformed("malformed", f"a JOB of {len(head)} bytes where {_JOB.size} are due")
-    _, token, id, attempt, timeout = _JOB.unpack_from(head)
-    return Job(token, id, attempt, timeout / 1000, _decode(head[_JOB.size :]))
+def write_jobs(service: str, records: Sequence[bytes], payloads: Sequence[Frame]) -> list[Frame]:
+    return [JOB_BYTE + service.encode(), b"".join(records), *payloads]
+
+
+def read_jobs(message: Message) -> list[Job]:
+    """The jobs of a JOB, in the order of the payloads behind the records."""
+    records = message[1] if len(message) > 1 else b""
+    count, rest = divmod(len(records), _RECORD.size)
+    if rest or not 0 < count <= MOST_NAMES or count != len(message) - 2:
+        raise Malformed("malformed", f"a JOB of {len(message)} frames with {len(records)} bytes of records")
+    service = _decode(message[0][1:])
+    return [
+        Job(token, id, attempt, timeout / 1000, service) for token, id, attempt, timeout in _RECORD.iter_unpack(records)
+    ]
 
 
 def write_recall(token: bytes, reason: str) -> list[Frame]:
@@ -265,7 +274,7 @@ def read_recall(message: Message) -> tuple[bytes, str]:
 
 def _milliseconds(seconds: float) -> int:
     """Never 0 for a time that was said."""
-    return min(ceil(seconds * 1000), LONGEST) if seconds > 0 else 0
+    return min(int(seconds * 1000) + 1, LONGEST) if seconds > 0 else 0
 
 
 # -------------------------------------------------------------------- what becomes of them

@@ -119,7 +119,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """broker to worker: the head of JOB. `timeout` 0: no limit."""
+    """broker to worker: what JOB says of one of its jobs. `timeout` 0: no limit."""
 
     token: bytes
     id: bytes

@@ -13,7 +13,7 @@ from dragoman.dialects.native.codec import (
     read_bye,
     read_error,
     read_failed,
-    read_job,
+    read_jobs,
     read_list,
     read_recall,
     read_report,
@@ -178,18 +178,16 @@ class WorkerSide:
             raise Malformed(code, f"the broker says: {sentence}")
 
     def _take(self, message: Message, now: float) -> None:
-        job = read_job(message[0])
-        if len(message) != 2:
-            raise Malformed("malformed", f"a JOB of {len(message)} frames")
-        if self._is_leaving or len(self._running) + len(self._at_hand) >= self._hello.capacity:
-            self._say(write_list(RETURN, [job.token]), now)
-            return
-        assignment = Assignment(job.service, job.id.hex(), job.attempt, job.timeout or inf)
-        if len(self._running) < self._concurrency:
-            self._running.add(job.token)
-            self._port.run(job.token, message[1], assignment)
-        else:
-            self._at_hand[job.token] = (message[1], assignment)
+        for index, job in enumerate(read_jobs(message), 2):
+            if self._is_leaving or len(self._running) + len(self._at_hand) >= self._hello.capacity:
+                self._say(write_list(RETURN, [job.token]), now)
+                continue
+            assignment = Assignment(job.service, job.id.hex(), job.attempt, job.timeout or inf)
+            if len(self._running) < self._concurrency:
+                self._running.add(job.token)
+                self._port.run(job.token, message[index], assignment)
+            else:
+                self._at_hand[job.token] = (message[index], assignment)
 
     def _recall(self, token: bytes, reason: str, now: float) -> None:
         if self._at_hand.pop(token, None) is not None:

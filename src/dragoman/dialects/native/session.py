@@ -29,7 +29,6 @@ from dragoman.core.model import (
 )
 from dragoman.core.model import Worker as CoreWorker
 from dragoman.dialects.native.codec import (
-    RESULT_BYTE,
     read_failed,
     read_hello,
     read_list,
@@ -40,10 +39,12 @@ from dragoman.dialects.native.codec import (
     write_bye,
     write_error,
     write_failed,
-    write_job,
+    write_jobs,
     write_list,
     write_recall,
+    write_record,
     write_report,
+    write_result,
     write_welcome,
 )
 from dragoman.dialects.native.messages import (
@@ -80,6 +81,7 @@ from dragoman.dialects.native.options import ListenerOptions
 from dragoman.dialects.native.sessions import Client, Sessions
 from dragoman.dialects.seam import Line, Peer
 
+BATCH_BYTES: Final = 1 << 20  # more than this in one turn goes out one by one
 MOST_PLANS: Final = 1024  # different heads of SUBMIT that are remembered
 HEARTBEAT_FRAMES: Final[list[Frame]] = [bytes((HEARTBEAT,))]
 CLIENT_WORDS: Final = (SUBMIT, CANCEL, ACK, RESUME)
@@ -89,11 +91,12 @@ WORKER_WORDS: Final = (RESULT, FAILED, PROGRESS, PART, RETURN, DRAIN)
 class Worker:
     """What we know of one worker's connection."""
 
-    __slots__ = ("name", "peer", "worker")
+    __slots__ = ("given", "name", "peer", "worker")
 
     def __init__(self, peer: Peer, name: str) -> None:
         self.peer = peer
         self.name = name
+        self.given: list[Attempt] = []  # in this turn: they leave at its end, in one message
         self.worker: CoreWorker | None = None
 
     def attempt(self, token: bytes) -> Attempt | None:
@@ -129,6 +132,8 @@ class NativeSession:
         self._plans: dict[bytes, Plan] = {}
         self._terms: dict[int, Terms] = {}  # by capacity
         self._sessions = Sessions(options.max_sessions)
+        self._gave: list[Worker] = []  # workers with something to send at the end of this turn
+        self._told: list[Client] = []  # and clients
         self._client_words: Mapping[int, Callable[[Client, Message, float], None]] = {
             SUBMIT: self._submit,
             CANCEL: self._cancel,
@@ -185,6 +190,7 @@ class NativeSession:
             self._answer(effect)  # type: ignore[arg-type]
         elif isinstance(effect, Recall):
             worker: Worker = effect.attempt.worker.party
+            self._send_jobs(worker, now)  # it may be among them
             self._line.send(worker.peer, write_recall(effect.attempt.token, effect.reason))
         elif isinstance(effect, Progress):
             self._pass_on(effect)
@@ -195,7 +201,9 @@ class NativeSession:
     def lost(self, peer: Peer, unsent: Sequence[object], now: float) -> None:
         guest, peer.guest = peer.guest, None
         if type(guest) is Worker:
-            unseen = [mark for mark in unsent if type(mark) is Attempt]
+            unseen = [attempt for mark in unsent if type(mark) is list for attempt in mark]
+            unseen += guest.given
+            guest.given = []
             self._leave(guest, "its worker's connection ended", now, unseen)
         elif type(guest) is Client and guest.peer is peer:
             guest.peer = None
@@ -396,11 +404,30 @@ class NativeSession:
         else:
             id = job.id
             client.jobs.pop(id, None)
-        if answer.outcome is DONE:
-            result = answer.result
-            self._tell(client, id, [RESULT_BYTE + id, result], len(result))
-        else:
+        if answer.outcome is not DONE:
             self._tell(client, id, _failed(id, answer), 0)
+            return
+        if not client.done:
+            if not self._told:
+                self._line.at_end_of_turn(self._send_results)
+            self._told.append(client)
+        client.done.append(id)
+        client.results.append(answer.result)
+
+    def _send_results(self, now: float) -> None:
+        """What the turn brought for each client, in one message."""
+        told, self._told = self._told, []
+        max_bytes = self._options.max_kept_bytes
+        for client in told:
+            ids, results = client.done, client.results
+            client.done, client.results = [], []
+            if client.secret:
+                client.keep_results(ids, results, max_bytes)
+            if client.peer is not None:
+                most = MOST_NAMES if sum(map(len, results)) <= BATCH_BYTES else 1
+                for start in range(0, len(ids), most):
+                    end = start + most
+                    self._line.send(client.peer, write_result(ids[start:end], results[start:end]))
 
     def _tell(self, client: Client, id: bytes, frames: list[Frame], size: int) -> None:
         if client.secret:
@@ -492,11 +519,42 @@ class NativeSession:
 
     def _give(self, attempt: Attempt, now: float) -> None:
         guest: Worker = attempt.worker.party
+        if not guest.given:
+            if not self._gave:
+                self._line.at_end_of_turn(self._send_all_jobs)
+            self._gave.append(guest)
+        guest.given.append(attempt)
+
+    def _send_all_jobs(self, now: float) -> None:
+        gave, self._gave = self._gave, []
+        for guest in gave:
+            self._send_jobs(guest, now)
+
+    def _send_jobs(self, guest: Worker, now: float) -> None:
+        """What the turn gave a worker: one message for each service, unless they are large."""
+        given, guest.given = guest.given, []
+        while given:
+            service = given[0].job.service
+            batch = [attempt for attempt in given if attempt.job.service is service]
+            if len(batch) < len(given):
+                given = [attempt for attempt in given if attempt.job.service is not service]
+            else:
+                given = []
+            payloads = [attempt.job.payload for attempt in batch]
+            if sum(map(len, payloads)) > BATCH_BYTES and len(batch) > 1:
+                for attempt in batch:
+                    self._line.send(guest.peer, _jobs([attempt], [attempt.job.payload], now), [attempt])
+            else:
+                self._line.send(guest.peer, _jobs(batch, payloads, now), batch)
+
+
+def _jobs(batch: Sequence[Attempt], payloads: Sequence[Frame], now: float) -> list[Frame]:
+    records = []
+    for attempt in batch:
         job = attempt.job
         due = attempt.due if attempt.due < job.deadline else job.deadline
-        timeout = due - now if due != inf else 0.0
-        head = write_job(attempt.token, job.id, attempt.number, timeout, job.service.name.encode())
-        self._line.send(guest.peer, [head, job.payload], attempt)
+        records.append(write_record(attempt.token, job.id, attempt.number, due - now if due != inf else 0.0))
+    return write_jobs(batch[0].job.service.name, records, payloads)
 
 
 def _failed(id: bytes, answer: Answer) -> list[Frame]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from dragoman.carriers.carrier import Frame
 from dragoman.core.model import Job, JobId
+from dragoman.dialects.native.codec import RESULT_BYTE
 from dragoman.dialects.seam import Peer
 
 
@@ -19,10 +20,12 @@ class Client:
         "_kept",
         "_kept_bytes",
         "away_until",
+        "done",
         "has_dropped",
         "jobs",
         "peer",
         "refused",
+        "results",
         "secret",
         "session",
         "window",
@@ -35,6 +38,8 @@ class Client:
         self.peer: Peer | None = None  # none while it is away
         self.jobs: dict[JobId, Job] = {}
         self.refused: deque[JobId] = deque()  # turned away at the door; the answers come in this order
+        self.done: list[bytes] = []  # in this turn: ids and results leave at its end, in one message
+        self.results: list[Frame] = []
         self.away_until = inf
         self.has_dropped = False  # an outcome that it may not have heard of
         self._kept: dict[bytes, tuple[list[Frame], int]] = {}  # the last outcomes, oldest first, and their sizes
@@ -50,6 +55,11 @@ class Client:
         while self._kept_bytes > max_bytes:
             self._drop_oldest()
             self.has_dropped = True
+
+    def keep_results(self, ids: list[bytes], results: list[Frame], max_bytes: int) -> None:
+        """The same for a turn's worth of results."""
+        for id, result in zip(ids, results, strict=True):
+            self.keep(id, [RESULT_BYTE + id, result], len(result), max_bytes)
 
     def heard(self, id: bytes) -> None:
         """It has this outcome for certain."""
