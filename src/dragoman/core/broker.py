@@ -105,14 +105,13 @@ class Broker:
             first = self.ledger.first_with(known, key)
             if first is not None:
                 return self._join_first(first, payload, caller)
-        problem = self.ledger.lack_of_room(known, payload)
-        if problem is not None:
-            return self._turn_away(caller, Refusal.BUSY, problem)
         if id is None:
             id = self.entropy.job_id()
         elif id in self.jobs:
             return self._turn_away(caller, Refusal.INVALID, "a job of this id is here already")
         job = self.ledger.admit(id, known, payload, (caller,), wishes, now)
+        if job is None:
+            return self._turn_away(caller, Refusal.BUSY, self.ledger.lack_of_room(known, payload))
         job.deadline = deadline
         if key is not None:
             self.ledger.note_key(job, key)
@@ -156,9 +155,11 @@ class Broker:
         if not job.quarantined or job.id not in self.jobs or self.is_draining:
             return None
         service = self.roster.service(job.service.name)
-        if service is None or self.ledger.lack_of_room(service, job.payload) is not None:
+        if service is None:
             return None
         again = self.ledger.admit(self.entropy.job_id(), service, job.payload, (), job.wishes, now)
+        if again is None:
+            return None
         again.retry_of = job.id
         self._welcome(again, now)
         return again
@@ -257,7 +258,7 @@ class Broker:
         """The job goes to its worker only now, for that was asked first: its run time begins."""
         attempt.begin(now)
         if attempt.job.attempt is attempt:
-            self._deadlines.arm(attempt.job, attempt.job.due())
+            self._deadlines.arm(attempt.worker, attempt.over_at)
 
     def succeed(self, attempt: Attempt, result: Payload, now: float) -> bool:
         """The attempt's result. False if it came too late: it then only proves the worker free (D2, D11)."""
@@ -443,13 +444,13 @@ class Broker:
         token = self.entropy.token()
         attempt = Attempt(job, job.spent + 1, token, worker, now, now + job.wishes.job_timeout)
         job.attempt = attempt
-        job.order = inf
         move_job(job, RUNNING)
         worker.running[token] = attempt
         has_room = self.roster.occupy(worker)
         self.counters.handed_out += 1
-        if attempt.due < job.alarm or job.deadline < job.alarm:
-            self._deadlines.arm(job, min(attempt.due, job.deadline))
+        due = attempt.due if attempt.due < job.deadline else job.deadline
+        if due < worker.alarm:
+            self._deadlines.arm(worker, due)
         if job.wishes.durable:
             self.ledger.save(job)
         self.effects.append(Give(attempt))
@@ -476,9 +477,12 @@ class Broker:
 
     def _next_job(self, worker: Worker) -> Job | None:
         """Of the worker's services, the one whose head has waited longest by its key (R14)."""
-        best: Job | None = None
         if self.is_draining:
             return None
+        if len(worker.services) == 1:
+            service = worker.services[0]
+            return service.queue.head() if service.queue.length and not service.paused else None
+        best: Job | None = None
         for service in worker.services:
             if service.queue.length and not service.paused:
                 head = service.queue.head()
@@ -599,20 +603,19 @@ class Broker:
     # ---------------------------------------------------------------- what is due
 
     def _judge_job(self, job: Job, now: float) -> None:
+        """One that does not run: those that do are judged with their worker."""
         if job.due() > now:
             self._deadlines.arm(job, job.due())
         elif job.state is ENDED:
             self.ledger.erase(job)
         elif job.deadline <= now:
             self._end_early(job, TIMED_OUT, PATIENCE_OVER, now)
-        elif job.orphan_due <= now and job.state is not RUNNING:
+        elif job.orphan_due <= now:
             self._end_early(job, CANCELLED, "its caller has gone", now)
         elif job.state is DELAYED:
             self._wake(job, now)
-        elif job.state is WAITING:
-            self._end_early(job, TIMED_OUT, f"no worker was free within {job.wishes.queue_timeout:g} s", now)
         else:
-            self._overrun(job, now)
+            self._end_early(job, TIMED_OUT, f"no worker was free within {job.wishes.queue_timeout:g} s", now)
 
     def _wake(self, job: Job, now: float) -> None:
         """A delayed job's time has come."""
@@ -640,7 +643,19 @@ class Broker:
         self._spend(attempt, TIMED_OUT, reason, now)
 
     def _judge_worker(self, worker: Worker, now: float) -> None:
-        if worker.due() > now:
+        """What it runs for too long, up to the moment at which its own time was over; then itself."""
+        until = min(now, worker.patience_over())
+        for attempt in [each for each in worker.running.values() if each.over_at <= until]:
+            job = attempt.job
+            if job.attempt is not attempt:
+                continue  # what came before has taken it back
+            if job.deadline <= now:
+                self._end_early(job, TIMED_OUT, PATIENCE_OVER, now)
+            else:
+                self._overrun(job, now)
+        if worker.state is GONE:
+            return
+        if worker.patience_over() > now:
             self._deadlines.arm(worker, worker.due())
             return
         reason = worker.overdue(now)

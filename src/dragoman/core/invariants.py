@@ -62,7 +62,6 @@ def _check_service(broker: Broker, service: Service) -> None:
     waiting = list(queue)
     name = f"service {service.name}"
     require(len(waiting) == queue.length, "I1", f"{name}: {len(waiting)} jobs wait, {queue.length} are counted")
-    require(queue.bytes == sum(len(job.payload) for job in waiting), "I5", f"{name}: bytes in the queue are miscounted")
     require(queue._dead <= queues.SWEEP_FLOOR + queue.length, "I5", f"{name}: {queue._dead} dead entries in the queue")
     if queue.length and not service.paused and not broker.is_draining:
         require(not service.idle and not service.held_back, "I6", f"{name}: a job waits while a worker is idle")

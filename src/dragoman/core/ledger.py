@@ -31,20 +31,17 @@ class Ledger:
         self._deadlines = deadlines
         self._effects = effects
 
-    def lack_of_room(self, service: Service, payload: Payload) -> str | None:
-        """Which bound one more job would go over (R15)."""
-        policy = self._policy
-        if self.present >= policy.max_jobs:
-            return f"{self.present} jobs are here already (max_jobs)"
-        if service.queue.length >= policy.max_jobs_per_service:
-            return f"{service.queue.length} jobs wait for it already (max_jobs_per_service)"
-        if self.bytes + len(payload) > policy.max_memory:
-            return f"jobs take {self.bytes} bytes already (max_memory)"
-        return None
-
     def admit(
         self, id: JobId, service: Service, payload: Payload, callers: tuple[Party, ...], wishes: Wishes, now: float
-    ) -> Job:
+    ) -> Job | None:
+        """None: there is no room for it (R15)."""
+        policy = self._policy
+        if (
+            self.present >= policy.max_jobs
+            or service.queue.length >= policy.max_jobs_per_service
+            or self.bytes + len(payload) > policy.max_memory
+        ):
+            return None
         job = Job(id, service, payload, callers, wishes, now)
         self.jobs[id] = job
         service.jobs += 1
@@ -52,6 +49,15 @@ class Ledger:
         self.bytes += len(payload)
         self._counters.accepted += 1
         return job
+
+    def lack_of_room(self, service: Service, payload: Payload) -> str:
+        """Which bound one more job would go over."""
+        policy = self._policy
+        if self.present >= policy.max_jobs:
+            return f"{self.present} jobs are here already (max_jobs)"
+        if service.queue.length >= policy.max_jobs_per_service:
+            return f"{service.queue.length} jobs wait for it already (max_jobs_per_service)"
+        return f"jobs take {self.bytes} bytes already (max_memory)"
 
     def save(self, job: Job, promise: Promise = Promise.NOTHING) -> None:
         self._effects.append(self.gate.hold(job, promise))
@@ -89,7 +95,8 @@ class Ledger:
         self.present -= 1
         self.bytes -= len(job.payload)
         self._counters.ended[outcome] += 1
-        self._deadlines.disarm(job)
+        if job.alarm != inf:
+            self._deadlines.disarm(job)
         if not job.quarantined:
             job.payload = b""
         if job.key is not None or job.wishes.durable:  # `is_kept`

@@ -140,6 +140,11 @@ class Attempt:
         self.is_sent = False  # the line has carried out its Give
         self.doubted = inf  # since when it has been over without a result (D11)
 
+    @property
+    def over_at(self) -> float:
+        """When it has run for too long, or its caller's patience is over."""
+        return min(self.due, self.job.deadline)
+
     def begin(self, now: float) -> None:
         """The job leaves us later than it was handed out: its run time begins now."""
         self.given = now
@@ -235,11 +240,10 @@ class Job:
         return 0.0 <= self.keep_until < inf
 
     def due(self) -> float:
-        """When this job must be looked at next."""
+        """When this job must be looked at next. One that runs is looked at with its worker."""
         state = self.state
         if state is RUNNING:
-            assert self.attempt is not None
-            return min(self.attempt.due, self.deadline)
+            return inf
         if state is WAITING:
             return min(self.queue_due, self.deadline, self.orphan_due)
         if state is DELAYED:
@@ -288,7 +292,14 @@ class Worker:
         return self.terms.capacity - len(self.running) - len(self.unproven)
 
     def due(self) -> float:
-        """When this worker must be looked at next. A life sign moves this, never a job's time (R6)."""
+        """When this worker, or something it runs, must be looked at next."""
+        due = self.patience_over()
+        for attempt in self.running.values():
+            due = min(due, attempt.over_at)
+        return due
+
+    def patience_over(self) -> float:
+        """When it is given up if nothing is heard of it. A life sign moves this, never a job's time (R6)."""
         lease = self.lease()
         due = min(self.seen + lease, self.unproven_since() + self.terms.unproven_limit)
         if self.away_since != inf and lease == inf:  # nothing else says for how long it is waited for

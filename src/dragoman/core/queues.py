@@ -23,7 +23,7 @@ SWEEP_FLOOR = 64
 
 
 class Queue:
-    __slots__ = ("_age_step", "_dead", "_lanes", "_next", "_returned", "bytes", "length")
+    __slots__ = ("_age_step", "_dead", "_lanes", "_next", "_returned", "length")
 
     def __init__(self, age_step: float) -> None:
         self._age_step = age_step
@@ -32,7 +32,6 @@ class Queue:
         self._next = 0
         self._dead = 0
         self.length = 0  # live jobs
-        self.bytes = 0  # their payloads
 
     def __iter__(self) -> Iterator[Job]:
         """Every waiting job, in no useful order."""
@@ -49,7 +48,6 @@ class Queue:
             lane = self._lanes[priority] = deque()
         lane.append(job)
         self.length += 1
-        self.bytes += len(job.payload)
 
     def put_back(self, job: Job, order: float) -> None:
         """A job that was out already: it keeps the place its key gives it."""
@@ -57,7 +55,6 @@ class Queue:
         self._next += 1
         heappush(self._returned, (order, self._next, job))
         self.length += 1
-        self.bytes += len(job.payload)
 
     def head(self) -> Job | None:
         """The job to hand out next."""
@@ -85,21 +82,18 @@ class Queue:
             heappop(returned)
         else:
             self._lanes[job.wishes.priority].popleft()
-        self._forget(job)
+        job.order = inf
+        self.length -= 1
         if self._dead > SWEEP_FLOOR + self.length:
             self._sweep()
 
     def remove(self, job: Job) -> None:
         """Remove a job from wherever it stands."""
-        self._forget(job)
+        job.order = inf
+        self.length -= 1
         self._dead += 1
         if self._dead > SWEEP_FLOOR + self.length:
             self._sweep()
-
-    def _forget(self, job: Job) -> None:
-        job.order = inf
-        self.length -= 1
-        self.bytes -= len(job.payload)
 
     def _sweep(self) -> None:
         """Dead entries may never outnumber the living by more than a few, or memory would grow with every cancel."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import time
+from struct import unpack
 from time import time_ns
 
 from dragoman.core.model import JobId, Token
 
 POOL_BYTES = 1 << 14
-LAST_TOKEN = POOL_BYTES - 16
+TOKENS = "16s" * (POOL_BYTES // 16)
 
 # UUIDv7's last ten bytes are noise, but for version and variant (RFC 9562): here for many ids at once, as one number.
 NOISE_BYTES = 10
@@ -29,11 +30,12 @@ def suspended() -> float:
 class SystemEntropy:
     """Ids and tokens from the system's random source, drawn a pool at a time: single calls cost too much."""
 
-    __slots__ = ("_noise", "_noise_position", "_pool", "_position")
+    __slots__ = ("_noise", "_noise_position", "_pool", "_position", "_tokens")
 
     def __init__(self) -> None:
         self._pool = self._noise = b""
         self._position = POOL_BYTES
+        self._tokens: list[Token] = []
         self._noise_position = NOISES * NOISE_BYTES
 
     def job_id(self) -> JobId:
@@ -46,11 +48,9 @@ class SystemEntropy:
         return (time_ns() // 1_000_000).to_bytes(6, "big") + self._noise[start:end]  # type: ignore[return-value]
 
     def token(self) -> Token:
-        start = self._position
-        if start >= LAST_TOKEN:
-            return self._draw(16)  # type: ignore[return-value]
-        self._position = end = start + 16
-        return self._pool[start:end]  # type: ignore[return-value]
+        if not self._tokens:
+            self._tokens = list(unpack(TOKENS, os.urandom(POOL_BYTES)))
+        return self._tokens.pop()
 
     def jitter(self) -> float:
         return int.from_bytes(self._draw(4), "big") / 2**31 - 1.0

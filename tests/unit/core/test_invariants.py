@@ -172,11 +172,6 @@ def _(b: Busy) -> None:
     b.ledger.bytes += 1
 
 
-@damage("I5", "the bytes in a queue are miscounted")
-def _(b: Busy) -> None:
-    b.first.service.queue.bytes -= 1
-
-
 @damage("I5", "dead entries pile up in a queue")
 def _(b: Busy) -> None:
     b.first.service.queue._dead = SWEEP_FLOOR + 3
@@ -250,6 +245,11 @@ def _(b: Busy) -> None:
 
 @damage("I11", "a job will not be looked at in time")
 def _(b: Busy) -> None:
+    b.first.deadline = 2.0
+
+
+@damage("I11", "a running job will not be looked at in time")
+def _(b: Busy) -> None:
     b.run.deadline = 2.0
 
 
@@ -270,7 +270,7 @@ def _(b: Busy) -> None:
 
 @damage("I11", "a job with a deadline has no alarm")
 def _(b: Busy) -> None:
-    b._deadlines.disarm(b.run)
+    b._deadlines.disarm(b.first)
 
 
 @damage("I11", "dead alarms pile up")

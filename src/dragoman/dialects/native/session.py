@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
-from typing import Final
+from typing import Any, Final
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
@@ -78,7 +78,7 @@ from dragoman.dialects.native.messages import (
     Welcome,
 )
 from dragoman.dialects.native.options import ListenerOptions
-from dragoman.dialects.native.sessions import Client, Sessions
+from dragoman.dialects.native.sessions import Client, Outcomes, Sessions
 from dragoman.dialects.seam import Line, Peer
 
 BATCH_BYTES: Final = 1 << 20  # more than this in one turn goes out one by one
@@ -183,11 +183,16 @@ class NativeSession:
             self._object(peer, message, problem)
 
     def say(self, effect: Effect, now: float) -> None:
-        kind = type(effect)
-        if kind is Give:
-            self._give(effect.attempt, now)  # type: ignore[attr-defined]
-        elif kind is Answer:
-            self._answer(effect)  # type: ignore[arg-type]
+        if type(effect) is Give:
+            attempt = effect.attempt
+            guest: Worker = attempt.worker.party
+            if not guest.given:
+                if not self._gave:
+                    self._line.at_end_of_turn(self._send_all_jobs)
+                self._gave.append(guest)
+            guest.given.append(attempt)
+        elif type(effect) is Answer:
+            self._answer(effect)
         elif isinstance(effect, Recall):
             worker: Worker = effect.attempt.worker.party
             self._send_jobs(worker, now)  # it may be among them
@@ -311,10 +316,9 @@ class NativeSession:
         head = message[0]
         plan = self._plans.get(head) or self._plan(head)  # type: ignore[arg-type]
         ids = message[1] if len(message) > 2 else b""
-        size = len(ids)
         count = len(message) - 2
-        if size != count * NAME or not 0 < count <= MOST_NAMES:
-            raise Malformed("malformed", f"a SUBMIT of {len(message)} frames with {size} bytes of ids")
+        if len(ids) != count * NAME:
+            raise Malformed("malformed", f"a SUBMIT of {len(message)} frames with {len(ids)} bytes of ids")
         if plan.is_background:
             for id in read_names(ids):
                 self._refuse(client, id, Refusal.INVALID, "this broker keeps no background jobs")
@@ -325,12 +329,10 @@ class NativeSession:
                 self._refuse(client, id, Refusal.BUSY, f"its client has {len(jobs)} of {client.window} jobs under way")
             return
         submit = self._broker.submit
-        deadline = now + plan.deadline
-        position = 0
-        for index in range(2, count + 2):
-            id = JobId(bytes(ids[position : position + NAME]))
-            position += NAME
-            job = submit(plan.service, message[index], client, plan.wishes, now, deadline=deadline, id=id)
+        service, wishes, deadline = plan.service, plan.wishes, now + plan.deadline
+        names: list[Any] = read_names(ids)
+        for index, id in enumerate(names, 2):
+            job = submit(service, message[index], client, wishes, now, deadline=deadline, id=id)
             if job is not None:
                 jobs[id] = job
             else:
@@ -364,16 +366,16 @@ class NativeSession:
                 self._broker.withdraw(job, now, "cancelled by its caller")
 
     def _ack(self, client: Client, message: Message, now: float) -> None:
-        for id in read_list(message):
-            client.heard(id)
+        client.heard(read_list(message))
 
     def _resume(self, client: Client, message: Message, now: float) -> None:
         """Tell it again what it misses, and what never came."""
         peer = client.peer
         assert peer is not None
         missing: list[bytes] = []
+        kept = client.kept_messages()
         for id in read_list(message):
-            frames = client.kept_outcome(id)
+            frames = kept.get(id)
             if frames is not None:
                 self._line.send(peer, frames)
             elif JobId(id) not in client.jobs:
@@ -394,7 +396,7 @@ class NativeSession:
 
     def _refuse(self, client: Client, id: bytes, type: str, sentence: str) -> None:
         self._broker.counters.refused += 1
-        self._tell(client, id, write_failed(REFUSED, id, type, sentence, ""), 0)
+        self._tell(client, id, write_failed(REFUSED, id, type, sentence, ""))
 
     def _answer(self, answer: Answer) -> None:
         client: Client = answer.caller  # type: ignore[assignment]
@@ -405,7 +407,7 @@ class NativeSession:
             id = job.id
             client.jobs.pop(id, None)
         if answer.outcome is not DONE:
-            self._tell(client, id, _failed(id, answer), 0)
+            self._tell(client, id, _failed(id, answer))
             return
         if not client.done:
             if not self._told:
@@ -421,17 +423,18 @@ class NativeSession:
         for client in told:
             ids, results = client.done, client.results
             client.done, client.results = [], []
+            size = sum(map(len, results))
             if client.secret:
-                client.keep_results(ids, results, max_bytes)
+                client.keep(Outcomes(ids, results, size), max_bytes)
             if client.peer is not None:
-                most = MOST_NAMES if sum(map(len, results)) <= BATCH_BYTES else 1
+                most = MOST_NAMES if size <= BATCH_BYTES else 1
                 for start in range(0, len(ids), most):
                     end = start + most
                     self._line.send(client.peer, write_result(ids[start:end], results[start:end]))
 
-    def _tell(self, client: Client, id: bytes, frames: list[Frame], size: int) -> None:
+    def _tell(self, client: Client, id: bytes, frames: list[Frame]) -> None:
         if client.secret:
-            client.keep(id, frames, size, self._options.max_kept_bytes)
+            client.keep(Outcomes([id], [], 0, frames), self._options.max_kept_bytes)
         if client.peer is not None:
             self._line.send(client.peer, frames)
 
@@ -468,13 +471,14 @@ class NativeSession:
         self._broker.idle(worker, now)
 
     def _result(self, guest: Worker, message: Message, now: float) -> None:
-        broker = self._broker
+        succeed = self._broker.succeed
+        running: dict[Any, Attempt] = guest.worker.running if guest.worker is not None else {}
         for index, token in enumerate(read_result(message), 1):
-            attempt = guest.attempt(token)
+            attempt = running.get(token) or guest.attempt(token)
             if attempt is None:
-                broker.counters.late_results += 1
+                self._broker.counters.late_results += 1
             else:
-                broker.succeed(attempt, message[index], now)
+                succeed(attempt, message[index], now)
 
     def _failed(self, guest: Worker, message: Message, now: float) -> None:
         failed = read_failed(message)
@@ -516,14 +520,6 @@ class NativeSession:
         is_final = effect.farewell is not Farewell.EXPIRED
         self._line.send(guest.peer, write_bye(effect.reason, is_final=is_final))
         self._line.close(guest.peer, effect.reason)
-
-    def _give(self, attempt: Attempt, now: float) -> None:
-        guest: Worker = attempt.worker.party
-        if not guest.given:
-            if not self._gave:
-                self._line.at_end_of_turn(self._send_all_jobs)
-            self._gave.append(guest)
-        guest.given.append(attempt)
 
     def _send_all_jobs(self, now: float) -> None:
         gave, self._gave = self._gave, []

@@ -3,14 +3,39 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from typing import Any
 
 from dragoman.carriers.carrier import Frame
 from dragoman.core.model import Job, JobId
-from dragoman.dialects.native.codec import RESULT_BYTE
+from dragoman.dialects.native.codec import write_result
 from dragoman.dialects.seam import Peer
+
+
+class Outcomes:
+    """What one message told a client: results by ids, or how one job ended otherwise."""
+
+    __slots__ = ("failed", "ids", "results", "size")
+
+    def __init__(self, ids: list[bytes], results: list[Frame], size: int, failed: list[Frame] | None = None) -> None:
+        self.ids = ids
+        self.results = results
+        self.size = size
+        self.failed = failed
+
+    def messages(self) -> Iterator[tuple[bytes, list[Frame]]]:
+        if self.failed is not None:
+            yield self.ids[0], self.failed
+        for id, result in zip(self.ids, self.results, strict=False):
+            yield id, write_result([id], [result])
+
+    def without(self, known: Mapping[bytes, None]) -> Outcomes:
+        left = [index for index, id in enumerate(self.ids) if id not in known]
+        if len(left) == len(self.ids):
+            return self
+        results = [self.results[index] for index in left] if self.results else []
+        return Outcomes([self.ids[index] for index in left], results, sum(map(len, results)), self.failed)
 
 
 class Client:
@@ -19,6 +44,7 @@ class Client:
     __slots__ = (
         "_kept",
         "_kept_bytes",
+        "_kept_count",
         "away_until",
         "done",
         "has_dropped",
@@ -42,38 +68,38 @@ class Client:
         self.results: list[Frame] = []
         self.away_until = inf
         self.has_dropped = False  # an outcome that it may not have heard of
-        self._kept: dict[bytes, tuple[list[Frame], int]] = {}  # the last outcomes, oldest first, and their sizes
+        self._kept: deque[Outcomes] = deque()  # the last ones, oldest first
+        self._kept_count = 0
         self._kept_bytes = 0
 
-    def keep(self, id: bytes, frames: list[Frame], size: int, max_bytes: int) -> None:
+    def keep(self, outcomes: Outcomes, max_bytes: int) -> None:
         """A client that keeps to its window cannot miss more than the last `window` outcomes."""
         kept = self._kept
-        kept[id] = (frames, size)
-        self._kept_bytes += size
-        if len(kept) > self.window:
+        kept.append(outcomes)
+        self._kept_count += len(outcomes.ids)
+        self._kept_bytes += outcomes.size
+        while self._kept_count - len(kept[0].ids) >= self.window:
             self._drop_oldest()
         while self._kept_bytes > max_bytes:
             self._drop_oldest()
             self.has_dropped = True
 
-    def keep_results(self, ids: list[bytes], results: list[Frame], max_bytes: int) -> None:
-        """The same for a turn's worth of results."""
-        for id, result in zip(ids, results, strict=True):
-            self.keep(id, [RESULT_BYTE + id, result], len(result), max_bytes)
+    def heard(self, ids: Sequence[bytes]) -> None:
+        """It has these outcomes for certain."""
+        known = dict.fromkeys(ids)
+        left = [outcomes.without(known) for outcomes in self._kept]
+        self._kept = deque(outcomes for outcomes in left if outcomes.ids)
+        self._kept_count = sum(len(outcomes.ids) for outcomes in self._kept)
+        self._kept_bytes = sum(outcomes.size for outcomes in self._kept)
 
-    def heard(self, id: bytes) -> None:
-        """It has this outcome for certain."""
-        known = self._kept.pop(id, None)
-        if known is not None:
-            self._kept_bytes -= known[1]
-
-    def kept_outcome(self, id: bytes) -> list[Frame] | None:
-        known = self._kept.get(id)
-        return known[0] if known is not None else None
+    def kept_messages(self) -> dict[bytes, list[Frame]]:
+        """What can be told again, by the ids of the jobs."""
+        return {id: frames for outcomes in self._kept for id, frames in outcomes.messages()}
 
     def _drop_oldest(self) -> None:
-        _, size = self._kept.pop(next(iter(self._kept)))
-        self._kept_bytes -= size
+        outcomes = self._kept.popleft()
+        self._kept_count -= len(outcomes.ids)
+        self._kept_bytes -= outcomes.size
 
 
 class Sessions:
