@@ -8,15 +8,13 @@ It is a whole broker with one listener, on an event loop in a thread of its own.
 
 from __future__ import annotations
 
-import asyncio
-import atexit
 import concurrent.futures
 import logging
 import threading
 from dataclasses import replace
 from math import inf, isnan
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 from urllib.parse import quote
 
 from dragoman.core.effects import Answer, Effect
@@ -28,9 +26,7 @@ from dragoman.sdk.address import read_options
 from dragoman.sdk.endpoint import url_of
 from dragoman.sdk.errors import BrokerUnavailable, PayloadTooLarge, error_from
 from dragoman.server import clock
-from dragoman.server.config import Config
-from dragoman.server.datadir import first_id_without_folder
-from dragoman.server.serve import Server, loop_factory
+from dragoman.server.threaded import ThreadedServer
 from dragoman.server.wiring import Listener, ListenerOptions
 
 log = logging.getLogger("dragoman.powerhose")
@@ -50,17 +46,12 @@ class Master:
         query = "&".join(f"{name}={quote(_written(value), safe='')}" for name, value in options.items())
         self._url = url_of(endpoint, "powerhose") + (f"?{query}" if query else "")
         self._lock = threading.Lock()
-        self._calls: set[_Call] = set()  # under way; guarded by the lock, like the next
-        self._is_closed = False
-        self._begun: concurrent.futures.Future[None] = concurrent.futures.Future()
-        self._thread = threading.Thread(target=self._main, name="powerhose-master", daemon=True)
-        self._thread.start()
-        try:
-            self._begun.result()
-        except BaseException:
-            self._thread.join()
-            raise
-        atexit.register(self.close)  # else a socket file would stay
+        self._calls: set[_Call] = set()  # under way; guarded by the lock
+        self._thread = ThreadedServer((self._url,), log, "master")
+        [(listener, places)] = self._thread.opened
+        self._endpoint = dict(places)["workers"]
+        self._read_options(listener)
+        self._thread.ended.add_done_callback(lambda _: self._fail_all())
 
     def execute(self, job_id: str, data: bytes, timeout: float | None = None) -> bytes:
         """The result of the job. Raises JobError: JobTimeout, JobLost, …; BrokerUnavailable once the master is closed.
@@ -77,27 +68,20 @@ class Master:
             raise PayloadTooLarge(told)
         call = _Call(name)
         with self._lock:
-            if self._is_closed:
-                raise BrokerUnavailable(CLOSED)
             self._calls.add(call)
-            self._loop.call_soon_threadsafe(self._submit, call, payload, timeout)
         try:
+            if not self._thread.post(lambda: self._submit(call, payload, timeout)):
+                raise BrokerUnavailable(CLOSED)
             return call.result.result()
         finally:
             with self._lock:
                 self._calls.discard(call)
-                if not call.result.done() and not self._is_closed:  # the caller was interrupted
-                    self._loop.call_soon_threadsafe(self._abandon, call)
+            if not call.result.done():  # the caller was interrupted
+                self._thread.post(lambda: self._abandon(call))
 
     def close(self) -> None:
         """Stop listening, end every connection and the thread. Jobs under way end with an error."""
-        with self._lock:
-            if not self._is_closed:
-                self._is_closed = True
-                self._loop.call_soon_threadsafe(self._over.set)
-        if threading.current_thread() is not self._thread:
-            self._thread.join()
-        atexit.unregister(self.close)
+        self._thread.close()
 
     @property
     def endpoint(self) -> str:
@@ -112,43 +96,13 @@ class Master:
     ) -> None:
         self.close()
 
-    # ---------------------------------------------------------------- the thread
+    # ---------------------------------------------------------------- on the broker's thread
 
-    def _main(self) -> None:
-        try:
-            with asyncio.Runner(loop_factory=loop_factory("auto")) as runner:
-                runner.run(self._live())
-        except BaseException as error:
-            if self._begun.done():
-                log.error("the master has ended", exc_info=error)
-            else:
-                self._begun.set_exception(error)
-        finally:
-            with self._lock:
-                calls = list(self._calls)
-            for call in calls:
-                call.fail(BrokerUnavailable(CLOSED))
-
-    async def _live(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._over = asyncio.Event()
-        config = Config(listen=(self._url,), data="memory")
-        server = self._server = Server(self._loop, config, first_id_without_folder(), _Log())
-        try:
-            [(listener, places)] = server.listen()
-            self._endpoint = dict(places)["workers"]
-            self._read_options(listener)
-            self._begun.set_result(None)
-            ways: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._over.wait()), server.stopped]
-            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-            if not server.stopped.done():  # else an invariant is broken, and nothing can be said of any job
-                server.broker.close(clock.now())
-                server.broker.abort(clock.now())
-                server.line.turn()
-        finally:
-            server.host.close()
-            with self._lock:
-                self._is_closed = True  # nobody may turn to the loop any more
+    def _fail_all(self) -> None:
+        with self._lock:
+            calls = list(self._calls)
+        for call in calls:
+            call.fail(BrokerUnavailable(CLOSED))
 
     def _read_options(self, listener: Listener) -> None:
         said, url = listener.address.options, listener.address.url
@@ -169,7 +123,7 @@ class Master:
         )
 
     def _submit(self, call: _Call, payload: bytes, timeout: float | None) -> None:
-        server, now = self._server, clock.now()
+        server, now = self._thread.server, clock.now()
         if timeout is None:
             call.job = server.broker.submit(self._service, payload, call, self._patient, now)
         else:
@@ -179,8 +133,9 @@ class Master:
 
     def _abandon(self, call: _Call) -> None:
         if call.job is not None:
-            self._server.broker.abandon(call.job, call, clock.now())
-            self._server.line.wake()
+            server = self._thread.server
+            server.broker.abandon(call.job, call, clock.now())
+            server.line.wake()
 
 
 class _Call:
@@ -206,28 +161,6 @@ class _Call:
     def fail(self, error: Exception) -> None:
         if not self.result.done():
             self.result.set_exception(error)
-
-
-class _Log:
-    """The broker's log lines, with their facts behind them, in the standard library's `logging`."""
-
-    def debug(self, event: str, **fields: object) -> None:
-        self._write(logging.DEBUG, event, fields)
-
-    def info(self, event: str, **fields: object) -> None:
-        self._write(logging.INFO, event, fields)
-
-    def warning(self, event: str, **fields: object) -> None:
-        self._write(logging.WARNING, event, fields)
-
-    def error(self, event: str, **fields: object) -> None:
-        self._write(logging.ERROR, event, fields)
-
-    def _write(self, level: int, event: str, fields: dict[str, object]) -> None:
-        if log.isEnabledFor(level):
-            error = fields.pop("exception", None)
-            facts = "".join(f" {name}={value!r}" for name, value in fields.items())
-            log.log(level, "%s%s", event, facts, exc_info=error if isinstance(error, BaseException) else None)
 
 
 def _check_id(job_id: str) -> bytes:

@@ -265,7 +265,7 @@ def test_a_laggy_worker_is_left_and_another_is_asked(make: Make, hire: Hire) -> 
 
 
 def _is_known(master: Master, count: int) -> bool:
-    return len(master._server.broker.roster.workers) == count
+    return len(master._thread.server.broker.roster.workers) == count
 
 
 @pytest.mark.parametrize("job_id", ["", ":", ":::", "a:::b", "a:", "a::", "\ud800"])
@@ -389,8 +389,8 @@ def test_a_master_that_breaks_tells_whoever_waits(make: Make, hire: Hire, tmp_pa
     master = make()
     with ThreadPoolExecutor(1) as threads:
         call = threads.submit(master.execute, "1", b"x", PATIENCE)
-        until(lambda: master._server.broker.jobs, "it waits")
-        master._loop.call_soon_threadsafe(master._server.stopped.set_result, 70)  # as an invariant that is broken does
+        until(lambda: master._thread.server.broker.jobs, "it waits")
+        master._thread.post(lambda: master._thread.server.stopped.set_result(70))  # as an invariant that is broken does
         with pytest.raises(BrokerUnavailable):
             call.result(PATIENCE)
     with pytest.raises(BrokerUnavailable):

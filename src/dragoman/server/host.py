@@ -39,8 +39,9 @@ class Door:
 
 
 class Host:
-    def __init__(self, loop: asyncio.AbstractEventLoop, line: Line) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, line: Line, now: Callable[[], float] = clock.now) -> None:
         self._loop = loop
+        self._now = now
         self._line = line
         self._listening: list[tuple[socket.socket, Place, tuple[int, int] | None]] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -99,7 +100,7 @@ class Host:
                 return
             self._timer.cancel()
         self._timer_due = due
-        self._timer = self._loop.call_later(max(0.0, due - clock.now()), self._timed_turn)
+        self._timer = self._loop.call_later(max(0.0, due - self._now()), self._timed_turn)
 
     def _timed_turn(self) -> None:
         self._timer = None

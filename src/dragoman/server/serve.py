@@ -30,8 +30,16 @@ EXIT_BROKEN_INVARIANT = 70
 class Server:
     """One broker on one event loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, config: Config, first_worker: int, log: Any) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        config: Config,
+        first_worker: int,
+        log: Any,
+        now: Callable[[], float] = clock.now,
+    ) -> None:
         self._loop = loop
+        self._now = now
         self._config = config
         self._log = log
         self.broker = Broker(config.policy, clock.SystemEntropy(), first_worker=first_worker)
@@ -42,8 +50,8 @@ class Server:
             max_accepts=config.max_accepts,
             max_memory=config.policy.max_memory,
         )
-        self.line = Line(self.broker, MemoryDiary(), clock.now, self._write_log, limits, strict=config.strict)
-        self.host = Host(loop, self.line)
+        self.line = Line(self.broker, MemoryDiary(), now, self._write_log, limits, strict=config.strict)
+        self.host = Host(loop, self.line, now)
         self.stopped: asyncio.Future[int] = loop.create_future()
         self._is_draining = False
 
@@ -74,14 +82,14 @@ class Server:
             return
         self._is_draining = True
         self._log.info("draining", running=self._running(), seconds=self._config.drain_timeout)
-        self.broker.close(clock.now())
+        self.broker.close(self._now())
         self.line.turn()
-        self._stop_when_drained(clock.now() + self._config.drain_timeout)
+        self._stop_when_drained(self._now() + self._config.drain_timeout)
 
     def _stop_when_drained(self, until: float) -> None:
         if not self._running() and not self._is_writing():
             self._stop("drained")
-        elif clock.now() >= until:
+        elif self._now() >= until:
             self._stop("the time for draining is over")
         else:
             self._loop.call_later(0.02, self._stop_when_drained, until)
@@ -97,7 +105,7 @@ class Server:
         if self.stopped.done():
             return
         self._log.info("stopping", reason=reason, running=self._running())
-        self.broker.abort(clock.now())
+        self.broker.abort(self._now())
         self.line.turn()
         self.stopped.set_result(0)
 
