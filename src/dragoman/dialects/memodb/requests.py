@@ -6,13 +6,14 @@ from math import inf
 from typing import Any, Final
 
 from dragoman.carriers.carrier import Frame
-from dragoman.core.model import Attempt, Job, Worker
+from dragoman.core.model import Attempt, Job, Service, Wishes, Worker
 from dragoman.dialects.seam import Peer
 
 WHOLE: Final = 16_384  # a message up to this size is looked at from end to end
 SAMPLE: Final = 4_096
 OVERTAKEN_KEPT: Final = 8
 DEAD_KEPT: Final = 256
+NO_HEADER: Final = bytes(WHOLE + 1)  # nothing that is compared with it is as long
 
 
 def imprint(body: Frame) -> int:
@@ -37,6 +38,7 @@ class Guest:
         "alarm_number",
         "answer",
         "attempt",
+        "header",
         "heartbeat_due",
         "id",
         "is_confirmed",
@@ -45,6 +47,8 @@ class Guest:
         "overtaken",
         "peer",
         "route",
+        "service",
+        "wishes",
         "worker",
     )
 
@@ -58,6 +62,9 @@ class Guest:
         self.mark = mark  # that request's imprint
         self.answer: list[Frame] | None = None  # what it was answered; None while it is parked
         self.attempt: Attempt | None = None  # what it was given and has not answered, current or not
+        self.header = b""  # what its last job was sent with, and the next if it is one like that
+        self.service: Service | None = None
+        self.wishes: Wishes | None = None
         self.is_replayed = False  # that was said on more than one connection
         self.overtaken: list[tuple[bytes, int]] = []  # requests that may still come by connections it has left
         self.is_confirmed = False  # it has shown that it knows its id
@@ -114,7 +121,9 @@ class Call:
 class Contacts:
     """Whoever shares one connection."""
 
-    __slots__ = ("answered", "dead", "grumbled", "guests", "readies", "waiting")
+    # fmt: off
+    __slots__ = ("answered", "dead", "grumbled", "guests", "header", "readies", "service", "timeout", "waiting")
+    # fmt: on
 
     def __init__(self) -> None:
         self.grumbled = -inf  # when something it did was last logged that it may do often
@@ -123,6 +132,9 @@ class Contacts:
         self.dead: dict[bytes, tuple[int, bytes]] = {}  # imprint and id of the latest that died so, by route
         self.waiting: dict[bytes, Call] = {}  # by route, oldest first
         self.answered: dict[bytes, Call] = {}
+        self.header = NO_HEADER  # of the last plain JOB, which said:
+        self.service = ""
+        self.timeout = 0
 
     def bury(self, guest: Guest) -> None:
         """It died with nothing but READY said: that may come once more, on its way while it died."""

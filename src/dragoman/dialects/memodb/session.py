@@ -49,7 +49,6 @@ class MemoDbSession:
             detach_timeout=options.detach_timeout,
         )
         self._wishes: dict[int, Wishes] = {}  # by the timeout on the wire
-        self._in_milliseconds: dict[float, int] = {}  # the same the other way round
         self._guests: dict[bytes, Guest] = {}  # workers by their id
         self._heartbeats: Deadlines[Guest] = Deadlines()  # parked workers: when they get a HEARTBEAT instead of a job
         self._lost_readies: dict[tuple[str, bytes, int], Guest] = {}  # R61: may come again on another connection
@@ -71,12 +70,20 @@ class MemoDbSession:
                 raise Malformed("no request id", "no request id within 8 words")
             if type(body) is bytes and len(body) <= WHOLE:
                 mark = hash(body)
+                contacts: Contacts = peer.guest
+                header = contacts.header
+                if body.startswith(header):  # which says itself where it ends: nothing else can begin like this
+                    payload = body[len(header) :]
+                    self._hear_job(peer, route, mark, contacts.service, contacts.timeout, payload, now)
+                    return
                 plain = read_plain(body)
                 if plain is not None:
                     id, service, timeout, payload = plain
                     if id:
                         self._hear_worker(peer, route, mark, id, payload, False, now)
                     else:
+                        contacts.header = body[: len(body) - len(payload)]
+                        contacts.service, contacts.timeout = service, timeout
                         self._hear_job(peer, route, mark, service, timeout, payload, now)
                     return
             else:
@@ -327,11 +334,12 @@ class MemoDbSession:
         guest.attempt = attempt
         guest.is_replayed = False
         job = attempt.job
-        seconds = job.wishes.job_timeout
-        milliseconds = self._in_milliseconds.get(seconds) or self._milliseconds(job, seconds)
-        header = write_job(guest.id, job.service.name, milliseconds)
-        guest.answer = [header, job.payload]
-        self._line.send(guest.peer, [guest.route, header, job.payload], attempt)
+        wishes = job.wishes
+        if wishes is not guest.wishes or job.service is not guest.service or wishes.job_timeout == inf:
+            guest.wishes, guest.service = wishes, job.service
+            guest.header = write_job(guest.id, job.service.name, self._milliseconds(job))
+        guest.answer = [guest.header, job.payload]
+        self._line.send(guest.peer, [guest.route, guest.header, job.payload], attempt)
 
     def _take_back(self, attempt: Attempt, now: float) -> None:
         """The answer with this job never left us: the worker still waits for one, wherever it is (R8)."""
@@ -486,12 +494,10 @@ class MemoDbSession:
             )
         return wishes
 
-    def _milliseconds(self, job: Job, seconds: float) -> int:
-        """How long its worker may take, as the wire has it: at least 1, unless there is no limit."""
+    def _milliseconds(self, job: Job) -> int:
+        """How long its worker may take, as the wire has it."""
+        seconds = job.wishes.job_timeout
         if seconds == inf:
             is_endless = any(type(caller) is Call and caller.timeout == ENDLESS for caller in job.callers)
             return ENDLESS if is_endless else MAX_TIMEOUT
-        if len(self._in_milliseconds) >= TIMEOUTS_KEPT:
-            self._in_milliseconds.clear()
-        milliseconds = self._in_milliseconds[seconds] = max(1, ceil(round(seconds * 1000, 3)))
-        return milliseconds
+        return max(1, ceil(round(seconds * 1000, 3)))
