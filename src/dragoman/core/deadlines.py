@@ -37,15 +37,16 @@ class Deadlines(Generic[S]):
 
     def arm(self, subject: S, due: float) -> None:
         """See that the subject is reminded at `due` or earlier."""
-        if due >= subject.alarm:
+        before = subject.alarm
+        if due >= before:
             return
-        if subject.alarm == inf:
-            self.armed += 1
         self._number = number = self._number + 1
         subject.alarm = due
         subject.alarm_number = number
         heappush(self._heap, (due, number, subject))
-        if len(self._heap) > SWEEP_FLOOR + 3 * self.armed:
+        if before == inf:
+            self.armed += 1
+        elif len(self._heap) > SWEEP_FLOOR + 3 * self.armed:  # the entry that it had is dead
             self._sweep()
 
     def disarm(self, subject: S) -> None:

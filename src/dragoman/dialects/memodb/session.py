@@ -211,11 +211,11 @@ class MemoDbSession:
         guest.mark = mark
         attempt = guest.attempt
         if result is not None:
-            if attempt is None:
+            if attempt is not None:
+                self._result(guest, attempt, result, is_leaving, now)
+            else:
                 self._broker.counters.late_results += 1
                 self._resync(guest, "its worker sent a RESULT that was not due", now)  # R67
-            else:
-                self._result(guest, attempt, result, is_leaving, now)
         elif attempt is not None:
             self._resync(guest, "its worker gave it up: HEARTBEAT instead of a result", now)  # R68
         else:
