@@ -115,7 +115,7 @@ class Broker:
         job.deadline = deadline
         if key is not None:
             self.ledger.note_key(job, key)
-        if wishes.durable or wishes.delay > 0:
+        if wishes.durable or wishes.delay > 0.0:
             self._welcome(job, now)
         else:
             self._queue(job, now)
@@ -425,7 +425,7 @@ class Broker:
     def _queue(self, job: Job, now: float) -> None:
         """Let a job that comes for the first time wait, unless a worker is free for it now."""
         service = job.service
-        if job.deadline <= now or job.wishes.job_timeout <= 0:
+        if job.deadline <= now or job.wishes.job_timeout <= 0.0:
             self._end_early(job, TIMED_OUT, PATIENCE_OVER if job.deadline <= now else "it may not run at all", now)
             return
         job.queue_due = now + job.wishes.queue_timeout
@@ -442,13 +442,14 @@ class Broker:
     def _give(self, job: Job, worker: Worker, now: float) -> bool:
         """Hand the job out. Tells whether the worker has room for more."""
         token = self.entropy.token()
-        attempt = Attempt(job, job.spent + 1, token, worker, now, now + job.wishes.job_timeout)
-        job.attempt = attempt
+        due = now + job.wishes.job_timeout
+        job.attempt = attempt = Attempt(job, job.spent + 1, token, worker, now, due)
         move_job(job, RUNNING)
         worker.running[token] = attempt
         has_room = self.roster.occupy(worker)
         self.counters.handed_out += 1
-        due = attempt.due if attempt.due < job.deadline else job.deadline
+        if job.deadline < due:
+            due = job.deadline
         if due < worker.alarm:
             self._deadlines.arm(worker, due)
         if job.wishes.durable:
@@ -464,16 +465,13 @@ class Broker:
         if worker.state is DETACHED:
             self._deadlines.arm(worker, worker.due())
             return
-        has_room = True
-        while has_room:
-            job = self._next_job(worker)
-            if job is None:
-                self.roster.settle(worker, now)
-                if worker.seen + worker.terms.lease < worker.alarm:  # only its lease can be due earlier than it was
-                    self._deadlines.arm(worker, worker.due())
-                break
+        while (job := self._next_job(worker)) is not None:
             job.service.queue.take(job)
-            has_room = self._give(job, worker, now)
+            if not self._give(job, worker, now):
+                return
+        self.roster.settle(worker, now)
+        if worker.seen + worker.terms.lease < worker.alarm:  # only its lease can be due earlier than it was
+            self._deadlines.arm(worker, worker.due())
 
     def _next_job(self, worker: Worker) -> Job | None:
         """Of the worker's services, the one whose head has waited longest by its key (R14)."""

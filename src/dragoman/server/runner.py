@@ -149,10 +149,10 @@ class Line:
         if not peer.is_open and carrier.ready:
             self._open(peer, now)
         if messages and peer.closing is None:
-            hear, is_strict = peer.session.hear, self._strict
+            session, is_strict = peer.session, self._strict
             try:
                 for message in messages:
-                    hear(peer, message, now)
+                    session.hear(peer, message, now)
                     if is_strict:
                         check(self.broker)
                     if peer.closing is not None:

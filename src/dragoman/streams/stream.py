@@ -52,7 +52,7 @@ class Stream:
         self._pending: deque[Frame | memoryview] = deque()  # what the kernel would not take yet
         self._is_waiting = False  # for the socket to become writable
         self._is_closed = False
-        self._is_over = False  # its end has been seen, and will be told after this turn
+        self._is_over = False  # it is closed, or its end has been seen and will be told after this turn
 
     def start(self, arrived: Callable[[Messages], None], ended: Callable[[str], None]) -> None:
         self._arrived = arrived
@@ -61,7 +61,7 @@ class Stream:
 
     def write(self, buffers: list[Frame]) -> None:
         """Hand the buffers to the kernel; what it does not take now is kept and follows by itself."""
-        if self._is_closed or self._is_over:  # nobody will read it, and so it never left us (D8)
+        if self._is_over:  # nobody will read it, and so it never left us (D8)
             return
         if self._pending:
             self._pending.extend(buffers)
@@ -69,8 +69,9 @@ class Stream:
             return
         try:
             if len(buffers) == 1:
-                size = len(buffers[0])
-                taken = self._send(buffers[0])
+                [buffer] = buffers
+                size = len(buffer)
+                taken = self._send(buffer)
             elif (size := sum(map(len, buffers))) <= JOIN_BYTES:
                 taken = self._send(b"".join(buffers))
             else:
@@ -92,7 +93,7 @@ class Stream:
 
     def finish(self) -> None:
         """Say that nothing more comes from here, and go on reading. To be called when nothing waits to be written."""
-        if not self._is_closed and not self._is_over:
+        if not self._is_over:
             try:
                 self._socket.shutdown(socket.SHUT_WR)
             except OSError as error:
@@ -102,7 +103,7 @@ class Stream:
         """End the connection. What the kernel has taken still goes out; what it has not is dropped."""
         if self._is_closed:
             return
-        self._is_closed = True
+        self._is_closed = self._is_over = True
         self._loop.remove_reader(self._socket)
         if self._is_waiting:
             self._loop.remove_writer(self._socket)
@@ -122,25 +123,21 @@ class Stream:
         self._socket.close()
 
     def _readable(self) -> bool:
-        if self._is_closed or self._is_over:
+        if self._is_over:
             return False
-        gap = self._carrier.gap
+        carrier = self._carrier
+        gap = carrier.gap
         try:
-            if gap is None:
-                data = self._recv(READ_BYTES)
-                count = len(data)
-            else:
-                data = b""
-                count = self._socket.recv_into(gap)
+            came = self._recv(READ_BYTES) if gap is None else self._socket.recv_into(gap)
         except (BlockingIOError, InterruptedError):
             return False
         except OSError as error:
             self._break(error)
             return False
-        if not count:
+        if not came:
             self._end("the peer closed the connection")
             return False
-        self._arrived(self._carrier.feed(data) if gap is None else self._carrier.fill(count))
+        self._arrived(carrier.fill(came) if isinstance(came, int) else carrier.feed(came))
         return True
 
     def _keep(self, buffers: list[Frame], taken: int) -> None:
@@ -184,7 +181,7 @@ class Stream:
 
     def _end(self, problem: str) -> None:
         """Say so after this turn: whoever is writing now is in the middle of something."""
-        if not self._is_closed and not self._is_over:
+        if not self._is_over:
             self._is_over = True
             self._loop.remove_reader(self._socket)
             if self._is_waiting:

@@ -25,7 +25,7 @@ class Answers:
         self._kept: deque[Call] = deque()  # in the order they were given; dropped ones are not answered any more
 
     def keep(self, call: Call, now: float) -> None:
-        call.kept_until = now + self._seconds
+        call.answered_at = now  # and not until when: answers of one turn share this number
         self._kept.append(call)
         self.bytes += RECORD + len(call.result)
         while self.bytes > self.max_bytes:
@@ -41,10 +41,10 @@ class Answers:
 
     def expire(self, now: float) -> float:
         """Drop those whose time is over. Returns when the next is due."""
-        kept = self._kept
-        while kept and (kept[0].kept_until <= now or not kept[0].is_answered):
+        kept, seconds = self._kept, self._seconds
+        while kept and (kept[0].answered_at + seconds <= now or not kept[0].is_answered):
             self._end(kept.popleft())
-        return kept[0].kept_until if kept else inf
+        return kept[0].answered_at + seconds if kept else inf
 
     def _end(self, call: Call) -> None:
         if call.is_answered:

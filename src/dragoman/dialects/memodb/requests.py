@@ -88,10 +88,10 @@ class Call:
 
     __slots__ = (
         "address",
+        "answered_at",
         "is_answered",
         "is_over",
         "job",
-        "kept_until",
         "mark",
         "peer",
         "result",
@@ -111,7 +111,7 @@ class Call:
         self.is_over = False  # nobody will ask for it any more, and nobody is told
         self.is_answered = False
         self.result: Frame = b""  # once it is answered, as long as the answer is kept
-        self.kept_until = 0.0
+        self.answered_at = 0.0
 
     @property
     def key(self) -> tuple[str, bytes, int]:

@@ -358,16 +358,16 @@ class MemoDbSession:
         if len(payload) > self._max_payload:
             raise Malformed("too large", f"{len(payload)} bytes are over max_payload {self._max_payload}")
         contacts: Contacts = peer.guest
-        known = contacts.waiting.get(route) or contacts.answered.get(route)
-        if known is not None:
+        if route in contacts.waiting or route in contacts.answered:
+            known = contacts.waiting.get(route) or contacts.answered[route]
             if known.mark == mark:
                 self._say_again(known)
                 return
             self._supersede(known, now)
         if self._orphans:
-            known = self._orphans.pop((peer.address, route[-4:], mark), None)
-            if known is not None:
-                self._adopt(known, peer, route)
+            orphan = self._orphans.pop((peer.address, route[-4:], mark), None)
+            if orphan is not None:
+                self._adopt(orphan, peer, route)
                 return
         if not self._make_room(peer, now):
             return
@@ -450,9 +450,11 @@ class MemoDbSession:
         call.is_answered = True
         call.result = answer.result
         if peer is not None:
-            del peer.guest.waiting[call.route]
-            peer.guest.answered[call.route] = call
-            self._line.send(peer, [call.route, RESULT_TO_CALLER, answer.result])
+            contacts: Contacts = peer.guest
+            route = call.route
+            del contacts.waiting[route]
+            contacts.answered[route] = call
+            self._line.send(peer, [route, RESULT_TO_CALLER, call.result])
         self._answers.keep(call, now)
 
     def _close(self, call: Call) -> None:
