@@ -17,7 +17,7 @@ from typing import Any
 
 from dragoman.core.counters import Counters
 from dragoman.core.deadlines import Deadlines
-from dragoman.core.door import objection, too_many_names
+from dragoman.core.door import is_offer, objection, too_many_names
 from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Give, Progress, Recall
 from dragoman.core.entropy import Entropy
 from dragoman.core.gate import Promise
@@ -155,9 +155,8 @@ class Broker:
         if not job.quarantined or job.id not in self.jobs or self.is_draining:
             return None
         service = self.roster.service(job.service.name)
-        if service is None:
-            return None
-        again = self.ledger.admit(self.entropy.job_id(), service, job.payload, (), job.wishes, now)
+        name = self.entropy.job_id()
+        again = self.ledger.admit(name, service, job.payload, (), job.wishes, now) if service is not None else None
         if again is None:
             return None
         again.retry_of = job.id
@@ -178,11 +177,7 @@ class Broker:
         held_back_until: float = 0.0,
     ) -> Worker | None:
         """A worker comes. It is *booting* until it says that it is idle. None: it offers more names than we keep."""
-        if not 0 < len(services) <= self.policy.max_services_per_worker:
-            return None
-        if not all(is_name(each, self.policy.max_service_bytes) for each in services):
-            return None
-        offered = self.roster.services_for(dict.fromkeys(services))
+        offered = self.roster.services_for(dict.fromkeys(services)) if is_offer(services, self.policy) else None
         if offered is None:
             return None
         worker = Worker(self.roster.next_id(), session, party, name, terms, now)
@@ -227,10 +222,7 @@ class Broker:
         if worker.state is GONE:
             return
         self._deadlines.disarm(worker)
-        self.roster.leave(worker)
-        held = list(worker.running.values())
-        worker.running.clear()
-        worker.unproven.clear()
+        held = self.roster.leave(worker)
         never_left = {attempt.token for attempt in unseen}
         for attempt in held:
             if attempt.token in never_left or self._take_back(attempt):
@@ -373,11 +365,7 @@ class Broker:
     def shift(self, gap: float, now: float) -> None:
         """We were paused, not they: no lease ran meanwhile (D13, R22)."""
         for worker in self.roster.workers.values():
-            worker.seen = min(worker.seen + gap, now)
-            if worker.away_since != inf:
-                worker.away_since = min(worker.away_since + gap, now)
-            for attempt in worker.unproven.values():
-                attempt.doubted = min(attempt.doubted + gap, now)
+            worker.excuse(gap, now)
         self.resumed_at = now
 
     def tick(self, now: float) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from dragoman.core.model import Refusal, Service, Wishes, is_name
 from dragoman.core.policy import Policy
 
@@ -17,6 +19,13 @@ def objection(
     if not wishes.waits and (service is None or not service.is_known):
         return Refusal.NO_SUCH_SERVICE, f"no worker offers '{name}'"
     return None
+
+
+def is_offer(services: Collection[str], policy: Policy) -> bool:
+    """Whether a worker may offer these: not too many, and names."""
+    if not 0 < len(services) <= policy.max_services_per_worker:
+        return False
+    return all(is_name(each, policy.max_service_bytes) for each in services)
 
 
 def too_many_names(policy: Policy) -> tuple[Refusal, str]:

@@ -306,6 +306,14 @@ class Worker:
             due = min(due, self.away_since + self.terms.detach_timeout)
         return due
 
+    def excuse(self, gap: float, now: float) -> None:
+        """We were paused for so long, and it was not silent meanwhile (D13)."""
+        self.seen = min(self.seen + gap, now)
+        if self.away_since != inf:
+            self.away_since = min(self.away_since + gap, now)
+        for attempt in self.unproven.values():
+            attempt.doubted = min(attempt.doubted + gap, now)
+
     def overdue(self, now: float) -> str:
         """What it is late with, now that it is due."""
         terms = self.terms

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from math import inf
 
 from dragoman.core.lifecycle import move_worker, settle
-from dragoman.core.model import BUSY, GONE, IDLE, Job, Service, Worker, WorkerId
+from dragoman.core.model import BUSY, GONE, IDLE, Attempt, Job, Service, Worker, WorkerId
 
 
 class Roster:
@@ -50,12 +50,17 @@ class Roster:
             service.is_known = True
         self.workers[worker.id] = worker
 
-    def leave(self, worker: Worker) -> None:
+    def leave(self, worker: Worker) -> list[Attempt]:
+        """Strike the worker off. Returns what it held and has not ended."""
         self.withhold(worker)
         for service in worker.services:
             service.workers -= 1
         del self.workers[worker.id]
         move_worker(worker, GONE)
+        held = list(worker.running.values())
+        worker.running.clear()
+        worker.unproven.clear()
+        return held
 
     def settle(self, worker: Worker, now: float) -> None:
         """Bring the worker's state, and its place among the idle, in line with its slots."""
