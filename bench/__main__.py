@@ -21,6 +21,7 @@ from bench.brokers import (
     CONTROLLER_COMMAND,
     DRAGOMAN_COMMAND,
     MEMODB_COMMAND,
+    NATIVE_COMMAND,
     PARKING_COMMAND,
     PLAIN_ECHO_COMMAND,
     PLAIN_SP_COMMAND,
@@ -35,6 +36,7 @@ from bench.compare import (
     LARGE_SHAPES,
     MEMODB_LARGE_SHAPES,
     MEMODB_SHAPES,
+    NATIVE_SHAPES,
     Comparison,
     Plan,
     compare,
@@ -48,12 +50,14 @@ from bench.table import CEILING, SUBJECT, called_back_table, comparison_table, c
 
 ECHO_TARGETS = {Shape(workers=64, window=100, size=100): 3.0}
 LARGE_TARGETS = {LARGE_SHAPES[0]: 1.5}
+NATIVE_TARGETS = {NATIVE_SHAPES[-1]: 2.0}
 MEMODB_TARGETS = {MEMODB_SHAPES[0]: 3.0}
 MEMODB_LARGE_RATE = 0.5
 EXCHANGES = 2  # a job is a caller's request and a worker's, each with its answer; an echo is one of these
 PLAIN_SP = Kind("sp echo", "echo", PLAIN_SP_COMMAND)
 SP_FLOOR = Kind("sp floor", "echo", SP_ECHO_COMMAND)
 PLAIN_ECHO = Kind("asyncio echo", "raw", (*PLAIN_ECHO_COMMAND, str(MEMODB_LARGE_SHAPES[0].size)))
+NATIVE = Kind(SUBJECT, "native", NATIVE_COMMAND)
 MEMODB = Kind(SUBJECT, "memodb", MEMODB_COMMAND)
 CALLED_BACK = {  # and what a job costs there, with its caller's two messages: messages and new connections
     Kind("PingPong", "pingpong", DRAGOMAN_COMMAND): (4, 0),
@@ -158,6 +162,16 @@ def _compare(
     return comparison_table(title, comparisons, CEILING)
 
 
+def native_echo(bench: Bench) -> str:
+    """100-byte jobs over the native dialect, whose workers hold 16 at once, beside zmq.proxy."""
+    if not bench.generator.speaks_native:
+        raise NotMeasured(f"the load for it is in C only, and could not be built: {bench.generator.title}")
+    kinds = (bench.kinds[0], NATIVE)
+    comparisons = compare(NATIVE_SHAPES, NATIVE_TARGETS, kinds, bench.generator, bench.plan, bench.repeats, tell)
+    bench.record["native_echo"] = [_record(comparison, CEILING) for comparison in comparisons]
+    return comparison_table("native: echo, jobs of 100 bytes, workers of capacity 16", comparisons, CEILING)
+
+
 def memodb_echo(bench: Bench) -> str:
     """100-byte jobs over MemoDB, beside a bare SP server that repeats messages: a job is two such exchanges."""
     title = "MemoDB: echo, jobs of 100 bytes, beside a bare SP echo server"
@@ -251,6 +265,7 @@ def tell(line: str) -> None:
 SCENARIOS: dict[str, tuple[Callable[[Bench], str], ...]] = {
     "echo": (echo,),
     "large": (large,),
+    "native": (native_echo,),
     "memory": (memory,),
     "core": (core,),
     "memodb": (memodb_echo, memodb_floor, memodb_large, memodb_memory),

@@ -29,6 +29,7 @@ DRAGOMAN_COMMAND = (
     "memory",
 )
 MEMODB_COMMAND = (DRAGOMAN_COMMAND[0], "serve", "memodb+tcp://127.0.0.1:{frontend}", "--data", "memory")
+NATIVE_COMMAND = (DRAGOMAN_COMMAND[0], "serve", "tcp://127.0.0.1:{frontend}", "--data", "memory")
 PARKING_COMMAND = (
     DRAGOMAN_COMMAND[0],
     "serve",

@@ -1,4 +1,4 @@
-"""Which load is used, how it is built, and how it is run: for PingPong load.c or else load.py, for MemoDB spload.c,
+"""Which load is used, how it is built, and how it is run: for PingPong and native load.c, or else load.py, for MemoDB spload.c,
 for workers that one has to call back calledback_load.py."""
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ class Generator:
 
     title: str
     command: tuple[str, ...]
+    speaks_native: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ def find_generator() -> Generator:
     except NotMeasured as hindrance:
         return Generator(f"pyzmq ({hindrance})", (sys.executable, "-m", "bench.load"))
     version = subprocess.run([load, "--version"], capture_output=True, text=True, check=True).stdout.strip()
-    return Generator(f"C on libzmq {version}", (load,))
+    return Generator(f"C on libzmq {version}", (load,), speaks_native=True)
 
 
 def find_sp_generator() -> Generator:
