@@ -1,5 +1,5 @@
-"""Which load is used, how it is built, and how it is run: for PingPong and native load.c, or else load.py, for MemoDB spload.c,
-for workers that one has to call back calledback_load.py."""
+"""Which load is used, how it is built, and how it is run: for PingPong load.c, or else load.py, for native load.c, for
+MemoDB spload.c, for workers that one has to call back calledback_load.py."""
 
 from __future__ import annotations
 
