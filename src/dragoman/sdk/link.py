@@ -12,26 +12,45 @@ from dragoman.streams.dial import connect
 from dragoman.streams.stream import Stream
 
 
-class Link:
-    """Made by `open_link`; it lives until `close` or until `ended` is called."""
+def _nothing() -> None:
+    pass
 
-    def __init__(self, stream: Stream, carrier: Carrier) -> None:
+
+class Link:
+    """Made by `open_link`; it lives until `close` or until `ended` is called.
+
+    What is sent within one turn of the loop leaves together, at its end or at `flush`.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, stream: Stream, carrier: Carrier) -> None:
+        self._loop = loop
         self._stream = stream
-        self._carrier = carrier
+        self._encode = carrier.encode
+        self._gathered: list[Frame] = []
 
     @property
     def backlog(self) -> int:
         """Bytes that the kernel has not taken yet: `close` would drop them."""
+        self.flush()
         return self._stream.backlog
 
     def send(self, frames: Sequence[Frame]) -> None:
-        self._stream.write(self._carrier.encode(frames))
+        if not self._gathered:
+            self._loop.call_soon(self.flush)
+        self._gathered += self._encode(frames)
+
+    def flush(self) -> None:
+        if self._gathered:
+            gathered, self._gathered = self._gathered, []
+            self._stream.write(gathered)
 
     def finish(self) -> None:
         """We have said our last; what is still on its way to us is heard, until the other side ends, too."""
+        self.flush()
         self._stream.finish()
 
     def close(self) -> None:
+        self.flush()
         self._stream.close()
 
 
@@ -41,8 +60,9 @@ async def open_link(
     heard: Callable[[Message | TooLarge], None],
     ended: Callable[[str], None],
     timeout: float,
+    paused: Callable[[], None] = _nothing,
 ) -> Link:
-    """Connect and shake hands. Raises BrokerUnavailable."""
+    """Connect and shake hands. `paused` is told when all that came at once was heard. Raises BrokerUnavailable."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout
     try:
@@ -64,6 +84,8 @@ async def open_link(
             ready.set_result(None)
         for message in messages:
             heard(message)
+        if messages:
+            paused()
 
     def finish(problem: str) -> None:
         stream.close()
@@ -84,4 +106,4 @@ async def open_link(
     except asyncio.CancelledError:
         stream.close()
         raise
-    return Link(stream, carrier)
+    return Link(loop, stream, carrier)
