@@ -1,3 +1,57 @@
 """Dragoman: a job broker that speaks its workers' protocols as they are."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dragoman.sdk.async_client import AsyncClient
+    from dragoman.sdk.client import Client
+    from dragoman.sdk.errors import (
+        BrokerUnavailable,
+        Busy,
+        DragomanError,
+        JobCancelled,
+        JobError,
+        JobFailed,
+        JobLost,
+        JobRefused,
+        JobTimeout,
+        NoSuchService,
+        PayloadTooLarge,
+        Unsupported,
+    )
+    from dragoman.sdk.futures import AsyncJob, JobFuture
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "AsyncClient",
+    "AsyncJob",
+    "BrokerUnavailable",
+    "Busy",
+    "Client",
+    "DragomanError",
+    "JobCancelled",
+    "JobError",
+    "JobFailed",
+    "JobFuture",
+    "JobLost",
+    "JobRefused",
+    "JobTimeout",
+    "NoSuchService",
+    "PayloadTooLarge",
+    "Unsupported",
+]
+
+_HOMES = {"AsyncClient": "async_client", "AsyncJob": "futures", "Client": "client", "JobFuture": "futures"}
+
+
+def __getattr__(name: str) -> Any:
+    """What people write Python with is loaded when it is first asked for."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"dragoman.sdk.{_HOMES.get(name, 'errors')}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

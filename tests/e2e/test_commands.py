@@ -72,7 +72,6 @@ def test_version_and_help_are_there_for_every_command(programs: Programs) -> Non
         ["nonsense"],
         ["serve", "--nonsense"],
         ["call"],
-        ["call", "default", "data"],
         ["worker", "--connect", "pingpong+tcp://127.0.0.1:1"],
         ["worker", "m:f", "--exec", "cat", "--connect", "pingpong+tcp://127.0.0.1:1"],
         ["call", "default", "--connect", "pingpong+tcp://127.0.0.1:1", "--timeout", "0"],

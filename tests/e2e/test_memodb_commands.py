@@ -471,7 +471,7 @@ def test_a_worker_that_is_stopping_rests_before_it_comes_back_to_a_broker_that_h
 
 LOAD = """
 import asyncio, sys
-from dragoman.sdk.call import call
+from dragoman import AsyncClient
 
 async def main():
     url, lasts = sys.argv[1], float(sys.argv[2])
@@ -480,11 +480,15 @@ async def main():
     count = 0
 
     async def caller(number):
+        async with AsyncClient(url) as client:
+            await keep_calling(client, number)
+
+    async def keep_calling(client, number):
         nonlocal count
         turn = 0
         while loop.time() < until:
             payload = b"0.01 %d %d" % (number, turn)
-            result = await call(url, "default", payload, 8)
+            result = await client.call("default", payload, timeout=8)
             assert result == b"slept " + payload, result
             turn += 1
             count += 1

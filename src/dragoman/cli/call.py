@@ -14,6 +14,7 @@ from dragoman.cli.exits import FAILED, TIMED_OUT, UNREACHABLE, USAGE, give_up
 @click.command(
     epilog="""\b
 Examples:
+  dragoman call echo "hello"
   dragoman call default "hello" --connect pingpong+tcp://127.0.0.1:7402
   dragoman call echo "hello" --connect memodb+tcp://127.0.0.1:7405 --timeout 10
   cat big.png | dragoman call resize - --connect "pingpong+tcp://127.0.0.1:7402?service=resize" > small.png
@@ -23,7 +24,14 @@ Exit codes: 0 done; 1 failed, lost, cancelled or refused; 2 usage; 3 broker unre
 )
 @click.argument("service")
 @click.argument("data", default="")
-@click.option("--connect", "url", metavar="URL", required=True, help="The broker's address for callers.")
+@click.option(
+    "--connect",
+    "url",
+    metavar="URL",
+    default="tcp://127.0.0.1:7400",
+    show_default=True,
+    help="The broker's address for callers.",
+)
 @click.option(
     "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Give up after so many seconds."
 )
@@ -33,7 +41,6 @@ def call(service: str, data: str, url: str, timeout: float | None) -> None:
     DATA is the payload; `-` reads it from standard input. The result goes to standard output as it came, errors to
     standard error.
     """
-    from dragoman.sdk import call as sdk
     from dragoman.sdk.address import AddressError
     from dragoman.sdk.errors import BrokerUnavailable, JobError, JobTimeout
 
@@ -41,7 +48,7 @@ def call(service: str, data: str, url: str, timeout: float | None) -> None:
         give_up("--timeout: nan is no number of seconds", USAGE)
     payload = sys.stdin.buffer.read() if data == "-" else data.encode("utf-8", "surrogateescape")
     try:
-        result = asyncio.run(sdk.call(url, service, payload, timeout))
+        result = asyncio.run(_call(url, service, payload, timeout))
     except AddressError as error:
         give_up(str(error), USAGE)
     except BrokerUnavailable as error:
@@ -56,3 +63,11 @@ def call(service: str, data: str, url: str, timeout: float | None) -> None:
     if sys.stdout.isatty() and not result.endswith(b"\n"):
         sys.stdout.buffer.write(b"\n")
     sys.stdout.buffer.flush()
+
+
+async def _call(url: str, service: str, payload: bytes, timeout: float | None) -> bytes:
+    from dragoman.sdk.async_client import AsyncClient
+
+    async with AsyncClient(url, patient=False) as client:
+        result: bytes = await client.call(service, payload, timeout=timeout)
+        return result

@@ -14,6 +14,7 @@ from typing import Final
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
+from dragoman.dialects import sides
 from dragoman.dialects.sides import ClientPort
 
 CLIENT_SOCKET: Final = "REQ"  # a frontend may be a ROUTER or a REP
@@ -48,7 +49,7 @@ def no_envelope(message: Message) -> Malformed:
     return Malformed("no delimiter", f"the first frame has {len(message[0])} bytes and should be empty")
 
 
-class ClientSide:
+class ClientSide(sides.ClientSide):
     """A client's side: one call at a time, on one connection."""
 
     outlives_connections = False
@@ -82,6 +83,12 @@ class ClientSide:
         ticket, self._ticket = self._ticket, None
         if ticket is not None:
             self._port.answered(ticket, result, reason)
+
+    def forget(self, ticket: Hashable, id: bytes, now: float) -> None:
+        """Its answer would be taken for the next call's: only another connection can help."""
+        if self._ticket == ticket:
+            self._ticket = None
+            self._port.reconnect("its caller does not wait any longer")
 
     def tick(self, now: float) -> float:
         return inf

@@ -79,6 +79,22 @@ class WorkerSide(Protocol):
         """Do what is due, and say when to come again."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Wishes:
+    """What a caller asks for besides the result. Most wires have no words for most of it; `None` is not said.
+
+    Callers make one and use it for many jobs: which one it is tells what it says.
+    """
+
+    service: str
+    timeout: float | None = None  # the caller's patience over everything
+    job_timeout: float | None = None  # how long one attempt may run
+    queue_timeout: float | None = None  # how long it may wait for a worker
+    priority: int | None = None
+    attempts: int | None = None
+    waits: bool = False  # for a worker, even if none offers the service
+
+
 class ClientPort(Protocol):
     """What a client's conversation asks for."""
 
@@ -95,11 +111,16 @@ class ClientPort(Protocol):
 
 
 class ClientSide(Protocol):
-    """A client's side."""
+    """A client's side. Who inherits from this says nothing where its wire has no word."""
 
     outlives_connections: bool  # whether calls go on when the connection is replaced by another
     patience: float  # how long to wait for an answer if the caller has not said
     hint: str  # what else there is to say about an answer that did not come
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether calls may be made now: the connection is there, and so is what the broker says first."""
+        return True
 
     def opened(self, now: float) -> None:
         """A connection is there: calls under way are asked for again."""
@@ -113,3 +134,27 @@ class ClientSide(Protocol):
         """Raises Malformed if it cannot be understood."""
 
     def tick(self, now: float) -> float: ...
+
+    def submit(self, ticket: Hashable, wishes: Wishes, payload: Frame, id: bytes, now: float) -> None:
+        """Call, with all that the wire has words for. What is submitted may wait for `flush`."""
+        timeout = wishes.timeout if wishes.job_timeout is None else wishes.job_timeout
+        self.call(ticket, wishes.service, payload, timeout, now)
+
+    def flush(self, now: float) -> None:
+        """Send what was submitted and may be sent."""
+        return
+
+    def is_sent(self, id: bytes) -> bool:
+        """Whether the broker may have it. Asked from other threads, too."""
+        return True
+
+    def cancel(self, id: bytes, now: float) -> None:
+        """Ask the broker to end it; its outcome comes in any case."""
+        return
+
+    def forget(self, ticket: Hashable, id: bytes, now: float) -> None:
+        """Nobody waits for it any more: no answer, please."""
+
+    def bye(self) -> None:
+        """We leave for good."""
+        return

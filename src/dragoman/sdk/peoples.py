@@ -24,7 +24,7 @@ from dragoman.dialects.powerhose import options as powerhose_options
 from dragoman.dialects.powerhose import peer as powerhose
 from dragoman.dialects.sides import ClientPort, ClientSide, WorkerPort, WorkerSide
 from dragoman.sdk.address import Address, Place, UnixPlace, address_error, parse, parse_frontend, read_options
-from dragoman.sdk.ids import new_job_id, new_session
+from dragoman.sdk.ids import new_session
 
 # How much a message may have is the broker's to say (max_payload): what it let in, we take.
 HARD_CAP = ZmtpLimits().hard_cap
@@ -49,6 +49,8 @@ class People:
     client_options: type[Any] | None = None  # none: it has no clients
     client_carrier: Callable[[Place], Carrier] = _nobody
     client_side: Callable[[Any, ClientPort], ClientSide] = _nobody
+    calls_at_once: bool = False  # whether a client may have several calls under way on one connection
+    words: frozenset[str] = frozenset()  # of what a caller may ask for, that which the wire can say
 
     def options(self) -> set[str]:
         """All that a URL of this dialect may say, whoever is meant by it."""
@@ -82,7 +84,7 @@ def _anything() -> int:
 
 
 def _native_client(options: Any, port: ClientPort) -> native.ClientSide:
-    return native.ClientSide(options, port, new_session(), new_job_id)
+    return native.ClientSide(options, port, new_session())
 
 
 PEOPLES: Mapping[str, People] = {
@@ -96,6 +98,21 @@ PEOPLES: Mapping[str, People] = {
         client_options=native_options.ClientOptions,
         client_carrier=_zmtp(native.SOCKET),
         client_side=_native_client,
+        calls_at_once=True,
+        words=frozenset(
+            {
+                "timeout",
+                "priority",
+                "attempts",
+                "job_timeout",
+                "queue_timeout",
+                "wait",
+                "id",
+                "progress",
+                "parts",
+                "cancel",
+            }
+        ),
     ),
     "pingpong": People(
         objection=None,
@@ -129,6 +146,8 @@ PEOPLES: Mapping[str, People] = {
         client_options=memodb_options.ClientOptions,
         client_carrier=_sp,
         client_side=lambda options, port: memodb.ClientSide(options, port, _anything()),
+        calls_at_once=True,
+        words=frozenset({"job_timeout"}),
     ),
     "controller": People(
         objection=None,

@@ -12,6 +12,7 @@ from typing import Final
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
+from dragoman.dialects import sides
 from dragoman.dialects.memodb import messages
 from dragoman.dialects.memodb.codec import read, write_heartbeat, write_job, write_ready, write_result
 from dragoman.dialects.memodb.messages import Disconnect, Heartbeat, Result
@@ -209,7 +210,7 @@ class _Call:
         self.again_at = now + seconds
 
 
-class ClientSide:
+class ClientSide(sides.ClientSide):
     """A client's side: any number of calls in flight, on one connection after another."""
 
     outlives_connections = True
@@ -257,3 +258,10 @@ class ClientSide:
                 self._port.send(call.frames)
             due = min(due, call.again_at)
         return due
+
+    def forget(self, ticket: Hashable, id: bytes, now: float) -> None:
+        """It is not asked for again. The wire has no word for more."""
+        for request, call in self._calls.items():
+            if call.ticket == ticket:
+                del self._calls[request]
+                return

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from math import inf
 from typing import Final
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
+from dragoman.dialects import sides
 from dragoman.dialects.native.codec import (
     read_bye,
     read_error,
@@ -40,6 +41,7 @@ from dragoman.dialects.native.messages import (
     JOB,
     MISSING,
     MOST_NAMES,
+    NO_FLAGS,
     OUTCOMES,
     PART,
     PROGRESS,
@@ -47,19 +49,23 @@ from dragoman.dialects.native.messages import (
     RESULT,
     RESUME,
     RETURN,
+    TOO_LARGE,
+    UNSAID_PRIORITY,
     WELCOME,
+    Flag,
     Hello,
     Order,
     Role,
     Welcome,
 )
 from dragoman.dialects.native.options import ClientOptions, WorkerOptions
-from dragoman.dialects.sides import Assignment, ClientPort, Failure, WorkerPort
+from dragoman.dialects.sides import Assignment, ClientPort, Failure, Wishes, WorkerPort
 
 SOCKET: Final = "DEALER"
 BEFORE_WELCOME: Final = Welcome(heartbeat=2.5, lease=10.0, max_payload=0)  # what holds until the broker has spoken
 ACK_AFTER: Final = 256 << 10  # bytes of results
 BATCH_BYTES: Final = 1 << 20  # of payloads in one SUBMIT
+MOST_HEADS_KEPT: Final = 1024  # of SUBMIT, written once for all jobs that ask for the same
 UNAVAILABLE: Final = "unavailable"  # instead of an outcome: the broker that knew the job is gone
 
 
@@ -225,90 +231,85 @@ class WorkerSide:
 class Call:
     """A job under way."""
 
-    __slots__ = ("head", "is_sent", "payload", "ticket")
+    __slots__ = ("head", "is_cancelled", "is_sent", "payload", "ticket")
 
     def __init__(self, ticket: Hashable, head: bytes, payload: Frame) -> None:
-        self.ticket = ticket
+        self.ticket = ticket  # none: nobody waits for it any more, but it still counts until its outcome comes
         self.head = head
         self.payload = payload
         self.is_sent = False
+        self.is_cancelled = False
 
 
-class ClientSide:
+class ClientSide(sides.ClientSide):
     """A client's side: many jobs at once, over as many connections as it takes.
 
-    `submit` only notes a job; `flush` sends what the window has room for, many in one message. `session` and `new_id`
-    are random, so they are passed in.
+    `submit` only notes a job; `flush` sends what the window has room for, many in one message. `session` is random, and
+    so are the ids of jobs: they are passed in.
     """
 
     outlives_connections = True
     patience = inf
     hint = ""
 
-    def __init__(
-        self, options: ClientOptions, port: ClientPort, session: str, new_id: Callable[[], bytes], name: str = ""
-    ) -> None:
+    def __init__(self, options: ClientOptions, port: ClientPort, session: str, name: str = "") -> None:
         self._port = port
-        self._new_id = new_id
         self._hello = Hello(Role.CLIENT, session=session if options.resume else "", window=options.window, name=name)
         self._welcome: Welcome | None = None  # none: not connected, or not yet welcome
+        self._max_payload = 0  # 0: the broker has never said
+        self._keeps_sessions = False
         self._is_open = False
         self._calls: dict[bytes, Call] = {}  # all that have no outcome yet
         self._unsent: deque[bytes] = deque()  # of these, what the broker has not got; some may be over by now
         self._in_flight = 0
-        self._heads: dict[Order, bytes] = {}
+        self._heads: dict[Wishes, bytes] = {}
         self._unacknowledged: list[bytes] = []
         self._unacknowledged_bytes = 0
         self._heard = 0.0
         self._said = 0.0
 
     @property
-    def is_busy(self) -> bool:
-        return bool(self._calls)
-
-    @property
-    def max_payload(self) -> int:
-        """What the broker takes; 0 as long as it has not said."""
-        return self._welcome.max_payload if self._welcome is not None else 0
+    def is_ready(self) -> bool:
+        return self._welcome is not None
 
     # ---------------------------------------------------------------- calls
 
     def call(self, ticket: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None:
-        self.submit(ticket, Order(service, deadline=timeout or 0.0), payload)
-        self.flush(now)
+        raise AssertionError("a job of this wire has an id: submit it")
 
-    def submit(self, ticket: Hashable, order: Order, payload: Frame, id: bytes | None = None) -> bytes:
-        """Its id, by which it can be cancelled."""
-        head = self._heads.get(order)
-        if head is None:
-            if len(self._heads) >= 1024:
-                self._heads.clear()
-            head = self._heads[order] = write_order(order)
-        if id is None:
-            id = self._new_id()
-        self._calls[id] = Call(ticket, head, payload)
+    def submit(self, ticket: Hashable, wishes: Wishes, payload: Frame, id: bytes, now: float) -> None:
+        if len(payload) > self._max_payload > 0:
+            sentence = f"a payload of {len(payload)} bytes is over the broker's max_payload {self._max_payload}"
+            self._port.answered(ticket, b"", f"refused: {sentence}", Failure(TOO_LARGE, sentence))
+            return
+        self._calls[id] = Call(ticket, self._heads.get(wishes) or self._head(wishes), payload)
         self._unsent.append(id)
-        return id
 
-    def cancel(self, id: bytes, now: float) -> bool:
-        """Whether there was something to cancel; its outcome comes in any case."""
+    def is_sent(self, id: bytes) -> bool:
+        call = self._calls.get(id)
+        return call is not None and call.is_sent
+
+    def cancel(self, id: bytes, now: float) -> None:
         call = self._calls.get(id)
         if call is None:
-            return False
-        if call.is_sent:
-            if self._welcome is not None:  # else it is not resumed
-                self._say(write_list(CANCEL, [id]), now)
-                return True
-            return False
-        del self._calls[id]
-        self._port.answered(call.ticket, b"", "cancelled: it had not been sent yet")
-        return True
+            return
+        if not call.is_sent:
+            del self._calls[id]
+            self._port.answered(call.ticket, b"", "cancelled: it had not been sent yet")
+            return
+        call.is_cancelled = True
+        if self._welcome is not None:  # else it is said when we are back
+            self._say(write_list(CANCEL, [id]), now)
 
-    def forget(self, id: bytes) -> None:
-        """Nobody waits for this outcome any more."""
-        call = self._calls.pop(id, None)
+    def forget(self, ticket: Hashable, id: bytes, now: float) -> None:
+        """What was sent is cancelled, and counts for the window until the broker has answered that."""
+        call = self._calls.get(id)
         if call is not None and call.is_sent:
-            self._in_flight -= 1
+            call.ticket = None
+            call.payload = b""
+            self.cancel(id, now)
+        elif call is not None:
+            del self._calls[id]
 
     def flush(self, now: float) -> None:
         """Send what the window has room for."""
@@ -325,26 +326,42 @@ class ClientSide:
         if self._is_open:
             self._port.send(write_bye("the client is closed", is_final=True))
 
+    def _head(self, wishes: Wishes) -> bytes:
+        if len(self._heads) >= MOST_HEADS_KEPT:
+            self._heads.clear()
+        order = Order(
+            wishes.service,
+            Flag.WAIT if wishes.waits else NO_FLAGS,
+            UNSAID_PRIORITY if wishes.priority is None else wishes.priority,
+            wishes.attempts or 0,
+            wishes.timeout or 0.0,
+            wishes.job_timeout or 0.0,
+            wishes.queue_timeout or 0.0,
+        )
+        head = self._heads[wishes] = write_order(order)
+        return head
+
     def _send_batch(self, room: int, now: float) -> None:
         """The first of those unsent, and those behind it that ask for the same."""
         unsent, calls = self._unsent, self._calls
+        most_bytes = min(BATCH_BYTES, self._max_payload)
         ids: list[bytes] = []
         payloads: list[Frame] = []
         head = b""
         size = 0
-        while unsent and len(ids) < room and size < BATCH_BYTES:
+        while unsent and len(ids) < room:
             call = calls.get(unsent[0])
             if call is None:  # cancelled meanwhile
                 unsent.popleft()
                 continue
+            size += len(call.payload)
             if not ids:
                 head = call.head
-            elif call.head != head or size + len(call.payload) > BATCH_BYTES:
+            elif call.head != head or size > most_bytes:
                 break
             call.is_sent = True
             ids.append(unsent.popleft())
             payloads.append(call.payload)
-            size += len(call.payload)
         if ids:
             self._in_flight += len(ids)
             self._say([head, b"".join(ids), *payloads], now)
@@ -359,9 +376,11 @@ class ClientSide:
     def lost(self) -> None:
         self._is_open = False
         self._welcome = None
+        if not self._keeps_sessions:
+            self._give_up("the connection to the broker ended; it may have run")
 
     def hear(self, message: Message | TooLarge, now: float) -> None:
-        """Raises Malformed if it cannot be understood."""
+        """Raises Malformed if it cannot be understood. Whoever calls this says `flush` when it has heard all."""
         self._heard = now
         if isinstance(message, TooLarge):
             raise Malformed("too large", f"the answer has {message.size} bytes, more than this client takes")
@@ -369,6 +388,8 @@ class ClientSide:
         if word == RESULT:
             for index, id in enumerate(read_result(message), 1):
                 self._answer(id, message[index], None)
+            if self._unacknowledged_bytes >= ACK_AFTER:
+                self._acknowledge(now)
         elif word == FAILED:
             failed = read_failed(message)
             outcome = OUTCOMES[failed.outcome]
@@ -377,7 +398,7 @@ class ClientSide:
         elif word in (PROGRESS, PART):
             id, payload = read_report(message)
             call = self._calls.get(id)
-            if call is not None:
+            if call is not None and call.ticket is not None:
                 self._port.reported(call.ticket, payload, word == PART, read_report_number(message[0]))
         elif word == WELCOME:
             self._hear_welcome(read_welcome(message), now)
@@ -385,15 +406,11 @@ class ClientSide:
             self._send_again(read_list(message))
         elif word == BYE:
             self._port.reconnect(f"the broker said goodbye: {read_bye(message)[1]}")
-            return
         elif word == ERROR:
             _, code, sentence = read_error(message)
             raise Malformed(code, f"the broker says: {sentence}")
         elif word not in (HEARTBEAT, ACCEPTED) and self._welcome is None:
             raise Malformed("unknown word", f"{word:02x} came before WELCOME")
-        if self._unacknowledged_bytes >= ACK_AFTER:
-            self._acknowledge(now)
-        self.flush(now)
 
     def tick(self, now: float) -> float:
         if not self._is_open:
@@ -410,22 +427,35 @@ class ClientSide:
 
     def _hear_welcome(self, welcome: Welcome, now: float) -> None:
         self._welcome = welcome
+        self._max_payload = welcome.max_payload
+        self._keeps_sessions = bool(self._hello.session) and welcome.resume > 0
+        if not welcome.resumed:
+            self._give_up("the broker that had it is gone; it may have run")
         sent = [id for id, call in self._calls.items() if call.is_sent]
-        if welcome.resumed:
-            for start in range(0, len(sent), MOST_NAMES):
-                self._say(write_list(RESUME, sent[start : start + MOST_NAMES]), now)
-        else:
-            for id in sent:
-                self._answer(id, b"", f"{UNAVAILABLE}: the broker that had it is gone; it may have run")
-        self._in_flight = sum(call.is_sent for call in self._calls.values())
+        self._in_flight = len(sent)
+        self._say_list(RESUME, sent, now)
+        self._say_list(CANCEL, [id for id in sent if self._calls[id].is_cancelled], now)
+
+    def _say_list(self, word: int, ids: Sequence[bytes], now: float) -> None:
+        for start in range(0, len(ids), MOST_NAMES):
+            self._say(write_list(word, ids[start : start + MOST_NAMES]), now)
+
+    def _give_up(self, sentence: str) -> None:
+        """What was sent is gone with the conversation."""
+        for id in [id for id, call in self._calls.items() if call.is_sent]:
+            self._answer(id, b"", f"{UNAVAILABLE}: {sentence}")
 
     def _send_again(self, ids: Sequence[bytes]) -> None:
         """They never came to the broker."""
         for id in reversed(ids):
             call = self._calls.get(id)
-            if call is not None and call.is_sent:
-                call.is_sent = False
+            if call is None or not call.is_sent:
+                continue
+            if call.is_cancelled:
+                self._answer(id, b"", "cancelled: it never came to the broker")
+            else:
                 self._in_flight -= 1
+                call.is_sent = False
                 self._unsent.appendleft(id)
 
     def _answer(self, id: bytes, result: Frame, reason: str | None, failure: Failure | None = None) -> None:
@@ -437,7 +467,8 @@ class ClientSide:
         self._unacknowledged_bytes += len(result)
         if len(self._unacknowledged) >= MOST_NAMES:
             del self._unacknowledged[: -MOST_NAMES // 2]
-        self._port.answered(call.ticket, result, reason, failure)
+        if call.ticket is not None:
+            self._port.answered(call.ticket, result, reason, failure)
 
     def _acknowledge(self, now: float) -> None:
         ids, self._unacknowledged, self._unacknowledged_bytes = self._unacknowledged, [], 0

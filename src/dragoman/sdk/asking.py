@@ -1,0 +1,72 @@
+"""What callers may ask for, checked once for all jobs that ask for the same."""
+
+from __future__ import annotations
+
+from math import inf
+
+from dragoman.dialects.sides import Wishes
+from dragoman.sdk.errors import Unsupported
+from dragoman.sdk.peoples import Target, caller_target
+
+MOST_KEPT = 1024  # wishes that are remembered
+_Key = tuple[str, float | None, float | None, float | None, int | None, int | None, bool]
+
+
+class Asking:
+    """The wishes of one client's jobs. From any thread."""
+
+    def __init__(self, url: str) -> None:
+        """Raises AddressError."""
+        self._url = url
+        self.target: Target = caller_target(url, None)
+        self._known: dict[_Key, Wishes] = {}
+
+    def wishes(
+        self,
+        service: str,
+        timeout: float | None = None,
+        job_timeout: float | None = None,
+        queue_timeout: float | None = None,
+        priority: int | None = None,
+        attempts: int | None = None,
+        wait: bool = False,
+    ) -> Wishes:
+        """Raises Unsupported for what the wire cannot say, ValueError for what makes no sense, AddressError for a
+        service that cannot be there."""
+        key = (service, timeout, job_timeout, queue_timeout, priority, attempts, wait)
+        known = self._known.get(key)
+        if known is not None:
+            return known
+        caller_target(self._url, service)
+        for name, seconds in (("timeout", timeout), ("job_timeout", job_timeout), ("queue_timeout", queue_timeout)):
+            if seconds is not None and not 0 < seconds < inf:
+                raise ValueError(f"{name}={seconds}: a number of seconds over 0, or None")
+        _check_number("priority", priority, 0, 9)
+        _check_number("attempts", attempts, 1, 100)
+        self._check_words(job_timeout=job_timeout, queue_timeout=queue_timeout, priority=priority, attempts=attempts)
+        if wait:
+            self.needs("wait")
+        if len(self._known) >= MOST_KEPT:
+            self._known.clear()
+        made = self._known[key] = Wishes(service, timeout, job_timeout, queue_timeout, priority, attempts, wait)
+        return made
+
+    def has(self, word: str) -> bool:
+        return word in self.target.people.words
+
+    def needs(self, word: str) -> None:
+        """Raises Unsupported if the wire has no word for it."""
+        if not self.has(word):
+            raise Unsupported(
+                f"{self.target.dialect} has no word for {word}: call by a native address (tcp:// or ipc://)"
+            )
+
+    def _check_words(self, **asked: object) -> None:
+        for name, value in asked.items():
+            if value is not None:
+                self.needs(name)
+
+
+def _check_number(name: str, number: int | None, least: int, most: int) -> None:
+    if number is not None and (type(number) is not int or not least <= number <= most):
+        raise ValueError(f"{name}={number}: a whole number from {least} to {most}, or None")

@@ -1,0 +1,229 @@
+"""`dragoman.AsyncClient`: the same as `Client`, awaited, on whatever event loop runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import warnings
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from types import TracebackType
+from typing import Any, NoReturn, Self
+
+from dragoman.dialects.sides import Wishes
+from dragoman.sdk.asking import Asking
+from dragoman.sdk.codecs import Codec
+from dragoman.sdk.codecs import codec as codec_of
+from dragoman.sdk.engine import Engine
+from dragoman.sdk.errors import Unsupported
+from dragoman.sdk.futures import AsyncJob
+from dragoman.sdk.settings import (
+    CONNECTIONS,
+    DEFAULT_URL,
+    NO_BACKGROUND_JOBS,
+    as_sent,
+    client_is_closed,
+    settings_of,
+    window_of,
+)
+
+
+class AsyncClient:
+    """Calls the services of a broker, in any dialect that has callers: the address says which.
+
+        async with AsyncClient("tcp://127.0.0.1:7400") as client:
+            small = await client.call("resize", big, timeout=30)
+
+    It belongs to the event loop on which it is first used. What its settings and options mean stands at `Client`.
+    """
+
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        *,
+        codec: str = "bytes",
+        connect_timeout: float = 10.0,
+        connections: int = CONNECTIONS,
+        patient: bool = True,
+    ) -> None:
+        """Raises AddressError."""
+        self._is_closed = True  # nothing to close, should this fail
+        self.url = url
+        self.asking = Asking(url)
+        self._codec = codec_of(codec)
+        self._settings = settings_of(connect_timeout, connections, patient)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._engine: Engine | None = None
+        self._process = os.getpid()
+        self._is_closed = False
+
+    # ---------------------------------------------------------------- jobs
+
+    async def call(
+        self,
+        service: str,
+        payload: Any = b"",
+        *,
+        timeout: float | None = None,
+        codec: str | None = None,
+        priority: int | None = None,
+        attempts: int | None = None,
+        job_timeout: float | None = None,
+        queue_timeout: float | None = None,
+        wait: bool = False,
+    ) -> Any:
+        """Submit a job and wait for its result. Raises JobError or BrokerUnavailable. Options as for `Client.call`."""
+        wishes = self.asking.wishes(service, timeout, job_timeout, queue_timeout, priority, attempts, wait)
+        return await self._enter(wishes, payload, self._codec if codec is None else codec_of(codec), keeps_parts=False)
+
+    def submit(
+        self,
+        service: str,
+        payload: Any = b"",
+        *,
+        timeout: float | None = None,
+        codec: str | None = None,
+        priority: int | None = None,
+        attempts: int | None = None,
+        job_timeout: float | None = None,
+        queue_timeout: float | None = None,
+        wait: bool = False,
+    ) -> AsyncJob:
+        """Submit a job and go on: what is returned can be awaited. Options as for `Client.call`."""
+        wishes = self.asking.wishes(service, timeout, job_timeout, queue_timeout, priority, attempts, wait)
+        return self._enter(wishes, payload, self._codec if codec is None else codec_of(codec))
+
+    def map(
+        self,
+        service: str,
+        payloads: Iterable[Any] | AsyncIterable[Any],
+        *,
+        window: int | None = None,
+        timeout: float | None = None,
+        codec: str | None = None,
+        priority: int | None = None,
+        attempts: int | None = None,
+        job_timeout: float | None = None,
+        queue_timeout: float | None = None,
+        wait: bool = False,
+    ) -> AsyncIterator[Any]:
+        """The results of many jobs, in the order of their payloads, as `Client.map` gives them."""
+        wishes = self.asking.wishes(service, timeout, job_timeout, queue_timeout, priority, attempts, wait)
+        chosen = self._codec if codec is None else codec_of(codec)
+        size = window_of(self.asking.target, window)
+        if isinstance(payloads, AsyncIterable):
+            return self._map_as_they_come(wishes, aiter(payloads), chosen, size)
+        return self._map(wishes, payloads, chosen, size)
+
+    async def _map(self, wishes: Wishes, payloads: Iterable[Any], codec: Codec, window: int) -> AsyncIterator[Any]:
+        under_way: deque[AsyncJob] = deque()
+        try:
+            for payload in payloads:
+                under_way.append(self._enter(wishes, payload, codec, keeps_parts=False))
+                while under_way and (len(under_way) >= window or under_way[0].done()):
+                    yield await under_way.popleft()
+            while under_way:
+                yield await under_way.popleft()
+        finally:
+            _cancel(under_way)
+
+    async def _map_as_they_come(
+        self, wishes: Wishes, payloads: AsyncIterator[Any], codec: Codec, window: int
+    ) -> AsyncIterator[Any]:
+        """A payload that lets us wait does not keep back the results that are there."""
+        under_way: deque[AsyncJob] = deque()
+        coming: asyncio.Future[Any] | None = asyncio.ensure_future(_next(payloads))
+        try:
+            while under_way or coming is not None:
+                ways = [*([coming] if coming is not None else ()), *([under_way[0]] if under_way else ())]
+                await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+                while under_way and under_way[0].done():
+                    yield under_way.popleft().result()
+                if coming is not None and coming.done():
+                    payload, coming = coming.result(), None
+                    if payload is not _END:
+                        under_way.append(self._enter(wishes, payload, codec, keeps_parts=False))
+                        while len(under_way) >= window:
+                            yield await under_way.popleft()
+                        coming = asyncio.ensure_future(_next(payloads))
+        finally:
+            if coming is not None:
+                coming.cancel()
+            _cancel(under_way)
+
+    @staticmethod
+    async def as_completed(jobs: Iterable[AsyncJob], timeout: float | None = None) -> AsyncIterator[AsyncJob]:
+        """The jobs, each as soon as it has ended. Raises TimeoutError if they have not all ended after `timeout`."""
+        ended: asyncio.Queue[AsyncJob] = asyncio.Queue()
+        waited_for = set(jobs)
+        for job in waited_for:
+            job.add_done_callback(ended.put_nowait)
+        loop = asyncio.get_running_loop()
+        deadline = None if timeout is None else loop.time() + timeout
+        for _ in waited_for:
+            async with asyncio.timeout_at(deadline):
+                job = await ended.get()
+            yield job
+
+    def enqueue(self, service: str, payload: Any = b"", **options: Any) -> NoReturn:
+        """Not yet: this version's broker keeps no background jobs."""
+        raise Unsupported(NO_BACKGROUND_JOBS)
+
+    def result(self, job: str, **options: Any) -> NoReturn:
+        """Not yet: this version's broker keeps no background jobs."""
+        raise Unsupported(NO_BACKGROUND_JOBS)
+
+    # ---------------------------------------------------------------- its life
+
+    @property
+    def engine(self) -> Engine:
+        """What does the work; it begins with the first job."""
+        return self._engine if self._engine is not None else self._start()
+
+    async def close(self) -> None:
+        """Leave the broker. What is under way is withdrawn, and ends in JobCancelled."""
+        self._is_closed = True
+        if self._engine is not None and self._process == os.getpid():
+            await self._engine.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __del__(self) -> None:
+        if not self._is_closed and self._engine is not None and self._process == os.getpid():
+            warnings.warn(f"unclosed client of {self.url}", ResourceWarning, source=self, stacklevel=2)
+
+    def _enter(self, wishes: Wishes, payload: Any, codec: Codec, keeps_parts: bool = True) -> AsyncJob:
+        engine = self._engine if self._engine is not None else self._start()
+        if self._is_closed:
+            raise client_is_closed()
+        if self._loop is not asyncio.get_running_loop():
+            raise RuntimeError("this client belongs to another event loop: make a new AsyncClient for this one")
+        job = AsyncJob(self, wishes, as_sent(codec, payload), codec, keeps_parts)
+        engine.enter(job)
+        return job
+
+    def _start(self) -> Engine:
+        if self._is_closed:
+            raise client_is_closed()
+        self._loop = asyncio.get_running_loop()
+        self._engine = Engine(self.asking.target, self._loop, self._loop.call_soon, **self._settings)
+        return self._engine
+
+
+_END = object()
+
+
+async def _next(payloads: AsyncIterator[Any]) -> Any:
+    return await anext(payloads, _END)
+
+
+def _cancel(jobs: Iterable[AsyncJob]) -> None:
+    for job in jobs:
+        if not job.cancel() and not job.cancelled():
+            job.exception()  # nobody will ask for it

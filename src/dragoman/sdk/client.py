@@ -1,0 +1,298 @@
+"""`dragoman.Client`: calls and jobs, from any thread."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import concurrent.futures
+import os
+import threading
+import warnings
+import weakref
+from collections import deque
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn, Self
+
+from dragoman.dialects.sides import Wishes
+from dragoman.sdk.asking import Asking
+from dragoman.sdk.codecs import Codec
+from dragoman.sdk.codecs import codec as codec_of
+from dragoman.sdk.engine import Engine
+from dragoman.sdk.errors import Unsupported
+from dragoman.sdk.futures import JobFuture
+from dragoman.sdk.settings import (
+    CONNECTIONS,
+    DEFAULT_URL,
+    NO_BACKGROUND_JOBS,
+    as_sent,
+    client_is_closed,
+    settings_of,
+    window_of,
+)
+
+if TYPE_CHECKING:
+    from dragoman.sdk.executor import ServiceExecutor
+
+LAST_WORDS = 5.0  # seconds that `close` waits for its thread
+
+
+class Client:
+    """Calls the services of a broker, in any dialect that has callers: the address says which.
+
+        with Client("tcp://127.0.0.1:7400") as client:
+            small = client.call("resize", big, timeout=30)
+
+    It connects when it is first used, and again by itself. All methods may be called from any thread: one thread of its
+    own does all reading and writing. After a fork the child needs a client of its own.
+
+    `connect_timeout` is how long a job waits for a connection, and how long one that is under way waits for a lost
+    connection to come back, before it ends in BrokerUnavailable. `patient=False`: if the very first attempt to connect
+    fails, that is final. `connections`: how many there may be where each carries one call at a time.
+    """
+
+    def __init__(
+        self,
+        url: str = DEFAULT_URL,
+        *,
+        codec: str = "bytes",
+        connect_timeout: float = 10.0,
+        connections: int = CONNECTIONS,
+        patient: bool = True,
+    ) -> None:
+        """Raises AddressError."""
+        self._is_closed = True  # nothing to close, should this fail
+        self.url = url
+        self.asking = Asking(url)
+        self._codec = codec_of(codec)
+        self._settings = settings_of(connect_timeout, connections, patient)
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._thread: _IoThread | None = None
+        self._is_closed = False
+
+    # ---------------------------------------------------------------- jobs
+
+    def call(
+        self,
+        service: str,
+        payload: Any = b"",
+        *,
+        timeout: float | None = None,
+        codec: str | None = None,
+        priority: int | None = None,
+        attempts: int | None = None,
+        job_timeout: float | None = None,
+        queue_timeout: float | None = None,
+        wait: bool = False,
+    ) -> Any:
+        """Submit a job and wait for its result. Raises JobError or BrokerUnavailable.
+
+        `timeout`: how long to wait for all of it; the broker knows it. `job_timeout`: how long one attempt may run.
+        `queue_timeout`: how long it may wait for a free worker. `priority`: 0 to 9, the higher the sooner; 5 if it is
+        not said. `attempts`: how often it may be handed out. `wait`: wait for a worker even if none offers the service.
+        """
+        wishes = self.asking.wishes(service, timeout, job_timeout, queue_timeout, priority, attempts, wait)
+        job = self._enter(wishes, payload, self._codec if codec is None else codec_of(codec), keeps_parts=False)
+        try:
+            return job.result()
+        finally:
+            if not job.done():  # we were interrupted
+                job.cancel()
+
+    def submit(
+        self,
+        service: str,
+        payload: Any = b"",
+        *,
+        timeout: float | None = None,
+        codec: str | None = None,
+        priority: int | None = None,
+        attempts: int | None = None,
+        job_timeout: float | None = None,
+        queue_timeout: float | None = None,
+        wait: bool = False,
+    ) -> JobFuture:
+        """Submit a job and go on. Options as for `call`."""
+        wishes = self.asking.wishes(service, timeout, job_timeout, queue_timeout, priority, attempts, wait)
+        return self._enter(wishes, payload, self._codec if codec is None else codec_of(codec))
+
+    def map(
+        self,
+        service: str,
+        payloads: Iterable[Any],
+        *,
+        window: int | None = None,
+        timeout: float | None = None,
+        codec: str | None = None,
+        priority: int | None = None,
+        attempts: int | None = None,
+        job_timeout: float | None = None,
+        queue_timeout: float | None = None,
+        wait: bool = False,
+    ) -> Iterator[Any]:
+        """The results of many jobs, in the order of their payloads.
+
+        At most `window` jobs are under way at once, and no payload is taken before there is room for it: there may be
+        any number of them, even without end. `timeout` is for each job. A job's error is raised in its place, and ends
+        the iteration; whoever ends it, what is under way then is cancelled.
+        """
+        wishes = self.asking.wishes(service, timeout, job_timeout, queue_timeout, priority, attempts, wait)
+        chosen = self._codec if codec is None else codec_of(codec)
+        return self._map(wishes, iter(payloads), chosen, window_of(self.asking.target, window))
+
+    def _map(self, wishes: Wishes, payloads: Iterator[Any], codec: Codec, window: int) -> Iterator[Any]:
+        under_way: deque[JobFuture] = deque()
+        try:
+            for payload in payloads:
+                under_way.append(self._enter(wishes, payload, codec, keeps_parts=False))
+                while under_way and (len(under_way) >= window or under_way[0].done()):
+                    yield under_way.popleft().result()
+            while under_way:
+                yield under_way.popleft().result()
+        finally:
+            for job in under_way:
+                job.cancel()
+
+    @staticmethod
+    def as_completed(futures: Iterable[JobFuture], timeout: float | None = None) -> Iterator[JobFuture]:
+        """The jobs, each as soon as it has ended. Raises TimeoutError if they have not all ended after `timeout`."""
+        return concurrent.futures.as_completed(futures, timeout)  # type: ignore[return-value]
+
+    def executor(self, service: str, **options: Any) -> ServiceExecutor:
+        """A `concurrent.futures.Executor` whose work is done by the workers of `service`; see ServiceExecutor."""
+        from dragoman.sdk.executor import ServiceExecutor
+
+        return ServiceExecutor(self, service, **options)
+
+    def enqueue(self, service: str, payload: Any = b"", **options: Any) -> NoReturn:
+        """Not yet: this version's broker keeps no background jobs."""
+        raise Unsupported(NO_BACKGROUND_JOBS)
+
+    def result(self, job: str, **options: Any) -> NoReturn:
+        """Not yet: this version's broker keeps no background jobs."""
+        raise Unsupported(NO_BACKGROUND_JOBS)
+
+    # ---------------------------------------------------------------- its life
+
+    @property
+    def engine(self) -> Engine:
+        """What does the work; it begins with the first job."""
+        thread = self._thread
+        return thread.engine if thread is not None else self._start().engine
+
+    def close(self) -> None:
+        """Leave the broker. What is under way is withdrawn, and ends in JobCancelled."""
+        with self._lock:
+            thread, is_first = self._thread, not self._is_closed
+            self._is_closed = True
+        if is_first and thread is not None and self._process == os.getpid():
+            thread.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if not self._is_closed and self._thread is not None and self._process == os.getpid():
+            warnings.warn(f"unclosed client of {self.url}", ResourceWarning, source=self, stacklevel=2)
+            self._is_closed = True
+            self._thread.stop(wait=False)
+
+    def check_process(self) -> None:
+        """Raises RuntimeError in a child: its parent's thread, loop and connection are not there."""
+        if self._process != os.getpid():
+            raise RuntimeError(
+                f"this client was made in process {self._process} and is used in {os.getpid()}: "
+                "make a new Client after the fork"
+            )
+
+    def check_may_wait(self) -> None:
+        """Raises RuntimeError where waiting would be for ever."""
+        self.check_process()
+        if self._thread is not None and self._thread.is_current():
+            raise RuntimeError("a callback of this client cannot wait for one of its jobs: the two share a thread")
+
+    def _enter(self, wishes: Wishes, payload: Any, codec: Codec, keeps_parts: bool = True) -> JobFuture:
+        if self._process != os.getpid():
+            self.check_process()
+        encoded = as_sent(codec, payload)
+        thread = self._thread or self._start()
+        job = JobFuture(self, wishes, encoded, codec, keeps_parts)
+        thread.engine.enter(job)
+        if self._is_closed:
+            thread.engine.refuse_the_rest()
+            raise client_is_closed()
+        return job
+
+    def _start(self) -> _IoThread:
+        with self._lock:
+            if self._is_closed:
+                raise client_is_closed()
+            if self._thread is None:
+                self._thread = _IoThread(self.asking, self._settings)
+                _clients.add(self)
+            return self._thread
+
+
+class _IoThread:
+    """An event loop in a thread of its own, and the engine on it."""
+
+    def __init__(self, asking: Asking, settings: dict[str, Any]) -> None:
+        self._loop = _new_loop()
+        self._is_over = False
+        self.engine = Engine(asking.target, self._loop, self._wake, **settings)
+        self._thread = threading.Thread(target=self._run, name=f"dragoman {asking.target.place}", daemon=True)
+        self._thread.start()
+
+    def is_current(self) -> bool:
+        return threading.current_thread() is self._thread
+
+    def stop(self, wait: bool = True) -> None:
+        self._wake(lambda: self._loop.create_task(self._stop()))
+        if wait and not self.is_current():
+            self._thread.join(LAST_WORDS)
+
+    def _wake(self, call: Any) -> None:
+        try:
+            self._loop.call_soon_threadsafe(call)
+        except RuntimeError:
+            if not self._is_over:
+                raise
+            self.engine.refuse_the_rest()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        try:
+            self._loop.run_forever()
+        finally:
+            self._is_over = True
+            self._loop.close()
+            self.engine.refuse_the_rest()
+
+    async def _stop(self) -> None:
+        await self.engine.close()
+        self._loop.stop()
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
+
+
+_clients: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """A thread that wakes up while the interpreter is taken apart may crash it."""
+    for client in list(_clients):
+        client.close()

@@ -1,0 +1,295 @@
+"""What both kinds of client stand on: jobs come in from anywhere, are sent in batches, and their futures are told.
+
+An engine lives on one event loop. `enter`, `withdraw` and `cancel` may be called from any thread if `wake` may be: what
+they bring lies in a deque until the loop looks, and the loop is woken only if it is not about to look already. So many
+jobs that come at once cost one wake-up, one SUBMIT and one write. There is no task, no timer and no callback for a job.
+
+Where calls share a connection there is one conversation. Where a connection carries one call at a time there are up to
+`connections`, opened when they are needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from math import inf
+from time import monotonic
+
+from dragoman.sdk.conversation import Conversation, Job, OpenLink
+from dragoman.sdk.errors import BrokerUnavailable, DragomanError, JobCancelled, JobTimeout
+from dragoman.sdk.guards import Guards
+from dragoman.sdk.link import open_link
+from dragoman.sdk.peoples import Target
+
+GRACE = 0.5  # seconds that the broker is given to say itself that a deadline has passed
+TICK = 1.0  # while anything is under way, conversations are looked after at least so often
+
+
+class Engine:
+    def __init__(
+        self,
+        target: Target,
+        loop: asyncio.AbstractEventLoop,
+        wake: Callable[[Callable[[], None]], object],
+        *,
+        connect_timeout: float,
+        connections: int,
+        patient: bool = True,
+        open: OpenLink = open_link,
+    ) -> None:
+        self._target = target
+        self._loop = loop
+        self._wake = wake
+        self._connect_timeout = connect_timeout
+        self._patient = patient
+        self._open = open
+        self._most = 1 if target.people.calls_at_once else connections
+        self._grace = GRACE if "timeout" in target.people.words else 0.0
+        self._inbox: deque[Job] = deque()
+        self._asides: deque[tuple[Callable[[Job, float], None], Job]] = deque()
+        self._is_awake = False  # it will look, whatever comes in before that
+        self._is_closed = False
+        self._waiting: deque[Job] = deque()  # for a connection; some may be over by now
+        self._conversations = [Conversation(target, self, open)]
+        self._patience = self._conversations[0].side.patience
+        self._hint = self._conversations[0].side.hint
+        self._guards: Guards[Job] = Guards()
+        self._problem: BrokerUnavailable | None = None
+        self._down_since = -inf  # when the last connection was lost
+        self._was_up = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = inf
+
+    # ---------------------------------------------------------------- from anywhere
+
+    def enter(self, job: Job) -> None:
+        self._inbox.append(job)
+        if not self._is_awake:
+            self._is_awake = True
+            self._wake(self._look)
+
+    def withdraw(self, job: Job) -> None:
+        """Its future has ended by itself: nobody waits for an outcome."""
+        self._aside(self._withdraw, job)
+
+    def cancel(self, job: Job) -> None:
+        """Ask for its end; its outcome comes in any case."""
+        self._aside(self._cancel, job)
+
+    def is_sent(self, job: Job) -> bool:
+        """Whether the broker may have it."""
+        conversation = job.conversation
+        return conversation is not None and conversation.side.is_sent(job.job_id)
+
+    def _aside(self, act: Callable[[Job, float], None], job: Job) -> None:
+        self._asides.append((act, job))
+        if not self._is_awake:
+            self._is_awake = True
+            self._wake(self._look)
+
+    # ---------------------------------------------------------------- on the loop
+
+    def _look(self) -> None:
+        self._is_awake = False  # before we look: whoever comes after that wakes us again
+        if self._is_closed:
+            self.refuse_the_rest()
+            return
+        now = monotonic()
+        inbox, waiting = self._inbox, self._waiting
+        while inbox:
+            job = inbox.popleft()
+            if job.is_over:
+                continue
+            job.entered = now
+            timeout = job.wishes.timeout
+            if timeout is not None:
+                job.due = self._guards.add(job, timeout + self._grace, now)
+            elif self._patience != inf:
+                job.due = self._guards.add(job, self._patience, now)
+            waiting.append(job)
+        while self._asides:
+            act, job = self._asides.popleft()
+            act(job, now)
+        self._place(now)
+        self._look_again(now)
+
+    def _place(self, now: float) -> None:
+        """Give what waits to whoever has room for it."""
+        waiting = self._waiting
+        for conversation in self._conversations:
+            while waiting and conversation.has_room:
+                job = waiting.popleft()
+                if not job.is_over:
+                    conversation.take(job, now)
+            conversation.flush(now)
+        if waiting:
+            self._dial_more()
+
+    def _dial_more(self) -> None:
+        """As many connections as there are jobs without one, within the limit."""
+        on_their_way = sum(each.dialling is not None for each in self._conversations)
+        for conversation in self._conversations:
+            if not conversation.is_ready and conversation.dialling is None and on_their_way < len(self._waiting):
+                conversation.dial()
+                on_their_way += conversation.dialling is not None
+        while on_their_way < len(self._waiting) and len(self._conversations) < self._most:
+            conversation = Conversation(self._target, self, self._open)
+            self._conversations.append(conversation)
+            conversation.dial()
+            on_their_way += 1
+
+    def _withdraw(self, job: Job, now: float) -> None:
+        if not job.is_over:
+            conversation = job.conversation
+            self.ended(job)
+            if conversation is not None and job in conversation.jobs:
+                conversation.drop(job, now)
+
+    def _cancel(self, job: Job, now: float) -> None:
+        if job.conversation is not None and not job.is_over:
+            job.conversation.side.cancel(job.job_id, now)
+
+    # ---------------------------------------------------------------- what conversations say
+
+    def paused(self, conversation: Conversation) -> None:
+        now = monotonic()
+        if self._waiting:
+            self._place(now)
+        else:
+            conversation.flush(now)
+        if self._down_since != inf and conversation.is_ready:
+            self._was_up = True
+            self._down_since = inf
+            self._look_again(now)
+
+    def ended(self, job: Job) -> None:
+        job.is_over = True
+        job.conversation = None
+        job.payload = b""
+        if job.due:
+            self._guards.discard(job, job.due)
+
+    def is_wanted(self, conversation: Conversation) -> bool:
+        return bool(conversation.jobs) or any(not job.is_over for job in self._waiting)
+
+    def unreachable(self, problem: BrokerUnavailable) -> None:
+        self._problem = problem
+        if not self._patient and not self._was_up:
+            self._fail_waiting(inf, problem)
+
+    def lost(self, conversation: Conversation) -> None:
+        now = monotonic()
+        if self._is_closed:
+            return
+        if not any(each.is_ready for each in self._conversations):
+            if self._down_since == inf:
+                self._down_since = now
+        if self._most > 1 and conversation.dialling is None and conversation in self._conversations:
+            self._conversations.remove(conversation)
+        if self._waiting:
+            self._dial_more()
+        self._look_again(now)
+
+    # ---------------------------------------------------------------- time
+
+    def _look_again(self, now: float) -> None:
+        """Do what is due, and come again when the next is."""
+        due = inf
+        is_up = False
+        for conversation in list(self._conversations):
+            if conversation.is_ready or conversation.jobs:
+                due = min(due, conversation.side.tick(now))
+            if conversation.jobs:
+                due = min(due, now + TICK)
+            is_up = is_up or conversation.is_ready
+        for job in self._guards.overdue(now):
+            self._time_out(job, now)
+        if not is_up:
+            due = min(due, self._fail_waiting(now), self._fail_carried(now))
+        due = min(due, self._guards.next_due())
+        if self._timer is not None:
+            if self._timer_due <= due:
+                return
+            self._timer.cancel()
+        self._timer = None
+        self._timer_due = due
+        if due < inf:
+            self._timer = self._loop.call_later(max(0.001, due - now), self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._timer_due = inf
+        if not self._is_closed:
+            self._look_again(monotonic())
+
+    def _time_out(self, job: Job, now: float) -> None:
+        seconds = job.wishes.timeout or self._patience
+        hint = f"; {self._hint}" if self._hint else ""
+        self._withdraw(job, now)
+        job.fail(JobTimeout(f"timed out: no answer within {seconds:g} s{hint}"))
+
+    def _fail_waiting(self, now: float, problem: BrokerUnavailable | None = None) -> float:
+        """Those that have waited for a connection for too long; returns when the next will have."""
+        waiting = self._waiting
+        while waiting:
+            job = waiting[0]
+            if not job.is_over:
+                due = max(job.entered, self._down_since if self._down_since < inf else 0.0) + self._connect_timeout
+                if due > now:
+                    return due
+                self.ended(job)
+                job.fail(problem or self._no_broker())
+            waiting.popleft()
+        return inf
+
+    def _fail_carried(self, now: float) -> float:
+        """Those that were under way when the connection was lost."""
+        due = self._down_since + self._connect_timeout
+        carrying = [each for each in self._conversations if each.jobs]
+        if not carrying or self._down_since == inf:
+            return inf
+        if due > now:
+            return due
+        for conversation in carrying:
+            conversation.fail_all(self._no_broker)
+        return inf
+
+    def _no_broker(self) -> BrokerUnavailable:
+        told = str(self._problem or f"the connection to {self._target.place} was lost")
+        return BrokerUnavailable(f"{told}; gave up after {self._connect_timeout:g} s")
+
+    # ---------------------------------------------------------------- the end
+
+    async def close(self) -> None:
+        """Say goodbye. What is under way ends as cancelled, for the broker withdraws it."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self.refuse_the_rest()
+        dialling = [each.dialling for each in self._conversations if each.dialling is not None]
+        for conversation in self._conversations:
+            jobs, conversation.jobs = conversation.jobs, {}
+            conversation.close()
+            for job in jobs:
+                self.ended(job)
+                job.fail(_closed())
+        await asyncio.gather(*dialling, return_exceptions=True)
+
+    def refuse_the_rest(self) -> None:
+        """What came in too late to be sent. Once the loop is over, from any thread."""
+        for jobs in (self._waiting, self._inbox):
+            while jobs:
+                try:
+                    job = jobs.popleft()
+                except IndexError:  # another thread was faster
+                    break
+                if not job.is_over:
+                    self.ended(job)
+                    job.fail(_closed())
+
+
+def _closed() -> DragomanError:
+    return JobCancelled("cancelled: the client was closed")

@@ -1,0 +1,41 @@
+"""What both kinds of client begin with, and say alike."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dragoman.sdk.codecs import Codec
+from dragoman.sdk.peoples import Target
+
+DEFAULT_URL = "tcp://127.0.0.1:7400"
+CONNECTIONS = 16  # where each carries one call at a time
+WINDOW = 256  # jobs of one `map` under way, where the address says nothing of it
+NO_BACKGROUND_JOBS = "this version has no background jobs: use submit, and keep the program that waits running"
+
+
+def settings_of(connect_timeout: float, connections: int, patient: bool) -> dict[str, Any]:
+    """What an engine is told."""
+    if not connect_timeout > 0:
+        raise ValueError(f"connect_timeout={connect_timeout}: a number of seconds over 0")
+    if connections < 1:
+        raise ValueError(f"connections={connections}: at least 1")
+    return {"connect_timeout": connect_timeout, "connections": connections, "patient": patient}
+
+
+def as_sent(codec: Codec, payload: Any) -> bytes:
+    """A payload on its way; what can still be changed is copied."""
+    encoded = codec.encode(payload)
+    return encoded if type(encoded) is bytes else bytes(encoded)
+
+
+def window_of(target: Target, asked: int | None) -> int:
+    """How many jobs of one `map` may be under way."""
+    if asked is None:
+        return getattr(target.options, "window", None) or WINDOW
+    if asked < 1:
+        raise ValueError(f"window={asked}: at least 1")
+    return asked
+
+
+def client_is_closed() -> RuntimeError:
+    return RuntimeError("this client is closed: make a new one")

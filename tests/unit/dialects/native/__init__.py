@@ -1,0 +1,1 @@
+"""native, alone: no sockets, no clock."""

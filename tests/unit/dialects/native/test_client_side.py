@@ -1,0 +1,489 @@
+"""A client's side of the native dialect: what it says, when, and what it makes of every word."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Sequence
+from itertools import count
+from math import inf
+from typing import Any
+
+import pytest
+
+from dragoman.carriers.carrier import Frame, TooLarge
+from dragoman.carriers.malformed import Malformed
+from dragoman.dialects.native.codec import read_order
+from dragoman.dialects.native.options import ClientOptions
+from dragoman.dialects.native.peer import ACK_AFTER, BATCH_BYTES, ClientSide
+from dragoman.dialects.sides import Failure, Wishes
+
+SESSION = "5f" * 16
+ECHO = Wishes("echo")
+WELCOME, ERROR, HEARTBEAT, BYE = b"\x02\x01", b"\x03", b"\x04", b"\x06\x00"
+ACCEPTED, MISSING, RESULT, FAILED, PROGRESS, PART = b"\x11", b"\x15", b"\x20", b"\x21", b"\x22", b"\x23"
+
+
+class Port:
+    def __init__(self) -> None:
+        self.sent: list[list[Frame]] = []
+        self.answers: list[tuple[Any, ...]] = []
+        self.reports: list[tuple[Any, ...]] = []
+        self.reconnects: list[str] = []
+
+    def send(self, frames: Sequence[Frame]) -> None:
+        self.sent.append(list(frames))
+
+    def answered(self, ticket: Hashable, result: Frame, reason: str | None, failure: Failure | None = None) -> None:
+        self.answers.append((ticket, bytes(result), reason))
+
+    def reported(self, ticket: Hashable, payload: Frame, is_part: bool, attempt: int) -> None:
+        self.reports.append((ticket, bytes(payload), is_part, attempt))
+
+    def reconnect(self, reason: str) -> None:
+        self.reconnects.append(reason)
+
+    def take(self) -> list[list[Frame]]:
+        sent, self.sent = self.sent, []
+        return sent
+
+
+class World:
+    """A side, its port, and a broker by hand."""
+
+    def __init__(self, options: ClientOptions | None = None) -> None:
+        self.port = Port()
+        self.side = ClientSide(options or ClientOptions(), self.port, SESSION)
+        self.now = 100.0
+        self._numbers = count(1)
+
+    def connect(self, **about: Any) -> None:
+        self.side.opened(self.now)
+        self.port.take()
+        self.welcome(**about)
+
+    def welcome(self, **about: Any) -> None:
+        usual = {"heartbeat": 2.5, "lease": 10, "max_payload": 1 << 20, "window": 1000, "resume": 30}
+        self.hear(WELCOME, json.dumps(usual | about).encode())
+
+    def hear(self, *frames: bytes) -> None:
+        self.side.hear(list(frames), self.now)
+        self.side.flush(self.now)
+
+    def submit(self, ticket: Hashable, payload: bytes = b"p", wishes: Wishes = ECHO) -> bytes:
+        id = next(self._numbers).to_bytes(16, "big")
+        self.side.submit(ticket, wishes, payload, id, self.now)
+        return id
+
+    def sent_job(self, ticket: Hashable, payload: bytes = b"p") -> bytes:
+        id = self.submit(ticket, payload)
+        self.side.flush(self.now)
+        self.port.take()
+        return id
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.connect()
+    return world
+
+
+HEAD = b"\x10\x00\xff\x00" + bytes(12) + b"echo"
+
+
+# -------------------------------------------------------------------- how it begins
+
+
+def test_the_first_word_is_hello_with_session_and_window() -> None:
+    world = World(ClientOptions(window=77))
+    world.side.opened(world.now)
+    ((head, about),) = world.port.take()
+    assert head == b"\x01\x01\x01"
+    assert json.loads(about) == {"session": SESSION, "window": 77}
+
+
+def test_without_resume_no_session_is_named() -> None:
+    world = World(ClientOptions(resume=False))
+    world.side.opened(world.now)
+    assert json.loads(world.port.take()[0][1]) == {"window": 256}
+
+
+def test_nothing_is_sent_before_welcome() -> None:
+    world = World()
+    world.side.opened(world.now)
+    world.port.take()
+    world.submit("a")
+    world.side.flush(world.now)
+    assert not world.side.is_ready
+    assert world.port.take() == []
+    world.welcome()
+    assert world.side.is_ready
+    assert world.port.take() == [[HEAD, (1).to_bytes(16, "big"), b"p"]]
+
+
+def test_another_version_is_not_understood() -> None:
+    world = World()
+    world.side.opened(world.now)
+    with pytest.raises(Malformed, match="version 9"):
+        world.side.hear([b"\x02\x09", b"{}"], world.now)
+
+
+# -------------------------------------------------------------------- submit
+
+
+def test_jobs_that_ask_for_the_same_leave_in_one_message(world: World) -> None:
+    ids = [world.submit(ticket, ticket.encode()) for ticket in ("a", "b", "c")]
+    assert world.port.take() == []
+    world.side.flush(world.now)
+    assert world.port.take() == [[HEAD, b"".join(ids), b"a", b"b", b"c"]]
+
+
+def test_jobs_that_ask_for_different_things_leave_in_different_messages_and_in_order(world: World) -> None:
+    other = Wishes("other")
+    for wishes in (ECHO, ECHO, other, ECHO):
+        world.submit("x", wishes=wishes)
+    world.side.flush(world.now)
+    assert [(read_order(head).service, len(rest)) for head, _, *rest in world.port.take()] == [
+        ("echo", 2),
+        ("other", 1),
+        ("echo", 1),
+    ]
+
+
+def test_a_head_says_all_wishes(world: World) -> None:
+    world.submit("x", wishes=Wishes("echo", 5.0, 2.0, 1.0, 9, 3, True))
+    world.side.flush(world.now)
+    order = read_order(world.port.take()[0][0])
+    assert (order.priority, order.attempts, int(order.flags)) == (9, 3, 1)
+    assert order.deadline == pytest.approx(5, abs=0.01)
+    assert order.job_timeout == pytest.approx(2, abs=0.01)
+    assert order.queue_timeout == pytest.approx(1, abs=0.01)
+
+
+def test_heads_are_written_once_and_not_kept_without_end(world: World) -> None:
+    for number in range(3000):
+        world.submit("x", wishes=Wishes(f"s{number}"))
+    assert len(world.side._heads) <= 1024
+
+
+def test_a_message_has_at_most_so_many_bytes_of_payloads() -> None:
+    world = World(ClientOptions(window=1000))
+    world.connect(max_payload=64 << 20)
+    for _ in range(5):
+        world.submit("x", bytes(BATCH_BYTES // 2))
+    world.side.flush(world.now)
+    assert [len(message) - 2 for message in world.port.take()] == [2, 2, 1]
+
+
+def test_a_batch_keeps_to_the_brokers_max_payload() -> None:
+    """A bug: a batch of small payloads over max_payload was refused as a whole."""
+    world = World()
+    world.connect(max_payload=100)
+    for _ in range(5):
+        world.submit("x", bytes(40))
+    world.side.flush(world.now)
+    assert [len(message) - 2 for message in world.port.take()] == [2, 2, 1]
+
+
+def test_a_payload_over_max_payload_is_refused_here(world: World) -> None:
+    world.submit("big", bytes((1 << 20) + 1))
+    world.side.flush(world.now)
+    ((ticket, _, reason),) = world.port.answers
+    assert ticket == "big"
+    assert reason.startswith("refused: a payload of 1048577 bytes is over the broker's max_payload 1048576")
+    assert world.port.take() == []
+
+
+def test_no_more_than_the_window_is_under_way() -> None:
+    world = World()
+    world.connect(window=3)
+    ids = [world.submit(number) for number in range(5)]
+    world.side.flush(world.now)
+    assert [message[1] for message in world.port.take()] == [b"".join(ids[:3])]
+    world.hear(RESULT + ids[1], b"r")
+    assert [message[1] for message in world.port.take()] == [ids[3]]
+    world.hear(FAILED + b"\x01" + ids[0], b"", b"no", b"")
+    assert [message[1] for message in world.port.take()] == [ids[4]]
+    assert world.port.answers == [(1, b"r", None), (0, b"", "failed: no")]
+
+
+def test_a_message_names_at_most_1024_jobs() -> None:
+    world = World()
+    world.connect(window=5000)
+    for number in range(2500):
+        world.submit(number)
+    world.side.flush(world.now)
+    assert [len(message) - 2 for message in world.port.take()] == [1024, 1024, 452]
+
+
+# -------------------------------------------------------------------- outcomes and other words
+
+
+def test_several_results_in_one_message(world: World) -> None:
+    one, two = world.sent_job("one"), world.sent_job("two")
+    world.hear(RESULT + two + one, b"2", b"1")
+    assert world.port.answers == [("two", b"2", None), ("one", b"1", None)]
+
+
+@pytest.mark.parametrize(
+    ("number", "outcome"), [(1, "failed"), (2, "timed out"), (3, "lost"), (4, "cancelled"), (5, "refused")]
+)
+def test_every_outcome_has_its_word(world: World, number: int, outcome: str) -> None:
+    id = world.sent_job("t")
+    world.hear(FAILED + bytes((number,)) + id, b"T", b"why", b"more")
+    assert world.port.answers == [("t", b"", f"{outcome}: why")]
+
+
+def test_an_outcome_comes_once_and_strangers_are_passed_over(world: World) -> None:
+    id = world.sent_job("t")
+    for name in (id, id, bytes(16)):
+        world.hear(RESULT + name, b"r")
+    assert world.port.answers == [("t", b"r", None)]
+
+
+def test_progress_and_parts_are_reported_while_it_runs(world: World) -> None:
+    id = world.sent_job("t")
+    world.hear(PROGRESS + id + b"\x00\x01", b"{}")
+    world.hear(PART + id + b"\x00\x02", b"part")
+    world.hear(RESULT + id, b"")
+    world.hear(PART + id + b"\x00\x02", b"late")
+    assert world.port.reports == [("t", b"{}", False, 1), ("t", b"part", True, 2)]
+
+
+def test_words_that_say_nothing_to_us_are_passed_over(world: World) -> None:
+    for frames in ([HEARTBEAT], [ACCEPTED, bytes(16)], [b"\x7f"], [b"\x30echo", bytes(38), b"p"]):
+        world.hear(*frames)
+    assert (world.port.sent, world.port.answers, world.port.reconnects) == ([], [], [])
+
+
+def test_what_cannot_be_understood_is_said() -> None:
+    world = World()
+    world.side.opened(world.now)
+    with pytest.raises(Malformed, match="7f came before WELCOME"):
+        world.side.hear([b"\x7f"], world.now)
+    with pytest.raises(Malformed, match="hello first, please"):
+        world.side.hear([ERROR + b"\x10", b"hello first", b"hello first, please"], world.now)
+    with pytest.raises(Malformed, match="more than this client takes"):
+        world.side.hear(TooLarge([], 1 << 31), world.now)
+
+
+def test_bye_of_the_broker_asks_for_a_new_connection(world: World) -> None:
+    world.hear(BYE, b"stopping")
+    assert world.port.reconnects == ["the broker said goodbye: stopping"]
+
+
+def test_our_bye_is_for_good(world: World) -> None:
+    world.side.bye()
+    assert world.port.take() == [[b"\x06\x01", b"the client is closed"]]
+    world.side.lost()
+    world.side.bye()
+    assert world.port.take() == []
+
+
+# -------------------------------------------------------------------- cancel and forget
+
+
+def test_an_unsent_job_is_cancelled_here() -> None:
+    world = World()
+    world.connect(window=1)
+    world.sent_job("first")
+    id = world.submit("second")
+    assert not world.side.is_sent(id)
+    world.side.cancel(id, world.now)
+    assert world.port.answers == [("second", b"", "cancelled: it had not been sent yet")]
+    world.side.flush(world.now)
+    assert world.port.take() == []
+
+
+def test_of_a_job_that_was_sent_the_broker_decides(world: World) -> None:
+    id = world.sent_job("t")
+    assert world.side.is_sent(id)
+    world.side.cancel(id, world.now)
+    assert world.port.take() == [[b"\x12", id]]
+    assert world.port.answers == []
+    world.hear(RESULT + id, b"was faster")
+    assert world.port.answers == [("t", b"was faster", None)]
+    world.side.cancel(id, world.now)
+    assert world.port.take() == []
+
+
+def test_a_forgotten_job_is_cancelled_and_counts_until_the_broker_has_answered() -> None:
+    world = World()
+    world.connect(window=1)
+    id = world.sent_job("t")
+    world.side.forget("t", id, world.now)
+    assert world.port.take() == [[b"\x12", id]]
+    second = world.submit("second")
+    world.side.flush(world.now)
+    assert world.port.take() == []
+    world.hear(FAILED + b"\x04" + id, b"", b"cancelled by its caller", b"")
+    assert world.port.take() == [[HEAD, second, b"p"]]
+    assert world.port.answers == []
+
+
+def test_a_forgotten_job_that_was_not_sent_leaves_no_trace(world: World) -> None:
+    id = world.submit("t")
+    world.side.forget("t", id, world.now)
+    world.side.flush(world.now)
+    assert world.port.take() == []
+    assert world.port.answers == []
+
+
+# -------------------------------------------------------------------- acknowledging
+
+
+def test_outcomes_are_acknowledged_after_so_many_bytes(world: World) -> None:
+    ids = [world.sent_job(number) for number in range(3)]
+    world.hear(RESULT + ids[0], bytes(ACK_AFTER // 2))
+    assert world.port.take() == []
+    world.hear(RESULT + ids[1], bytes(ACK_AFTER // 2))
+    assert world.port.take() == [[b"\x13", ids[0] + ids[1]]]
+    world.hear(RESULT + ids[2], b"")
+    assert world.port.take() == []
+
+
+def test_without_a_session_nothing_is_acknowledged() -> None:
+    world = World(ClientOptions(resume=False))
+    world.connect()
+    world.hear(RESULT + world.sent_job("t"), bytes(ACK_AFTER))
+    assert world.port.take() == []
+
+
+# -------------------------------------------------------------------- resuming
+
+
+def test_after_a_broken_connection_it_asks_for_what_it_misses(world: World) -> None:
+    done, open = world.sent_job("done"), world.sent_job("open")
+    world.hear(RESULT + done, b"")
+    world.side.lost()
+    unsent = world.submit("unsent")
+    world.side.opened(world.now)
+    assert world.port.take()[0][0] == b"\x01\x01\x01"
+    world.welcome(resumed=True)
+    assert world.port.take() == [[b"\x14", open], [HEAD, unsent, b"p"]]
+    world.hear(RESULT + open, b"kept")
+    assert world.port.answers == [("done", b"", None), ("open", b"kept", None)]
+
+
+def test_what_never_came_to_the_broker_is_sent_again_in_order(world: World) -> None:
+    one, two, three = (world.sent_job(name) for name in ("one", "two", "three"))
+    world.side.lost()
+    world.side.opened(world.now)
+    world.port.take()
+    world.welcome(resumed=True)
+    assert world.port.take() == [[b"\x14", one + two + three]]
+    world.hear(MISSING, one + three)
+    assert world.port.take() == [[HEAD, one + three, b"p", b"p"]]
+    world.hear(MISSING, bytes(16))
+    assert world.port.take() == []
+
+
+def test_many_are_asked_for_in_several_messages() -> None:
+    world = World()
+    world.connect(window=3000)
+    for number in range(2100):
+        world.submit(number)
+    world.side.flush(world.now)
+    world.side.lost()
+    world.side.opened(world.now)
+    world.port.take()
+    world.welcome(resumed=True, window=3000)
+    assert [(head, len(ids) // 16) for head, ids in world.port.take()] == [
+        (b"\x14", 1024),
+        (b"\x14", 1024),
+        (b"\x14", 52),
+    ]
+
+
+def test_a_broker_that_does_not_know_us_any_more_has_lost_what_was_sent(world: World) -> None:
+    world.sent_job("sent")
+    world.side.lost()
+    unsent = world.submit("unsent")
+    assert world.port.answers == []
+    world.side.opened(world.now)
+    world.port.take()
+    world.welcome(resumed=False)
+    ((ticket, _, reason),) = world.port.answers
+    assert (ticket, reason) == ("sent", "unavailable: the broker that had it is gone; it may have run")
+    assert world.port.take() == [[HEAD, unsent, b"p"]]
+
+
+@pytest.mark.parametrize(("options", "about"), [(ClientOptions(resume=False), {}), (ClientOptions(), {"resume": 0})])
+def test_where_nothing_can_be_resumed_what_was_sent_ends_with_the_connection(
+    options: ClientOptions, about: dict[str, Any]
+) -> None:
+    world = World(options)
+    world.connect(**about)
+    world.sent_job("sent")
+    world.side.lost()
+    assert world.port.answers == [("sent", b"", "unavailable: the connection to the broker ended; it may have run")]
+
+
+def test_a_cancel_while_there_is_no_connection_is_said_when_there_is(world: World) -> None:
+    id = world.sent_job("t")
+    world.side.lost()
+    world.side.cancel(id, world.now)
+    assert world.port.take() == []
+    world.side.opened(world.now)
+    world.port.take()
+    world.welcome(resumed=True)
+    assert world.port.take() == [[b"\x14", id], [b"\x12", id]]
+
+
+def test_a_cancelled_job_that_never_came_is_not_sent_again(world: World) -> None:
+    id, forgotten = world.sent_job("t"), world.sent_job("forgotten")
+    world.side.lost()
+    world.side.cancel(id, world.now)
+    world.side.forget("forgotten", forgotten, world.now)
+    world.side.opened(world.now)
+    world.welcome(resumed=True)
+    world.port.take()
+    world.hear(MISSING, id + forgotten)
+    assert world.port.take() == []
+    assert world.port.answers == [("t", b"", "cancelled: it never came to the broker")]
+
+
+def test_the_window_counts_what_was_resumed() -> None:
+    world = World()
+    world.connect(window=2)
+    first = world.sent_job("first")
+    world.side.lost()
+    ids = [world.submit(number) for number in range(2)]
+    world.side.opened(world.now)
+    world.port.take()
+    world.welcome(resumed=True, window=2)
+    assert world.port.take() == [[b"\x14", first], [HEAD, ids[0], b"p"]]
+
+
+# -------------------------------------------------------------------- life signs
+
+
+def test_it_says_something_once_a_heartbeat(world: World) -> None:
+    assert world.side.tick(world.now) == world.now + 2.5
+    assert world.side.tick(world.now + 2.5) == world.now + 5
+    assert world.port.take() == [[HEARTBEAT]]
+
+
+def test_what_was_said_puts_the_heartbeat_off(world: World) -> None:
+    world.now += 2
+    world.sent_job("t")
+    assert world.side.tick(world.now) == world.now + 2.5
+    assert world.port.take() == []
+
+
+def test_a_silent_broker_is_left(world: World) -> None:
+    assert world.side.tick(world.now + 10) == inf
+    assert world.port.reconnects == ["nothing heard from the broker for 10 s"]
+
+
+def test_whatever_is_heard_proves_the_broker_alive(world: World) -> None:
+    world.now += 9
+    world.hear(HEARTBEAT)
+    world.side.tick(world.now + 9)
+    assert world.port.reconnects == []
+
+
+def test_without_a_connection_nothing_is_due(world: World) -> None:
+    world.side.lost()
+    assert world.side.tick(world.now + 100) == inf
+    assert world.port.take() == []
