@@ -1,0 +1,40 @@
+"""What a Majordomo URL may say, with the defaults of the dialect's page. Seconds everywhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from dragoman.dialects.majordomo.editions import Edition
+
+
+def seconds(default: float, least: float = 0.001) -> float:
+    return field(default=default, metadata={"min": least})
+
+
+def count(default: int) -> int:
+    return field(default=default, metadata={"min": 1})
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerOptions:
+    heartbeat: float = seconds(2.5)  # how often every worker is told that we live, and expected to tell us
+    liveness: int = count(3)  # an idle worker may miss so many
+    job_timeout: float = seconds(60.0, least=0.0)  # 0 = none
+    queue_timeout: float = seconds(10.0, least=0.0)
+    attempts: int | None = field(default=None, metadata={"min": 1, "max": 100})
+    unproven_limit: float = seconds(3600.0, least=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    service: str = "default"
+    edition: Edition = Edition.RFC7  # what nearly every broker out there speaks
+    heartbeat: float = seconds(2.5)
+    liveness: int = count(3)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientOptions:
+    service: str = "default"
+    edition: Edition = Edition.RFC7
+    reply_timeout: float = seconds(90.0)  # nobody tells a client that its request came to nothing
