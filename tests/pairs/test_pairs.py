@@ -12,7 +12,7 @@ import pytest
 
 from dragoman.core.model import Outcome
 from dragoman.server.wiring import DIALECTS
-from pairs import controller, memodb, native, pingpong, powerhose
+from pairs import controller, majordomo, memodb, native, pingpong, powerhose
 from pairs.people import JOB_TIMEOUT, Caller, People, Worker
 from pairs.world import World
 
@@ -24,6 +24,9 @@ PEOPLES = [
     memodb.MEMODB,
     controller.SEED,
     controller.SHIFTED,
+    majordomo.RFC7,
+    majordomo.RFC18,
+    majordomo.FIELD,
 ]
 CALLERS = [people for people in PEOPLES if people.caller is not None]
 PAYLOADS = {"text": b"bonjour", "empty": b"", "binary": bytes(range(256)), "large": bytes(100_000)}

@@ -14,6 +14,8 @@ from dragoman.carriers.zmtp import Limits as ZmtpLimits
 from dragoman.carriers.zmtp import Zmtp
 from dragoman.dialects import plain_calls
 from dragoman.dialects.controller import options as controller_options
+from dragoman.dialects.majordomo import options as majordomo_options
+from dragoman.dialects.majordomo import peer as majordomo
 from dragoman.dialects.memodb import options as memodb_options
 from dragoman.dialects.memodb import peer as memodb
 from dragoman.dialects.native import options as native_options
@@ -154,6 +156,17 @@ PEOPLES: Mapping[str, People] = {
         shares_connections=False,
         listener_options=controller_options.ListenerOptions,
         worker_options=controller_options.WorkerOptions,
+    ),
+    "majordomo": People(
+        objection=majordomo.objection,
+        shares_connections=False,
+        listener_options=majordomo_options.ListenerOptions,
+        worker_options=majordomo_options.WorkerOptions,
+        worker_carrier=_zmtp(majordomo.SOCKET),
+        worker_side=lambda options, port, services, _: majordomo.WorkerSide(options, port, services[0]),
+        client_options=majordomo_options.ClientOptions,
+        client_carrier=_zmtp(majordomo.SOCKET),
+        client_side=majordomo.ClientSide,
     ),
 }
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, cast
 from urllib.parse import quote
 
+from dragoman.carriers.carrier import Carrier
 from dragoman.carriers.prefixed import Limits as PrefixedLimits
 from dragoman.carriers.prefixed import Prefixed
 from dragoman.carriers.sp import Limits as SpLimits
@@ -25,6 +26,8 @@ from dragoman.dialects.controller.editions import EDITIONS, SEED
 from dragoman.dialects.controller.messages import ControllerError
 from dragoman.dialects.controller.options import ListenerOptions as ControllerOptions
 from dragoman.dialects.frontend import FRONTEND
+from dragoman.dialects.majordomo import session as majordomo
+from dragoman.dialects.majordomo.options import ListenerOptions as MajordomoOptions
 from dragoman.dialects.memodb.options import ListenerOptions as MemoDbOptions
 from dragoman.dialects.memodb.session import MemoDbSession
 from dragoman.dialects.native import messages as native
@@ -151,15 +154,29 @@ def _with_frontend(
 
 
 def _memodb(request: Request) -> Listener:
-    address = request.address
     own: MemoDbOptions = request.own
-    if request.options.frontend is not None:
-        raise address_error(address.url, "memodb has no frontend: workers and callers come in at the same place")
     max_payload = request.options.max_payload
     session = MemoDbSession(request.broker, cast(seam.Line, request.line), own, max_payload)
-    request.line.sessions.append(session)
-    is_ipc = isinstance(address.place, UnixPlace)
+    is_ipc = isinstance(request.address.place, UnixPlace)
     carrier = partial(Sp, "REP", ipc=is_ipc, limits=SpLimits(max_payload=max_payload))
+    return _at_one_door(request, session, carrier)
+
+
+def _majordomo(request: Request) -> Listener:
+    own: MajordomoOptions = request.own
+    max_payload = request.options.max_payload
+    session = majordomo.MajordomoSession(request.broker, cast(seam.Line, request.line), own, max_payload)
+    carrier = partial(Zmtp, "ROUTER", limits=ZmtpLimits(max_payload=max_payload))
+    return _at_one_door(request, session, carrier)
+
+
+def _at_one_door(request: Request, session: seam.Session, carrier: Callable[[], Carrier]) -> Listener:
+    """A listener whose workers and callers come in at the same place, and name their services themselves."""
+    address = request.address
+    if request.options.frontend is not None:
+        problem = f"{address.dialect} has no frontend: workers and callers come in at the same place"
+        raise address_error(address.url, problem)
+    request.line.sessions.append(session)
     door = Door(session, "door", address.place, carrier, request.limits)
     return Listener(address, (("both", door),), ("workers and callers; any service",))
 
@@ -201,16 +218,10 @@ def _controller(request: Request) -> Listener:
 
 
 def _native(request: Request) -> Listener:
-    address = request.address
-    if request.options.frontend is not None:
-        raise address_error(address.url, "native has no frontend: workers and callers come in at the same place")
     max_payload = request.options.max_payload
     session = NativeSession(request.broker, cast(seam.Line, request.line), request.own, max_payload, "dragoman")
-    request.line.sessions.append(session)
     limits = ZmtpLimits(max_payload=max_payload + native.MOST_HEADS, max_frames=native.MOST_NAMES + 2)
-    carrier = partial(Zmtp, "ROUTER", limits=limits)
-    door = Door(session, "door", address.place, carrier, request.limits)
-    return Listener(address, (("both", door),), ("workers and callers; any service",))
+    return _at_one_door(request, session, partial(Zmtp, "ROUTER", limits=limits))
 
 
 # A dialect's name, the options of its own, and how it listens.
@@ -220,6 +231,7 @@ DIALECTS: Mapping[str, tuple[type[Any], Callable[[Request], Listener]]] = {
     "powerhose": (PowerhoseOptions, _powerhose),
     "memodb": (MemoDbOptions, _memodb),
     "controller": (ControllerOptions, _controller),
+    "majordomo": (MajordomoOptions, _majordomo),
 }
 
 WELL_KNOWN_FOLDER = "/run/controller"  # where Worker-Controller's document has its sockets
@@ -235,6 +247,7 @@ def default_listeners(environment: Mapping[str, str]) -> tuple[str, ...]:
         "pingpong+tcp://127.0.0.1:7401?frontend=7402",
         "powerhose+tcp://127.0.0.1:7403?frontend=7404",
         "memodb+tcp://127.0.0.1:7405",
+        "majordomo+tcp://127.0.0.1:7406",
         *(f"controller+unix://{quote(folder)}" for folder in folders),
     )
 

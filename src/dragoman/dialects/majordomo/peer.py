@@ -1,0 +1,171 @@
+"""The other side of Majordomo: a worker and a client that work with any Majordomo broker. Pure, like the session."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from math import inf
+
+from dragoman.carriers.carrier import Frame, Message, TooLarge
+from dragoman.carriers.malformed import Malformed
+from dragoman.core.model import is_name
+from dragoman.dialects.majordomo.codec import (
+    MAX_SERVICE_BYTES,
+    read_broker,
+    read_reply,
+    write_client_request,
+    write_disconnect,
+    write_heartbeat,
+    write_ready,
+    write_worker_reply,
+)
+from dragoman.dialects.majordomo.editions import WIRES
+from dragoman.dialects.majordomo.messages import Disconnect, WorkerRequest
+from dragoman.dialects.majordomo.options import ClientOptions, WorkerOptions
+from dragoman.dialects.sides import Assignment, ClientPort, Failure, WorkerPort
+
+SOCKET = "DEALER"
+
+
+def objection(services: Sequence[str]) -> str | None:
+    """Why these names cannot be offered, or None."""
+    if len(services) > 1:
+        return f"a Majordomo worker offers one service, not {len(services)}: start one worker for each"
+    for service in services:
+        if not is_name(service, MAX_SERVICE_BYTES):
+            return f"bad service name: 1 to {MAX_SERVICE_BYTES} bytes of UTF-8 without control characters"
+    return None
+
+
+class WorkerSide:
+    """One worker's side of the conversation, for as many connections as it takes."""
+
+    def __init__(self, options: WorkerOptions, port: WorkerPort, service: str) -> None:
+        self._port = port
+        self._wire = WIRES[options.edition]
+        self._service = service
+        self._heartbeat = options.heartbeat
+        self._patience = options.heartbeat * options.liveness
+        self._is_open = False
+        self._is_leaving = False
+        self._job: WorkerRequest | None = None  # what we work at, on this connection
+        self._ticket = 0  # the number of that job
+        self._heard = 0.0
+        self._beat_due = 0.0
+
+    @property
+    def is_busy(self) -> bool:
+        return self._job is not None
+
+    def opened(self, now: float) -> None:
+        self._is_open = True
+        self._heard = now
+        self._beat_due = now + self._heartbeat
+        self._port.send(write_ready(self._wire, self._service))
+
+    def lost(self) -> None:
+        """The connection ended. What we work at belongs to it: its result will never be sent on another."""
+        self._is_open = False
+        self._job = None
+
+    def hear(self, message: Message | TooLarge, now: float) -> None:
+        self._heard = now
+        if isinstance(message, TooLarge):
+            self._port.reconnect(f"a job of {message.size} bytes is over what we take")
+            return
+        try:
+            word = read_broker(message, self._wire)
+        except Malformed as problem:
+            self._port.reconnect(f"{problem.reason}: {problem.detail}")
+            return
+        if self._is_leaving and self._job is None:
+            return  # we have said DISCONNECT
+        if isinstance(word, Disconnect):
+            self._port.reconnect("the broker said DISCONNECT")
+        elif isinstance(word, WorkerRequest):
+            if self._job is not None:
+                self._port.reconnect("a second job came while we worked at the first")
+                return
+            self._job = word
+            self._ticket += 1
+            self._port.run(self._ticket, word.body, Assignment(service=self._service))
+
+    def finished(self, ticket: Hashable, result: Frame, now: float) -> None:
+        job = self._job
+        if job is None or ticket != self._ticket:
+            return  # taken on an earlier connection
+        self._job = None
+        self._heard = now  # the broker owes us something again from here on
+        self._beat_due = now + self._heartbeat
+        self._port.send(write_worker_reply(self._wire, job.client, result))
+        if self._is_leaving:
+            self._port.send(write_disconnect(self._wire))
+
+    def failed(self, ticket: Hashable, reason: str, now: float, failure: Failure | None = None) -> None:
+        """This wire has no word for failure: leave and come back, so that the broker sees the job is not coming."""
+        if self._job is not None and ticket == self._ticket:
+            self._port.send(write_disconnect(self._wire))
+            self._port.reconnect(reason)
+
+    def stop(self) -> None:
+        """Say goodbye, right behind the result if there is a job in hand, so that no new one crosses it."""
+        self._is_leaving = True
+        if self._job is None and self._is_open:
+            self._port.send(write_disconnect(self._wire))
+
+    def tick(self, now: float) -> float:
+        """Give signs of life, also while we work; give the connection up after too much silence.
+
+        Only while we are idle, for brokers like the Guide's say nothing to workers that are at work.
+        """
+        if not self._is_open or (self._is_leaving and self._job is None):
+            return now + self._heartbeat
+        if self._job is None and now >= self._heard + self._patience:
+            self._port.reconnect(f"nothing heard from the broker for {self._patience:g} s")
+            return now + self._heartbeat
+        if now >= self._beat_due:
+            self._beat_due = now + self._heartbeat
+            self._port.send(write_heartbeat(self._wire))
+        return self._beat_due if self._job is not None else min(self._beat_due, self._heard + self._patience)
+
+
+class ClientSide:
+    """A client's side: one call at a time on one connection, for replies name nothing but the service."""
+
+    outlives_connections = False
+    hint = "this wire has no word for a job that failed, or that no worker took"
+
+    def __init__(self, options: ClientOptions, port: ClientPort) -> None:
+        self._port = port
+        self._wire = WIRES[options.edition]
+        self.patience = options.reply_timeout
+        self._ticket: Hashable = None
+        self._service = ""
+
+    def opened(self, now: float) -> None:
+        pass
+
+    def lost(self) -> None:
+        pass
+
+    def call(self, ticket: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None:
+        assert self._ticket is None, "this wire carries one call at a time"
+        self._ticket = ticket
+        self._service = service
+        self._port.send(write_client_request(self._wire, service, payload))
+
+    def hear(self, message: Message | TooLarge, now: float) -> None:
+        if isinstance(message, TooLarge):
+            raise Malformed("too large", f"the answer has {message.size} bytes, more than this client takes")
+        reply = read_reply(message, self._wire)
+        if self._ticket is None:
+            return
+        if reply.service not in (None, self._service):
+            raise Malformed("another service", "the answer is one to a call for another service")
+        if reply.is_final:
+            ticket, self._ticket = self._ticket, None
+            self._port.answered(ticket, reply.body, None)
+        else:
+            self._port.reported(self._ticket, reply.body, is_part=True, attempt=1)  # which it is, this wire cannot say
+
+    def tick(self, now: float) -> float:
+        return inf

@@ -1,0 +1,342 @@
+"""The broker's side of Majordomo: clients and workers at one door.
+
+Who somebody is, and which edition it speaks, is told by its first message and stays so. The client's frame that a
+worker sends back untouched is the token of our attempt, so a reply names its attempt by itself (R1); this file's care
+is to tell a late reply, which is nobody's fault, from one that was made up (T8).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from math import inf
+from typing import Final
+
+from dragoman.carriers.carrier import Frame, Message, TooLarge
+from dragoman.carriers.malformed import Malformed
+from dragoman.core.broker import Broker
+from dragoman.core.effects import Answer, Dismiss, Effect, Give, Progress
+from dragoman.core.model import DONE, REFUSED, Attempt, Job, JobId, Terms, Token, Wishes, Worker
+from dragoman.dialects.majordomo.codec import (
+    MAX_SERVICE_BYTES,
+    RESERVED,
+    read_client,
+    read_worker,
+    recognise,
+    write_client_part,
+    write_client_reply,
+    write_disconnect,
+    write_heartbeat,
+    write_worker_request,
+)
+from dragoman.dialects.majordomo.editions import Wire
+from dragoman.dialects.majordomo.messages import Disconnect, Heartbeat, Ready, WorkerReply, WorkerWord
+from dragoman.dialects.majordomo.options import ListenerOptions
+from dragoman.dialects.seam import Line, Peer
+
+OWED_KEPT: Final = 10_000  # tokens of attempts whose workers went without a reply
+
+FOUND: Final = b"200"
+NOT_FOUND: Final = b"404"
+NOT_IMPLEMENTED: Final = b"501"
+
+
+class Guest:
+    """What we know of one worker's connection."""
+
+    __slots__ = ("answered", "attempt", "beat_due", "is_parted", "late_logged", "name", "peer", "wire", "worker")
+
+    def __init__(self, peer: Peer, wire: Wire) -> None:
+        self.peer = peer
+        self.wire = wire
+        self.name = peer.identity.decode("utf-8", "backslashreplace") if peer.identity else peer.label
+        self.worker: Worker | None = None
+        self.attempt: Attempt | None = None  # what it was given and has not answered, current or not
+        self.answered: Token | None = None  # what it answered last
+        self.is_parted = False  # one of us has said DISCONNECT: until it says READY, we have nothing to say
+        self.beat_due = inf
+        self.late_logged = -inf
+
+
+class Caller:
+    """What we know of one client's connection: the jobs it waits for."""
+
+    __slots__ = ("jobs", "wire")
+
+    def __init__(self, wire: Wire) -> None:
+        self.wire = wire
+        self.jobs: dict[JobId, Job] = {}
+
+
+class MajordomoSession:
+    dialect = "majordomo"
+
+    def __init__(self, broker: Broker, line: Line, options: ListenerOptions, max_payload: int) -> None:
+        self._broker = broker
+        self._line = line
+        self._heartbeat = options.heartbeat
+        self._max_payload = max_payload
+        # D5: a worker with one thread, as in the Guide, cannot speak while it works. That it is dead is seen by D12.
+        self._terms = Terms(
+            lease=options.heartbeat * options.liveness, silent_while_busy=True, unproven_limit=options.unproven_limit
+        )
+        self._wishes = Wishes(
+            queue_timeout=options.queue_timeout,
+            job_timeout=options.job_timeout or inf,
+            attempts=options.attempts,
+            waits=True,
+        )
+        self._named: dict[bytes, Peer] = {}
+        self._beats: OrderedDict[Guest, None] = OrderedDict()  # all workers, in the order of `beat_due`
+        self._owed: OrderedDict[Token, None] = OrderedDict()
+
+    # ---------------------------------------------------------------- the seam
+
+    def opened(self, peer: Peer, now: float) -> None:
+        if peer.identity:
+            self._take_name(peer, now)
+
+    def hear(self, peer: Peer, message: Message | TooLarge, now: float) -> None:
+        guest = peer.guest
+        try:
+            if guest is None:
+                guest = self._meet(peer, message)
+            if type(guest) is Guest:
+                self._hear_worker(guest, message, now)
+            else:
+                self._hear_client(peer, guest, message, now)
+        except Malformed as problem:
+            self._line.bad_message(peer, problem.reason, problem.detail)
+            if type(guest) is Guest:
+                self._disconnect(guest, f"its worker was not understood: {problem.reason}", now)
+
+    def say(self, effect: Effect, now: float) -> None:
+        if type(effect) is Give:
+            self._give(effect.attempt)
+        elif type(effect) is Answer:
+            self._answer(effect)
+        elif type(effect) is Progress:
+            self._pass_on(effect)
+        elif type(effect) is Dismiss:
+            self._dismiss(effect, now)
+        # Recall: this wire has no word for it. Accept: nobody here asks for background jobs.
+
+    def lost(self, peer: Peer, unsent: Sequence[object], now: float) -> None:
+        if self._named.get(peer.identity) is peer:
+            del self._named[peer.identity]
+        guest = peer.guest
+        if isinstance(guest, Guest):
+            self._leave(guest, "its worker's connection ended", now, [m for m in unsent if isinstance(m, Attempt)])
+        elif isinstance(guest, Caller):
+            for job in list(guest.jobs.values()):
+                self._broker.abandon(job, peer, now)
+
+    def tick(self, now: float) -> float:
+        """Every worker hears of us once a period, idle or not. All have the same, so that who was told goes last."""
+        while self._beats:
+            guest = next(iter(self._beats))
+            if guest.beat_due > now:
+                return guest.beat_due
+            self._beat_later(guest, now)
+            self._line.send(guest.peer, write_heartbeat(guest.wire))
+        return inf
+
+    # ---------------------------------------------------------------- whoever comes
+
+    def _meet(self, peer: Peer, message: Message | TooLarge) -> Guest | Caller:
+        wire, is_worker = recognise(message.frames if isinstance(message, TooLarge) else message)
+        peer.guest = Guest(peer, wire) if is_worker else Caller(wire)
+        return peer.guest  # type: ignore[no-any-return]
+
+    def _take_name(self, peer: Peer, now: float) -> None:
+        """The same routing id on a new connection is a new life: the old one ends (D3, T7)."""
+        former = self._named.get(peer.identity)
+        if former is not None:
+            self._broker.counters.takeovers += 1
+            self._line.remark("routing id taken over", level="warning", peer=peer, former=former.label)
+            if isinstance(former.guest, Guest):
+                self._leave(former.guest, "its worker came back on a new connection", now)
+            self._line.close(former, "its routing id came on a new connection")
+        self._named[peer.identity] = peer
+
+    # ---------------------------------------------------------------- what workers say
+
+    def _hear_worker(self, guest: Guest, message: Message | TooLarge, now: float) -> None:
+        if type(message) is TooLarge:
+            self._hear_large(guest, message, now)
+            return
+        assert type(message) is list
+        word = read_worker(message, guest.wire)
+        if type(word) is WorkerReply:
+            self._reply(guest, word, now)
+        elif guest.is_parted and type(word) is not Ready:
+            pass  # it crossed our DISCONNECT
+        elif type(word) is Heartbeat and guest.worker is not None:
+            self._broker.seen(guest.worker, now)
+        elif type(word) is Disconnect:
+            self._leave(guest, "its worker said DISCONNECT", now)
+            guest.is_parted = True
+        elif type(word) is Ready and guest.worker is None:
+            self._join(guest, word.service, now)
+        else:
+            self._unexpected(guest, word, now)
+
+    def _reply(self, guest: Guest, reply: WorkerReply, now: float) -> None:
+        attempt = guest.attempt
+        if attempt is None or reply.client != attempt.token:
+            self._reply_out_of_turn(guest, reply, now)
+        elif not reply.is_final:
+            if not self._broker.progress(attempt, reply.body, now, is_part=True):
+                self._broker.counters.dropped_parts += 1
+        else:
+            guest.attempt = None
+            guest.answered = attempt.token
+            if not self._broker.succeed(attempt, reply.body, now):
+                self._remark_late(guest, now, job=attempt.job.id.hex())
+
+    def _reply_out_of_turn(self, guest: Guest, reply: WorkerReply, now: float) -> None:
+        """Late, if it is for an attempt that there was (D2). Else it is made up, or its sender is out of step."""
+        is_late = reply.client == guest.answered or bytes(reply.client[:17]) in self._owed
+        if is_late:
+            if reply.is_final:
+                self._broker.counters.late_results += 1
+            else:
+                self._broker.counters.dropped_parts += 1
+            self._remark_late(guest, now)
+        if guest.worker is not None and is_late:
+            self._broker.seen(guest.worker, now)
+        elif not guest.is_parted:
+            self._unexpected(guest, reply, now)
+
+    def _hear_large(self, guest: Guest, message: TooLarge, now: float) -> None:
+        """A result over the limit was skipped as it came: the job has failed, the worker is free."""
+        word = read_worker(message.frames, guest.wire)
+        attempt = guest.attempt
+        problem = f"its result of {message.size} bytes is over max_payload {self._max_payload}"
+        if type(word) is WorkerReply and word.is_final and attempt is not None and word.client == attempt.token:
+            self._line.bad_message(guest.peer, "too large", f"a message of {message.size} bytes")
+            guest.attempt = None
+            guest.answered = attempt.token
+            self._broker.fail(attempt, problem, now)
+            return
+        raise Malformed("too large", f"a message of {message.size} bytes")
+
+    def _unexpected(self, guest: Guest, word: WorkerWord, now: float) -> None:
+        """A valid command that is out of place (RFC 7)."""
+        name = type(word).__name__
+        self._line.bad_message(guest.peer, "unexpected command", f"{name} from a worker that {_standing(guest)}")
+        self._disconnect(guest, f"its worker was out of turn: {name}", now)
+
+    def _remark_late(self, guest: Guest, now: float, job: str = "") -> None:
+        """Once a second per peer at most: a flood of results is not a flood of lines."""
+        if now - guest.late_logged >= 1.0:
+            guest.late_logged = now
+            self._line.remark("late result", peer=guest.peer, worker=guest.name, job=job)
+
+    # ---------------------------------------------------------------- workers come and go
+
+    def _join(self, guest: Guest, service: str, now: float) -> None:
+        worker = self._broker.join(self, guest, guest.name, (service,), self._terms, now)
+        if worker is None:
+            # Told DISCONNECT, it would be back at once. Left in silence, it comes again when it misses our heartbeats.
+            guest.is_parted = True
+            self._line.complain("worker refused", peer=guest.peer, worker=guest.name, service=service)
+            return
+        guest.worker = worker
+        guest.is_parted = False
+        self._beat_later(guest, now)
+        self._line.remark("worker joined", peer=guest.peer, worker=guest.name, service=service)
+        self._broker.idle(worker, now)
+
+    def _beat_later(self, guest: Guest, now: float) -> None:
+        guest.beat_due = now + self._heartbeat
+        self._beats[guest] = None
+        self._beats.move_to_end(guest)
+
+    def _leave(self, guest: Guest, reason: str, now: float, unseen: Sequence[Attempt] = ()) -> None:
+        worker = guest.worker
+        if worker is not None:
+            self._forget(guest)
+            self._line.remark("worker left", peer=guest.peer, worker=guest.name, reason=reason)
+            self._broker.leave(worker, now, reason, unseen)
+
+    def _disconnect(self, guest: Guest, reason: str, now: float) -> None:
+        """Tell it to begin anew, once."""
+        self._leave(guest, reason, now)
+        if not guest.is_parted:
+            guest.is_parted = True
+            self._line.send(guest.peer, write_disconnect(guest.wire))
+
+    def _dismiss(self, effect: Dismiss, now: float) -> None:
+        guest: Guest = effect.worker.party
+        if guest.worker is effect.worker:
+            self._forget(guest)
+            self._line.remark("worker dismissed", peer=guest.peer, worker=guest.name, reason=effect.reason)
+            self._disconnect(guest, effect.reason, now)
+
+    def _forget(self, guest: Guest) -> None:
+        guest.worker = None
+        self._beats.pop(guest, None)
+        attempt, guest.attempt = guest.attempt, None
+        if attempt is not None:
+            self._owed[attempt.token] = None
+            if len(self._owed) > OWED_KEPT:
+                self._owed.popitem(last=False)
+
+    # ---------------------------------------------------------------- clients
+
+    def _hear_client(self, peer: Peer, caller: Caller, message: Message | TooLarge, now: float) -> None:
+        if type(message) is TooLarge:
+            self._broker.counters.refused += 1
+            self._broker.counters.silent_ending(REFUSED)
+            raise Malformed("too large", f"{message.size} bytes are over max_payload {self._max_payload}")
+        assert type(message) is list
+        request = read_client(message, caller.wire)
+        if request.service.startswith(RESERVED):
+            told = self._look_up(request.service, request.body)
+            self._line.send(peer, write_client_reply(caller.wire, request.service, told))
+            return
+        job = self._broker.submit(request.service, request.body, peer, self._wishes, now)
+        if job is not None:
+            caller.jobs[job.id] = job
+
+    def _look_up(self, service: str, body: Frame) -> bytes:
+        """RFC 8: what the broker says of itself."""
+        if service != "mmi.service":
+            return NOT_IMPLEMENTED
+        known = self._broker.roster.services.get(body[: MAX_SERVICE_BYTES + 1].decode("utf-8", "replace"))
+        return FOUND if known is not None and known.workers else NOT_FOUND
+
+    def _answer(self, answer: Answer) -> None:
+        peer: Peer = answer.caller  # type: ignore[assignment]
+        caller: Caller = peer.guest
+        job = answer.job
+        if job is not None:
+            caller.jobs.pop(job.id, None)
+        if answer.outcome is DONE and job is not None:
+            self._line.send(peer, write_client_reply(caller.wire, job.service.name, answer.result))
+        else:
+            self._broker.counters.silent_ending(answer.outcome)  # R73
+
+    def _pass_on(self, progress: Progress) -> None:
+        """A part of a result. What a job reports besides has no word here."""
+        if progress.is_part:
+            peer: Peer = progress.caller  # type: ignore[assignment]
+            frames = write_client_part(peer.guest.wire, progress.attempt.job.service.name, progress.payload)
+            if frames is None:
+                self._broker.counters.dropped_parts += 1
+            else:
+                self._line.send(peer, frames)
+
+    # ---------------------------------------------------------------- jobs go out
+
+    def _give(self, attempt: Attempt) -> None:
+        guest: Guest = attempt.worker.party
+        guest.attempt = attempt
+        self._line.send(guest.peer, write_worker_request(guest.wire, attempt.token, attempt.job.payload), attempt)
+
+
+def _standing(guest: Guest) -> str:
+    if guest.worker is None:
+        return "has not said READY"
+    return "holds another job" if guest.attempt is not None else "holds no job"

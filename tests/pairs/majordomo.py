@@ -1,0 +1,96 @@
+"""Majordomo, by hand: both RFCs, and what packages in the field speak."""
+
+from __future__ import annotations
+
+from dragoman.carriers.zmtp import Zmtp
+from dragoman.core.model import Outcome
+from pairs.people import ATTEMPTS, JOB_TIMEOUT, MAX_PAYLOAD, TOO_LARGE, People
+from pairs.world import SERVICE, Connection, World
+
+URL = f"majordomo+tcp://127.0.0.1:0?attempts={ATTEMPTS}&job_timeout={JOB_TIMEOUT}&max_payload={MAX_PAYLOAD}"
+
+
+def connect(world: World) -> Connection:
+    return Connection(world, world.door(URL, "both"), Zmtp("DEALER", dials=True))
+
+
+class Rfc7Caller:
+    request: tuple[bytes, ...] = (b"", b"MDPC01", SERVICE.encode())
+    answer: tuple[bytes, ...] = request
+
+    def __init__(self, world: World) -> None:
+        self._connection = connect(world)
+
+    def submit(self, payload: bytes) -> None:
+        self._connection.say(*self.request, payload)
+
+    def told(self) -> list[tuple[Outcome, bytes]]:
+        answers = []
+        for *head, body in self._connection.take():
+            assert tuple(head) == self.answer
+            answers.append((Outcome.DONE, bytes(body)))
+        return answers
+
+
+class Rfc18Caller(Rfc7Caller):
+    request = (b"MDPC02", b"\x01", SERVICE.encode())
+    answer = (b"MDPC02", b"\x03", SERVICE.encode())
+
+
+class FieldCaller(Rfc7Caller):
+    request = (b"", b"MDPC02", b"\x02", SERVICE.encode())
+    answer = (b"", b"MDPC02", b"\x04")
+
+
+class Rfc7Worker:
+    """It lives as long as it is connected: time passes in `World.wait`, and no test lets it pass for an idle worker."""
+
+    head: tuple[bytes, ...] = (b"", b"MDPW01")
+    reply, heartbeat = b"\x03", b"\x04"
+
+    def __init__(self, world: World) -> None:
+        self._client = b""
+        self._connection = connect(world)
+        self._connection.say(*self.head, b"\x01", SERVICE.encode())
+
+    def jobs(self) -> list[bytes]:
+        given = []
+        for message in self._connection.take():
+            at = len(self.head)
+            assert tuple(message[:at]) == self.head
+            command, *rest = message[at:]
+            if command == b"\x02":
+                self._client, empty, body = rest
+                assert empty == b""
+                given.append(body)
+            else:
+                assert [command, *rest] == [self.heartbeat]
+        return given
+
+    def finish(self, result: bytes) -> None:
+        self._connection.say(*self.head, self.reply, self._client, b"", result)
+
+    def fail(self) -> None:
+        """There is no word for it; a result that is too large is one way."""
+        self.finish(bytes(TOO_LARGE))
+
+    def vanish(self) -> None:
+        self._connection.cut()
+
+    def recover(self, world: World) -> None:
+        self.finish(b"the result of a job that is over")
+
+
+class Rfc18Worker(Rfc7Worker):
+    head = (b"MDPW02",)
+    reply, heartbeat = b"\x04", b"\x05"
+
+
+class FieldWorker(Rfc18Worker):
+    head = (b"", b"MDPW02")
+
+
+SILENT = frozenset(Outcome) - {Outcome.DONE}
+RFC7 = People("majordomo", "majordomo", Rfc7Caller, Rfc7Worker, silent=SILENT)
+RFC18 = People("majordomo-0.2", "majordomo", Rfc18Caller, Rfc18Worker, silent=SILENT)
+FIELD = People("majordomo-field", "majordomo", FieldCaller, FieldWorker, silent=SILENT)
