@@ -1,0 +1,1 @@
+"""Majordomo, alone: no sockets, no clock."""

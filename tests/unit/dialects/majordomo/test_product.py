@@ -1,0 +1,186 @@
+"""Every state of a worker's connection × every word × every edition: one table of reactions, nothing else happens.
+
+A reaction is written `told; state; notes`: what the worker is told back (`-` nothing), the state it is in afterwards,
+and what else happened: how its job ended, `late` for a late result, `part` for a part dropped, `bad` for a bad message.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from .world import MAX_PAYLOAD, SPEECHES, Side, Speech, World
+
+JOB_TIMEOUT = 20.0
+STATES = ("new", "idle", "answered", "busy", "unproven", "parted")
+
+
+def arrange(state: str, speech: Speech) -> tuple[World, Side]:
+    """A world, and a worker's connection in that state."""
+    world = World(job_timeout=JOB_TIMEOUT)
+    if state == "new":
+        return world, world.connect(speech)
+    if state in ("idle", "answered"):
+        worker = world.worker(speech)
+        if state == "answered":
+            world.client()
+            worker.words()
+            worker.reply()
+        return world, worker
+    worker, _ = world.busy(speech)
+    if state == "unproven":
+        world.wait(JOB_TIMEOUT)
+    elif state == "parted":
+        world.broker.drain(world.worker_of(worker), world.now, at_once=True)
+        world.turn()
+        assert worker.words() == ["DISCONNECT"]
+    worker.told()
+    assert world.state(worker) == state
+    return world, worker
+
+
+def message_of(word: str, worker: Side) -> list[bytes]:
+    speech = worker.speech
+    token = worker.client or b"never given out."
+    rest = {
+        "READY": [b"\x01", b"echo"],
+        "HEARTBEAT": [speech.heartbeat],
+        "DISCONNECT": [speech.disconnect],
+        "REPLY": [speech.reply, token, b"", b"result"],
+        "REPLY of two frames": [speech.reply, token, b"", b"a", b"b"],
+        "REPLY to nothing": [speech.reply, b"of somebody else", b"", b"result"],
+        "REPLY too large": [speech.reply, token, b"", bytes(MAX_PAYLOAD)],
+        "PARTIAL": [speech.part, token, b"", b"part"],
+        "no command": [],
+        "REQUEST": [b"\x02", token, b"", b"x"],
+        "unknown command": [b"\x2a"],
+        "READY without service": [b"\x01"],
+        "HEARTBEAT and more": [speech.heartbeat, b""],
+        "REPLY without envelope": [speech.reply, token],
+    }
+    if word == "a client's request":
+        return [*speech.client, b"echo", b"x"]
+    if word == "PING":
+        return [b"", b"PING"]
+    return [*speech.worker, *rest[word]]
+
+
+# For new, idle, answered, busy, unproven, parted.
+RUBBISH = (
+    "DISCONNECT; parted; bad",
+    "DISCONNECT; parted; bad",
+    "DISCONNECT; parted; bad",
+    "DISCONNECT; parted; lost bad",
+    "DISCONNECT; parted; bad",
+    "-; parted; bad",
+)
+TABLE = {
+    "READY": (
+        "-; idle",
+        "DISCONNECT; parted; bad",
+        "DISCONNECT; parted; bad",
+        "DISCONNECT; parted; lost bad",
+        "DISCONNECT; parted; bad",
+        "-; idle",
+    ),
+    "HEARTBEAT": ("DISCONNECT; parted; bad", "-; idle", "-; idle", "-; busy", "-; unproven", "-; parted"),
+    "DISCONNECT": ("-; parted", "-; parted", "-; parted", "-; parted; lost", "-; parted", "-; parted"),
+    "REPLY": (
+        "DISCONNECT; parted; bad",
+        "DISCONNECT; parted; bad",
+        "-; idle; late",
+        "-; idle; done",
+        "-; idle; late",
+        "-; parted; late",
+    ),
+    "REPLY of two frames": (
+        "DISCONNECT; parted; bad",
+        "DISCONNECT; parted; bad",
+        "-; idle; late",
+        "-; idle; done",
+        "-; idle; late",
+        "-; parted; late",
+    ),
+    "REPLY to nothing": (
+        "DISCONNECT; parted; bad",
+        "DISCONNECT; parted; bad",
+        "DISCONNECT; parted; bad",
+        "DISCONNECT; parted; lost bad",
+        "DISCONNECT; parted; bad",
+        "-; parted",
+    ),
+    "REPLY too large": (
+        "DISCONNECT; parted; bad",
+        "DISCONNECT; parted; bad",
+        "DISCONNECT; parted; bad",
+        "-; idle; failed bad",
+        "-; idle; late bad",
+        "-; parted; bad",
+    ),
+    "PARTIAL": (
+        "DISCONNECT; parted; bad",
+        "DISCONNECT; parted; bad",
+        "-; idle; part",
+        "-; busy; part",  # its client speaks 0.1
+        "-; unproven; part",
+        "-; parted; part",
+    ),
+    **dict.fromkeys(
+        (
+            "no command",
+            "REQUEST",
+            "unknown command",
+            "READY without service",
+            "HEARTBEAT and more",
+            "REPLY without envelope",
+        ),
+        RUBBISH,
+    ),
+    "a client's request": ("-; new", *RUBBISH[1:]),
+    "PING": ("-; new; bad", *RUBBISH[1:]),
+}
+
+CASES = [
+    pytest.param(speech, state, word, reaction, id=f"{speech}-{state}-{word}")
+    for speech in SPEECHES
+    for word, reactions in TABLE.items()
+    for state, reaction in zip(STATES, reactions, strict=True)
+    if speech.part or word != "PARTIAL"  # 0.1 has no such word
+]
+
+
+@pytest.mark.parametrize(("speech", "state", "word", "reaction"), CASES)
+def test_every_word_in_every_state_has_its_reaction(speech: Speech, state: str, word: str, reaction: str) -> None:
+    world, worker = arrange(state, speech)
+    before = dict(world.ended)
+    worker.hear(*message_of(word, worker))
+    world.turn()
+    notes = [name for name, count in world.ended.items() if count > before.get(name, 0)]
+    notes += ["late"] * world.counters.late_results
+    notes += ["part"] * world.counters.dropped_parts
+    notes += ["bad"] * sum(world.bad.values())
+    told = " ".join(worker.words()) or "-"
+    assert "; ".join(filter(None, (told, world.state(worker), " ".join(notes)))) == reaction
+
+
+@pytest.mark.parametrize(("speech", "state", "word", "reaction"), CASES)
+def test_whatever_was_said_the_connection_may_end_next(speech: Speech, state: str, word: str, reaction: str) -> None:
+    world, worker = arrange(state, speech)
+    worker.hear(*message_of(word, worker))
+    worker.cut()
+    assert not world.broker.roster.workers
+
+
+@pytest.mark.parametrize(("speech", "state", "word", "reaction"), CASES)
+def test_whatever_was_said_while_a_job_waits_nobody_gets_two_and_nothing_is_stuck(
+    speech: Speech, state: str, word: str, reaction: str
+) -> None:
+    """The job that waits goes out at most once, whatever the word set free."""
+    world, worker = arrange(state, speech)
+    world.client(b"waiting")
+    handed_out = world.counters.handed_out
+    worker.hear(*message_of(word, worker))
+    world.turn()
+    assert world.counters.handed_out - handed_out <= 1
+    worker.cut()
+    world.wait(world.options.queue_timeout + 1)
+    assert not world.broker.jobs

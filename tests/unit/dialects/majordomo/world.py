@@ -1,0 +1,350 @@
+"""A small scripted world: one Majordomo session behind the real line, real carriers at both ends of every connection,
+and time as a number. Everything that must hold is checked after every turn. What peers say is written by hand here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from dragoman.carriers.zmtp import Limits as ZmtpLimits
+from dragoman.carriers.zmtp import Zmtp
+from dragoman.core.broker import Broker
+from dragoman.core.invariants import check
+from dragoman.core.model import Job, Worker
+from dragoman.core.policy import Policy
+from dragoman.dialects.majordomo.options import ListenerOptions
+from dragoman.dialects.majordomo.session import OWED_KEPT, Caller, Guest, MajordomoSession
+from dragoman.diary.memory import MemoryDiary
+from dragoman.server.peer import Peer, PeerLimits
+from dragoman.server.runner import Limits, Line
+from dragoman.testing.entropy import SeededEntropy
+from fake_stream import FakeStream
+
+MAX_PAYLOAD = 10_000
+ECHO = b"echo"
+
+
+@dataclass(frozen=True)
+class Speech:
+    """One edition, by hand."""
+
+    name: str
+    worker: tuple[bytes, ...]
+    client: tuple[bytes, ...]  # what a request begins with
+    partial: tuple[bytes, ...]  # what a part that comes to a client begins with, without the service
+    final: tuple[bytes, ...]
+    names_service: bool
+    reply: bytes
+    part: bytes
+    heartbeat: bytes
+    disconnect: bytes
+
+    def __str__(self) -> str:
+        return self.name
+
+    def answer(self, service: bytes, *body: bytes, part: bool = False) -> list[bytes]:
+        name = (service,) if self.names_service else ()
+        return [*(self.partial if part else self.final), *name, *body]
+
+
+RFC7 = Speech("0.1", (b"", b"MDPW01"), (b"", b"MDPC01"), (), (b"", b"MDPC01"), True, b"\x03", b"", b"\x04", b"\x05")
+RFC18 = Speech(
+    "0.2",
+    (b"MDPW02",),
+    (b"MDPC02", b"\x01"),
+    (b"MDPC02", b"\x02"),
+    (b"MDPC02", b"\x03"),
+    True,
+    b"\x04",
+    b"\x03",
+    b"\x05",
+    b"\x06",
+)
+DELIMITED = Speech(
+    "0.2-delimited",
+    (b"", b"MDPW02"),
+    (b"", b"MDPC02", b"\x01"),
+    (b"", b"MDPC02", b"\x02"),
+    (b"", b"MDPC02", b"\x03"),
+    True,
+    b"\x04",
+    b"\x03",
+    b"\x05",
+    b"\x06",
+)
+FIELD = Speech(
+    "0.2-field",
+    (b"", b"MDPW02"),
+    (b"", b"MDPC02", b"\x02"),
+    (b"", b"MDPC02", b"\x03"),
+    (b"", b"MDPC02", b"\x04"),
+    False,
+    b"\x04",
+    b"\x03",
+    b"\x05",
+    b"\x06",
+)
+SPEECHES = [RFC7, RFC18, DELIMITED, FIELD]
+
+
+class Side:
+    """One connection as its other end has it: a DEALER of some ZeroMQ library."""
+
+    def __init__(self, world: World, speech: Speech, identity: bytes, label: str) -> None:
+        self.world = world
+        self.speech = speech
+        self.carrier = Zmtp("DEALER", identity, dials=True)
+        self.stream = FakeStream()
+        self.client = b""  # what came with its last REQUEST
+        self._inbox: list[list[bytes]] = []
+        self.peer: Peer = world.line.connected(
+            world.session, "door", world.carrier(), self.stream, label, "192.0.2.1", PeerLimits()
+        )
+
+    @property
+    def is_over(self) -> bool:
+        return self.stream.is_closed
+
+    def pump(self) -> bool:
+        """What a library does by itself: read, greet, answer life signs. Tells whether anything moved."""
+        taken, self.stream.taken = self.stream.taken, bytearray()
+        for message in self.carrier.feed(bytes(taken)) if taken else ():
+            assert isinstance(message, list)
+            self._inbox.append([bytes(frame) for frame in message])
+        outgoing, self.carrier.outgoing = self.carrier.outgoing, []
+        if outgoing and not self.is_over:
+            self.feed(b"".join(outgoing))
+        return bool(taken or outgoing)
+
+    def feed(self, data: bytes) -> None:
+        self.world.line.arrived(self.peer, self.peer.carrier.feed(data))
+        self.world.judge()
+
+    def hear(self, *frames: bytes) -> None:
+        """It says a message of these frames, and the turn of the loop is not over yet."""
+        assert not self.is_over, "nobody is there to say it to"
+        self.feed(b"".join(self.carrier.encode(frames)))
+
+    def raw(self, *frames: bytes) -> list[list[bytes]]:
+        """The same, and the turn ends; returns what it was told since it last looked."""
+        self.hear(*frames)
+        self.world.turn()
+        return self.told()
+
+    def told(self) -> list[list[bytes]]:
+        told, self._inbox = self._inbox, []
+        return told
+
+    def cut(self) -> None:
+        """The connection is gone. What its stream had no room for never left."""
+        self.world.line.ended(self.peer, "reset")
+        self.world.turn()
+
+    # what a worker says and hears
+
+    def command(self, command: bytes, *rest: bytes) -> list[str]:
+        self.hear(*self.speech.worker, command, *rest)
+        self.world.turn()
+        return self.words()
+
+    def ready(self, service: bytes = ECHO) -> list[str]:
+        return self.command(b"\x01", service)
+
+    def heartbeat(self) -> list[str]:
+        return self.command(self.speech.heartbeat)
+
+    def disconnect(self) -> list[str]:
+        return self.command(self.speech.disconnect)
+
+    def reply(self, *body: bytes, client: bytes | None = None, part: bool = False) -> list[str]:
+        command = self.speech.part if part else self.speech.reply
+        return self.command(command, self.client if client is None else client, b"", *(body or (b"result",)))
+
+    def words(self) -> list[str]:
+        """What it was told as a worker, without heads; a REQUEST as its body, frames joined by `|`."""
+        said = []
+        at = len(self.speech.worker)
+        for message in self.told():
+            assert tuple(message[:at]) == self.speech.worker, message
+            command, *rest = message[at:]
+            if command == b"\x02":
+                self.client, empty, *body = rest
+                assert empty == b""
+                assert len(self.client) == 16
+                said.append(b"|".join(body).decode("latin1"))
+            else:
+                assert not rest
+                said.append({self.speech.heartbeat: "HEARTBEAT", self.speech.disconnect: "DISCONNECT"}[command])
+        return said
+
+    # what a client says
+
+    def call(self, *body: bytes, service: bytes = ECHO) -> list[list[bytes]]:
+        self.hear(*self.speech.client, service, *body)
+        self.world.turn()
+        return self.told()
+
+    def done(self, *body: bytes, service: bytes = ECHO) -> bool:
+        """Whether it was told this result, and nothing else."""
+        return self.told() == [self.speech.answer(service, *body)]
+
+
+class World:
+    def __init__(self, *, policy: Policy | None = None, limits: Limits | None = None, **options: Any) -> None:
+        self.now = 10_000.0
+        self.remarks: list[tuple[str, str, dict[str, Any]]] = []
+        self.errors: list[Exception] = []
+        self.sides: list[Side] = []
+        self.options = ListenerOptions(**options)
+        self.broker = Broker(policy or Policy(), SeededEntropy("majordomo"))
+        self.counters = self.broker.counters
+        self.line = Line(self.broker, MemoryDiary(), lambda: self.now, self._log, limits or Limits(), strict=True)
+        self.carrier = partial(Zmtp, "ROUTER", limits=ZmtpLimits(max_payload=MAX_PAYLOAD))
+        self.session = MajordomoSession(self.broker, self.line, self.options, MAX_PAYLOAD)  # type: ignore[arg-type]
+        self.line.sessions.append(self.session)
+        self._made = 0
+
+    # ---------------------------------------------------------------- who is there
+
+    def connect(self, speech: Speech = RFC7, identity: bytes = b"") -> Side:
+        """A connection that has said nothing yet."""
+        self._made += 1
+        side = Side(self, speech, identity, f"peer-{self._made}")
+        self.sides.append(side)
+        self.turn()
+        return side
+
+    def worker(self, speech: Speech = RFC7, identity: bytes = b"", service: bytes = ECHO) -> Side:
+        """A worker that has said READY; it is idle unless a job waited for it."""
+        side = self.connect(speech, identity)
+        side.hear(*speech.worker, b"\x01", service)
+        self.turn()
+        assert self.state(side) in ("idle", "busy")
+        return side
+
+    def client(self, *body: bytes, speech: Speech = RFC7, service: bytes = ECHO) -> Side:
+        """A new client that asks for one job."""
+        side = self.connect(speech)
+        assert side.call(*(body or (b"job",)), service=service) == []
+        return side
+
+    def busy(self, speech: Speech = RFC7, client_speech: Speech = RFC7) -> tuple[Side, Side]:
+        """A worker that has just been given a job, and the client who waits for it."""
+        worker = self.worker(speech)
+        client = self.client(speech=client_speech)
+        assert worker.words() == ["job"]
+        return worker, client
+
+    # ---------------------------------------------------------------- what to look at
+
+    def guest(self, side: Side) -> Guest:
+        guest = side.peer.guest
+        assert isinstance(guest, Guest)
+        return guest
+
+    def worker_of(self, side: Side) -> Worker:
+        worker = self.guest(side).worker
+        assert worker is not None
+        return worker
+
+    def state(self, side: Side) -> str:
+        if side.is_over:
+            return "gone"
+        guest = side.peer.guest
+        if guest is None or isinstance(guest, Caller):
+            return "new"
+        if guest.worker is not None:
+            return str(guest.worker.state)
+        return "parted" if guest.is_parted else "new"
+
+    def job(self) -> Job:
+        """The only job that is present."""
+        (job,) = self.broker.jobs.values()
+        return job
+
+    @property
+    def bad(self) -> dict[str, int]:
+        assert all(dialect == "majordomo" for dialect, _ in self.counters.bad_messages)
+        return {reason: count for (_, reason), count in self.counters.bad_messages.items()}
+
+    @property
+    def ended(self) -> dict[str, int]:
+        return {str(outcome): count for outcome, count in self.counters.ended.items() if count}
+
+    def remarked(self, event: str) -> list[dict[str, Any]]:
+        return [said for _, each, said in self.remarks if each == event]
+
+    # ---------------------------------------------------------------- time and turns
+
+    def turn(self) -> float:
+        """Turns of the loop until nothing moves any more."""
+        while True:
+            due = self.line.turn()
+            self.judge()
+            if not any(side.pump() for side in self.sides):
+                break
+        self.sides = [side for side in self.sides if not side.is_over]
+        self.check()
+        return due
+
+    def wait(self, seconds: float) -> None:
+        """Time passes, and the loop turns whenever it should."""
+        until = self.now + seconds
+        while (due := self.turn()) <= until:
+            self.now = max(self.now, due)
+        self.now = until
+        self.turn()
+
+    def wait_beating(self, seconds: float, *workers: Side) -> None:
+        """The same, while these workers go on saying HEARTBEAT."""
+        until = self.now + seconds
+        while self.now < until - 1e-9:
+            self.wait(min(self.options.heartbeat, until - self.now))
+            for each in workers:
+                each.hear(*each.speech.worker, each.speech.heartbeat)
+
+    def late(self, seconds: float) -> None:
+        """Time passes, and the loop turns only at its end."""
+        self.now += seconds
+        self.turn()
+
+    # ---------------------------------------------------------------- what must hold
+
+    def judge(self) -> None:
+        """Nothing may go wrong inside: the line would fence it, and a test would not see it."""
+        if self.errors:
+            raise self.errors[0]
+        check(self.broker)
+
+    def check(self) -> None:
+        """The broker's invariants and the session's own books, when nothing moves any more."""
+        self.judge()
+        assert not self.broker.effects
+        met = {}
+        for peer in self.line.peers:
+            guest = peer.guest
+            if isinstance(guest, Guest):
+                assert guest.peer is peer
+                if guest.worker is None:
+                    assert guest.attempt is None, f"{peer.label} holds an attempt and is nobody"
+                else:
+                    assert not guest.is_parted
+                    met[guest.worker.id] = guest
+                    held = [*guest.worker.running.values(), *guest.worker.unproven.values()]
+                    assert held == ([] if guest.attempt is None else [guest.attempt])
+            elif isinstance(guest, Caller):
+                assert all(job.id in self.broker.jobs for job in guest.jobs.values())
+        assert met.keys() == self.broker.roster.workers.keys(), "broker and session know different workers"
+        beats = list(self.session._beats)
+        assert {id(each) for each in beats} == {id(each) for each in met.values()}
+        dues = [each.beat_due for each in beats]
+        assert dues == sorted(dues), "heartbeats are not in order"
+        assert len(self.session._owed) <= OWED_KEPT
+        named = self.session._named
+        assert all(peer in self.line.peers and peer.identity == name for name, peer in named.items())
+
+    def _log(self, level: str, event: str, **fields: Any) -> None:
+        self.remarks.append((level, event, fields))
+        if event == "internal error":
+            self.errors.append(fields["exception"])
