@@ -21,15 +21,18 @@ class Rfc7Caller:
     def __init__(self, world: World) -> None:
         self._connection = connect(world)
 
-    def submit(self, payload: bytes) -> None:
-        self._connection.say(*self.request, payload)
+    def submit(self, *body: bytes) -> None:
+        self._connection.say(*self.request, *body)
 
     def told(self) -> list[tuple[Outcome, bytes]]:
-        answers = []
-        for *head, body in self._connection.take():
-            assert tuple(head) == self.answer
-            answers.append((Outcome.DONE, bytes(body)))
-        return answers
+        return [(Outcome.DONE, b"".join(body)) for body in self.bodies()]
+
+    def bodies(self) -> list[list[bytes]]:
+        """What was told since the last time, frame by frame."""
+        at = len(self.answer)
+        told = self._connection.take()
+        assert all(tuple(message[:at]) == self.answer for message in told)
+        return [message[at:] for message in told]
 
 
 class Rfc18Caller(Rfc7Caller):
@@ -50,6 +53,7 @@ class Rfc7Worker:
 
     def __init__(self, world: World) -> None:
         self._client = b""
+        self.body: list[bytes] = []  # of its last job, frame by frame
         self._connection = connect(world)
         self._connection.say(*self.head, b"\x01", SERVICE.encode())
 
@@ -60,15 +64,15 @@ class Rfc7Worker:
             assert tuple(message[:at]) == self.head
             command, *rest = message[at:]
             if command == b"\x02":
-                self._client, empty, body = rest
+                self._client, empty, *self.body = rest
                 assert empty == b""
-                given.append(body)
+                given.append(b"".join(self.body))
             else:
                 assert [command, *rest] == [self.heartbeat]
         return given
 
-    def finish(self, result: bytes) -> None:
-        self._connection.say(*self.head, self.reply, self._client, b"", result)
+    def finish(self, *body: bytes) -> None:
+        self._connection.say(*self.head, self.reply, self._client, b"", *body)
 
     def fail(self) -> None:
         """There is no word for it; a result that is too large is one way."""
@@ -84,6 +88,9 @@ class Rfc7Worker:
 class Rfc18Worker(Rfc7Worker):
     head = (b"MDPW02",)
     reply, heartbeat = b"\x04", b"\x05"
+
+    def part(self, *body: bytes) -> None:
+        self._connection.say(*self.head, b"\x03", self._client, b"", *body)
 
 
 class FieldWorker(Rfc18Worker):

@@ -1,0 +1,63 @@
+"""What only Majordomo's wire can say, told to every other people: bodies of several frames, and results in parts."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.core.model import Outcome
+from pairs import native
+from pairs.majordomo import FIELD, RFC7, RFC18, Rfc7Caller, Rfc7Worker, Rfc18Worker
+from pairs.people import People
+from pairs.test_pairs import CALLERS, PEOPLES
+from pairs.world import World
+
+OWN = [RFC7, RFC18, FIELD]
+BODY = [b"first", b"", bytes(range(256)), b"x" * 50_000]
+
+
+@pytest.mark.parametrize("callers", OWN, ids=str)
+@pytest.mark.parametrize("workers", PEOPLES, ids=str)
+def test_the_frames_of_a_job_are_kept_for_majordomos_workers_and_joined_for_all_others(
+    callers: People, workers: People
+) -> None:
+    world = World()
+    caller, worker = callers.call(world), workers.worker(world)
+    assert isinstance(caller, Rfc7Caller)
+    caller.submit(*BODY)
+    assert worker.jobs() == [b"".join(BODY)]
+    if isinstance(worker, Rfc7Worker):
+        assert worker.body == BODY
+    worker.finish(b"done")
+    assert caller.told() == [(Outcome.DONE, b"done")]
+
+
+@pytest.mark.parametrize("callers", CALLERS, ids=str)
+@pytest.mark.parametrize("workers", OWN, ids=str)
+def test_the_frames_of_a_result_are_kept_for_majordomos_callers_and_joined_for_all_others(
+    callers: People, workers: People
+) -> None:
+    world = World()
+    caller, worker = callers.call(world), workers.worker(world)
+    assert isinstance(worker, Rfc7Worker)
+    caller.submit(b"job")
+    worker.jobs()
+    worker.finish(*BODY)
+    if isinstance(caller, Rfc7Caller):
+        assert caller.bodies() == [BODY]
+    else:
+        assert caller.told() == [(Outcome.DONE, b"".join(BODY))]
+
+
+@pytest.mark.parametrize("callers", [each for each in CALLERS if each not in (RFC18, FIELD, native.NATIVE)], ids=str)
+def test_parts_that_a_caller_has_no_word_for_are_counted_and_it_gets_the_rest(callers: People) -> None:
+    world = World()
+    caller, worker = callers.call(world), RFC18.worker(world)
+    assert isinstance(worker, Rfc18Worker)
+    caller.submit(b"job")
+    worker.jobs()
+    worker.part(b"one")
+    worker.part(b"two", b"frames")
+    assert caller.told() == []
+    worker.finish(b"rest")
+    assert caller.told() == [(Outcome.DONE, b"rest")]
+    assert world.counters.dropped_parts == 2
