@@ -3,7 +3,6 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 ARGS   ?=
-TEST_PACKAGES := nng-utils gcc libc6-dev
 
 .PHONY: help run install test test-programs lint bench format clean
 
@@ -26,11 +25,15 @@ test: $(VENV)/.installed-test test-programs lint
 
 # Programs that the tests let our listeners talk to, or build such with, and that no package index has.
 test-programs:
-	@{ command -v nngcat && command -v gcc && echo '#include <stdio.h>' | gcc -E -; } >/dev/null 2>&1 || { \
-		[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
-		{ apt-get install -y -qq $(TEST_PACKAGES) >/dev/null 2>&1 || \
-		  { apt-get update -qq && apt-get install -y -qq $(TEST_PACKAGES) >/dev/null; }; }; } || \
-		{ echo "The tests need nngcat and a C compiler. On Debian and Ubuntu: apt-get install $(TEST_PACKAGES)" >&2; exit 2; }
+	@missing=""; \
+	command -v nngcat >/dev/null || missing="$$missing nng-utils"; \
+	echo '#include <stdio.h>' | gcc -E - >/dev/null 2>&1 || missing="$$missing gcc libc6-dev"; \
+	command -v node >/dev/null || missing="$$missing nodejs"; \
+	command -v npm >/dev/null || missing="$$missing npm"; \
+	[ -z "$$missing" ] || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+		{ apt-get install -y -qq $$missing >/dev/null 2>&1 || \
+		  { apt-get update -qq && apt-get install -y -qq $$missing >/dev/null; }; }; } || \
+		{ echo "The tests need nngcat, a C compiler, and Node with npm. On Debian and Ubuntu: apt-get install$$missing" >&2; exit 2; }
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .

@@ -1,0 +1,359 @@
+"""A whole broker among strangers that speak Majordomo: written from RFC 7, from RFC 18 for Node, and majortomo, a
+package of others who took RFC 18 a little differently."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import zmq
+from house import MIB, BrokerHouse, Raw, Visitors
+
+from dragoman.core.model import BUSY, IDLE, Outcome, WorkerState
+from programs import PATIENCE, STRANGERS, Program, Programs, until
+
+Start = Callable[..., BrokerHouse]
+
+TCP = "majordomo+tcp://127.0.0.1:0"
+PINGPONG = "pingpong+tcp://127.0.0.1:0?frontend=0&service=echo"
+
+
+@pytest.fixture(params=["tcp", "ipc"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return TCP if request.param == "tcp" else f"majordomo+ipc://{tmp_path}/m"
+
+
+@pytest.fixture(scope="session")
+def node_modules(request: pytest.FixtureRequest) -> Path:
+    """Where Node finds its package `zeromq`: fetched once, into pytest's cache."""
+    for program in ("node", "npm"):
+        assert shutil.which(program), f"these tests need {program}: on Debian and Ubuntu, apt-get install nodejs npm"
+    folder = Path(request.config.cache.mkdir("majordomo-node"))
+    fetched = folder / "fetched"
+    if not fetched.exists():
+        words = ["npm", "install", "--prefix", str(folder), "--no-save", "--no-package-lock", "--no-audit", "--no-fund"]
+        made = subprocess.run(
+            [*words, "--ignore-scripts", "zeromq@6"], cwd=folder, capture_output=True, text=True, timeout=100
+        )
+        assert made.returncode == 0, f"npm could not fetch the package zeromq:\n{made.stderr}"
+        fetched.touch()
+    return folder / "node_modules"
+
+
+def workers(house: BrokerHouse, state: WorkerState | None = None) -> int:
+    def count() -> int:
+        return sum(state is None or worker.state is state for worker in house.broker.roster.workers.values())
+
+    return int(house.run(count))
+
+
+def known(house: BrokerHouse, start: Callable[[], Program]) -> Program:
+    """A worker that the broker knows by now."""
+
+    def joins() -> int:
+        return sum(event == "worker joined" for _, event, _ in list(house.journal.lines))
+
+    before = joins()
+    program = start()
+    until(lambda: joins() > before or program.process.poll() is not None, "it has said READY")
+    assert program.process.poll() is None, program.err
+    return program
+
+
+def rfc7_worker(programs: Programs, house: BrokerHouse, name: str = "W", *words: object) -> Program:
+    return known(house, lambda: programs.stranger("majordomo_worker", house.workers, "echo", "--name", name, *words))
+
+
+def majortomo(programs: Programs, where: str, *words: object) -> Program:
+    return programs.start(sys.executable, "-m", "majortomo.echo", "-b", where, "-n", "echo", *words)
+
+
+def majortomo_worker(programs: Programs, house: BrokerHouse) -> Program:
+    return known(house, lambda: majortomo(programs, house.workers, "worker", "-i", 0.2))
+
+
+def node(programs: Programs, node_modules: Path, script: str, *words: object) -> Program:
+    return programs.start("node", STRANGERS / f"{script}.js", *words, NODE_PATH=str(node_modules))
+
+
+def node_worker(programs: Programs, house: BrokerHouse, node_modules: Path) -> Program:
+    return known(house, lambda: node(programs, node_modules, "majordomo_worker", house.workers, "echo", "N"))
+
+
+def rfc7_call(programs: Programs, where: str, *jobs: str) -> list[str]:
+    client = programs.stranger("majordomo_client", where, "echo", *jobs)
+    assert client.ends() == 0, client.out + client.err
+    return [line.removeprefix("answer ") for line in client.out.splitlines() if line.startswith("answer")]
+
+
+def majortomo_call(programs: Programs, where: str, job: str) -> str:
+    client = majortomo(programs, where, "client", "-m", job, "-d", 0, "-t", PATIENCE)
+    assert client.ends() == 0, client.out + client.err
+    return client.prints(r"Got response: (\[.*\])")
+
+
+def node_call(programs: Programs, node_modules: Path, where: str, *jobs: str) -> list[str]:
+    client = node(programs, node_modules, "majordomo_client", where, "echo", *jobs)
+    assert client.ends() == 0, client.out + client.err
+    return client.out.splitlines()
+
+
+# -------------------------------------------------------------------- strangers among themselves
+
+
+def test_a_worker_and_a_client_written_from_rfc_7(broker_house: Start, programs: Programs, url: str) -> None:
+    house = broker_house(url)
+    rfc7_worker(programs, house)
+    assert rfc7_call(programs, house.callers, "one", "a|b||c", "") == ["W did|one", "W did|a|b||c", "W did|"]
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_majortomos_own_worker_and_client(broker_house: Start, programs: Programs, loop: str) -> None:
+    house = broker_house(TCP, loop=loop)
+    worker = majortomo_worker(programs, house)
+    assert majortomo_call(programs, house.callers, "hello") == "[b'hello']"
+    worker.terminate()
+    until(lambda: workers(house) == 0, "it said DISCONNECT")
+
+
+def test_a_worker_and_a_client_for_node_written_from_rfc_18(
+    broker_house: Start, programs: Programs, node_modules: Path
+) -> None:
+    house = broker_house(f"{TCP}?heartbeat=0.1&liveness=100")
+    worker = node_worker(programs, house, node_modules)
+    told = node_call(programs, node_modules, house.callers, "one", "a|b")
+    assert told == ["part one", "final N did it", "part a", "part b", "final N did it"]
+    worker.prints("heartbeat", times=3)
+    assert workers(house, IDLE) == 1
+    assert house.counters.dropped_parts == 0
+
+
+def test_clients_of_all_editions_and_workers_of_all_editions(
+    broker_house: Start, programs: Programs, node_modules: Path
+) -> None:
+    house = broker_house(TCP)
+    where = house.callers
+    first = rfc7_worker(programs, house)
+    assert majortomo_call(programs, where, "x") == "[b'W did', b'x']"
+    assert node_call(programs, node_modules, where, "y|z") == ["final W did|y|z"]
+    first.kill()
+    second = majortomo_worker(programs, house)
+    assert rfc7_call(programs, where, "a|b") == ["a|b"]
+    assert node_call(programs, node_modules, where, "y|z") == ["final y|z"]
+    second.kill()
+    until(lambda: workers(house) == 0, "both are gone")
+    node_worker(programs, house, node_modules)
+    assert majortomo_call(programs, where, "x") == "[b'x', b'N did it']"
+    assert rfc7_call(programs, where, "x") == ["N did it"]
+    assert house.counters.dropped_parts == 1
+    assert not house.counters.bad_messages
+
+
+def test_mmi_service_tells_a_strangers_client(broker_house: Start, programs: Programs, visitors: Visitors) -> None:
+    house = broker_house(TCP)
+    client = visitors.visit(zmq.REQ, house.callers)
+    for expected in (b"404", b"200"):
+        client.send_multipart([b"MDPC01", b"mmi.service", b"echo"])
+        assert client.recv_multipart() == [b"MDPC01", b"mmi.service", expected]
+        if expected == b"404":
+            rfc7_worker(programs, house)
+    client.send_multipart([b"MDPC01", b"mmi.nonsense", b"echo"])
+    assert client.recv_multipart()[-1] == b"501"
+
+
+# -------------------------------------------------------------------- several peoples in one broker
+
+
+def test_a_majordomo_caller_is_served_by_a_pingpong_worker(broker_house: Start, programs: Programs) -> None:
+    house = broker_house(TCP, PINGPONG)
+    programs.stranger("pingpong_worker", house.places[1]["workers"], "--name", "P")
+    assert rfc7_call(programs, house.callers, "one", "two |frames") == ["P did one", "P did two frames"]
+    assert majortomo_call(programs, house.callers, "x") == "[b'P did x']"
+
+
+def test_a_pingpong_caller_is_served_by_majordomo_workers(
+    broker_house: Start, programs: Programs, node_modules: Path
+) -> None:
+    house = broker_house(TCP, PINGPONG)
+    first = rfc7_worker(programs, house)
+    client = programs.stranger("pingpong_client", house.places[1]["callers"], "one", "two")
+    assert client.ends() == 0, client.err
+    assert [line for line in client.out.splitlines() if line.startswith("answer")] == [
+        "answer W didone",
+        "answer W didtwo",
+    ]
+    first.kill()
+    node_worker(programs, house, node_modules)
+    client = programs.stranger("pingpong_client", house.places[1]["callers"], "three")
+    assert client.ends() == 0, client.err
+    assert "answer N did it" in client.out
+
+
+# -------------------------------------------------------------------- workers come, die, freeze and come back
+
+
+def test_a_worker_hears_heartbeats_idle_and_stays(broker_house: Start, programs: Programs) -> None:
+    house = broker_house(f"{TCP}?heartbeat=0.05&liveness=200")
+    worker = rfc7_worker(programs, house, "W", "--heartbeat", 0.05, "--liveness", 200)
+    worker.prints("heartbeat", times=20)
+    assert workers(house, IDLE) == 1
+
+
+def test_d5_a_worker_that_is_silent_while_it_works_is_waited_for(broker_house: Start, programs: Programs) -> None:
+    """Its lease would have run out several times."""
+    house = broker_house(f"{TCP}?heartbeat=0.05&liveness=2")
+    rfc7_worker(programs, house, "W", "--heartbeat", 0.02, "--liveness", 1000)
+    assert rfc7_call(programs, house.callers, "sleep 0.8") == ["W did|sleep 0.8"]
+
+
+def test_d12_a_worker_frozen_with_its_job_is_lost_by_the_carriers_ping(broker_house: Start, programs: Programs) -> None:
+    house = broker_house(f"{TCP}?carrier_ping=0.1&carrier_timeout=0.4")
+    frozen = rfc7_worker(programs, house)
+    programs.stranger("majordomo_client", house.callers, "echo", "sleep 30")
+    frozen.prints("job sleep")
+    frozen.stop()
+    until(lambda: house.counters.ended[Outcome.LOST] == 1, "its job is lost")
+    assert house.counters.silent_endings == {Outcome.LOST: 1}
+
+
+def test_a_worker_killed_with_its_job_is_lost_at_once_and_the_next_call_is_served(
+    broker_house: Start, programs: Programs
+) -> None:
+    house = broker_house(TCP)
+    killed = rfc7_worker(programs, house, "A")
+    waiting = programs.stranger("majordomo_client", house.callers, "echo", "sleep 30", "--timeout", 1)
+    killed.prints("job sleep")
+    killed.kill()
+    until(lambda: house.counters.ended[Outcome.LOST] == 1, "its job is lost")
+    rfc7_worker(programs, house, "B")
+    assert rfc7_call(programs, house.callers, "next") == ["B did|next"]
+    assert waiting.ends() == 1
+    assert "gave up sleep 30" in waiting.out
+
+
+def test_d8_with_attempts_another_worker_does_the_job_of_one_that_was_killed(
+    broker_house: Start, programs: Programs
+) -> None:
+    house = broker_house(f"{TCP}?attempts=3")
+    killed = rfc7_worker(programs, house, "A")
+    waiting = programs.stranger("majordomo_client", house.callers, "echo", "sleep 0.3")
+    killed.prints("job sleep")
+    rfc7_worker(programs, house, "B")
+    killed.kill()
+    assert waiting.ends() == 0
+    assert "answer B did|sleep 0.3" in waiting.out
+
+
+def test_a_worker_frozen_while_idle_is_told_disconnect_and_comes_back(broker_house: Start, programs: Programs) -> None:
+    house = broker_house(f"{TCP}?heartbeat=0.2&liveness=3")
+    frozen = rfc7_worker(programs, house, "W", "--heartbeat", 0.1, "--liveness", 1000)
+    frozen.stop()
+    until(lambda: workers(house) == 0, "its lease is over")
+    frozen.go_on()
+    frozen.prints("disconnect")
+    assert rfc7_call(programs, house.callers, "one") == ["W did|one"]
+
+
+def test_a_late_reply_is_dropped_and_its_worker_goes_on(broker_house: Start, programs: Programs) -> None:
+    house = broker_house(f"{TCP}?job_timeout=0.2")
+    worker = rfc7_worker(programs, house)
+    slow = programs.stranger("majordomo_client", house.callers, "echo", "sleep 0.6", "--timeout", 1.5)
+    worker.prints("job sleep")
+    until(lambda: house.counters.late_results == 1, "its reply came late")
+    assert rfc7_call(programs, house.callers, "fast") == ["W did|fast"]
+    assert slow.ends() == 1
+    assert workers(house) == 1
+
+
+def test_workers_come_back_to_a_broker_that_was_started_again(broker_house: Start, programs: Programs) -> None:
+    house = broker_house(TCP)
+    port = house.workers.rpartition(":")[2]
+    worker = rfc7_worker(programs, house, "W", "--heartbeat", 0.2, "--liveness", 1000)
+    house.close()
+    again = broker_house(f"majordomo+tcp://127.0.0.1:{port}")
+    worker.prints("disconnect")  # for its first HEARTBEAT there
+    assert rfc7_call(programs, again.callers, "one") == ["W did|one"]
+
+
+def test_d3_two_workers_of_one_routing_id_fight_over_it_and_harm_nobody_else(
+    broker_house: Start, programs: Programs
+) -> None:
+    """libzmq connects again by itself, so each takes the name from the other for ever."""
+    house = broker_house(TCP)
+    one = rfc7_worker(programs, house, "A", "--id", "same", "--heartbeat", 0.1)
+    two = programs.stranger(
+        "majordomo_worker", house.workers, "echo", "--name", "B", "--id", "same", "--heartbeat", 0.1
+    )
+    until(lambda: house.counters.takeovers >= 3, "they have fought")
+    assert house.journal.mentions("routing id taken over")
+    assert workers(house) <= 1
+    one.kill()
+    assert rfc7_call(programs, house.callers, "peace")[0].startswith("B did")
+    two.kill()
+
+
+# -------------------------------------------------------------------- strangers of another kind
+
+
+def test_garbage_harms_nobody_else(broker_house: Start, programs: Programs) -> None:
+    house = broker_house(f"{TCP}?max_payload=100000")
+    rfc7_worker(programs, house)
+    for _ in range(10):
+        with Raw(house.workers) as raw:
+            raw.greet(b"DEALER")
+            raw.message(b"", b"nonsense")
+            raw.message(b"", b"MDPW01", b"\x01")
+            assert raw.hear() == [b"", b"MDPW01", b"\x05"]
+            raw.message(b"", b"MDPW01", b"\x07", b"x")
+            raw.message(b"", b"MDPW01", b"\x01", b"echo2")
+            raw.message(b"", b"MDPW01", b"\x03", b"t" * 16, b"", bytes(200_000))
+            assert raw.hear() == [b"", b"MDPW01", b"\x05"]
+            raw.say(b"\xff\xff\xff")
+        with Raw(house.workers) as client:
+            client.greet(b"REQ")
+            client.message(b"", b"MDPC01", b"echo", bytes(200_000))
+            client.message(b"", b"MDPC01", b"echo", *[b"x"] * 60)
+            client.message(b"", b"MDPC01", b"mmi.service", b"echo")
+            assert client.hear()[-1] == b"200"
+        with Raw(house.workers) as noise:
+            noise.say(b"GET / HTTP/1.1\r\n\r\n")
+    assert rfc7_call(programs, house.callers, "fine") == ["W did|fine"]
+    assert house.bad("unknown header", "majordomo") == 10
+    assert house.bad("too large", "majordomo") == 20
+    assert workers(house) == 1
+
+
+def test_r17_a_client_that_never_reads_is_disconnected_and_others_are_served(
+    broker_house: Start, programs: Programs
+) -> None:
+    house = broker_house(f"{TCP}?max_send_buffer=100000")
+    rfc7_worker(programs, house)
+    with Raw(house.workers, receive_buffer=4096) as deaf:
+        deaf.greet(b"DEALER")
+        for _ in range(100):
+            deaf.message(b"", b"MDPC01", b"echo", bytes(200_000))
+            if house.counters.disconnected_slow:
+                break
+        until(lambda: house.counters.disconnected_slow == 1, "it was hung up on")
+    assert rfc7_call(programs, house.callers, "fine") == ["W did|fine"]
+
+
+def test_a_job_that_a_frozen_worker_never_took_in_goes_to_another(
+    broker_house: Start, programs: Programs, visitors: Visitors
+) -> None:
+    """R8: its bytes never left us whole."""
+    house = broker_house(TCP)
+    with Raw(house.workers, receive_buffer=4096) as deaf:
+        deaf.greet(b"DEALER")
+        deaf.message(b"", b"MDPW01", b"\x01", b"echo")
+        until(lambda: workers(house, IDLE) == 1, "it has said READY")
+        client = visitors.visit(zmq.REQ, house.callers)
+        client.send_multipart([b"MDPC01", b"echo", b"x", bytes(20 * MIB)])
+        until(lambda: workers(house, BUSY) == 1, "it was given the job")
+        rfc7_worker(programs, house)
+        deaf.reset()
+    assert client.recv_multipart() == [b"MDPC01", b"echo", b"W did", b"x", bytes(20 * MIB)]
