@@ -35,6 +35,9 @@ from dragoman.dialects.majordomo.options import ListenerOptions
 from dragoman.dialects.seam import Line, Peer
 
 OWED_KEPT: Final = 10_000  # tokens of attempts whose workers went without a reply
+BEATS_AT_ONCE: Final = 256  # so that a crowd that joined at once does not hold up a turn, time and again
+
+NAMES: Final = {Ready: "READY", WorkerReply: "REPLY", Heartbeat: "HEARTBEAT", Disconnect: "DISCONNECT"}
 
 FOUND: Final = b"200"
 NOT_FOUND: Final = b"404"
@@ -133,13 +136,15 @@ class MajordomoSession:
 
     def tick(self, now: float) -> float:
         """Every worker hears of us once a period, idle or not. All have the same, so that who was told goes last."""
-        while self._beats:
-            guest = next(iter(self._beats))
+        for _ in range(BEATS_AT_ONCE):
+            guest = next(iter(self._beats), None)
+            if guest is None:
+                return inf
             if guest.beat_due > now:
                 return guest.beat_due
             self._beat_later(guest, now)
             self._line.send(guest.peer, write_heartbeat(guest.wire))
-        return inf
+        return now
 
     # ---------------------------------------------------------------- whoever comes
 
@@ -223,7 +228,7 @@ class MajordomoSession:
 
     def _unexpected(self, guest: Guest, word: WorkerWord, now: float) -> None:
         """A valid command that is out of place (RFC 7)."""
-        name = type(word).__name__
+        name = NAMES[type(word)]
         self._line.bad_message(guest.peer, "unexpected command", f"{name} from a worker that {_standing(guest)}")
         self._disconnect(guest, f"its worker was out of turn: {name}", now)
 

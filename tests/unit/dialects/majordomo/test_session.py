@@ -170,6 +170,20 @@ def test_heartbeats_are_sent_when_each_is_due_and_to_nobody_who_left() -> None:
     assert world.session.tick(world.now) == float("inf")
 
 
+def test_a_crowd_that_joined_at_once_is_told_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BEATS_AT_ONCE", 2)
+    world = World(heartbeat=2, liveness=100)
+    crowd = [world.worker() for _ in range(5)]
+    world.now += 2
+    told = []
+    while (due := world.line.turn()) == world.now:
+        told.append(sum(bool(each.stream.taken) for each in crowd))
+    assert told == [2, 4]
+    assert due > world.now
+    world.turn()
+    assert [each.words() for each in crowd] == [["HEARTBEAT"]] * 5
+
+
 def test_a_new_connection_that_says_nothing_gets_nothing() -> None:
     world = World()
     side = world.connect()
