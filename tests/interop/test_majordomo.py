@@ -199,7 +199,7 @@ def test_a_pingpong_caller_is_served_by_majordomo_workers(
 def test_a_worker_hears_heartbeats_idle_and_stays(broker_house: Start, programs: Programs) -> None:
     house = broker_house(f"{TCP}?heartbeat=0.05&liveness=200")
     worker = rfc7_worker(programs, house, "W", "--heartbeat", 0.05, "--liveness", 200)
-    worker.prints("heartbeat", times=20)
+    worker.prints("heartbeat", times=8)
     assert workers(house, IDLE) == 1
 
 
@@ -207,7 +207,7 @@ def test_d5_a_worker_that_is_silent_while_it_works_is_waited_for(broker_house: S
     """Its lease would have run out several times."""
     house = broker_house(f"{TCP}?heartbeat=0.05&liveness=2")
     rfc7_worker(programs, house, "W", "--heartbeat", 0.02, "--liveness", 1000)
-    assert rfc7_call(programs, house.callers, "sleep 0.8") == ["W did|sleep 0.8"]
+    assert rfc7_call(programs, house.callers, "sleep 0.5") == ["W did|sleep 0.5"]
 
 
 def test_d12_a_worker_frozen_with_its_job_is_lost_by_the_carriers_ping(broker_house: Start, programs: Programs) -> None:
@@ -261,7 +261,7 @@ def test_a_worker_frozen_while_idle_is_told_disconnect_and_comes_back(broker_hou
 def test_a_late_reply_is_dropped_and_its_worker_goes_on(broker_house: Start, programs: Programs) -> None:
     house = broker_house(f"{TCP}?job_timeout=0.2")
     worker = rfc7_worker(programs, house)
-    slow = programs.stranger("majordomo_client", house.callers, "echo", "sleep 0.6", "--timeout", 1.5)
+    slow = programs.stranger("majordomo_client", house.callers, "echo", "sleep 0.5", "--timeout", 0.8)
     worker.prints("job sleep")
     until(lambda: house.counters.late_results == 1, "its reply came late")
     assert rfc7_call(programs, house.callers, "fast") == ["W did|fast"]

@@ -13,7 +13,7 @@ import zmq
 
 NAMES = {1: "READY", 3: "REPLY", 4: "HEARTBEAT", 5: "DISCONNECT"}
 HEARTBEAT = float(sys.argv[1]) if len(sys.argv) > 1 else 2.5
-LIVENESS = 3
+LIVENESS = 30
 
 door = zmq.Context().socket(zmq.ROUTER)
 door.linger = 0
