@@ -226,6 +226,36 @@ def test_a_job_goes_only_to_workers_that_offer_its_service() -> None:
     assert world.state(zebra) == "busy"
 
 
+def test_a_header_known_from_the_job_before_is_not_taken_for_another() -> None:
+    """Headers are remembered, of a connection's last JOB and of a worker's: each job still says what it says."""
+    world = World()
+    side, caller = world.connect(), world.connect()
+    id = world.worker(side, 1, "echo", "echo2")
+    asked = [
+        ("echo", 5_000),
+        ("echo", 5_000),
+        ("echo2", 5_000),
+        ("echo", 5_001),
+        ("echo", 50),
+        ("echo", -1),
+        ("echo", 5_000),
+    ]
+    for request, (service, timeout) in enumerate(asked, start=1):
+        payload = b"\0" * request
+        caller.ask(request, job(payload, service=service, timeout=timeout))
+        assert side.heard() == given(request, id, payload, timeout, service)
+        side.ask(request + 1, result(id, payload))
+        assert caller.heard() == answered(request, payload)
+
+
+@pytest.mark.parametrize("body", [b"\0", b"\xff", b"\0" * 200, b"", job()[:-4]])
+def test_no_header_is_known_before_the_first_job(body: bytes) -> None:
+    world = World()
+    world.connect().ask(1, body)
+    assert sum(world.bad.values()) == 1
+    assert world.present == 0
+
+
 @pytest.mark.parametrize("name", ["ünïcödé 名前", "a" * 128, "with space", "/", "0"])
 def test_service_names_are_any_text_up_to_128_bytes(name: str) -> None:
     world = World()
