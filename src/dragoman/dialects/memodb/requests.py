@@ -121,9 +121,7 @@ class Call:
 class Contacts:
     """Whoever shares one connection."""
 
-    # fmt: off
-    __slots__ = ("answered", "dead", "grumbled", "guests", "header", "readies", "service", "timeout", "waiting")
-    # fmt: on
+    __slots__ = ("answered", "dead", "grumbled", "guests", "header", "readies", "said", "waiting")
 
     def __init__(self) -> None:
         self.grumbled = -inf  # when something it did was last logged that it may do often
@@ -132,9 +130,8 @@ class Contacts:
         self.dead: dict[bytes, tuple[int, bytes]] = {}  # imprint and id of the latest that died so, by route
         self.waiting: dict[bytes, Call] = {}  # by route, oldest first
         self.answered: dict[bytes, Call] = {}
-        self.header = NO_HEADER  # of the last plain JOB, which said:
-        self.service = ""
-        self.timeout = 0
+        self.header = NO_HEADER  # of the last plain JOB or RESULT that came, and what it said: id, service, time-out
+        self.said = b"", "", 0
 
     def bury(self, guest: Guest) -> None:
         """It died with nothing but READY said: that may come once more, on its way while it died."""

@@ -68,27 +68,29 @@ class MemoDbSession:
         try:
             if not route:
                 raise Malformed("no request id", "no request id within 8 words")
-            if type(body) is bytes and len(body) <= WHOLE:
-                mark = hash(body)
-                contacts: Contacts = peer.guest
-                header = contacts.header
-                if body.startswith(header):  # which says itself where it ends: nothing else can begin like this
-                    payload = body[len(header) :]
-                    self._hear_job(peer, route, mark, contacts.service, contacts.timeout, payload, now)
-                    return
-                plain = read_plain(body)
-                if plain is not None:
-                    id, service, timeout, payload = plain
-                    if id:
-                        self._hear_worker(peer, route, mark, id, payload, False, now)
-                    else:
-                        contacts.header = body[: len(body) - len(payload)]
-                        contacts.service, contacts.timeout = service, timeout
-                        self._hear_job(peer, route, mark, service, timeout, payload, now)
-                    return
-            else:
+            if type(body) is not bytes or len(body) > WHOLE:
                 mark = imprint(body)  # before it is read, for reading takes the header off
-            self._hear_word(peer, route, mark, read(body), now)
+                self._hear_word(peer, route, mark, read(body), now)
+                return
+            mark = hash(body)
+            contacts: Contacts = peer.guest
+            header = contacts.header
+            if body.startswith(header):  # a header says itself where it ends: nothing else can begin like this
+                id, service, timeout = contacts.said
+                payload = body[len(header) :]
+            else:
+                plain = read_plain(body)
+                if plain is None:
+                    self._hear_word(peer, route, mark, read(body), now)
+                    return
+                id, service, timeout, payload = plain
+                if not id or len(contacts.guests) == 1:  # else the next RESULT will be another worker's
+                    contacts.header = body[: len(body) - len(payload)]
+                    contacts.said = id, service, timeout
+            if id:
+                self._hear_worker(peer, route, mark, id, payload, False, now)
+            else:
+                self._hear_job(peer, route, mark, service, timeout, payload, now)
         except Malformed as problem:
             self._line.bad_message(peer, problem.reason, problem.detail)
 

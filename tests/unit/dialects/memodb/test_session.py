@@ -227,7 +227,7 @@ def test_a_job_goes_only_to_workers_that_offer_its_service() -> None:
 
 
 def test_a_header_known_from_the_job_before_is_not_taken_for_another() -> None:
-    """Headers are remembered, of a connection's last JOB and of a worker's: each job still says what it says."""
+    """Headers are remembered, of what a connection said last and of what a worker got: each still says what it says."""
     world = World()
     side, caller = world.connect(), world.connect()
     id = world.worker(side, 1, "echo", "echo2")
