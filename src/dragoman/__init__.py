@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Unsupported,
     )
     from dragoman.sdk.futures import AsyncJob, JobFuture
+    from dragoman.testing.local import LocalBroker
 
 __version__ = "0.1.0"
 
@@ -38,19 +39,26 @@ __all__ = [
     "JobLost",
     "JobRefused",
     "JobTimeout",
+    "LocalBroker",
     "NoSuchService",
     "PayloadTooLarge",
     "Unsupported",
 ]
 
-_HOMES = {"AsyncClient": "async_client", "AsyncJob": "futures", "Client": "client", "JobFuture": "futures"}
+_HOMES = {
+    "AsyncClient": "sdk.async_client",
+    "AsyncJob": "sdk.futures",
+    "Client": "sdk.client",
+    "JobFuture": "sdk.futures",
+    "LocalBroker": "testing.local",
+}
 
 
 def __getattr__(name: str) -> Any:
     """What people write Python with is loaded when it is first asked for."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"dragoman.sdk.{_HOMES.get(name, 'errors')}"), name)
+    return getattr(import_module(f"dragoman.{_HOMES.get(name, 'sdk.errors')}"), name)
 
 
 def __dir__() -> list[str]:

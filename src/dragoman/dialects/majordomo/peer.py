@@ -8,6 +8,7 @@ from math import inf
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.model import is_name
+from dragoman.dialects import sides
 from dragoman.dialects.majordomo.codec import (
     MAX_SERVICE_BYTES,
     read_broker,
@@ -128,7 +129,7 @@ class WorkerSide:
         return self._beat_due if self._job is not None else min(self._beat_due, self._heard + self._patience)
 
 
-class ClientSide:
+class ClientSide(sides.ClientSide):
     """A client's side: one call at a time on one connection, for replies name nothing but the service."""
 
     outlives_connections = False
