@@ -220,7 +220,8 @@ def _controller(request: Request) -> Listener:
 def _native(request: Request) -> Listener:
     max_payload = request.options.max_payload
     session = NativeSession(request.broker, cast(seam.Line, request.line), request.own, max_payload, "dragoman")
-    limits = ZmtpLimits(max_payload=max_payload + native.MOST_HEADS, max_frames=native.MOST_NAMES + 2)
+    most = max_payload + native.MOST_HEADS
+    limits = ZmtpLimits(max_payload=most, hard_cap=max(most, ZmtpLimits().hard_cap), max_frames=native.MOST_NAMES + 2)
     return _at_one_door(request, session, partial(Zmtp, "ROUTER", limits=limits))
 
 
