@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from math import inf
 from struct import Struct
 from typing import Any, Final
 
@@ -87,14 +88,15 @@ def read_hello(message: Message) -> Hello:
     if head[2] not in tuple(Role):
         raise Malformed("malformed", f"role {head[2]}: 1 is a client, 2 a worker")
     role = Role(head[2])
+    is_worker = role is Role.WORKER
     return Hello(
         role,
         head[1],
         name=_text(about, "name", ""),
-        services=_services(about) if role is Role.WORKER else (),
-        capacity=_count(about, "capacity", 1, MAX_CAPACITY),
-        session=_session(about),
-        window=_count(about, "window", 0, LONGEST),
+        services=_services(about) if is_worker else (),
+        capacity=_count(about, "capacity", 1, MAX_CAPACITY) if is_worker else 1,
+        session="" if is_worker else _session(about),
+        window=0 if is_worker else _count(about, "window", 0, LONGEST),
     )
 
 
@@ -160,7 +162,7 @@ def _read_json(message: Message) -> dict[str, Any]:
     if len(message) != 2 or len(message[1]) > MOST_TEXT:
         raise Malformed("malformed", f"a head and at most {MOST_TEXT} bytes of JSON are due")
     try:
-        about = json.loads(bytes(message[1]))
+        about = json.loads(bytes(message[1]).decode())  # a text, or it would guess at UTF-16
     except (ValueError, RecursionError):
         raise Malformed("malformed", "what should be JSON is not") from None
     if not isinstance(about, dict):
@@ -170,7 +172,7 @@ def _read_json(message: Message) -> dict[str, Any]:
 
 def _text(about: dict[str, Any], key: str, unsaid: str) -> str:
     value = about.get(key, unsaid)
-    if not isinstance(value, str) or len(value) > 128:
+    if not isinstance(value, str) or len(value.encode("utf-8", "replace")) > 128:
         raise Malformed("malformed", f"{key} is a text of at most 128 bytes")
     return value
 
@@ -244,8 +246,8 @@ def write_order(order: Order) -> bytes:
 
 
 def write_record(token: bytes, id: bytes, attempt: int, timeout: float) -> bytes:
-    """What JOB says of each of its jobs. A timeout of 0: none."""
-    return _RECORD.pack(token, id, attempt, _milliseconds(timeout))
+    """What JOB says of each of its jobs. A timeout that is over is still one; inf: none."""
+    return _RECORD.pack(token, id, attempt, 0 if timeout == inf else min(max(int(timeout * 1000), 1), LONGEST))
 
 
 def write_jobs(service: str, records: Sequence[bytes], payloads: Sequence[Frame]) -> list[Frame]:
@@ -274,7 +276,7 @@ def read_recall(message: Message) -> tuple[bytes, str]:
 
 def _milliseconds(seconds: float) -> int:
     """Never 0 for a time that was said."""
-    return min(int(seconds * 1000) + 1, LONGEST) if seconds > 0 else 0
+    return min(max(round(seconds * 1000), 1), LONGEST) if seconds > 0 else 0
 
 
 # -------------------------------------------------------------------- what becomes of them
@@ -299,18 +301,18 @@ def read_failed(message: Message) -> Failed:
     if head[1] not in OUTCOMES:
         raise Malformed("malformed", f"outcome {head[1]}: 1 to {max(OUTCOMES)}")
     texts = [_decode(frame[:MOST_TEXT]) for frame in message[1:]]
-    return Failed(head[1], bytes(head[2 : 2 + NAME]), *texts)
+    return Failed(head[1], read_name(head, 2), *texts)
 
 
 def write_failed(outcome: int, name: bytes, type: str, message: str, detail: str) -> list[Frame]:
     return [bytes((FAILED, outcome)) + name, _encode(type), _encode(message), _encode(detail)]
 
 
-def read_name(head: Frame) -> bytes:
-    """The one name of PROGRESS, PART and RECALL."""
-    if len(head) < 1 + NAME:
+def read_name(head: Frame, start: int = 1) -> bytes:
+    """The one name of PROGRESS, PART, RECALL and, from 2 on, of FAILED."""
+    if len(head) < start + NAME:
         raise Malformed("malformed", f"a head of {len(head)} bytes where a name is due")
-    return bytes(head[1 : 1 + NAME])
+    return bytes(head[start : start + NAME])
 
 
 def read_report(message: Message) -> tuple[bytes, Frame]:
@@ -340,4 +342,5 @@ def _decode(frame: Frame) -> str:
 
 
 def _encode(text: str) -> bytes:
-    return text.encode("utf-8", "replace")[:MOST_TEXT]
+    data = text.encode("utf-8", "replace")
+    return data if len(data) <= MOST_TEXT else data[:MOST_TEXT].decode("utf-8", "ignore").encode()

@@ -19,6 +19,7 @@ from dragoman.core.model import (
     DEFAULT_PRIORITY,
     DONE,
     DRAINING,
+    RUNNING,
     Attempt,
     Farewell,
     JobId,
@@ -32,6 +33,7 @@ from dragoman.dialects.native.codec import (
     read_failed,
     read_hello,
     read_list,
+    read_name,
     read_names,
     read_order,
     read_report,
@@ -83,9 +85,9 @@ from dragoman.dialects.seam import Line, Peer
 
 BATCH_BYTES: Final = 1 << 20  # more than this in one turn goes out one by one
 MOST_PLANS: Final = 1024  # different heads of SUBMIT that are remembered
+LONGEST_PLAN: Final = 256  # bytes of a head that is
+GRACE: Final = 10.0  # seconds after a pause of our own, in which those who are away can come back (D13)
 HEARTBEAT_FRAMES: Final[list[Frame]] = [bytes((HEARTBEAT,))]
-CLIENT_WORDS: Final = (SUBMIT, CANCEL, ACK, RESUME)
-WORKER_WORDS: Final = (RESULT, FAILED, PROGRESS, PART, RETURN, DRAIN)
 
 
 class Worker:
@@ -194,9 +196,7 @@ class NativeSession:
         elif type(effect) is Answer:
             self._answer(effect)
         elif isinstance(effect, Recall):
-            worker: Worker = effect.attempt.worker.party
-            self._send_jobs(worker, now)  # it may be among them
-            self._line.send(worker.peer, write_recall(effect.attempt.token, effect.reason))
+            self._recall(effect.attempt, effect.reason, now)
         elif isinstance(effect, Progress):
             self._pass_on(effect)
         elif isinstance(effect, Dismiss):
@@ -221,6 +221,12 @@ class NativeSession:
                 self._abandon(forgotten, now)
 
     def tick(self, now: float) -> float:
+        due = self._sessions.next_due()
+        if due > now:
+            return due
+        judged = self._broker.resumed_at + min(GRACE, self._options.resume)
+        if judged > now:
+            return judged
         for client in self._sessions.overdue(now):
             self._abandon(client, now)
         return self._sessions.next_due()
@@ -234,8 +240,10 @@ class NativeSession:
                 raise Malformed("hello first", f"{_word(word)} before HELLO")
             self._hello(peer, read_hello(message), now)
         elif word == HEARTBEAT:
+            _expect(message, 1)
             self._line.send(peer, HEARTBEAT_FRAMES)
         elif word == BYE:
+            _expect(message, 2)
             if type(guest) is Client:
                 self._sessions.forget(guest)
                 guest.secret = ""  # it will not come back
@@ -264,16 +272,22 @@ class NativeSession:
         sentence = f"a message of {message.size} bytes is over max_payload {self._max_payload}"
         frames, guest = message.frames, peer.guest
         word = frames[0][0] if frames and frames[0] else 0
+        if type(guest) is Worker and guest.worker is not None:
+            guest.worker.seen = now
         if type(guest) is Client and word == SUBMIT and len(frames) > 1:
+            ids = read_names(frames[1])
             self._line.bad_message(peer, TOO_LARGE, sentence)
-            for id in read_names(frames[1]):
+            for id in ids:
                 self._refuse(guest, id, TOO_LARGE, sentence)
-        elif type(guest) is Worker and word == RESULT:
+        elif type(guest) is Worker and word in (RESULT, FAILED):
+            tokens = read_names(frames[0], 1) if word == RESULT else [read_name(frames[0], 2)]
             self._line.bad_message(peer, TOO_LARGE, sentence)
-            reason = f"its result of {message.size} bytes is over max_payload {self._max_payload}"
-            for token in read_names(frames[0], 1):
+            reason = f"its answer of {message.size} bytes is over max_payload {self._max_payload}"
+            for token in tokens:
                 attempt = guest.attempt(token)
-                if attempt is not None:
+                if attempt is None:
+                    self._broker.counters.late_results += 1
+                else:
                     self._broker.fail(attempt, reason, now)
         else:
             raise Malformed(TOO_LARGE, sentence)
@@ -307,6 +321,7 @@ class NativeSession:
             former.guest = None
             self._line.close(former, "its client came back on a new connection")
         client.peer = peer
+        client.connection += 1
         peer.guest = client
         for job in client.jobs.values():
             self._broker.adopt(job)
@@ -337,8 +352,9 @@ class NativeSession:
                 jobs[id] = job
             else:
                 client.refused.append(id)
+                names[index - 2] = b""
         if plan.wants_accept:
-            taken = [id for id in read_names(ids) if id in jobs]
+            taken = [id for id in names if id]
             if taken:
                 self._line.send(client.peer, write_list(ACCEPTED, taken))  # type: ignore[arg-type]
 
@@ -354,9 +370,11 @@ class NativeSession:
             waits=bool(order.flags & Flag.WAIT),
             orphan_grace=options.resume,
         )
-        if len(self._plans) >= MOST_PLANS:
-            self._plans.clear()
-        plan = self._plans[bytes(head)] = Plan(order, wishes)
+        plan = Plan(order, wishes)
+        if len(head) <= LONGEST_PLAN:
+            if len(self._plans) >= MOST_PLANS:
+                self._plans.clear()
+            self._plans[bytes(head)] = plan
         return plan
 
     def _cancel(self, client: Client, message: Message, now: float) -> None:
@@ -372,26 +390,36 @@ class NativeSession:
         """Tell it again what it misses, and what never came."""
         peer = client.peer
         assert peer is not None
+        again: dict[bytes, list[Frame]] = {}
         missing: list[bytes] = []
         kept = client.kept_messages()
         for id in read_list(message):
-            frames = kept.get(id)
-            if frames is not None:
-                self._line.send(peer, frames)
-            elif JobId(id) not in client.jobs:
-                if client.has_dropped:
-                    told = "its outcome was not kept: more came than max_kept_bytes"
-                    self._line.send(peer, write_failed(OUTCOME_NUMBERS["lost"], id, "", told, ""))
-                else:
-                    missing.append(id)
+            if JobId(id) in client.jobs:
+                continue
+            if id in kept:
+                frames, connection = kept[id]
+                if connection != client.connection:
+                    again[id] = frames
+            elif client.has_dropped:
+                told = "its outcome was not kept: more came than max_kept_bytes"
+                again[id] = write_failed(OUTCOME_NUMBERS["lost"], id, "", told, "")
+            else:
+                missing.append(id)
+        client.heard(list(again))
+        for id, frames in again.items():  # from now on these are the last ones that were told
+            self._tell(client, id, frames)
         if missing:
             self._line.send(peer, write_list(MISSING, missing))
 
     def _abandon(self, client: Client, now: float) -> None:
-        """It will not come back."""
+        """It will not come back: what waits is withdrawn at once, what runs may end (R18, R19)."""
         self._sessions.forget(client)
+        client.secret = ""
         for job in list(client.jobs.values()):
-            self._broker.abandon(job, client, now)
+            if job.state is RUNNING:
+                self._broker.abandon(job, client, now)
+            else:
+                self._broker.withdraw(job, now, "its caller has gone")
         client.jobs.clear()
 
     def _refuse(self, client: Client, id: bytes, type: str, sentence: str) -> None:
@@ -433,8 +461,9 @@ class NativeSession:
                     self._line.send(client.peer, write_result(ids[start:end], results[start:end]))
 
     def _tell(self, client: Client, id: bytes, frames: list[Frame]) -> None:
-        if client.secret:
-            client.keep(Outcomes([id], [], 0, frames), self._options.max_kept_bytes)
+        if client.secret and JobId(id) not in client.jobs:  # else it is refused a second job of that id
+            size = sum(map(len, frames)) - len(frames[0])
+            client.keep(Outcomes([id], [], size, frames), self._options.max_kept_bytes)
         if client.peer is not None:
             self._line.send(client.peer, frames)
 
@@ -503,6 +532,7 @@ class NativeSession:
                 self._broker.undelivered(attempt, now)
 
     def _drain(self, guest: Worker, message: Message, now: float) -> None:
+        _expect(message, 1)
         if guest.worker is not None and guest.worker.state is not DRAINING:
             self._line.remark("worker leaves", peer=guest.peer, worker=guest.name)
             self._broker.drain(guest.worker, now)
@@ -516,10 +546,19 @@ class NativeSession:
     def _dismiss(self, effect: Dismiss) -> None:
         guest: Worker = effect.worker.party
         guest.worker = None
+        guest.given = []
         self._line.remark("worker dismissed", peer=guest.peer, worker=guest.name, reason=effect.reason)
         is_final = effect.farewell is not Farewell.EXPIRED
         self._line.send(guest.peer, write_bye(effect.reason, is_final=is_final))
         self._line.close(guest.peer, effect.reason)
+
+    def _recall(self, attempt: Attempt, reason: str, now: float) -> None:
+        guest: Worker = attempt.worker.party
+        if attempt in guest.given:  # it has not left us: nobody need be told
+            guest.given.remove(attempt)
+            self._broker.undelivered(attempt, now)
+        else:
+            self._line.send(guest.peer, write_recall(attempt.token, reason))
 
     def _send_all_jobs(self, now: float) -> None:
         gave, self._gave = self._gave, []
@@ -549,7 +588,7 @@ def _jobs(batch: Sequence[Attempt], payloads: Sequence[Frame], now: float) -> li
     for attempt in batch:
         job = attempt.job
         due = attempt.due if attempt.due < job.deadline else job.deadline
-        records.append(write_record(attempt.token, job.id, attempt.number, due - now if due != inf else 0.0))
+        records.append(write_record(attempt.token, job.id, attempt.number, due - now))
     return write_jobs(batch[0].job.service.name, records, payloads)
 
 
@@ -562,6 +601,11 @@ def _failed(id: bytes, answer: Answer) -> list[Frame]:
     elif answer.result.count(0) >= 2:
         type, message, detail = bytes(answer.result).decode("utf-8", "replace").split("\0", 2)
     return write_failed(number, id, type, message, detail)
+
+
+def _expect(message: Message, most: int) -> None:
+    if len(message) > most:
+        raise Malformed("malformed", f"{len(message)} frames where {most} are due at most")
 
 
 def _word(word: int) -> str:

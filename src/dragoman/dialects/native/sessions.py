@@ -14,19 +14,20 @@ from dragoman.dialects.seam import Peer
 
 
 class Outcomes:
-    """What one message told a client: results by ids, or how one job ended otherwise."""
+    """What a client was told at once: results by ids, or the message that told how one job ended."""
 
-    __slots__ = ("failed", "ids", "results", "size")
+    __slots__ = ("connection", "ids", "message", "results", "size")
 
-    def __init__(self, ids: list[bytes], results: list[Frame], size: int, failed: list[Frame] | None = None) -> None:
+    def __init__(self, ids: list[bytes], results: list[Frame], size: int, message: list[Frame] | None = None) -> None:
         self.ids = ids
         self.results = results
         self.size = size
-        self.failed = failed
+        self.message = message
+        self.connection = 0  # which of the client's connections brought them
 
     def messages(self) -> Iterator[tuple[bytes, list[Frame]]]:
-        if self.failed is not None:
-            yield self.ids[0], self.failed
+        if self.message is not None:
+            yield self.ids[0], self.message
         for id, result in zip(self.ids, self.results, strict=False):
             yield id, write_result([id], [result])
 
@@ -35,7 +36,9 @@ class Outcomes:
         if len(left) == len(self.ids):
             return self
         results = [self.results[index] for index in left] if self.results else []
-        return Outcomes([self.ids[index] for index in left], results, sum(map(len, results)), self.failed)
+        outcomes = Outcomes([self.ids[index] for index in left], results, sum(map(len, results)), self.message)
+        outcomes.connection = self.connection
+        return outcomes
 
 
 class Client:
@@ -46,6 +49,7 @@ class Client:
         "_kept_bytes",
         "_kept_count",
         "away_until",
+        "connection",
         "done",
         "has_dropped",
         "jobs",
@@ -62,18 +66,20 @@ class Client:
         self.secret = secret  # by which it is known again; empty: it does not come back
         self.window = window
         self.peer: Peer | None = None  # none while it is away
+        self.connection = 0  # which of its connections this is, or was the last
         self.jobs: dict[JobId, Job] = {}
         self.refused: deque[JobId] = deque()  # turned away at the door; the answers come in this order
         self.done: list[bytes] = []  # in this turn: ids and results leave at its end, in one message
         self.results: list[Frame] = []
         self.away_until = inf
         self.has_dropped = False  # an outcome that it may not have heard of
-        self._kept: deque[Outcomes] = deque()  # the last ones, oldest first
+        self._kept: deque[Outcomes] = deque()  # the last ones, in the order they were told
         self._kept_count = 0
         self._kept_bytes = 0
 
     def keep(self, outcomes: Outcomes, max_bytes: int) -> None:
         """A client that keeps to its window cannot miss more than the last `window` outcomes."""
+        outcomes.connection = self.connection
         kept = self._kept
         kept.append(outcomes)
         self._kept_count += len(outcomes.ids)
@@ -92,9 +98,9 @@ class Client:
         self._kept_count = sum(len(outcomes.ids) for outcomes in self._kept)
         self._kept_bytes = sum(outcomes.size for outcomes in self._kept)
 
-    def kept_messages(self) -> dict[bytes, list[Frame]]:
-        """What can be told again, by the ids of the jobs."""
-        return {id: frames for outcomes in self._kept for id, frames in outcomes.messages()}
+    def kept_messages(self) -> dict[bytes, tuple[list[Frame], int]]:
+        """What can be told again, by the ids of the jobs, and which connection brought it."""
+        return {id: (frames, each.connection) for each in self._kept for id, frames in each.messages()}
 
     def _drop_oldest(self) -> None:
         outcomes = self._kept.popleft()

@@ -1,0 +1,415 @@
+"""A small scripted world: one native session behind the real line, real carriers at both ends of every connection, and
+time as a number. Peers speak and hear bytes written by hand; what must hold is checked after every turn."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+from dragoman.carriers.zmtp import Limits as ZmtpLimits
+from dragoman.carriers.zmtp import Zmtp
+from dragoman.core.broker import Broker
+from dragoman.core.effects import Answer, Effect, Progress
+from dragoman.core.invariants import check
+from dragoman.core.model import ENDED, Job
+from dragoman.core.policy import Policy
+from dragoman.dialects.native.options import ListenerOptions
+from dragoman.dialects.native.session import MOST_PLANS, NativeSession
+from dragoman.dialects.native.session import Worker as Guest
+from dragoman.dialects.native.sessions import Client
+from dragoman.diary.memory import MemoryDiary
+from dragoman.server.peer import PeerLimits
+from dragoman.server.runner import Limits, Line
+from dragoman.testing.entropy import SeededEntropy
+from fake_stream import FakeStream
+
+MAX_PAYLOAD = 100_000
+HEADS = 65_536
+SECRET = "00112233445566778899aabbccddeeff"
+OUTCOMES = {1: "failed", 2: "timed out", 3: "lost", 4: "cancelled", 5: "refused"}
+WORDS = {
+    0x01: "HELLO",
+    0x02: "WELCOME",
+    0x03: "ERROR",
+    0x04: "HEARTBEAT",
+    0x05: "DRAIN",
+    0x06: "BYE",
+    0x10: "SUBMIT",
+    0x11: "ACCEPTED",
+    0x12: "CANCEL",
+    0x13: "ACK",
+    0x14: "RESUME",
+    0x15: "MISSING",
+    0x20: "RESULT",
+    0x21: "FAILED",
+    0x22: "PROGRESS",
+    0x23: "PART",
+    0x30: "JOB",
+    0x31: "RECALL",
+    0x32: "RETURN",
+}
+NUMBERS = {word: number for number, word in WORDS.items()}
+Frames = list[bytes]
+
+
+# -------------------------------------------------------------------- what peers say, byte for byte
+
+
+def hello(role: int, about: object, version: int = 1) -> Frames:
+    return [bytes((1, version, role)), about if isinstance(about, bytes) else json.dumps(about).encode()]
+
+
+def submit(
+    jobs: Sequence[tuple[bytes, bytes]],
+    service: str | bytes = "echo",
+    *,
+    flags: int = 0,
+    priority: int = 255,
+    attempts: int = 0,
+    deadline: int = 0,
+    job_timeout: int = 0,
+    queue_timeout: int = 0,
+) -> Frames:
+    """Times in milliseconds."""
+    head = struct.pack(">BBBBIII", 0x10, flags, priority, attempts, deadline, job_timeout, queue_timeout)
+    name = service.encode() if isinstance(service, str) else service
+    return [head + name, b"".join(id for id, _ in jobs), *(payload for _, payload in jobs)]
+
+
+def names(word: str, *ids: bytes) -> Frames:
+    return [bytes((NUMBERS[word],)), b"".join(ids)]
+
+
+def result(*answers: tuple[bytes, bytes]) -> Frames:
+    return [b"\x20" + b"".join(name for name, _ in answers), *(payload for _, payload in answers)]
+
+
+def failed(
+    name: bytes, type: str = "ValueError", message: str = "not so", detail: str = "", outcome: int = 1
+) -> Frames:
+    return [bytes((0x21, outcome)) + name, type.encode(), message.encode(), detail.encode()]
+
+
+def report(word: str, token: bytes, payload: bytes) -> Frames:
+    return [bytes((NUMBERS[word],)) + token, payload]
+
+
+def new_id(number: int) -> bytes:
+    return number.to_bytes(16, "big")
+
+
+A, B, C, D = (letter * 16 for letter in (b"A", b"B", b"C", b"D"))
+
+
+# -------------------------------------------------------------------- what they hear
+
+
+Said = tuple[Any, ...]
+
+
+def read(frames: Frames) -> list[Said]:
+    """A message of the broker as words with their fields; what came in one message comes apart."""
+    head, rest = frames[0], frames[1:]
+    word = WORDS[head[0]]
+    if word in ("WELCOME",):
+        (about,) = rest
+        return [(word, head[1], json.loads(about))]
+    if word == "ERROR":
+        code, sentence = rest
+        assert sentence.decode()
+        return [(word, WORDS.get(head[1], head[1]), code.decode())]
+    if word == "HEARTBEAT":
+        assert (len(head), rest) == (1, [])
+        return [(word,)]
+    if word == "BYE":
+        (sentence,) = rest
+        return [(word, head[1], sentence.decode())]
+    if word in ("ACCEPTED", "MISSING"):
+        assert len(head) == 1
+        return [(word, each) for each in split(rest[0])]
+    if word == "RESULT":
+        return [(word, name, payload) for name, payload in zip(split(head[1:]), rest, strict=True)]
+    if word == "FAILED":
+        type, message, detail = (each.decode() for each in rest)
+        assert len(head) == 18
+        return [(word, OUTCOMES[head[1]], head[2:], type, message, detail)]
+    if word in ("PROGRESS", "PART"):
+        (payload,) = rest
+        assert len(head) == 19
+        return [(word, head[1:17], int.from_bytes(head[17:], "big"), payload)]
+    if word == "JOB":
+        records = [rest[0][at : at + 38] for at in range(0, len(rest[0]), 38)]
+        return [
+            (word, *struct.unpack(">16s16sHI", record), head[1:].decode(), payload)
+            for record, payload in zip(records, rest[1:], strict=True)
+        ]
+    assert word == "RECALL"
+    (reason,) = rest
+    assert len(head) == 17
+    return [(word, head[1:], reason.decode())]
+
+
+def split(frame: bytes) -> list[bytes]:
+    assert frame
+    assert len(frame) % 16 == 0
+    return [frame[at : at + 16] for at in range(0, len(frame), 16)]
+
+
+class End:
+    """One connection as its other end has it: a DEALER of some ZeroMQ library."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.carrier = Zmtp("DEALER", dials=True, limits=ZmtpLimits(max_frames=2000))
+        self.stream = FakeStream()
+        limits = ZmtpLimits(max_payload=MAX_PAYLOAD + HEADS, max_frames=1026)
+        self.peer = world.line.connected(
+            world.session, "door", Zmtp("ROUTER", limits=limits), self.stream, name, "192.0.2.1", PeerLimits()
+        )
+        self.messages: list[Frames] = []  # as they came
+
+    @property
+    def is_over(self) -> bool:
+        return self.stream.is_closed
+
+    def pump(self) -> bool:
+        """What a library does by itself: read, greet, answer life signs. Tells whether anything moved."""
+        taken, self.stream.taken = self.stream.taken, bytearray()
+        for message in self.carrier.feed(bytes(taken)) if taken else ():
+            assert isinstance(message, list)
+            self.messages.append([bytes(frame) for frame in message])
+        outgoing, self.carrier.outgoing = self.carrier.outgoing, []
+        if outgoing and not self.is_over:
+            self.feed(b"".join(outgoing))
+        return bool(taken or outgoing)
+
+    def feed(self, data: bytes) -> None:
+        """Bytes come from it, and the turn of the loop is not over yet."""
+        self.world.line.arrived(self.peer, self.peer.carrier.feed(data))
+        self.world.judge()
+
+    def hear(self, frames: Frames) -> None:
+        """It says a message, and the turn of the loop is not over yet."""
+        assert not self.is_over, "nobody is there to say it to"
+        self.feed(b"".join(self.carrier.encode(frames)))
+
+    def say(self, *frames: bytes) -> list[Said]:
+        """The same, and the turn ends; returns what it was told since it last looked."""
+        self.hear(list(frames))
+        self.world.turn()
+        return self.told()
+
+    def told(self) -> list[Said]:
+        messages, self.messages = self.messages, []
+        return [said for message in messages for said in read(message)]
+
+    def cut(self) -> None:
+        """The connection is gone. What its stream had no room for never left."""
+        self.world.line.ended(self.peer, "reset")
+        self.world.turn()
+
+    def stop_reading(self) -> None:
+        """The kernel takes nothing more from us."""
+        self.stream.room = 0
+
+
+class Other:
+    """A caller of another people: it only notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[Effect] = []
+        self.session = self
+
+    def say(self, effect: Effect, now: float) -> None:
+        assert isinstance(effect, Answer | Progress)
+        self.told.append(effect)
+
+
+class World:
+    def __init__(
+        self, *, policy: Policy | None = None, limits: Limits | None = None, strict: bool = True, **options: Any
+    ) -> None:
+        """`strict` looks at all that is present after every step: too slow for a thousand jobs."""
+        self.now = 10_000.0
+        self.remarks: list[tuple[str, str, dict[str, Any]]] = []
+        self.errors: list[Exception] = []
+        self.ends: list[End] = []
+        self._ids = count(1)
+        self.broker = Broker(policy or Policy(), SeededEntropy("native"))
+        self.counters = self.broker.counters
+        self.line = Line(self.broker, MemoryDiary(), lambda: self.now, self._log, limits or Limits(), strict=strict)
+        self.options = ListenerOptions(**options)
+        self.session = NativeSession(self.broker, self.line, self.options, MAX_PAYLOAD, "test")  # type: ignore[arg-type]
+        self.line.sessions.append(self.session)
+        self.turn()
+
+    # ---------------------------------------------------------------- who is there
+
+    def connect(self) -> End:
+        end = End(self, f"peer-{len(self.ends) + 1}")
+        self.ends.append(end)
+        self.turn()
+        return end
+
+    def client(self, secret: str = "", **about: Any) -> End:
+        """A client that is welcome, with its WELCOME taken."""
+        end = self.connect()
+        if secret:
+            about["session"] = secret
+        ((word, _, _),) = end.say(*hello(1, about))
+        assert word == "WELCOME"
+        return end
+
+    def worker(self, *services: str, capacity: int = 1) -> End:
+        """A worker that is welcome, with its WELCOME taken; not with the jobs that waited for it."""
+        end = self.connect()
+        end.hear(hello(2, {"services": services or ["echo"], "capacity": capacity}))
+        self.turn()
+        (welcome,) = read(end.messages.pop(0))
+        assert welcome[0] == "WELCOME"
+        return end
+
+    def resumed(self, secret: str = SECRET) -> tuple[End, bool]:
+        """A client comes on a new connection; it, and whether this is the session it had."""
+        end = self.connect()
+        ((word, _, about),) = end.say(*hello(1, {"session": secret}))
+        assert word == "WELCOME"
+        return end, about["resumed"]
+
+    def submit(self, client: End, *payloads: bytes, **asked: Any) -> list[bytes]:
+        """Jobs with new ids; returns these."""
+        ids = [new_id(next(self._ids)) for _ in payloads]
+        client.hear(submit(list(zip(ids, payloads, strict=True)), **asked))
+        self.turn()
+        return ids
+
+    def running(self, worker: End, client: End, payload: bytes = b"job", **asked: Any) -> tuple[bytes, bytes]:
+        """A job that the worker has just been given; its token and its id."""
+        (id,) = self.submit(client, payload, **asked)
+        (job,) = worker.told()
+        assert (job[0], job[2], job[6]) == ("JOB", id, payload)
+        return job[1], id
+
+    # ---------------------------------------------------------------- what to look at
+
+    def client_of(self, end: End) -> Client:
+        assert isinstance(end.peer.guest, Client)
+        return end.peer.guest
+
+    def state(self, worker: End) -> str:
+        guest = worker.peer.guest
+        return str(guest.worker.state) if isinstance(guest, Guest) and guest.worker is not None else "gone"
+
+    def job(self) -> Job:
+        """The only job that is present."""
+        (job,) = self.broker.jobs.values()
+        return job
+
+    @property
+    def present(self) -> int:
+        return len(self.broker.jobs)
+
+    @property
+    def workers(self) -> int:
+        return len(self.broker.roster.workers)
+
+    @property
+    def bad(self) -> dict[str, int]:
+        assert all(dialect == "native" for dialect, _ in self.counters.bad_messages)
+        return {reason: count for (_, reason), count in self.counters.bad_messages.items()}
+
+    @property
+    def ended(self) -> dict[str, int]:
+        return {str(outcome): count for outcome, count in self.counters.ended.items() if count}
+
+    def remarked(self, event: str) -> list[dict[str, Any]]:
+        return [said for _, each, said in self.remarks if each == event]
+
+    # ---------------------------------------------------------------- time and turns
+
+    def turn(self) -> float:
+        """Turns of the loop until nothing moves any more."""
+        while True:
+            due = self.line.turn()
+            self.judge()
+            moved = False
+            for end in list(self.ends):
+                moved |= end.pump()
+            if not moved:
+                break
+        self.ends = [end for end in self.ends if not end.is_over]
+        self.check()
+        return due
+
+    def wait(self, seconds: float, *living: End) -> None:
+        """Time passes, and the loop turns whenever it should; these workers go on giving signs of life."""
+        until = self.now + seconds
+        while (due := self.turn()) <= until:
+            self.now = max(self.now, due)
+            for end in living:
+                if not end.is_over:
+                    end.hear([b"\x04"])
+        self.now = until
+        self.turn()
+        for end in living:
+            end.messages = [each for each in end.messages if each != [b"\x04"]]
+
+    # ---------------------------------------------------------------- what must hold
+
+    def judge(self) -> None:
+        """Nothing may go wrong inside: the line would fence it, and a test would not see it."""
+        if self.errors:
+            raise self.errors[0]
+        check(self.broker)
+
+    def check(self) -> None:
+        """The broker's invariants and the session's own bookkeeping, at the end of a turn."""
+        self.judge()
+        assert not self.broker.effects
+        session = self.session
+        assert not session._gave
+        assert not session._told
+        assert len(session._plans) <= MOST_PLANS
+        guests = [peer.guest for peer in self.line.peers]
+        at_work = {guest.worker.id for guest in guests if isinstance(guest, Guest) and guest.worker is not None}
+        assert at_work == set(self.broker.roster.workers), "broker and session know different workers"
+        assert not any(guest.given for guest in guests if isinstance(guest, Guest))
+        sessions = session._sessions
+        assert all(client.peer is None for client in sessions._away.values())
+        assert len(sessions._away) <= self.options.max_sessions
+        clients = {id(guest): guest for guest in guests if isinstance(guest, Client)}
+        for secret, client in sessions._by_secret.items():
+            assert client.secret == secret
+            assert (client.peer is None) == (secret in sessions._away), "away, or not?"
+            clients[id(client)] = client
+        known = sum(len(client.jobs) for client in clients.values())
+        theirs = [job for job in self.broker.jobs.values() if any(isinstance(each, Client) for each in job.callers)]
+        assert known == len(theirs), "a job that its client does not know of, or the other way round"
+        for client in clients.values():
+            self._check_client(client)
+
+    def _check_client(self, client: Client) -> None:
+        if client.peer is not None:
+            assert client.peer.guest is client
+        assert not client.refused
+        assert not client.done
+        assert not client.results
+        for id_, job in client.jobs.items():
+            assert job.id == id_
+            assert job.state is not ENDED
+            assert job.callers == (client,)
+        assert len(client.jobs) <= client.window
+        sizes = [len(outcomes.ids) for outcomes in client._kept]
+        assert client._kept_count == sum(sizes)
+        assert client._kept_count - (sizes[0] if sizes else 0) < client.window
+        assert client._kept_bytes == sum(outcomes.size for outcomes in client._kept)
+        assert client._kept_bytes <= self.options.max_kept_bytes
+        assert client.secret or not client._kept
+
+    def _log(self, level: str, event: str, **said: Any) -> None:
+        self.remarks.append((level, event, said))
+        if event == "internal error":
+            self.errors.append(said["exception"])
