@@ -433,7 +433,9 @@ class NativeSession:
             id = client.refused.popleft()
         else:
             id = job.id
-            client.jobs.pop(id, None)
+            known = client.jobs.pop(id, job)
+            if known is not job:  # a new one, submitted under this id before its outcome was told
+                client.jobs[id] = known
         if answer.outcome is not DONE:
             self._tell(client, id, _failed(id, answer))
             return

@@ -206,6 +206,20 @@ def test_an_id_may_be_used_again_when_its_job_has_ended() -> None:
         assert client.told() == [("RESULT", A, payload.upper())]
 
 
+def test_an_id_that_is_used_again_before_its_outcome_was_told_is_a_job_of_its_own() -> None:
+    """The first one's outcome took the second off the books: it could not be cancelled, and did not count."""
+    world = World()
+    client = world.client(SECRET)
+    client.say(*submit([(A, b"first")], flags=WAIT))
+    client.hear(names("CANCEL", A))
+    assert [said[1] for said in client.say(*submit([(A, b"second")], flags=WAIT))] == ["cancelled"]
+    assert world.job().payload == b"second"
+    client.cut()
+    again, _ = world.resumed()
+    assert again.say(*names("RESUME", A)) == []
+    assert [said[1] for said in again.say(*names("CANCEL", A))] == ["cancelled"]
+
+
 def test_one_message_may_be_taken_in_part() -> None:
     """An id that is present, and one that comes twice in the message: ACCEPTED names each job that was taken, once."""
     world = World()
