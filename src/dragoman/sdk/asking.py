@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import inf
-
 from dragoman.dialects.sides import Wishes
 from dragoman.sdk.errors import Unsupported
 from dragoman.sdk.peoples import Target, caller_target
@@ -39,7 +37,7 @@ class Asking:
             return known
         caller_target(self._url, service)
         for name, seconds in (("timeout", timeout), ("job_timeout", job_timeout), ("queue_timeout", queue_timeout)):
-            if seconds is not None and not 0 < seconds < inf:
+            if seconds is not None and not seconds > 0:
                 raise ValueError(f"{name}={seconds}: a number of seconds over 0, or None")
         _check_number("priority", priority, 0, 9)
         _check_number("attempts", attempts, 1, 100)

@@ -23,6 +23,7 @@ from dragoman.sdk.link import open_link
 from dragoman.sdk.peoples import Target
 
 GRACE = 0.5  # seconds that the broker is given to say itself that a deadline has passed
+LONGEST_NAP = 3600.0  # seconds; what a loop can count has an end
 TICK = 1.0  # while anything is under way, conversations are looked after at least so often
 
 
@@ -103,10 +104,9 @@ class Engine:
                 continue
             job.entered = now
             timeout = job.wishes.timeout
-            if timeout is not None:
-                job.due = self._guards.add(job, timeout + self._grace, now)
-            elif self._patience != inf:
-                job.due = self._guards.add(job, self._patience, now)
+            patience = self._patience if timeout is None else timeout + self._grace
+            if patience < inf:
+                job.due = self._guards.add(job, patience, now)
             waiting.append(job)
         while self._asides:
             act, job = self._asides.popleft()
@@ -215,7 +215,7 @@ class Engine:
         self._timer = None
         self._timer_due = due
         if due < inf:
-            self._timer = self._loop.call_later(max(0.001, due - now), self._tick)
+            self._timer = self._loop.call_later(min(max(0.001, due - now), LONGEST_NAP), self._tick)
 
     def _tick(self) -> None:
         self._timer = None

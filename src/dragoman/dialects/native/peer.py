@@ -65,6 +65,7 @@ SOCKET: Final = "DEALER"
 BEFORE_WELCOME: Final = Welcome(heartbeat=2.5, lease=10.0, max_payload=0)  # what holds until the broker has spoken
 ACK_AFTER: Final = 256 << 10  # bytes of results
 BATCH_BYTES: Final = 1 << 20  # of payloads in one SUBMIT
+LONGEST: Final = 49 * 86_400.0  # seconds that can be said; for ever is not much longer
 MOST_HEADS_KEPT: Final = 1024  # of SUBMIT, written once for all jobs that ask for the same
 UNAVAILABLE: Final = "unavailable"  # instead of an outcome: the broker that knew the job is gone
 
@@ -324,6 +325,8 @@ class ClientSide(sides.ClientSide):
     def bye(self) -> None:
         """We leave for good: what is under way is withdrawn."""
         if self._is_open:
+            if self._welcome is not None:
+                self._say_list(CANCEL, [id for id, call in self._calls.items() if call.is_sent], 0.0)
             self._port.send(write_bye("the client is closed", is_final=True))
 
     def _head(self, wishes: Wishes) -> bytes:
@@ -334,9 +337,7 @@ class ClientSide(sides.ClientSide):
             Flag.WAIT if wishes.waits else NO_FLAGS,
             UNSAID_PRIORITY if wishes.priority is None else wishes.priority,
             wishes.attempts or 0,
-            wishes.timeout or 0.0,
-            wishes.job_timeout or 0.0,
-            wishes.queue_timeout or 0.0,
+            *(min(each or 0.0, LONGEST) for each in (wishes.timeout, wishes.job_timeout, wishes.queue_timeout)),
         )
         head = self._heads[wishes] = write_order(order)
         return head

@@ -160,6 +160,12 @@ def test_a_head_says_all_wishes(world: World) -> None:
     assert order.queue_timeout == pytest.approx(1, abs=0.01)
 
 
+def test_for_ever_is_as_long_as_can_be_said(world: World) -> None:
+    world.submit("x", wishes=Wishes("echo", inf))
+    world.side.flush(world.now)
+    assert read_order(world.port.take()[0][0]).deadline > 40 * 86_400
+
+
 def test_heads_are_written_once_and_not_kept_without_end(world: World) -> None:
     for number in range(3000):
         world.submit("x", wishes=Wishes(f"s{number}"))
@@ -272,9 +278,11 @@ def test_bye_of_the_broker_asks_for_a_new_connection(world: World) -> None:
     assert world.port.reconnects == ["the broker said goodbye: stopping"]
 
 
-def test_our_bye_is_for_good(world: World) -> None:
+def test_our_bye_is_for_good_and_cancels_what_runs(world: World) -> None:
+    id = world.sent_job("sent")
+    world.submit("unsent")
     world.side.bye()
-    assert world.port.take() == [[b"\x06\x01", b"the client is closed"]]
+    assert world.port.take() == [[b"\x12", id], [b"\x06\x01", b"the client is closed"]]
     world.side.lost()
     world.side.bye()
     assert world.port.take() == []
