@@ -167,7 +167,7 @@ PEOPLES: Mapping[str, People] = {
         client_options=majordomo_options.ClientOptions,
         client_carrier=_zmtp(majordomo.SOCKET),
         client_side=majordomo.ClientSide,
-        words=frozenset({"parts"}),
+        words=frozenset({"parts"}),  # none ever come in edition 0.1
     ),
 }
 

@@ -168,5 +168,11 @@ class ClientSide(sides.ClientSide):
         else:
             self._port.reported(self._ticket, reply.body, is_part=True, attempt=1)  # which it is, this wire cannot say
 
+    def forget(self, ticket: Hashable, id: bytes, now: float) -> None:
+        """Its reply would be taken for the next call's: only another connection can help."""
+        if self._ticket == ticket:
+            self._ticket = None
+            self._port.reconnect("its caller does not wait any longer")
+
     def tick(self, now: float) -> float:
         return inf

@@ -258,6 +258,7 @@ class Client:
         self.sent: list[list[bytes]] = []
         self.answers: list[tuple[Hashable, bytes, str | None]] = []
         self.parts: list[tuple[Hashable, bytes, bool, int]] = []
+        self.reconnects: list[str] = []
         self.side = ClientSide(ClientOptions(edition=Edition(speech.name)), self)
 
     def send(self, frames: Sequence[bytes]) -> None:
@@ -270,7 +271,7 @@ class Client:
         self.parts.append((ticket, bytes(payload), is_part, attempt))
 
     def reconnect(self, reason: str) -> None:
-        raise AssertionError("a call of this wire does not outlive its connection")
+        self.reconnects.append(reason)
 
     def call(self, payload: bytes = b"job") -> Client:
         self.side.call("mine", "echo", payload, None, 0.0)
@@ -328,6 +329,20 @@ def test_what_is_no_answer_is_malformed(speech: Speech) -> None:
         with pytest.raises(Malformed):
             client.side.hear(message, 0.0)  # type: ignore[arg-type]
     assert client.answers == []
+
+
+@every
+def test_a_call_that_nobody_waits_for_any_more_costs_the_connection(speech: Speech) -> None:
+    """A bug: its reply was taken for the next call's."""
+    client = Client(speech).call()
+    client.side.forget("somebody else's", b"", 0.0)
+    assert client.reconnects == []
+    client.side.forget("mine", b"", 0.0)
+    assert len(client.reconnects) == 1
+    client.hear(b"too late")
+    client.call()
+    client.hear(b"in time")
+    assert client.answers == [("mine", b"in time", None)]
 
 
 def test_a_client_waits_for_reply_timeout_and_says_why_nothing_came() -> None:
