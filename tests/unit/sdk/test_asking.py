@@ -1,0 +1,89 @@
+"""What may be asked for, by dialect."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman.sdk.address import AddressError
+from dragoman.sdk.asking import MOST_KEPT, Asking
+from dragoman.sdk.errors import Unsupported
+
+URLS = {
+    "native": "tcp://127.0.0.1:1",
+    "memodb": "memodb+tcp://127.0.0.1:1",
+    "pingpong": "pingpong+tcp://127.0.0.1:1",
+    "powerhose": "powerhose+tcp://127.0.0.1:1",
+}
+OPTIONS: dict[str, Any] = {
+    "priority": 9,
+    "attempts": 2,
+    "job_timeout": 1.0,
+    "queue_timeout": 1.0,
+    "wait": True,
+}
+SPOKEN = {"native": set(OPTIONS), "memodb": {"job_timeout"}, "pingpong": set(), "powerhose": set()}
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+@pytest.mark.parametrize("dialect", URLS)
+def test_an_option_is_taken_where_the_wire_has_a_word_for_it(dialect: str, option: str) -> None:
+    asking = Asking(URLS[dialect])
+    if option in SPOKEN[dialect]:
+        wishes = asking.wishes("default", **{option: OPTIONS[option]})
+        assert getattr(wishes, "waits" if option == "wait" else option) == OPTIONS[option]
+    else:
+        with pytest.raises(Unsupported, match=f"^{dialect} has no word for {option}: "):
+            asking.wishes("default", **{option: OPTIONS[option]})
+
+
+@pytest.mark.parametrize("word", ["id", "progress", "parts", "cancel"])
+@pytest.mark.parametrize("dialect", URLS)
+def test_only_native_knows_jobs_by_name(dialect: str, word: str) -> None:
+    assert Asking(URLS[dialect]).has(word) == (dialect == "native")
+
+
+@pytest.mark.parametrize("dialect", URLS)
+def test_everybody_may_say_how_long_they_wait(dialect: str) -> None:
+    assert Asking(URLS[dialect]).wishes("default", timeout=2.5).timeout == 2.5
+
+
+def test_the_same_wishes_are_the_same_object_and_not_kept_without_end() -> None:
+    asking = Asking(URLS["native"])
+    assert asking.wishes("echo", 1.0) is asking.wishes("echo", 1.0)
+    assert asking.wishes("echo", 1.0) is not asking.wishes("echo", 2.0)
+    for number in range(MOST_KEPT + 10):
+        asking.wishes(f"service {number}")
+    assert len(asking._known) <= MOST_KEPT
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"timeout": 0},
+        {"timeout": -1.0},
+        {"timeout": float("nan")},
+        {"job_timeout": 0.0},
+        {"queue_timeout": -1},
+        {"priority": -1},
+        {"priority": 10},
+        {"priority": True},
+        {"attempts": 0},
+        {"attempts": 101},
+        {"attempts": 1.5},
+    ],
+    ids=str,
+)
+def test_what_makes_no_sense_is_refused_by_name(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=f"^{next(iter(wrong))}="):
+        Asking(URLS["native"]).wishes("echo", **wrong)
+
+
+def test_a_service_must_be_one_that_can_be_there() -> None:
+    with pytest.raises(AddressError, match="service=resize"):
+        Asking(URLS["pingpong"]).wishes("resize")
+    with pytest.raises(AddressError, match="is not a service name"):
+        Asking(URLS["native"]).wishes("")
+    with pytest.raises(AddressError, match="no callers"):
+        Asking("controller+unix:///run/controller")

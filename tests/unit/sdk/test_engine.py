@@ -1,0 +1,400 @@
+"""The engine of both clients, with links that lead nowhere: batches, wake-ups, waiting, giving up, pools."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import pytest
+
+from dragoman.carriers.carrier import Frame
+from dragoman.dialects.sides import Wishes
+from dragoman.sdk.asking import Asking
+from dragoman.sdk.engine import Engine
+from dragoman.sdk.errors import BrokerUnavailable, DragomanError, JobCancelled, JobFailed, JobTimeout
+
+WELCOME = [b"\x02\x01", b'{"window":4,"max_payload":100,"resume":30,"lease":10,"heartbeat":2.5}']
+RESUMED = [b"\x02\x01", b'{"window":4,"max_payload":100,"resume":30,"resumed":true,"lease":10,"heartbeat":2.5}']
+NATIVE, PINGPONG = "tcp://127.0.0.1:1", "pingpong+tcp://127.0.0.1:1"
+
+
+class FakeLink:
+    """What a conversation speaks into; the test is the broker behind it."""
+
+    def __init__(self, heard: Any, ended: Any, paused: Any) -> None:
+        self._heard, self.ended, self._paused = heard, ended, paused
+        self.sent: list[list[Frame]] = []
+        self.writes: list[list[list[Frame]]] = []
+        self.is_closed = False
+
+    def send(self, frames: Sequence[Frame]) -> None:
+        self.sent.append(list(frames))
+
+    def flush(self) -> None:
+        if self.sent:
+            self.writes.append(self.sent)
+            self.sent = []
+
+    def close(self) -> None:
+        self.flush()
+        self.is_closed = True
+
+    def hear(self, *messages: list[bytes]) -> None:
+        for message in messages:
+            self._heard(message)
+        self._paused()
+
+    def take(self) -> list[list[list[Frame]]]:
+        writes, self.writes = self.writes, []
+        return writes
+
+
+class FakeJob:
+    def __init__(self, payload: bytes = b"p", wishes: Wishes | None = None, number: int = 1) -> None:
+        self.wishes = wishes or Wishes("echo")
+        self.payload: Frame = payload
+        self.job_id = number.to_bytes(16, "big")
+        self.conversation: Any = None
+        self.is_over = False
+        self.entered = 0.0
+        self.due = 0.0
+        self.outcome: Any = None
+        self.reports: list[tuple[Frame, bool, int]] = []
+
+    def succeed(self, result: Frame) -> None:
+        assert self.outcome is None
+        self.outcome = bytes(result)
+
+    def fail(self, error: DragomanError) -> None:
+        assert self.outcome is None
+        self.outcome = error
+
+    def report(self, payload: Frame, is_part: bool, attempt: int) -> None:
+        self.reports.append((payload, is_part, attempt))
+
+
+class World:
+    def __init__(self, url: str, **settings: Any) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.links: list[FakeLink] = []
+        self.wakes = 0
+        self.problem: str | None = None
+        usual: dict[str, Any] = {"connect_timeout": 5.0, "connections": 2} | settings
+        self.engine = Engine(Asking(url).target, self.loop, self._wake, open=self._open, **usual)
+
+    def _wake(self, call: Callable[[], None]) -> None:
+        self.wakes += 1
+        self.loop.call_soon(call)
+
+    async def _open(self, place: Any, carrier: Any, heard: Any, ended: Any, timeout: float, paused: Any) -> FakeLink:
+        if self.problem is not None:
+            raise BrokerUnavailable(self.problem)
+        self.links.append(FakeLink(heard, ended, paused))
+        return self.links[-1]
+
+    def enter(self, *jobs: FakeJob) -> None:
+        for job in jobs:
+            self.engine.enter(job)
+
+    async def turn(self) -> None:
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    async def until(self, fact: Callable[[], Any]) -> None:
+        async with asyncio.timeout(10):
+            while not fact():
+                await asyncio.sleep(0.005)
+
+    async def connected(self, *jobs: FakeJob) -> FakeLink:
+        self.enter(*jobs)
+        await self.turn()
+        link = self.links[-1]
+        link.take()
+        link.hear(WELCOME)
+        return link
+
+
+def run(main: Callable[[], Awaitable[None]]) -> None:
+    async def limited() -> None:
+        async with asyncio.timeout(20):
+            await main()
+
+    asyncio.run(limited())
+
+
+def jobs_of(count: int) -> list[FakeJob]:
+    return [FakeJob(b"%d" % number, WISHES, number) for number in range(1, count + 1)]
+
+
+WISHES = Wishes("echo")
+
+
+def test_jobs_that_come_at_once_cost_one_wake_up_and_one_write() -> None:
+    async def main() -> None:
+        world = World(NATIVE)
+        jobs = jobs_of(3)
+        link = await world.connected(*jobs)
+        assert world.wakes == 1
+        ((message,),) = link.take()
+        assert message[2:] == [b"1", b"2", b"3"]
+        more = jobs_of(6)[3:4]
+        world.enter(*more)
+        assert world.wakes == 2
+        await world.turn()
+        ((message,),) = link.take()
+        assert message[2:] == [b"4"]
+        await world.engine.close()
+
+    run(main)
+
+
+def test_nothing_is_dialled_before_the_first_job() -> None:
+    async def main() -> None:
+        world = World(NATIVE)
+        await world.turn()
+        assert world.links == []
+        await world.engine.close()
+
+    run(main)
+
+
+def test_outcomes_and_reports_reach_their_jobs() -> None:
+    async def main() -> None:
+        world = World(NATIVE)
+        one, two = jobs_of(2)
+        link = await world.connected(one, two)
+        link.hear([b"\x22" + one.job_id + b"\x00\x01", b"half"], [b"\x20" + one.job_id, b"r"])
+        link.hear([b"\x21\x01" + two.job_id, b"E", b"no", b""])
+        assert one.outcome == b"r"
+        assert one.reports == [(b"half", False, 1)]
+        assert isinstance(two.outcome, JobFailed)
+        assert (one.payload, one.conversation, one.is_over) == (b"", None, True)
+        await world.engine.close()
+
+    run(main)
+
+
+def test_what_the_window_has_no_room_for_follows_when_all_was_heard() -> None:
+    async def main() -> None:
+        world = World(NATIVE)
+        jobs = jobs_of(8)
+        link = await world.connected(*jobs)
+        assert [len(message) - 2 for (message,) in link.take()] == [4]
+        link.hear(*([b"\x20" + job.job_id, b""] for job in jobs[:3]))
+        assert [len(message) - 2 for (message,) in link.take()] == [3], "one SUBMIT for three that ended"
+        await world.engine.close()
+
+    run(main)
+
+
+def test_a_lost_connection_is_dialled_anew_while_anybody_waits() -> None:
+    async def main() -> None:
+        world = World(NATIVE)
+        (job,) = jobs_of(1)
+        link = await world.connected(job)
+        link.ended("cut")
+        await world.until(lambda: len(world.links) == 2)
+        await world.turn()
+        world.links[1].hear(RESUMED)
+        assert [message[0][:1] for write in world.links[1].take() for message in write] == [b"\x01", b"\x14"]
+        world.links[1].hear([b"\x20" + job.job_id, b"kept"])
+        assert job.outcome == b"kept"
+        world.links[1].ended("cut")
+        await asyncio.sleep(0.3)
+        assert len(world.links) == 2, "nobody waits: nobody is dialled"
+        await world.engine.close()
+
+    run(main)
+
+
+def test_a_job_waits_for_a_connection_for_so_long() -> None:
+    async def main() -> None:
+        world = World(NATIVE, connect_timeout=0.2)
+        world.problem = "nobody there"
+        (job,) = jobs_of(1)
+        world.enter(job)
+        await world.until(lambda: job.outcome)
+        assert isinstance(job.outcome, BrokerUnavailable)
+        assert str(job.outcome) == "nobody there; gave up after 0.2 s"
+        world.problem = None
+        second = FakeJob(number=2)
+        world.enter(second)
+        await world.until(lambda: world.links)
+        await world.engine.close()
+        assert isinstance(second.outcome, JobCancelled)
+
+    run(main)
+
+
+def test_who_is_not_patient_is_told_at_once() -> None:
+    async def main() -> None:
+        world = World(NATIVE, patient=False)
+        world.problem = "nobody there"
+        (job,) = jobs_of(1)
+        world.enter(job)
+        await world.turn()
+        assert str(job.outcome) == "nobody there"
+        await world.engine.close()
+
+    run(main)
+
+
+def test_what_is_under_way_is_given_up_when_the_broker_stays_away() -> None:
+    async def main() -> None:
+        world = World(NATIVE, connect_timeout=0.2)
+        (job,) = jobs_of(1)
+        link = await world.connected(job)
+        world.problem = "gone"
+        link.ended("cut")
+        await world.until(lambda: job.outcome)
+        assert str(job.outcome) == "gone; gave up after 0.2 s"
+        await world.engine.close()
+
+    run(main)
+
+
+def test_a_time_out_is_kept_here_if_the_broker_says_nothing() -> None:
+    async def main() -> None:
+        world = World(NATIVE)
+        job = FakeJob(wishes=Wishes("echo", timeout=0.05))
+        link = await world.connected(job)
+        link.take()
+        await world.until(lambda: job.outcome)
+        assert isinstance(job.outcome, JobTimeout)
+        assert str(job.outcome) == "timed out: no answer within 0.05 s"
+        await world.turn()
+        assert [[b"\x12", job.job_id]] in [*link.take(), link.sent], "and the broker hears that nobody waits"
+        await world.engine.close()
+
+    run(main)
+
+
+def test_a_job_that_is_withdrawn_is_not_sent_or_is_cancelled() -> None:
+    async def main() -> None:
+        world = World(NATIVE)
+        sent, unsent = jobs_of(2)
+        link = await world.connected(sent)
+        link.take()
+        world.enter(unsent)
+        assert not world.engine.is_sent(unsent)
+        assert world.engine.is_sent(sent)
+        unsent.is_over = True
+        world.engine.withdraw(sent)
+        await world.turn()
+        assert link.take() == [[[b"\x12", sent.job_id]]]
+        assert (sent.outcome, unsent.outcome) == (None, None)
+        await world.engine.close()
+
+    run(main)
+
+
+def test_what_cannot_be_understood_ends_what_is_under_way_and_the_connection() -> None:
+    async def main() -> None:
+        world = World(NATIVE)
+        (job,) = jobs_of(1)
+        link = await world.connected(job)
+        link.hear([b"\x20short", b"?"], [b"\x20" + job.job_id, b"late"])
+        assert isinstance(job.outcome, JobFailed)
+        assert "the broker's answer was not understood" in str(job.outcome)
+        assert link.is_closed
+        await world.engine.close()
+
+    run(main)
+
+
+def test_a_broker_that_does_not_welcome_us_is_unavailable_and_not_stormed() -> None:
+    async def main() -> None:
+        world = World(NATIVE, connect_timeout=0.4)
+        (job,) = jobs_of(1)
+        world.enter(job)
+
+        def refuse() -> bool:
+            for link in world.links:
+                if not link.is_closed:
+                    link.hear([b"\x03\x01", b"version", b"too new"])
+            return job.outcome is not None
+
+        await world.until(refuse)
+        assert isinstance(job.outcome, BrokerUnavailable)
+        assert "does not welcome us: the broker says: too new" in str(job.outcome)
+        assert len(world.links) < 6
+        await world.engine.close()
+
+    run(main)
+
+
+def test_a_closed_engine_says_goodbye_and_ends_everything() -> None:
+    async def main() -> None:
+        world = World(NATIVE)
+        jobs = jobs_of(6)
+        link = await world.connected(*jobs)
+        late = FakeJob(number=9)
+        world.enter(late)
+        await world.engine.close()
+        await world.engine.close()
+        assert link.is_closed
+        assert link.take()[-1][-1][0] == b"\x06\x01"
+        assert {type(job.outcome) for job in (*jobs, late)} == {JobCancelled}
+        after = FakeJob(number=10)
+        world.enter(after)
+        await world.turn()
+        assert isinstance(after.outcome, JobCancelled)
+
+    run(main)
+
+
+# -------------------------------------------------------------------- one call at a time on each connection
+
+
+def test_a_pool_grows_to_its_limit_and_each_connection_carries_one_call() -> None:
+    async def main() -> None:
+        world = World(PINGPONG, connections=2)
+        jobs = [FakeJob(b"%d" % number, Wishes("default"), number) for number in range(4)]
+        world.enter(*jobs)
+        await world.turn()
+        assert [link.take() for link in world.links] == [[[[b"", b"0"]]], [[[b"", b"1"]]]]
+        world.links[1].hear([b"", b"one"])
+        assert jobs[1].outcome == b"one"
+        assert world.links[1].take() == [[[b"", b"2"]]]
+        world.links[0].ended("cut")
+        assert isinstance(jobs[0].outcome, BrokerUnavailable)
+        assert "went away before it answered: cut" in str(jobs[0].outcome)
+        await world.turn()
+        assert world.links[2].take() == [[[b"", b"3"]]]
+        await world.engine.close()
+
+    run(main)
+
+
+def test_a_connection_whose_call_nobody_waits_for_is_not_used_again() -> None:
+    async def main() -> None:
+        world = World(PINGPONG, connections=1)
+        slow, next_one = FakeJob(wishes=Wishes("default", timeout=0.05)), FakeJob(b"next", Wishes("default"), 2)
+        world.enter(slow, next_one)
+        await world.until(lambda: slow.outcome)
+        assert isinstance(slow.outcome, JobTimeout)
+        assert world.links[0].is_closed
+        await world.until(lambda: len(world.links) == 2 and world.links[1].writes)
+        world.links[1].hear([b"", b"r"])
+        assert next_one.outcome == b"r"
+        await world.engine.close()
+
+    run(main)
+
+
+@pytest.mark.parametrize("connections", [1, 3])
+def test_jobs_wait_for_a_free_connection_longer_than_for_any(connections: int) -> None:
+    """A bug that could be: what waits because all connections are busy is not what waits for a broker."""
+
+    async def main() -> None:
+        world = World(PINGPONG, connections=connections, connect_timeout=0.1)
+        jobs = [FakeJob(b"%d" % number, Wishes("default"), number) for number in range(connections + 1)]
+        world.enter(*jobs)
+        await asyncio.sleep(0.3)
+        assert [job.outcome for job in jobs] == [None] * len(jobs)
+        world.links[0].hear([b"", b"r"])
+        assert world.links[0].take()[-1] == [[b"", b"%d" % connections]]
+        await world.engine.close()
+
+    run(main)

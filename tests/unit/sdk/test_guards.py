@@ -1,0 +1,46 @@
+"""Due times of many jobs."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+
+from dragoman.sdk.guards import Guards
+
+
+@pytest.mark.parametrize("seconds", [0.001, 0.3, 1.0, 30.5, 86_400.0, 1e300])
+def test_nothing_is_due_too_early_nor_much_too_late(seconds: float) -> None:
+    guards: Guards[str] = Guards()
+    due = guards.add("job", seconds, 1000.0)
+    assert 1000.0 + seconds <= due <= 1000.0 + seconds * (1 + 1 / 32)
+    assert guards.next_due() == due
+    assert guards.overdue(1000.0) == []
+    assert guards.overdue(due) == ["job"]
+    assert guards.next_due() == inf
+
+
+def test_what_is_discarded_is_never_due() -> None:
+    guards: Guards[str] = Guards()
+    due = guards.add("a", 1.0, 0.0)
+    guards.add("b", 1.0, 0.0)
+    guards.discard("a", due)
+    guards.discard("a", due)
+    assert guards.overdue(10.0) == ["b"]
+    guards.discard("b", due)
+
+
+def test_jobs_that_wait_equally_long_share_their_due_times() -> None:
+    guards: Guards[int] = Guards()
+    for number in range(10_000):
+        guards.add(number, 30.0, number / 1000)
+    assert len(guards._heap) < 50
+    assert sorted(guards.overdue(1e6)) == list(range(10_000))
+
+
+def test_the_first_due_comes_first() -> None:
+    guards: Guards[str] = Guards()
+    guards.add("late", 50.0, 0.0)
+    guards.add("soon", 1.0, 0.0)
+    assert guards.overdue(2.0) == ["soon"]
+    assert guards.overdue(100.0) == ["late"]
