@@ -84,11 +84,5 @@ class ClientSide(sides.ClientSide):
         if ticket is not None:
             self._port.answered(ticket, result, reason)
 
-    def forget(self, ticket: Hashable, id: bytes, now: float) -> None:
-        """Its answer would be taken for the next call's: only another connection can help."""
-        if self._ticket == ticket:
-            self._ticket = None
-            self._port.reconnect("its caller does not wait any longer")
-
     def tick(self, now: float) -> float:
         return inf

@@ -97,9 +97,12 @@ class Conversation:
             self._link.flush()
 
     def drop(self, job: Job, now: float) -> None:
-        """Nobody waits for it any more."""
+        """Nobody waits for it any more. Where nothing names an answer, this one would be taken for the next call's."""
         del self.jobs[job]
-        self.side.forget(job, job.job_id, now)
+        if self._is_shared:
+            self.side.forget(job, job.job_id, now)
+        else:
+            self.reconnect("its caller does not wait any longer")
 
     def fail_all(self, error: Callable[[], DragomanError]) -> None:
         """None of its jobs will be answered."""
@@ -190,6 +193,7 @@ class Conversation:
         if not self.side.outlives_connections:
             told = f"the broker at {self._target.place} went away before it answered: {problem}"
             self.fail_all(lambda: BrokerUnavailable(told))
+            self.side = self._target.people.client_side(self._target.options, self)
         elif self.jobs:
             self._is_rested = False
             self.dial()
