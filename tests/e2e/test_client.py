@@ -12,6 +12,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -708,3 +709,28 @@ def test_every_dialect_is_spoken_there_too(broker: Broker, worker: HandWorker, d
             assert await client.call("echo", b"after", timeout=10) == b"after"
 
     asyncio.run(main())
+
+
+# -------------------------------------------------------------------- the page
+
+
+def test_the_examples_of_the_page_do_what_they_say(
+    programs: Programs, broker: Broker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "python.md").read_text()
+    calling = re.split(r"^## ", page, flags=re.MULTILINE)[1]
+    assert calling.startswith("Calling")
+    examples = re.findall(r"^```python\n(.*?)^```$", calling, re.MULTILINE | re.DOTALL)
+    assert len(examples) == 6
+    python = ("dragoman.sdk.pickled_calls:run", "--service", "python", "--connect", broker.url)
+    programs.dragoman("worker", *python).prints("connected")
+    worker = HandWorker(broker.url, "resize", "describe", "render")
+    try:
+        for example in examples:
+            names = {"big": b"big", "images": [b"1", b"22"], "scenes": [b"a", b"b"]}
+            exec(example.replace("tcp://127.0.0.1:7400", broker.url), names)
+    finally:
+        worker.stop()
+    said = capsys.readouterr().out
+    for each in ("b'big'", "{'picture': 42}", "b'scene 1'", "[32, 9]", "[1, 2]"):
+        assert each in said

@@ -36,7 +36,7 @@ class ServiceExecutor(concurrent.futures.Executor):
         self._service = service
         self._options = {**options, "codec": codec}
         self._runs_functions = codec == "pickle"
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the collector may end jobs while we hold it
         self._is_shut_down = False
         self._under_way: dict[JobFuture, None] = {}
 

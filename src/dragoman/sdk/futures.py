@@ -28,7 +28,7 @@ Part = tuple[int, Frame]  # an attempt's number, and what came
 
 _logger = logging.getLogger("dragoman")
 _END: Part = (0, b"")  # stands behind the last part
-_rare = threading.Lock()  # for what few jobs ever need: none has a lock of its own for it
+_rare = threading.RLock()  # for what few jobs ever need; the collector may close a `map` while we hold it
 
 
 class _Told:
