@@ -62,12 +62,13 @@ class Owner(Protocol):
 class Conversation:
     """Implements the client's port of its dialect."""
 
-    def __init__(self, target: Target, owner: Owner, open: OpenLink = open_link) -> None:
+    def __init__(self, target: Target, owner: Owner, patience: float, open: OpenLink = open_link) -> None:
+        """`patience`: how long a job waits for a connection, so that several attempts must have room in it."""
         self._target = target
         self._owner = owner
         self._open = open
         self._link: Link | None = None
-        self._back_off = BackOff(random.uniform, cap=LONGEST_REST)
+        self._back_off = BackOff(random.uniform, cap=min(LONGEST_REST, patience / 4))
         self._is_shared = target.people.calls_at_once
         self._is_rested = True  # it may dial without waiting first
         self._is_heard = False  # the broker has spoken to us on this connection

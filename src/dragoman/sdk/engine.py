@@ -52,7 +52,7 @@ class Engine:
         self._is_awake = False  # it will look, whatever comes in before that
         self._is_closed = False
         self._waiting: deque[Job] = deque()  # for a connection; some may be over by now
-        self._conversations = [Conversation(target, self, open)]
+        self._conversations = [Conversation(target, self, connect_timeout, open)]
         self._patience = self._conversations[0].side.patience
         self._hint = self._conversations[0].side.hint
         self._guards: Guards[Job] = Guards()
@@ -134,7 +134,7 @@ class Engine:
                 conversation.dial()
                 on_their_way += conversation.dialling is not None
         while on_their_way < len(self._waiting) and len(self._conversations) < self._most:
-            conversation = Conversation(self._target, self, self._open)
+            conversation = Conversation(self._target, self, self._connect_timeout, self._open)
             self._conversations.append(conversation)
             conversation.dial()
             on_their_way += 1

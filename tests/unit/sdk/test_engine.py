@@ -217,12 +217,28 @@ def test_a_job_waits_for_a_connection_for_so_long() -> None:
         await world.until(lambda: job.outcome)
         assert isinstance(job.outcome, BrokerUnavailable)
         assert str(job.outcome) == "nobody there; gave up after 0.2 s"
-        world.problem = None
-        second = FakeJob(number=2)
-        world.enter(second)
-        await world.until(lambda: world.links)
         await world.engine.close()
-        assert isinstance(second.outcome, JobCancelled)
+
+    run(main)
+
+
+def test_a_broker_that_comes_back_is_found_by_the_next_job() -> None:
+    """A bug: rests between attempts grew longer than a job waits, and the broker that was back was not found."""
+
+    async def main() -> None:
+        world = World(NATIVE, connect_timeout=0.5)
+        world.problem = "nobody there"
+        for number in range(3):
+            job = FakeJob(number=number)
+            world.enter(job)
+            await world.until(lambda job=job: job.outcome)
+        world.problem = None
+        last = FakeJob(number=9)
+        world.enter(last)
+        await world.until(lambda: world.links or last.outcome)
+        assert last.outcome is None
+        await world.engine.close()
+        assert isinstance(last.outcome, JobCancelled)
 
     run(main)
 
