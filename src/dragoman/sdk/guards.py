@@ -37,6 +37,8 @@ class Guards(Generic[T]):
         group = self._due.get(due)
         if group is not None:
             group.pop(guarded, None)
+            if not group:
+                group.clear()  # an empty dict keeps the room it has had
 
     def overdue(self, now: float) -> list[T]:
         """What is due; it is not guarded any more."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from math import inf
 
 import pytest
@@ -36,6 +37,15 @@ def test_jobs_that_wait_equally_long_share_their_due_times() -> None:
         guards.add(number, 30.0, number / 1000)
     assert len(guards._heap) < 50
     assert sorted(guards.overdue(1e6)) == list(range(10_000))
+
+
+def test_what_was_guarded_leaves_nothing_behind() -> None:
+    """A bug: a dict that is emptied keeps its room, and there was one for each second to come."""
+    guards: Guards[int] = Guards()
+    due = [(number, guards.add(number, 60.0, 0.0)) for number in range(10_000)]
+    for number, when in due:
+        guards.discard(number, when)
+    assert sum(map(sys.getsizeof, guards._due.values())) < 1000
 
 
 def test_the_first_due_comes_first() -> None:
