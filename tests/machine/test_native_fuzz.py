@@ -110,7 +110,7 @@ def a_valid_message(rng: random.Random) -> Frames:
         [
             codec.write_hello(Hello(Role.WORKER, rng.randrange(1, 256), text(rng), services, rng.randrange(1, 1025))),
             codec.write_hello(Hello(Role.CLIENT, session=name(rng).hex(), window=rng.randrange(1, 1 << 32))),
-            codec.write_welcome(Welcome(seconds, seconds, 1 << 30, 5, seconds, True, text(rng)), Role.CLIENT),
+            codec.write_welcome(Welcome(seconds, seconds, 1 << 30, 5, seconds, True, "e", text(rng)), Role.CLIENT),
             codec.write_error(rng.randrange(256), "role", text(rng)),
             codec.write_bye(text(rng), is_final=rng.random() < 0.5),
             [codec.write_order(Order(services[0], Flag(rng.randrange(8)), rng.randrange(10), 7, seconds)), *names],

@@ -96,6 +96,7 @@ def read_hello(message: Message) -> Hello:
         services=_services(about) if is_worker else (),
         capacity=_count(about, "capacity", 1, MAX_CAPACITY) if is_worker else 1,
         session="" if is_worker else _session(about),
+        epoch="" if is_worker else _text(about, "epoch", ""),
         window=0 if is_worker else _count(about, "window", 0, LONGEST),
     )
 
@@ -106,6 +107,8 @@ def write_hello(hello: Hello) -> list[Frame]:
         about |= {"services": list(hello.services), "capacity": hello.capacity}
     if hello.session:
         about["session"] = hello.session
+    if hello.epoch:
+        about["epoch"] = hello.epoch
     if hello.window:
         about["window"] = hello.window
     return [bytes((HELLO, hello.version, hello.role)), json.dumps(about).encode()]
@@ -122,6 +125,7 @@ def read_welcome(message: Message) -> Welcome:
         window=_count(about, "window", 1, LONGEST),
         resume=_seconds(about, "resume", 0.0),
         resumed=about.get("resumed") is True,
+        epoch=_text(about, "epoch", ""),
         broker=_text(about, "broker", ""),
     )
 
@@ -135,6 +139,8 @@ def write_welcome(welcome: Welcome, role: Role) -> list[Frame]:
     }
     if role is Role.CLIENT:
         about |= {"window": welcome.window, "resume": welcome.resume, "resumed": welcome.resumed}
+        if welcome.epoch:
+            about["epoch"] = welcome.epoch
     return [bytes((WELCOME, VERSION)), json.dumps(about).encode()]
 
 

@@ -88,6 +88,7 @@ class Hello:
     services: tuple[str, ...] = ()
     capacity: int = 1
     session: str = ""
+    epoch: str = ""  # what the last WELCOME said of the session
     window: int = 0  # 0: not said
 
 
@@ -101,6 +102,7 @@ class Welcome:
     window: int = 0
     resume: float = 0.0
     resumed: bool = False
+    epoch: str = ""
     broker: str = ""
 
 

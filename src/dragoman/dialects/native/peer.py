@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from math import inf
 from typing import Final
 
@@ -428,6 +429,7 @@ class ClientSide(sides.ClientSide):
 
     def _hear_welcome(self, welcome: Welcome, now: float) -> None:
         self._welcome = welcome
+        self._hello = replace(self._hello, epoch=welcome.epoch)
         self._max_payload = welcome.max_payload
         self._keeps_sessions = bool(self._hello.session) and welcome.resume > 0
         if not welcome.resumed:

@@ -86,6 +86,7 @@ from dragoman.dialects.seam import Line, Peer
 BATCH_BYTES: Final = 1 << 20  # more than this in one turn goes out one by one
 MOST_PLANS: Final = 1024  # different heads of SUBMIT that are remembered
 LONGEST_PLAN: Final = 256  # bytes of a head that is
+NOT_KEPT: Final = "its outcome was not kept: more came than max_kept_bytes"
 GRACE: Final = 10.0  # seconds after a pause of our own, in which those who are away can come back (D13)
 HEARTBEAT_FRAMES: Final[list[Frame]] = [bytes((HEARTBEAT,))]
 
@@ -298,10 +299,10 @@ class NativeSession:
         else:
             self._welcome_client(peer, hello, now)
 
-    def _welcome(self, peer: Peer, role: Role, window: int = 0, resumed: bool = False) -> None:
+    def _welcome(self, peer: Peer, role: Role, window: int = 0, resumed: bool = False, epoch: str = "") -> None:
         options = self._options
         welcome = Welcome(
-            options.heartbeat, options.lease, self._max_payload, window, options.resume, resumed, self._about
+            options.heartbeat, options.lease, self._max_payload, window, options.resume, resumed, epoch, self._about
         )
         self._line.send(peer, write_welcome(welcome, role))
 
@@ -309,11 +310,13 @@ class NativeSession:
 
     def _welcome_client(self, peer: Peer, hello: Hello, now: float) -> None:
         options = self._options
-        client = self._sessions.take(hello.session) if hello.session and options.resume > 0 else None
+        session = hello.session if options.resume > 0 else ""
+        client = self._sessions.take(session + hello.epoch) if session else None
         resumed = client is not None
-        if client is None:
+        if client is None:  # also if it is known, and our WELCOME never arrived: then it means an earlier one
+            epoch = self._broker.entropy.token().hex() if session else ""
             window = min(hello.window or options.window, options.window)
-            client = Client(self, hello.session if options.resume > 0 else "", window)
+            client = Client(self, session + epoch, epoch, window)
             self._sessions.enter(client)
         elif client.peer is not None:  # the former connection is dead, and we had not noticed
             self._broker.counters.takeovers += 1
@@ -325,7 +328,7 @@ class NativeSession:
         peer.guest = client
         for job in client.jobs.values():
             self._broker.adopt(job)
-        self._welcome(peer, Role.CLIENT, client.window, resumed)
+        self._welcome(peer, Role.CLIENT, client.window, resumed, client.epoch)
 
     def _submit(self, client: Client, message: Message, now: float) -> None:
         head = message[0]
@@ -399,10 +402,7 @@ class NativeSession:
             if id in kept:
                 frames, connection = kept[id]
                 if connection != client.connection:
-                    again[id] = frames
-            elif client.has_dropped:
-                told = "its outcome was not kept: more came than max_kept_bytes"
-                again[id] = write_failed(OUTCOME_NUMBERS["lost"], id, "", told, "")
+                    again[id] = frames or write_failed(OUTCOME_NUMBERS["lost"], id, "", NOT_KEPT, "")
             else:
                 missing.append(id)
         client.heard(list(again))

@@ -16,7 +16,7 @@ from dragoman.dialects.seam import Peer
 class Outcomes:
     """What a client was told at once: results by ids, or the message that told how one job ended."""
 
-    __slots__ = ("connection", "ids", "message", "results", "size")
+    __slots__ = ("connection", "ids", "is_emptied", "message", "results", "size")
 
     def __init__(self, ids: list[bytes], results: list[Frame], size: int, message: list[Frame] | None = None) -> None:
         self.ids = ids
@@ -24,34 +24,43 @@ class Outcomes:
         self.size = size
         self.message = message
         self.connection = 0  # which of the client's connections brought them
+        self.is_emptied = False
 
-    def messages(self) -> Iterator[tuple[bytes, list[Frame]]]:
-        if self.message is not None:
+    def empty(self) -> None:
+        """There is no room for it: only that they were told is still known."""
+        self.results, self.message, self.size, self.is_emptied = [], None, 0, True
+
+    def messages(self) -> Iterator[tuple[bytes, list[Frame] | None]]:
+        if self.is_emptied:
+            yield from ((id, None) for id in self.ids)
+        elif self.message is not None:
             yield self.ids[0], self.message
-        for id, result in zip(self.ids, self.results, strict=False):
-            yield id, write_result([id], [result])
+        else:
+            for id, result in zip(self.ids, self.results, strict=True):
+                yield id, write_result([id], [result])
 
-    def without(self, known: Mapping[bytes, None]) -> Outcomes:
+    def take_out(self, known: Mapping[bytes, None]) -> None:
         left = [index for index, id in enumerate(self.ids) if id not in known]
         if len(left) == len(self.ids):
-            return self
-        results = [self.results[index] for index in left] if self.results else []
-        outcomes = Outcomes([self.ids[index] for index in left], results, sum(map(len, results)), self.message)
-        outcomes.connection = self.connection
-        return outcomes
+            return
+        self.ids = [self.ids[index] for index in left]
+        if self.message is None and not self.is_emptied:
+            self.results = [self.results[index] for index in left]
+            self.size = sum(map(len, self.results))
 
 
 class Client:
     """What we know of one client: what it waits for, and the outcomes that it may not have heard of."""
 
     __slots__ = (
+        "_emptied",
         "_kept",
         "_kept_bytes",
         "_kept_count",
         "away_until",
         "connection",
         "done",
-        "has_dropped",
+        "epoch",
         "jobs",
         "peer",
         "refused",
@@ -61,9 +70,10 @@ class Client:
         "window",
     )
 
-    def __init__(self, session: Any, secret: str, window: int) -> None:
+    def __init__(self, session: Any, secret: str, epoch: str, window: int) -> None:
         self.session = session  # to whom effects about its jobs go
-        self.secret = secret  # by which it is known again; empty: it does not come back
+        self.secret = secret  # its session and epoch, by which it is known again; empty: it does not come back
+        self.epoch = epoch
         self.window = window
         self.peer: Peer | None = None  # none while it is away
         self.connection = 0  # which of its connections this is, or was the last
@@ -72,8 +82,8 @@ class Client:
         self.done: list[bytes] = []  # in this turn: ids and results leave at its end, in one message
         self.results: list[Frame] = []
         self.away_until = inf
-        self.has_dropped = False  # an outcome that it may not have heard of
         self._kept: deque[Outcomes] = deque()  # the last ones, in the order they were told
+        self._emptied = 0  # of these, how many have been emptied: the first ones
         self._kept_count = 0
         self._kept_bytes = 0
 
@@ -87,23 +97,28 @@ class Client:
         while self._kept_count - len(kept[0].ids) >= self.window:
             self._drop_oldest()
         while self._kept_bytes > max_bytes:
-            self._drop_oldest()
-            self.has_dropped = True
+            oldest = kept[self._emptied]
+            self._emptied += 1
+            self._kept_bytes -= oldest.size
+            oldest.empty()
 
     def heard(self, ids: Sequence[bytes]) -> None:
         """It has these outcomes for certain."""
         known = dict.fromkeys(ids)
-        left = [outcomes.without(known) for outcomes in self._kept]
-        self._kept = deque(outcomes for outcomes in left if outcomes.ids)
+        for outcomes in self._kept:
+            outcomes.take_out(known)
+        self._kept = deque(outcomes for outcomes in self._kept if outcomes.ids)
+        self._emptied = sum(outcomes.is_emptied for outcomes in self._kept)
         self._kept_count = sum(len(outcomes.ids) for outcomes in self._kept)
         self._kept_bytes = sum(outcomes.size for outcomes in self._kept)
 
-    def kept_messages(self) -> dict[bytes, tuple[list[Frame], int]]:
-        """What can be told again, by the ids of the jobs, and which connection brought it."""
+    def kept_messages(self) -> dict[bytes, tuple[list[Frame] | None, int]]:
+        """What can be told again, by the ids of jobs, or none if it was not kept; and which connection brought it."""
         return {id: (frames, each.connection) for each in self._kept for id, frames in each.messages()}
 
     def _drop_oldest(self) -> None:
         outcomes = self._kept.popleft()
+        self._emptied -= outcomes.is_emptied
         self._kept_count -= len(outcomes.ids)
         self._kept_bytes -= outcomes.size
 

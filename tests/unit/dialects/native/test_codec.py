@@ -66,7 +66,7 @@ def malformed(read: Callable[..., Any], *args: Any) -> Malformed:
 # -------------------------------------------------------------------- the words, byte for byte
 
 WELCOME_WORKER = {"broker": "b", "heartbeat": 2.5, "lease": 10.0, "max_payload": 1000}
-WELCOME_CLIENT = WELCOME_WORKER | {"window": 7, "resume": 30.0, "resumed": True}
+WELCOME_CLIENT = WELCOME_WORKER | {"window": 7, "resume": 30.0, "resumed": True, "epoch": "e"}
 VECTORS: list[tuple[str, list[Frame], Callable[[list[Frame]], Any], Any, Callable[[], list[Frame]]]] = [
     (
         "HELLO of a worker",
@@ -77,10 +77,10 @@ VECTORS: list[tuple[str, list[Frame], Callable[[list[Frame]], Any], Any, Callabl
     ),
     (
         "HELLO of a client",
-        [fromhex("01 01 01"), b'{"name": "n", "session": "%s", "window": 5}' % (b"ab" * 16)],
+        [fromhex("01 01 01"), b'{"name": "n", "session": "%s", "epoch": "e", "window": 5}' % (b"ab" * 16)],
         codec.read_hello,
-        Hello(Role.CLIENT, name="n", session="ab" * 16, window=5),
-        lambda: codec.write_hello(Hello(Role.CLIENT, name="n", session="ab" * 16, window=5)),
+        Hello(Role.CLIENT, name="n", session="ab" * 16, epoch="e", window=5),
+        lambda: codec.write_hello(Hello(Role.CLIENT, name="n", session="ab" * 16, epoch="e", window=5)),
     ),
     (
         "HELLO of a client that says nothing",
@@ -100,8 +100,8 @@ VECTORS: list[tuple[str, list[Frame], Callable[[list[Frame]], Any], Any, Callabl
         "WELCOME to a client",
         [fromhex("02 01"), json.dumps(WELCOME_CLIENT).encode()],
         codec.read_welcome,
-        Welcome(2.5, 10.0, 1000, 7, 30.0, True, "b"),
-        lambda: codec.write_welcome(Welcome(2.5, 10.0, 1000, 7, 30.0, True, "b"), Role.CLIENT),
+        Welcome(2.5, 10.0, 1000, 7, 30.0, True, "e", "b"),
+        lambda: codec.write_welcome(Welcome(2.5, 10.0, 1000, 7, 30.0, True, "e", "b"), Role.CLIENT),
     ),
     (
         "ERROR",
@@ -387,6 +387,8 @@ def test_json_that_is_not_as_written_is_malformed(about: object) -> None:
         {"window": "1"},
         {"window": False},
         {"name": ["n"]},
+        {"epoch": 1},
+        {"epoch": "e" * 129},
     ],
     ids=repr,
 )

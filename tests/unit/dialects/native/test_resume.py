@@ -207,10 +207,8 @@ def test_whoever_comes_too_late_is_not_resumed() -> None:
 
 def test_resume_is_the_time_to_come_back() -> None:
     world = World(resume=5.0)
-    end = world.connect()
-    ((_, _, about),) = end.say(*hello(1, {"session": SECRET}))
-    assert about["resume"] == 5.0
-    end.cut()
+    assert world.connect().say(*hello(1, {}))[0][2]["resume"] == 5.0
+    world.client(SECRET).cut()
     world.wait(4.9)
     again, is_resumed = world.resumed()
     assert is_resumed
@@ -254,6 +252,24 @@ def test_another_secret_is_another_session() -> None:
     assert stranger.say(*names("RESUME", id)) == [("MISSING", id)]
     assert stranger.say(*names("CANCEL", id)) == []
     assert resume(world, id).told() == []
+
+
+def test_a_session_whose_welcome_never_arrived_is_not_the_one_that_its_client_means() -> None:
+    """The broker had forgotten a client and begun a new session with it, but that WELCOME got lost. When the client came
+    once more it was told that its session was resumed and that its jobs were missing, and so they ran twice."""
+    world = World(resume=5.0)
+    worker, client = world.worker(), world.client(SECRET)
+    token, _ = world.running(worker, client)
+    known = world.epochs[SECRET]
+    client.cut()
+    world.wait(6, worker)
+    assert not world.resumed()[1]  # this WELCOME gets lost, and so does its connection
+    world.epochs[SECRET] = known
+    again, is_resumed = world.resumed()
+    assert not is_resumed
+    assert world.epochs[SECRET] != known
+    worker.say(*result((token, b"DONE")))
+    assert again.told() == []
 
 
 def test_secrets_are_the_same_in_capitals() -> None:
@@ -309,7 +325,7 @@ def test_what_arrives_late_by_the_old_connection_is_not_heard() -> None:
     world = World()
     client = world.client(SECRET)
     again = world.connect()
-    again.hear(hello(1, {"session": SECRET}))
+    again.hear(hello(1, {"session": SECRET, "epoch": world.epochs[SECRET]}))
     client.hear(submit([(A, b"late")], flags=1))
     world.turn()
     again.told()
@@ -357,7 +373,7 @@ def test_the_window_is_the_session_s_and_what_is_under_way_counts() -> None:
     ids = world.submit(client, b"one", b"two", flags=1)
     client.cut()
     again = world.connect()
-    ((_, _, about),) = again.say(*hello(1, {"session": SECRET, "window": 900}))
+    ((_, _, about),) = again.say(*hello(1, {"session": SECRET, "epoch": world.epochs[SECRET], "window": 900}))
     assert about["window"] == 2
     assert [said[3] for said in again.say(*submit([(A, b"")], flags=1))] == ["busy"]
     again.say(*names("CANCEL", ids[0]))
@@ -431,6 +447,27 @@ def test_an_outcome_that_was_not_kept_is_told_as_lost_once_and_never_missing() -
     client.cut()
     again = resume(world, id, id)
     assert [said[:3] for said in again.told()] == [("FAILED", "lost", id)]
+
+
+def test_an_outcome_that_was_not_kept_and_came_between_welcome_and_resume_is_not_told_as_lost() -> None:
+    """It came, and then it was said to be lost."""
+    world = World(max_kept_bytes=0)
+    worker, client = world.worker(), world.client(SECRET)
+    token, id = world.running(worker, client)
+    client.cut()
+    again, _ = world.resumed()
+    worker.say(*result((token, b"DONE")))
+    assert again.say(*names("RESUME", id)) == [("RESULT", id, b"DONE")]
+
+
+def test_what_never_arrived_is_missing_even_if_other_outcomes_were_not_kept() -> None:
+    """Once something had not been kept, whatever did not arrive was told as lost, for as long as the session lived."""
+    world = World(max_kept_bytes=0)
+    worker, client = world.worker(), world.client(SECRET)
+    lost = done(world, worker, client)
+    client.cut()
+    told = resume(world, A, lost).told()
+    assert [said[0] for said in told] == ["FAILED", "MISSING"]
 
 
 def test_texts_of_failures_count_among_the_kept_bytes() -> None:

@@ -237,6 +237,7 @@ class World:
         self.remarks: list[tuple[str, str, dict[str, Any]]] = []
         self.errors: list[Exception] = []
         self.ends: list[End] = []
+        self.epochs: dict[str, str] = {}  # by secret, as the last WELCOME said
         self._ids = count(1)
         self.broker = Broker(policy or Policy(), SeededEntropy("native"))
         self.counters = self.broker.counters
@@ -259,8 +260,9 @@ class World:
         end = self.connect()
         if secret:
             about["session"] = secret
-        ((word, _, _),) = end.say(*hello(1, about))
+        ((word, _, welcome),) = end.say(*hello(1, about))
         assert word == "WELCOME"
+        self.epochs[secret.lower()] = welcome.get("epoch", "")
         return end
 
     def worker(self, *services: str, capacity: int = 1) -> End:
@@ -275,8 +277,10 @@ class World:
     def resumed(self, secret: str = SECRET) -> tuple[End, bool]:
         """A client comes on a new connection; it, and whether this is the session it had."""
         end = self.connect()
-        ((word, _, about),) = end.say(*hello(1, {"session": secret}))
+        epoch = self.epochs.get(secret, "")
+        ((word, _, about),) = end.say(*hello(1, {"session": secret, "epoch": epoch}))
         assert word == "WELCOME"
+        self.epochs[secret] = about.get("epoch", "")
         return end, about["resumed"]
 
     def submit(self, client: End, *payloads: bytes, **asked: Any) -> list[bytes]:

@@ -1,0 +1,180 @@
+"""What must be true of a run of the native dialect, seen from outside: the letters are those of docs/rules.md.
+
+I4       every job ends for its client, exactly once.
+I7       a result was computed for the payload it answers: it is a keyed hash that nobody else can know.
+I8       with one attempt no job is run twice, however often its client came back, and none with another payload.
+once     no outcome comes by the wire to a client that has heard it already.
+MISSING  is said only of what never arrived.
+
+In an *exact* run nothing befalls workers and the broker, and whoever breaks off comes back in time. Then every job that
+was not cancelled and does not fail by itself is done.
+
+`books` looks inside the session after every event, as `invariants.check` looks inside the core.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dragoman.core.broker import Broker
+from dragoman.core.effects import Effect, Give
+from dragoman.core.model import ENDED
+from dragoman.dialects.native.options import ListenerOptions
+from dragoman.dialects.native.session import NativeSession
+from dragoman.dialects.sides import Failure
+from dragoman.server.runner import Line
+from sim.oracle import require, result_of
+from sim.world import World
+
+__all__ = ["RARE", "NativeOracle", "WatchedNative", "books", "require", "result_of"]
+
+RARE = (
+    "broker crashed with jobs running",
+    "broker paused",
+    "cancelled",
+    "done",
+    "failed",
+    "lost",
+    "missing and sent again",
+    "outcomes that were not kept",
+    "outcomes told again",
+    "sessions resumed",
+    "takeovers",
+    "unavailable",
+)
+
+
+@dataclass(slots=True)
+class Record:
+    """One job, and all that became of it."""
+
+    client: str
+    id: bytes
+    runs: int = 0
+    outcomes: int = 0
+    is_cancelled: bool = False
+
+
+class NativeOracle:
+    def __init__(self, world: World, *, is_exact: bool, attempts: int, cancels: float, failures: float) -> None:
+        self.hits: Counter[str] = Counter()
+        self.records: dict[bytes, Record] = {}
+        self.failing: set[bytes] = set()
+        self.missing: set[bytes] = set()
+        self.gives_said = 0
+        self.is_exact = is_exact
+        self.attempts = attempts
+        self.cancels = cancels
+        self._failures = failures
+        self._world = world
+
+    def hit(self, what: str, times: int = 1) -> None:
+        if times:
+            self.hits[what] += times
+
+    # ---------------------------------------------------------------- actors
+
+    def new_job(self, client: str, id: bytes, filler: int) -> bytes:
+        payload = b"job %d %s" % (len(self.records) + 1, b"x" * filler)
+        self.records[payload] = Record(client, id)
+        if self._world.chance(self._failures):
+            self.failing.add(payload)
+        return payload
+
+    def cancelled(self, payload: bytes) -> None:
+        self.records[payload].is_cancelled = True
+
+    def misses(self, ids: Sequence[bytes]) -> None:
+        self.missing.update(ids)
+        self.hit("missing and sent again", len(ids))
+        runs = {record.id: record.runs for record in self.records.values()}
+        for id in ids:
+            require(not runs[id], "MISSING", f"{id.hex()} has run already")
+
+    def executes(self, worker: str, payload: bytes, job_id: str) -> None:
+        record = self.records.get(payload)
+        require(record is not None, "I7", f"{worker} runs {payload[:16]!r}, which nobody asked for")
+        assert record is not None
+        require(record.id.hex() == job_id, "I7", f"{worker} runs {payload[:16]!r} under another job's id")
+        record.runs += 1
+        require(record.runs <= self.attempts, "I8", f"{worker}: run {record.runs} of {payload[:16]!r}")
+
+    def answered(self, payload: bytes, result: bytes, reason: str | None, failure: Failure | None) -> None:
+        record = self.records[payload]
+        record.outcomes += 1
+        name = f"{record.client}: {payload[:16]!r}"
+        require(record.outcomes == 1, "I4", f"{name} ended {record.outcomes} times")
+        if reason is None:
+            require(result == result_of(payload), "I7", f"{name} has another job's result")
+            require(record.runs > 0, "I7", f"{name} is done and was never run")
+            require(payload not in self.failing, "I7", f"{name} is done and has failed")
+            self.hit("done")
+            return
+        outcome = reason.split(":")[0]
+        self.hit(outcome)
+        if "not kept" in reason:
+            self.hit("outcomes that were not kept")
+        if outcome == "failed":
+            require(payload in self.failing, "I7", f"{name}: {reason}")
+            require(failure == Failure("Failed", "no", "why"), "I7", f"{name}: {failure}")
+        elif outcome == "cancelled":
+            require(record.is_cancelled or not self.is_exact, "I14", f"{name}: {reason}, and nobody cancelled it")
+        else:
+            require(outcome != "refused", "window", f"{name}: {reason}")
+            require(not self.is_exact, "I14", f"{name}: {reason}, and nobody failed")
+
+    # ---------------------------------------------------------------- the house
+
+    def frontend_heard(self, broker: Broker, messages: int) -> None: ...
+
+    def life_ended(self, broker: Broker) -> None:
+        self.hit("takeovers", broker.counters.takeovers)
+
+    def remarked(self, event: str, fields: dict[str, Any]) -> None:
+        if event == "paused":
+            self.hit("broker paused")
+        elif event == "internal error":
+            raise fields["exception"]
+        elif event == "bad message":
+            require(False, "document", f"an honest peer's message was bad: {fields['reason']}")
+
+    def verdict(self) -> None:
+        for payload, record in self.records.items():
+            require(record.outcomes == 1, "I4", f"{record.client}: {payload[:16]!r} ended {record.outcomes} times")
+
+
+class WatchedNative(NativeSession):
+    """The real session, and the oracle looking over its shoulder. It changes nothing."""
+
+    def __init__(
+        self, oracle: NativeOracle, broker: Broker, line: Line, options: ListenerOptions, max_payload: int, world: World
+    ) -> None:
+        super().__init__(broker, line, options, max_payload, "sim")  # type: ignore[arg-type]
+        self.oracle = oracle
+
+    def say(self, effect: Effect, now: float) -> None:
+        super().say(effect, now)
+        self.oracle.gives_said += type(effect) is Give
+
+    def _resume(self, client: Any, message: Any, now: float) -> None:
+        before = sum(map(len, client.peer.out))
+        super()._resume(client, message, now)
+        self.oracle.hit("sessions resumed")
+        self.oracle.hit("outcomes told again", sum(map(len, client.peer.out)) > before)
+
+
+def books(session: NativeSession) -> None:
+    """What the session knows of its clients is what the broker knows, and no more is kept than may be."""
+    sessions, options = session._sessions, session._options
+    for secret, client in sessions._by_secret.items():
+        require(client.secret == secret, "books", "a session under another's secret")
+        require((client.peer is None) == (secret in sessions._away), "books", "away, or not?")
+        require(client.peer is None or client.peer.guest is client, "books", "a connection that is another's")
+        require(len(client.jobs) <= client.window, "books", "more jobs than the window has room for")
+        require(client._kept_bytes <= options.max_kept_bytes, "books", "more is kept than max_kept_bytes")
+        for id, job in client.jobs.items():
+            is_known = session._broker.jobs.get(id) is job or (job.state is ENDED and bool(session._broker.effects))
+            require(is_known, "books", f"{id.hex()} is not in the broker")
