@@ -255,8 +255,8 @@ def test_another_secret_is_another_session() -> None:
 
 
 def test_a_session_whose_welcome_never_arrived_is_not_the_one_that_its_client_means() -> None:
-    """The broker had forgotten a client and begun a new session with it, but that WELCOME got lost. When the client
-    came once more it was told that its session was resumed and that its jobs were missing, and so they ran twice."""
+    """The broker had forgotten a client and begun a new session with it, but that WELCOME got lost. When it came
+    once more it was told that its session was resumed and that its jobs were missing, and so they ran twice."""
     world = World(resume=5.0)
     worker, client = world.worker(), world.client(SECRET)
     token, _ = world.running(worker, client)
