@@ -8,7 +8,7 @@ import warnings
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, Generic, Literal, NoReturn, Self, TypeVar, Unpack, overload
 
 from dragoman.dialects.sides import Wishes
 from dragoman.sdk.asking import Asking
@@ -26,9 +26,12 @@ from dragoman.sdk.settings import (
     settings_of,
     window_of,
 )
+from dragoman.sdk.typed import ClientOptions, MapOptions, Options, Result
+
+Each = TypeVar("Each")
 
 
-class AsyncClient:
+class AsyncClient(Generic[Result]):
     """Calls the services of a broker, in any dialect that has callers: the address says which.
 
         async with AsyncClient("tcp://127.0.0.1:7400") as client:
@@ -36,6 +39,14 @@ class AsyncClient:
 
     It belongs to the event loop on which it is first used. What its settings and options mean stands at `Client`.
     """
+
+    @overload
+    def __init__(
+        self: AsyncClient[bytes], url: str = ..., *, codec: Literal["bytes"] = ..., **options: Unpack[ClientOptions]
+    ) -> None: ...
+
+    @overload
+    def __init__(self: AsyncClient[Any], url: str = ..., *, codec: str, **options: Unpack[ClientOptions]) -> None: ...
 
     def __init__(
         self,
@@ -59,6 +70,19 @@ class AsyncClient:
 
     # ---------------------------------------------------------------- jobs
 
+    @overload
+    async def call(
+        self, service: str, payload: Any = b"", *, codec: None = None, **options: Unpack[Options]
+    ) -> Result: ...
+
+    @overload
+    async def call(
+        self, service: str, payload: Any = b"", *, codec: Literal["bytes"], **options: Unpack[Options]
+    ) -> bytes: ...
+
+    @overload
+    async def call(self, service: str, payload: Any = b"", *, codec: str, **options: Unpack[Options]) -> Any: ...
+
     async def call(
         self,
         service: str,
@@ -76,6 +100,19 @@ class AsyncClient:
         wishes = self.asking.wishes(service, timeout, job_timeout, queue_timeout, priority, attempts, wait)
         return await self._enter(wishes, payload, self._codec if codec is None else codec_of(codec), keeps_parts=False)
 
+    @overload
+    def submit(
+        self, service: str, payload: Any = b"", *, codec: None = None, **options: Unpack[Options]
+    ) -> AsyncJob[Result]: ...
+
+    @overload
+    def submit(
+        self, service: str, payload: Any = b"", *, codec: Literal["bytes"], **options: Unpack[Options]
+    ) -> AsyncJob[bytes]: ...
+
+    @overload
+    def submit(self, service: str, payload: Any = b"", *, codec: str, **options: Unpack[Options]) -> AsyncJob[Any]: ...
+
     def submit(
         self,
         service: str,
@@ -88,10 +125,35 @@ class AsyncClient:
         job_timeout: float | None = None,
         queue_timeout: float | None = None,
         wait: bool = False,
-    ) -> AsyncJob:
+    ) -> AsyncJob[Any]:
         """Submit a job and go on: what is returned can be awaited. Options as for `Client.call`."""
         wishes = self.asking.wishes(service, timeout, job_timeout, queue_timeout, priority, attempts, wait)
         return self._enter(wishes, payload, self._codec if codec is None else codec_of(codec))
+
+    @overload
+    def map(
+        self,
+        service: str,
+        payloads: Iterable[Any] | AsyncIterable[Any],
+        *,
+        codec: None = None,
+        **options: Unpack[MapOptions],
+    ) -> AsyncIterator[Result]: ...
+
+    @overload
+    def map(
+        self,
+        service: str,
+        payloads: Iterable[Any] | AsyncIterable[Any],
+        *,
+        codec: Literal["bytes"],
+        **options: Unpack[MapOptions],
+    ) -> AsyncIterator[bytes]: ...
+
+    @overload
+    def map(
+        self, service: str, payloads: Iterable[Any] | AsyncIterable[Any], *, codec: str, **options: Unpack[MapOptions]
+    ) -> AsyncIterator[Any]: ...
 
     def map(
         self,
@@ -116,7 +178,7 @@ class AsyncClient:
         return self._map(wishes, payloads, chosen, size)
 
     async def _map(self, wishes: Wishes, payloads: Iterable[Any], codec: Codec, window: int) -> AsyncIterator[Any]:
-        under_way: deque[AsyncJob] = deque()
+        under_way: deque[AsyncJob[Any]] = deque()
         try:
             for payload in payloads:
                 under_way.append(self._enter(wishes, payload, codec, keeps_parts=False))
@@ -131,7 +193,7 @@ class AsyncClient:
         self, wishes: Wishes, payloads: AsyncIterator[Any], codec: Codec, window: int
     ) -> AsyncIterator[Any]:
         """A payload that lets us wait does not keep back the results that are there."""
-        under_way: deque[AsyncJob] = deque()
+        under_way: deque[AsyncJob[Any]] = deque()
         coming: asyncio.Future[Any] | None = asyncio.ensure_future(_next(payloads))
         try:
             while under_way or coming is not None:
@@ -152,9 +214,11 @@ class AsyncClient:
             _cancel(under_way)
 
     @staticmethod
-    async def as_completed(jobs: Iterable[AsyncJob], timeout: float | None = None) -> AsyncIterator[AsyncJob]:
+    async def as_completed(
+        jobs: Iterable[AsyncJob[Each]], timeout: float | None = None
+    ) -> AsyncIterator[AsyncJob[Each]]:
         """The jobs, each as soon as it has ended. Raises TimeoutError if they have not all ended after `timeout`."""
-        ended: asyncio.Queue[AsyncJob] = asyncio.Queue()
+        ended: asyncio.Queue[AsyncJob[Each]] = asyncio.Queue()
         waited_for = set(jobs)
         for job in waited_for:
             job.add_done_callback(ended.put_nowait)
@@ -198,13 +262,13 @@ class AsyncClient:
         if not self._is_closed and self._engine is not None and self._process == os.getpid():
             warnings.warn(f"unclosed client of {self.url}", ResourceWarning, source=self, stacklevel=2)
 
-    def _enter(self, wishes: Wishes, payload: Any, codec: Codec, keeps_parts: bool = True) -> AsyncJob:
+    def _enter(self, wishes: Wishes, payload: Any, codec: Codec, keeps_parts: bool = True) -> AsyncJob[Any]:
         engine = self._engine if self._engine is not None else self._start()
         if self._is_closed:
             raise client_is_closed()
         if self._loop is not asyncio.get_running_loop():
             raise RuntimeError("this client belongs to another event loop: make a new AsyncClient for this one")
-        job = AsyncJob(self, wishes, as_sent(codec, payload), codec, keeps_parts)
+        job: AsyncJob[Any] = AsyncJob(self, wishes, as_sent(codec, payload), codec, keeps_parts)
         engine.enter(job)
         return job
 
@@ -223,7 +287,7 @@ async def _next(payloads: AsyncIterator[Any]) -> Any:
     return await anext(payloads, _END)
 
 
-def _cancel(jobs: Iterable[AsyncJob]) -> None:
+def _cancel(jobs: Iterable[AsyncJob[Any]]) -> None:
     for job in jobs:
         if not job.cancel() and not job.cancelled():
             job.exception()  # nobody will ask for it

@@ -12,7 +12,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar, Unpack, overload
 
 from dragoman.dialects.sides import Wishes
 from dragoman.sdk.asking import Asking
@@ -30,14 +30,17 @@ from dragoman.sdk.settings import (
     settings_of,
     window_of,
 )
+from dragoman.sdk.typed import ClientOptions, MapOptions, Options, Result
 
 if TYPE_CHECKING:
     from dragoman.sdk.executor import ServiceExecutor
 
+Each = TypeVar("Each")
+
 LAST_WORDS = 5.0  # seconds that `close` waits for its thread
 
 
-class Client:
+class Client(Generic[Result]):
     """Calls the services of a broker, in any dialect that has callers: the address says which.
 
         with Client("tcp://127.0.0.1:7400") as client:
@@ -50,6 +53,14 @@ class Client:
     connection to come back, before it ends in BrokerUnavailable. `patient=False`: if the very first attempt to connect
     fails, that is final. `connections`: how many there may be where each carries one call at a time.
     """
+
+    @overload
+    def __init__(
+        self: Client[bytes], url: str = ..., *, codec: Literal["bytes"] = ..., **options: Unpack[ClientOptions]
+    ) -> None: ...
+
+    @overload
+    def __init__(self: Client[Any], url: str = ..., *, codec: str, **options: Unpack[ClientOptions]) -> None: ...
 
     def __init__(
         self,
@@ -72,6 +83,17 @@ class Client:
         self._is_closed = False
 
     # ---------------------------------------------------------------- jobs
+
+    @overload
+    def call(self, service: str, payload: Any = b"", *, codec: None = None, **options: Unpack[Options]) -> Result: ...
+
+    @overload
+    def call(
+        self, service: str, payload: Any = b"", *, codec: Literal["bytes"], **options: Unpack[Options]
+    ) -> bytes: ...
+
+    @overload
+    def call(self, service: str, payload: Any = b"", *, codec: str, **options: Unpack[Options]) -> Any: ...
 
     def call(
         self,
@@ -100,6 +122,19 @@ class Client:
             if not job.done():  # we were interrupted
                 job.cancel()
 
+    @overload
+    def submit(
+        self, service: str, payload: Any = b"", *, codec: None = None, **options: Unpack[Options]
+    ) -> JobFuture[Result]: ...
+
+    @overload
+    def submit(
+        self, service: str, payload: Any = b"", *, codec: Literal["bytes"], **options: Unpack[Options]
+    ) -> JobFuture[bytes]: ...
+
+    @overload
+    def submit(self, service: str, payload: Any = b"", *, codec: str, **options: Unpack[Options]) -> JobFuture[Any]: ...
+
     def submit(
         self,
         service: str,
@@ -112,10 +147,25 @@ class Client:
         job_timeout: float | None = None,
         queue_timeout: float | None = None,
         wait: bool = False,
-    ) -> JobFuture:
+    ) -> JobFuture[Any]:
         """Submit a job and go on. Options as for `call`."""
         wishes = self.asking.wishes(service, timeout, job_timeout, queue_timeout, priority, attempts, wait)
         return self._enter(wishes, payload, self._codec if codec is None else codec_of(codec))
+
+    @overload
+    def map(
+        self, service: str, payloads: Iterable[Any], *, codec: None = None, **options: Unpack[MapOptions]
+    ) -> Iterator[Result]: ...
+
+    @overload
+    def map(
+        self, service: str, payloads: Iterable[Any], *, codec: Literal["bytes"], **options: Unpack[MapOptions]
+    ) -> Iterator[bytes]: ...
+
+    @overload
+    def map(
+        self, service: str, payloads: Iterable[Any], *, codec: str, **options: Unpack[MapOptions]
+    ) -> Iterator[Any]: ...
 
     def map(
         self,
@@ -142,7 +192,7 @@ class Client:
         return self._map(wishes, iter(payloads), chosen, window_of(self.asking.target, window))
 
     def _map(self, wishes: Wishes, payloads: Iterator[Any], codec: Codec, window: int) -> Iterator[Any]:
-        under_way: deque[JobFuture] = deque()
+        under_way: deque[JobFuture[Any]] = deque()
         try:
             for payload in payloads:
                 under_way.append(self._enter(wishes, payload, codec, keeps_parts=False))
@@ -155,15 +205,15 @@ class Client:
                 job.cancel()
 
     @staticmethod
-    def as_completed(futures: Iterable[JobFuture], timeout: float | None = None) -> Iterator[JobFuture]:
+    def as_completed(futures: Iterable[JobFuture[Each]], timeout: float | None = None) -> Iterator[JobFuture[Each]]:
         """The jobs, each as soon as it has ended. Raises TimeoutError if they have not all ended after `timeout`."""
         return concurrent.futures.as_completed(futures, timeout)  # type: ignore[return-value]
 
-    def executor(self, service: str, **options: Any) -> ServiceExecutor:
+    def executor(self, service: str, *, codec: str | None = None, **options: Unpack[Options]) -> ServiceExecutor:
         """A `concurrent.futures.Executor` whose work is done by the workers of `service`; see ServiceExecutor."""
         from dragoman.sdk.executor import ServiceExecutor
 
-        return ServiceExecutor(self, service, **options)
+        return ServiceExecutor(self, service, codec=codec, **options)
 
     def enqueue(self, service: str, payload: Any = b"", **options: Any) -> NoReturn:
         """Not yet: this version's broker keeps no background jobs."""
@@ -217,12 +267,12 @@ class Client:
         if self._thread is not None and self._thread.is_current():
             raise RuntimeError("a callback of this client cannot wait for one of its jobs: the two share a thread")
 
-    def _enter(self, wishes: Wishes, payload: Any, codec: Codec, keeps_parts: bool = True) -> JobFuture:
+    def _enter(self, wishes: Wishes, payload: Any, codec: Codec, keeps_parts: bool = True) -> JobFuture[Any]:
         if self._process != os.getpid():
             self.check_process()
         encoded = as_sent(codec, payload)
         thread = self._thread or self._start()
-        job = JobFuture(self, wishes, encoded, codec, keeps_parts)
+        job: JobFuture[Any] = JobFuture(self, wishes, encoded, codec, keeps_parts)
         thread.engine.enter(job)
         if self._is_closed:
             thread.engine.refuse_the_rest()
@@ -288,7 +338,7 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-_clients: weakref.WeakSet[Client] = weakref.WeakSet()
+_clients: weakref.WeakSet[Client[Any]] = weakref.WeakSet()
 
 
 @atexit.register

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import concurrent.futures
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
 from dragoman.sdk.futures import JobFuture
+from dragoman.sdk.typed import Options
 
 if TYPE_CHECKING:
     from dragoman.sdk.client import Client
+
+Arguments = ParamSpec("Arguments")
+Returned = TypeVar("Returned")
 
 
 class ServiceExecutor(concurrent.futures.Executor):
@@ -30,26 +34,51 @@ class ServiceExecutor(concurrent.futures.Executor):
     error of the function comes as JobFailed, with its type, message and traceback as text.
     """
 
-    def __init__(self, client: Client, service: str, *, codec: str | None = None, **options: Any) -> None:
+    def __init__(
+        self, client: Client[Any], service: str, *, codec: str | None = None, **options: Unpack[Options]
+    ) -> None:
         """`options` are those of `Client.submit`."""
         self._client = client
         self._service = service
-        self._options = {**options, "codec": codec}
+        self._codec = codec
+        self._options = options
         self._runs_functions = codec == "pickle"
         self._lock = threading.RLock()  # the collector may end jobs while we hold it
         self._is_shut_down = False
-        self._under_way: dict[JobFuture, None] = {}
+        self._under_way: dict[concurrent.futures.Future[Any], None] = {}
 
-    def submit(self, fn: Callable[..., Any] | None, /, *args: Any, **kwargs: Any) -> JobFuture:
+    @overload
+    def submit(
+        self, fn: Callable[Arguments, Returned], /, *args: Arguments.args, **kwargs: Arguments.kwargs
+    ) -> JobFuture[Returned]: ...
+
+    @overload
+    def submit(self, fn: None, payload: Any, /) -> JobFuture[Any]: ...
+
+    def submit(self, fn: Callable[..., Any] | None, /, *args: Any, **kwargs: Any) -> JobFuture[Any]:
         """Raises TypeError if `fn` cannot be sent, RuntimeError after `shutdown`."""
         payload = self._payload(fn, args, kwargs)
         with self._lock:
             if self._is_shut_down:
                 raise RuntimeError("cannot schedule new futures after shutdown")
-            job = self._client.submit(self._service, payload, **self._options)
+            job = self._client.submit(self._service, payload, codec=self._codec, **self._options)
             self._under_way[job] = None
         job.add_done_callback(self._forget)
         return job
+
+    @overload
+    def map(
+        self, fn: Callable[..., Returned], *iterables: Iterable[Any], timeout: float | None = None, chunksize: int = 1
+    ) -> Iterator[Returned]: ...
+
+    @overload
+    def map(
+        self, fn: None, payloads: Iterable[Any], /, *, timeout: float | None = None, chunksize: int = 1
+    ) -> Iterator[Any]: ...
+
+    def map(self, fn: Callable[..., Any] | None, *iterables: Iterable[Any], **options: Any) -> Iterator[Any]:
+        """As of every Executor; each call is a job, whatever `chunksize` says."""
+        return super().map(fn, *iterables, **options)  # type: ignore[arg-type]  # what it does with fn is to submit it
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Take nothing more. `cancel_futures`: cancel what has not ended; `wait`: until all has ended."""
@@ -76,4 +105,4 @@ class ServiceExecutor(concurrent.futures.Executor):
 
     def _forget(self, job: concurrent.futures.Future[Any]) -> None:
         with self._lock:
-            self._under_way.pop(job, None)  # type: ignore[call-overload]
+            self._under_way.pop(job, None)

@@ -17,6 +17,7 @@ from dragoman.sdk.asking import Asking
 from dragoman.sdk.codecs import Codec
 from dragoman.sdk.errors import DragomanError, JobCancelled, JobFailed
 from dragoman.sdk.ids import new_job_id
+from dragoman.sdk.typed import Result
 
 if TYPE_CHECKING:
     from dragoman.sdk.async_client import AsyncClient
@@ -128,13 +129,15 @@ def _read(report: Frame | None) -> Any:
         return bytes(report)
 
 
-class JobFuture(_Submitted, concurrent.futures.Future[Any]):
+class JobFuture(_Submitted, concurrent.futures.Future[Result]):
     """A job under way, as `Client.submit` gives it: a `concurrent.futures.Future`, and more.
 
     Callbacks run in the client's own thread. They may submit, but must neither block nor wait for another job.
     """
 
-    def __init__(self, client: Client, wishes: Wishes, payload: Frame, codec: Codec, keeps_parts: bool = True) -> None:
+    def __init__(
+        self, client: Client[Any], wishes: Wishes, payload: Frame, codec: Codec, keeps_parts: bool = True
+    ) -> None:
         concurrent.futures.Future.__init__(self)
         self._begin(wishes, payload, codec, client.asking, keeps_parts)
         self._client = client
@@ -142,7 +145,7 @@ class JobFuture(_Submitted, concurrent.futures.Future[Any]):
         self._is_cancelled = False
         self._parts: SimpleQueue[Part] | None = None
 
-    def parts(self) -> Iterator[Any]:
+    def parts(self) -> Iterator[Result]:
         """The parts of the result that come ahead of the rest, as they come. It ends with the job, and raises its error
         if it has one; what remains of the result is `result()`.
 
@@ -153,7 +156,7 @@ class JobFuture(_Submitted, concurrent.futures.Future[Any]):
         self._asking.needs("parts")
         return self._parts_as_they_come()
 
-    def _parts_as_they_come(self) -> Iterator[Any]:
+    def _parts_as_they_come(self) -> Iterator[Result]:
         parts = self._kept()
         self.add_done_callback(lambda _: parts.put(_END))
         while True:
@@ -188,7 +191,7 @@ class JobFuture(_Submitted, concurrent.futures.Future[Any]):
         self._client.engine.cancel(self)
         return True
 
-    def result(self, timeout: float | None = None) -> Any:
+    def result(self, timeout: float | None = None) -> Result:
         if not self.done():
             self._client.check_may_wait()
         return super().result(timeout)
@@ -239,26 +242,26 @@ class JobFuture(_Submitted, concurrent.futures.Future[Any]):
             return self._parts
 
 
-class AsyncJob(_Submitted, asyncio.Future[Any]):
+class AsyncJob(_Submitted, asyncio.Future[Result]):
     """A job under way, as `AsyncClient.submit` gives it: an `asyncio.Future`, and more.
 
     Cancelled, also because the task that awaits it is cancelled or out of time, it ends at once and the broker is told.
     """
 
     def __init__(
-        self, client: AsyncClient, wishes: Wishes, payload: Frame, codec: Codec, keeps_parts: bool = True
+        self, client: AsyncClient[Any], wishes: Wishes, payload: Frame, codec: Codec, keeps_parts: bool = True
     ) -> None:
         asyncio.Future.__init__(self)
         self._begin(wishes, payload, codec, client.asking, keeps_parts)
         self._client = client
         self._parts: asyncio.Queue[Part] | None = None
 
-    def parts(self) -> AsyncIterator[Any]:
+    def parts(self) -> AsyncIterator[Result]:
         """The parts of the result that come ahead of the rest, as they come; see `JobFuture.parts`."""
         self._asking.needs("parts")
         return self._parts_as_they_come()
 
-    async def _parts_as_they_come(self) -> AsyncIterator[Any]:
+    async def _parts_as_they_come(self) -> AsyncIterator[Result]:
         parts = self._kept()
         self.add_done_callback(lambda _: parts.put_nowait(_END))
         while True:

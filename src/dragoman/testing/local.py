@@ -11,13 +11,14 @@ from __future__ import annotations
 import logging
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, overload
 
 from dragoman.server.clock import now as real_clock
 from dragoman.server.threaded import ThreadedServer
 
 if TYPE_CHECKING:
     from dragoman.sdk.client import Client
+    from dragoman.sdk.typed import ClientOptions
 
 log = logging.getLogger("dragoman.testing")
 
@@ -69,11 +70,17 @@ class LocalBroker:
         `<dialect> workers`."""
         return dict(self._urls)
 
-    def client(self, **options: Any) -> Client:
+    @overload
+    def client(self, *, codec: Literal["bytes"] = ..., **options: Unpack[ClientOptions]) -> Client[bytes]: ...
+
+    @overload
+    def client(self, *, codec: str, **options: Unpack[ClientOptions]) -> Client[Any]: ...
+
+    def client(self, *, codec: str = "bytes", **options: Unpack[ClientOptions]) -> Client[Any]:
         """A client of this broker; close it, or use it in a `with`."""
         from dragoman.sdk.client import Client
 
-        return Client(self.url, **options)
+        return Client(self.url, codec=codec, **options)
 
     def wait_for_workers(self, count: int = 1, service: str | None = None, timeout: float = 10.0) -> None:
         """Until so many workers are there (that offer `service`). Raises TimeoutError."""
