@@ -134,11 +134,9 @@ class Broker:
         if job.callers or job.state is ENDED or job.is_kept:
             return
         if job.state is not RUNNING:
-            job.orphan_due = now + job.wishes.orphan_grace
+            self.orphan(job, now)
             if job.orphan_due <= now:
                 self._end_early(job, CANCELLED, "its caller has gone", now)
-            else:
-                self._deadlines.arm(job, job.due())
 
     def orphan(self, job: Job, now: float) -> None:
         """Its caller is out of reach and may come back: a call that waits is kept `orphan_grace` for it (R64)."""
@@ -366,6 +364,7 @@ class Broker:
         """We were paused, not they: no lease ran meanwhile (D13, R22)."""
         for worker in self.roster.workers.values():
             worker.excuse(gap, now)
+        self.ledger.excuse(gap)
         self.resumed_at = now
 
     def tick(self, now: float) -> None:

@@ -62,6 +62,11 @@ class Ledger:
     def save(self, job: Job, promise: Promise = Promise.NOTHING) -> None:
         self._effects.append(self.gate.hold(job, promise))
 
+    def excuse(self, gap: float) -> None:
+        """We were paused for so long: callers that are away could not come back meanwhile (D13)."""
+        for job in self.jobs.values():
+            job.orphan_due += gap
+
     # ---------------------------------------------------------------- idempotency keys (R24)
 
     def first_with(self, service: Service, key: str) -> Job | None:

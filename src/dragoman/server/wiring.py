@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, cast
 from urllib.parse import quote
@@ -218,8 +218,10 @@ def _controller(request: Request) -> Listener:
 
 
 def _native(request: Request) -> Listener:
+    # What is told again when a client comes back must not get it disconnected as slow.
+    own = replace(request.own, max_kept_bytes=min(request.own.max_kept_bytes, request.limits.max_send_buffer))
     max_payload = request.options.max_payload
-    session = NativeSession(request.broker, cast(seam.Line, request.line), request.own, max_payload, "dragoman")
+    session = NativeSession(request.broker, cast(seam.Line, request.line), own, max_payload, "dragoman")
     most = max_payload + native.MOST_HEADS
     limits = ZmtpLimits(max_payload=most, hard_cap=max(most, ZmtpLimits().hard_cap), max_frames=native.MOST_NAMES + 2)
     return _at_one_door(request, session, partial(Zmtp, "ROUTER", limits=limits))

@@ -189,6 +189,17 @@ def test_our_own_pause_does_not_count_as_being_out_of_reach(broker: CheckedBroke
     assert worker.state is WorkerState.GONE
 
 
+def test_our_own_pause_does_not_count_against_callers_that_are_away(broker: CheckedBroker) -> None:
+    """D13. A bug: a job whose caller was about to come back was cancelled when we woke up."""
+    job = broker.call(orphan_grace=5.0)
+    broker.orphan(job, 0.0)
+    broker.shift(60.0, 61.0)
+    broker.tick(61.0)
+    assert job.state is JobState.WAITING
+    broker.tick(66.0)
+    assert job.outcome is Outcome.CANCELLED
+
+
 def test_pause_does_not_move_the_time_out_of_reach_into_the_future(broker: CheckedBroker) -> None:
     """D13, R22: nor does it take a worker within reach out of it."""
     worker, other = broker.worker(), broker.worker()

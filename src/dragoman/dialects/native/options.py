@@ -14,7 +14,7 @@ class ListenerOptions:
     attempts: int | None = field(default=None, metadata={"min": 1, "max": 100})
     window: int = field(default=1000, metadata={"min": 1, "max": 1_000_000})
     resume: float = field(default=30.0, metadata={"min": 0.0})
-    max_kept_bytes: int = field(default=64 << 20, metadata={"min": 0})
+    max_kept_bytes: int = field(default=16 << 20, metadata={"min": 0})
     max_sessions: int = field(default=10_000, metadata={"min": 0})
     unproven_limit: float = field(default=3600.0, metadata={"min": 0.0})
 
