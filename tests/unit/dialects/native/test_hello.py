@@ -311,7 +311,7 @@ def test_defaults_are_those_of_the_page() -> None:
     options = ListenerOptions()
     assert (options.heartbeat, options.lease, options.job_timeout, options.queue_timeout) == (2.5, 10, 60, 0)
     assert (options.attempts, options.window, options.resume) == (None, 1000, 30)
-    assert (options.max_kept_bytes, options.max_sessions, options.unproven_limit) == (64 << 20, 10_000, 3600)
+    assert (options.max_kept_bytes, options.max_sessions, options.unproven_limit) == (16 << 20, 10_000, 3600)
     assert WorkerOptions() == WorkerOptions("default", 0)
     assert ClientOptions() == ClientOptions("default", 256, True)
 
