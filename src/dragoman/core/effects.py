@@ -6,19 +6,29 @@ which lets tests compare a whole list.
 
 from __future__ import annotations
 
+from inspect import isdatadescriptor
+
 from dragoman.core.model import Attempt, Farewell, Job, Outcome, Party, Payload, Refusal, Worker
 
 
 class Effect:
-    __slots__: tuple[str, ...] = ()
+    __slots__ = ()
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and all(getattr(self, n) == getattr(other, n) for n in self.__slots__)
+        return isinstance(other, Effect) and type(self) is type(other) and self._facts() == other._facts()
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in self.__slots__)})"
+        return f"{type(self).__name__}({', '.join(f'{name}={fact!r}' for name, fact in self._facts().items())})"
+
+    def _facts(self) -> dict[str, object]:
+        """All it says, by name. Compiled classes have descriptors too, but no slots."""
+        return {
+            name: getattr(self, name)
+            for name, value in vars(type(self)).items()
+            if isdatadescriptor(value) and not name.startswith("_")
+        }
 
 
 class Give(Effect):

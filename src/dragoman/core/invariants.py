@@ -5,8 +5,9 @@ from __future__ import annotations
 from math import inf
 
 from dragoman.core import deadlines, queues
+from dragoman.core.broken import InvariantBroken
 from dragoman.core.broker import Broker
-from dragoman.core.model import InvariantBroken, Job, JobState, Service, Worker, WorkerState
+from dragoman.core.model import Job, JobState, Service, Worker, WorkerState
 
 
 def check(broker: Broker) -> None:

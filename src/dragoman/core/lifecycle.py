@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
+from dragoman.core.broken import InvariantBroken
 from dragoman.core.model import (
     BOOTING,
     BUSY,
@@ -16,7 +17,6 @@ from dragoman.core.model import (
     RUNNING,
     UNPROVEN,
     WAITING,
-    InvariantBroken,
     Job,
     JobState,
     Worker,

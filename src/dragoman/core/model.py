@@ -8,6 +8,7 @@ States are assigned in `lifecycle.py` and nowhere else. Times are seconds on a c
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from dataclasses import dataclass
 from enum import StrEnum
@@ -23,10 +24,7 @@ Payload = bytes | bytearray  # opaque, and never changed once handed in
 
 DEFAULT_PRIORITY = 5
 HIGHEST_PRIORITY = 9
-
-
-class InvariantBroken(AssertionError):
-    """Our own fault: something that must always hold does not. The process stops."""
+BARRED_FROM_NAMES = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # control characters, halves of a pair
 
 
 class JobState(StrEnum):
@@ -359,4 +357,4 @@ def is_name(name: str, max_bytes: int) -> bool:
 
 def is_text(name: str) -> bool:
     """Whether it has a form in UTF-8, and no control characters."""
-    return not any(char < " " or "\x7f" <= char < "\xa0" or "\ud800" <= char < "\ue000" for char in name)
+    return BARRED_FROM_NAMES.search(name) is None

@@ -14,11 +14,12 @@ from math import inf
 from typing import Protocol
 
 from dragoman.carriers.carrier import Carrier, Frame, Messages
+from dragoman.core.broken import InvariantBroken
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Erase, Give, Progress, Recall, Save
 from dragoman.core.invariants import check
-from dragoman.core.model import Farewell, InvariantBroken
+from dragoman.core.model import Farewell
 from dragoman.dialects.seam import Session
 from dragoman.server.budget import Budget, Verdict
 from dragoman.server.peer import DEFAULT_LIMITS, Peer, PeerLimits, Stream
@@ -149,23 +150,26 @@ class Line:
         if not peer.is_open and carrier.ready:
             self._open(peer, now)
         if messages and peer.closing is None:
-            session, is_strict = peer.session, self._strict
-            try:
-                for message in messages:
-                    session.hear(peer, message, now)
-                    if is_strict:
-                        check(self.broker)
-                    if peer.closing is not None:
-                        break
-            except InvariantBroken:
-                raise
-            except Exception as error:
-                self._crashed(peer, error, messages)
+            self._hear(peer, messages, now)
         if carrier.failure is not None and peer.closing is None:
             failure = carrier.failure
             self._count_bad(peer, failure.reason)
             self.complain("peer refused", peer=peer, reason=failure.reason, detail=failure.detail)
             self.close(peer, f"{failure.reason}: {failure.detail}")
+
+    def _hear(self, peer: Peer, messages: Messages, now: float) -> None:
+        session, is_strict = peer.session, self._strict
+        try:
+            for message in messages:
+                session.hear(peer, message, now)
+                if is_strict:
+                    check(self.broker)
+                if peer.closing is not None:
+                    break
+        except InvariantBroken:
+            raise
+        except Exception as error:
+            self._crashed(peer, error, messages)
 
     def ended(self, peer: Peer, problem: str) -> None:
         """The stream is at its end, or broken."""

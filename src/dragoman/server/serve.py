@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from dragoman.core.broken import InvariantBroken
 from dragoman.core.broker import Broker
-from dragoman.core.model import InvariantBroken
 from dragoman.diary.memory import MemoryDiary
 from dragoman.sdk.address import TcpPlace, is_loopback
 from dragoman.server import clock

@@ -7,9 +7,10 @@ from math import inf
 
 import pytest
 
+from dragoman.core.broken import InvariantBroken
 from dragoman.core.deadlines import SWEEP_FLOOR
 from dragoman.core.invariants import check
-from dragoman.core.model import InvariantBroken, Job, JobState, Outcome, Worker, WorkerState
+from dragoman.core.model import Job, JobState, Outcome, Worker, WorkerState
 
 from .world import CheckedBroker, attempt_of
 

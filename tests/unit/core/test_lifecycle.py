@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 import dragoman.core
+from dragoman.core.broken import InvariantBroken
 from dragoman.core.lifecycle import JOB_MOVES, WORKER_MOVES, move_job, move_worker, settle
 from dragoman.core.model import (
     Attempt,
-    InvariantBroken,
     Job,
     JobId,
     JobState,

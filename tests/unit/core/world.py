@@ -69,32 +69,26 @@ class FixedEntropy(SeededEntropy):
         return self.fixed
 
 
-def checked(verb: str) -> Callable[..., Any]:
-    plain = getattr(Broker, verb)
+class CheckedBroker:
+    """Beside a broker and not a kind of one: from a compiled class nobody may inherit."""
 
-    @wraps(plain)
-    def method(self: CheckedBroker, *args: Any, **kwargs: Any) -> Any:
-        self.depth += 1  # verbs that call verbs are checked once, when all is done
-        try:
-            result = plain(self, *args, **kwargs)
-        finally:
-            self.depth -= 1
-        if not self.depth:
-            self.last_save = max([self.last_save, *(e.number for e in self.effects if isinstance(e, Save))])
-            check(self)
-        return result
-
-    return method
-
-
-class CheckedBroker(Broker):
     def __init__(self, jitter: float = 0.0, **policy: Any) -> None:
-        super().__init__(Policy(**policy), FixedEntropy(jitter))
-        self.depth = 0
+        self.plain = Broker(Policy(**policy), FixedEntropy(jitter))
         self.last_save = 0  # the highest number the diary was told
 
-    for _verb in VERBS:
-        locals()[_verb] = checked(_verb)
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.plain, name)
+        return self._checked(found) if name in VERBS else found
+
+    def _checked(self, verb: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(verb)
+        def method(*args: Any, **kwargs: Any) -> Any:
+            result = verb(*args, **kwargs)
+            self.last_save = max([self.last_save, *(e.number for e in self.effects if isinstance(e, Save))])
+            check(self.plain)
+            return result
+
+        return method
 
     # ------------------------------------------------------------ ways into a state
 

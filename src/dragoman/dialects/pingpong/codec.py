@@ -97,6 +97,7 @@ def write_result(payload: Frame, token: Frame | None) -> list[Frame]:
 
 def _shown(word: Frame) -> str:
     """A control word may be shown; a payload never is."""
-    if bytes(word[: LONGEST_WORD + 1]) in (*_WORKER_WORDS, JOB_COMPLETE):
-        return bytes(word).decode()
+    said = bytes(word[: LONGEST_WORD + 1])
+    if said in _WORKER_WORDS or said == JOB_COMPLETE:
+        return said.decode()
     return f"{len(word)} bytes"
