@@ -59,7 +59,7 @@ def call(programs: Programs, broker: Broker, *words: object, given: bytes = b"")
 
 def test_version_and_help_are_there_for_every_command(programs: Programs) -> None:
     version = programs.run("--version")
-    assert (version.ends(), version.out.strip()) == (0, f"dragoman {__version__}")
+    assert (version.ends(), version.out.strip()) == (0, f"dragoman {__version__} (interpreted)")
     for words in ([], ["serve"], ["worker"], ["call"], ["config"]):
         helped = programs.run(*words, "--help")
         assert helped.ends() == 0

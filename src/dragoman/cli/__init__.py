@@ -7,6 +7,7 @@ import sys
 import click
 
 from dragoman import __version__
+from dragoman.cli.built import how_built
 from dragoman.cli.call import call
 from dragoman.cli.config import config
 from dragoman.cli.exits import USAGE
@@ -18,7 +19,7 @@ from dragoman.cli.worker import worker
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Start with `dragoman serve`; it prints what to try next. Every command has its own --help.",
 )
-@click.version_option(__version__, prog_name="dragoman", message="%(prog)s %(version)s")
+@click.version_option(__version__, prog_name="dragoman", message=f"%(prog)s %(version)s ({how_built()})")
 def dragoman() -> None:
     """A job broker that speaks its workers' protocols as they are.
 

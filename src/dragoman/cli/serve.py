@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 import click
 
 from dragoman import __version__
+from dragoman.cli.built import how_built
 from dragoman.cli.exits import DISK, TAKEN, USAGE, give_up
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ def load_sourced(urls: tuple[str, ...], path: str | None, flags: dict[str, objec
 
 def _announce(opened: list[tuple[Listener, list[tuple[str, str]]]], settings: Config) -> None:
     """One line for each place, and what to try next."""
-    click.echo(f"dragoman {__version__} is listening (process {os.getpid()})")
+    click.echo(f"dragoman {__version__} ({how_built()}) is listening (process {os.getpid()})")
     for listener, places in opened:
         dialect = listener.address.dialect
         for who, where in places:

@@ -1,0 +1,150 @@
+"""Compiles the hot path with mypyc while a wheel is built, where that is possible; without it all works, but slower.
+
+A wheel is pure if DRAGOMAN_PURE=1 says so, if there is no C compiler or no Python.h, or if compiling fails: the build
+then says why in one line, and succeeds. An editable install is always interpreted. Nothing is ever written into src/,
+where a compiled module would go on hiding the source beside it: compiling happens in a copy.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+# What a job passes through: from bytes to verbs and back. All of it or nothing, for compiled code is quick with
+# compiled classes only. Whoever adds a dialect has it compiled.
+COMPILED = (
+    "core/*.py",
+    "carriers/*.py",
+    "dialects/*.py",
+    "dialects/*/*.py",
+    "server/budget.py",
+    "server/peer.py",
+    "server/runner.py",
+    "streams/stream.py",
+)
+
+# Of these, what stays as it is.
+INTERPRETED = (
+    "**/__init__.py",  # nothing but a docstring
+    "**/*_pb2.py",  # generated
+    "core/broken.py",  # inherits AssertionError, which mypyc cannot
+    "core/invariants.py",  # for tests and --strict, which ask what no type promises
+    "dialects/*/options.py",  # dataclasses whose fields have metadata
+    "dialects/controller/editions.py",  # a generic dataclass with slots
+)
+
+REQUIREMENTS = ["mypy>=2.4,<3", "setuptools>=77"]
+LIBRARY = "dragoman"  # the file that all modules share is called so, and __mypyc; it lies beside the package
+
+
+def modules_of(package: Path) -> list[Path]:
+    """The files to compile, relative to the folder the package is in."""
+    left_out = {path for pattern in INTERPRETED for path in package.glob(pattern)}
+    chosen = {path for pattern in COMPILED for path in package.glob(pattern)}
+    return sorted(path.relative_to(package.parent) for path in chosen - left_out)
+
+
+def obstacle() -> str | None:
+    """Why nothing can be compiled here, or shall not be."""
+    if os.environ.get("DRAGOMAN_PURE", "") not in ("", "0"):
+        return "DRAGOMAN_PURE is set"
+    if sys.implementation.name != "cpython":
+        return f"mypyc compiles for CPython, and this is {sys.implementation.name}"
+    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")[0]
+    if shutil.which(compiler) is None:
+        return f"there is no C compiler ({compiler})"
+    if not Path(sysconfig.get_path("include"), "Python.h").exists():
+        return "there is no Python.h (on Debian and Ubuntu: apt-get install python3-dev)"
+    return None
+
+
+class CompileHotPath(BuildHookInterface[Any]):
+    PLUGIN_NAME = "custom"
+
+    def dependencies(self) -> list[str]:
+        return REQUIREMENTS if self.target_name == "wheel" and obstacle() is None else []
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if self.target_name != "wheel" or version == "editable":
+            return
+        problem = obstacle()
+        if problem is None:
+            self._folder = tempfile.TemporaryDirectory(prefix="dragoman-build-")
+            problem = self._compile(Path(self._folder.name), build_data)
+        if problem is not None:
+            self.app.display_warning(f"dragoman is not compiled, it will be interpreted: {problem}")
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        if hasattr(self, "_folder"):
+            self._folder.cleanup()
+
+    def _compile(self, folder: Path, build_data: dict[str, Any]) -> str | None:
+        """Add what can be compiled to the wheel; or else say why it cannot."""
+        shutil.copytree(Path(self.root, "src", "dragoman"), folder / "dragoman")
+        # A process of its own: mypyc ends its process when it does not like what it reads.
+        done = subprocess.run(  # noqa: S603
+            [sys.executable, __file__, str(folder)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        self.app.display_debug(done.stdout)
+        built = [*folder.glob("*.so"), *folder.glob("dragoman/**/*.so")]
+        if done.returncode or not built:
+            complaints = [line for line in done.stdout.splitlines() if "error" in line]
+            return f"compiling failed: {complaints[0] if complaints else done.stdout[-200:]}"
+        build_data["pure_python"] = False
+        build_data["infer_tag"] = True
+        build_data["force_include"] |= {str(path): str(path.relative_to(folder)) for path in built}
+        return None
+
+
+def compile_in(folder: Path) -> None:
+    """Compile the package in this folder, each library beside its source."""
+    os.chdir(folder)
+    from setuptools import Distribution
+    from setuptools.command.build_ext import build_ext
+
+    from mypyc.build import mypycify  # isort: skip  # it asks whether setuptools was imported before
+
+    modules = [str(path) for path in modules_of(Path("dragoman").absolute())]
+    # What types our dependencies have is none of its business: they are not there while a wheel is built.
+    flags = ["--config-file=", "--ignore-missing-imports", "--no-warn-no-return"]
+    extensions = mypycify([*flags, *modules], opt_level="2", debug_level="0", multi_file=True, group_name=LIBRARY)
+    for extension in extensions:
+        extension.extra_compile_args.append("-Wno-error")  # a newer compiler may find something new to say
+    command = build_ext(Distribution({"ext_modules": extensions}))
+    command.inplace = True
+    command.ensure_finalized()
+    plain = command.build_extensions
+
+    def build_extensions() -> None:
+        _use_all_cores(command.compiler)
+        plain()
+
+    command.build_extensions = build_extensions
+    command.run()
+
+
+def _use_all_cores(compiler: Any) -> None:
+    """Let the compiler run once for each core: by itself it takes one file of a library after the other."""
+    compile_some = compiler.compile
+
+    def compile_all(sources: Iterable[str], **options: Any) -> list[str]:
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            objects = pool.map(lambda source: compile_some([source], **options), sources)
+            return [each for some in objects for each in some]
+
+    compiler.compile = compile_all
+
+
+if __name__ == "__main__":
+    compile_in(Path(sys.argv[1]))
