@@ -2,7 +2,9 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+DEV    := .venv-dev
 ARGS   ?=
+SOURCES := pyproject.toml hatch_build.py README.md LICENSE $(shell find src -type f -not -name '*.pyc')
 
 .PHONY: help run install test test-programs lint bench format clean
 
@@ -13,15 +15,17 @@ help:
 	@echo "make lint     ruff and mypy --strict"
 	@echo "make format   let ruff format the sources"
 	@echo "make bench    measure against bare servers, such as libzmq's proxy (ARGS=--quick for a short run)"
-	@echo "make clean    remove .venv and caches"
+	@echo "make clean    remove .venv, .venv-dev and caches"
+	@echo ".venv holds the product, its hot path compiled where there is a C compiler (DRAGOMAN_PURE=1: nowhere);"
+	@echo ".venv-dev runs the sources as they are, for tests and tools"
 
 run: $(VENV)/.installed
 	@exec $(BIN)/dragoman serve $(ARGS)
 
 install: $(VENV)/.installed
 
-test: $(VENV)/.installed-test test-programs lint
-	$(BIN)/python -m pytest $(ARGS)
+test: $(DEV)/.installed test-programs lint
+	$(DEV)/bin/python -m pytest $(ARGS)
 
 # Programs that the tests let our listeners talk to, or build such with, and that no package index has.
 test-programs:
@@ -35,32 +39,35 @@ test-programs:
 		  { apt-get update -qq && apt-get install -y -qq $$missing >/dev/null; }; }; } || \
 		{ echo "The tests need nngcat, a C compiler, and Node with npm. On Debian and Ubuntu: apt-get install$$missing" >&2; exit 2; }
 
-lint: $(VENV)/.installed-test
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+lint: $(DEV)/.installed
+	$(DEV)/bin/ruff check .
+	$(DEV)/bin/ruff format --check .
+	$(DEV)/bin/mypy
 
-format: $(VENV)/.installed-test
-	$(BIN)/ruff check --fix .
-	$(BIN)/ruff format .
+format: $(DEV)/.installed
+	$(DEV)/bin/ruff check --fix .
+	$(DEV)/bin/ruff format .
 
-bench: $(VENV)/.installed-test
-	$(BIN)/python -m bench $(ARGS)
+bench: $(VENV)/.installed $(DEV)/.installed
+	$(DEV)/bin/python -m bench $(ARGS)
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(DEV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-# One stamp a set of requirements: nothing is installed again until pyproject.toml changes.
-$(VENV)/bin/python:
+%/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Dragoman needs Python 3.11 or newer; '$(PYTHON)' is $$($(PYTHON) --version 2>&1). Try: make PYTHON=python3.11" >&2; exit 2; }
-	@$(PYTHON) -m venv $(VENV) || \
-		{ echo "Could not make $(VENV). On Debian and Ubuntu: apt-get install python3-venv" >&2; rm -rf $(VENV); exit 2; }
+	@$(PYTHON) -m venv $* || \
+		{ echo "Could not make $*. On Debian and Ubuntu: apt-get install python3-venv" >&2; rm -rf $*; exit 2; }
 
-$(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+# The product, as users get it: installed again whenever a source has changed.
+$(VENV)/.installed: $(SOURCES) | $(VENV)/bin/python
+	@echo "Installing into $(VENV) and, where there is a C compiler, compiling the hot path, once: a minute or less"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check .
+	@$(BIN)/dragoman --version
 	@touch $@
 
-$(VENV)/.installed-test: pyproject.toml | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
-	@touch $@ $(VENV)/.installed
+# For tests and tools: nothing is installed again until pyproject.toml changes, for the sources run as they are.
+$(DEV)/.installed: pyproject.toml | $(DEV)/bin/python
+	DRAGOMAN_PURE=1 $(DEV)/bin/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@
