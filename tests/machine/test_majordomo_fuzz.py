@@ -12,7 +12,8 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.core.model import Outcome
 from dragoman.dialects.majordomo import codec
 from dragoman.dialects.majordomo.editions import WIRES, Wire
-from dragoman.dialects.majordomo.messages import ClientRequest, Disconnect, Framed, Heartbeat, Ready, WorkerReply
+from dragoman.dialects.majordomo.framed import Framed
+from dragoman.dialects.majordomo.messages import ClientRequest, Disconnect, Heartbeat, Ready, WorkerReply
 from dragoman.server.runner import Limits
 from unit.dialects.majordomo.world import MAX_PAYLOAD, SPEECHES, Side, World
 

@@ -11,11 +11,11 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.carriers.zmtp import Zmtp, encode
 from dragoman.dialects.majordomo import codec
 from dragoman.dialects.majordomo.editions import DELIMITED, FIELD, RFC7, RFC18, WIRES, Edition, Wire
+from dragoman.dialects.majordomo.framed import Framed
 from dragoman.dialects.majordomo.messages import (
     ClientReply,
     ClientRequest,
     Disconnect,
-    Framed,
     Heartbeat,
     Ready,
     WorkerReply,
