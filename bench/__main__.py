@@ -20,15 +20,18 @@ import zmq
 from bench.brokers import (
     CONTROLLER_COMMAND,
     DRAGOMAN_COMMAND,
+    INTERPRETED,
     MEMODB_COMMAND,
     NATIVE_COMMAND,
     PARKING_COMMAND,
     PLAIN_ECHO_COMMAND,
     PLAIN_SP_COMMAND,
     POWERHOSE_COMMAND,
+    PRODUCT,
     PROXY_COMMAND,
     SP_ECHO_COMMAND,
     Kind,
+    choose,
 )
 from bench.compare import (
     CALLED_BACK_SHAPE,
@@ -101,6 +104,9 @@ def _options() -> argparse.Namespace:
         metavar="COMMAND",
         help="measure this PingPong broker instead; {frontend} and {backend} in it become port numbers",
     )
+    parser.add_argument(
+        "--interpreted", action="store_true", help="measure the sources as they are, and not the compiled product"
+    )
     options = parser.parse_args()
     if options.seconds is None:
         options.seconds = 1.0 if options.quick else 3.0
@@ -132,8 +138,9 @@ class Bench:
         )
         command = tuple(shlex.split(options.broker)) if options.broker else DRAGOMAN_COMMAND
         self.kinds = (Kind(CEILING, "proxy", PROXY_COMMAND), Kind(SUBJECT, "pingpong", command))
+        said = choose(INTERPRETED if options.interpreted else PRODUCT)
         self.heading = (
-            f"Dragoman beside zmq.proxy (libzmq {zmq.zmq_version()} through pyzmq {zmq.__version__})\n"
+            f"{said} beside zmq.proxy (libzmq {zmq.zmq_version()} through pyzmq {zmq.__version__})\n"
             f"load: {self.generator.title}\n"
             f"{os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}; "
             f"{self.plan.seconds:g} s a run, medians over clean runs"

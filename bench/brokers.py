@@ -16,36 +16,38 @@ from typing import IO
 from bench.measure import NotMeasured
 
 ROOT = Path(__file__).resolve().parent.parent
+PRODUCT = ROOT / ".venv" / "bin" / "dragoman"  # as users get it: compiled, where there is a C compiler
+INTERPRETED = Path(sys.executable).with_name("dragoman")  # the sources as they are
 READY_LIMIT = 15.0
 STOP_LIMIT = 5.0
 LOG_TAIL = 2000
 
 PROXY_COMMAND = (sys.executable, "-m", "bench.proxy", "{frontend}", "{backend}")
 DRAGOMAN_COMMAND = (
-    str(Path(sys.executable).with_name("dragoman")),
+    "{dragoman}",
     "serve",
     "pingpong+tcp://127.0.0.1:{backend}?frontend={frontend}",
     "--data",
     "memory",
 )
-MEMODB_COMMAND = (DRAGOMAN_COMMAND[0], "serve", "memodb+tcp://127.0.0.1:{frontend}", "--data", "memory")
-NATIVE_COMMAND = (DRAGOMAN_COMMAND[0], "serve", "tcp://127.0.0.1:{frontend}", "--data", "memory")
+MEMODB_COMMAND = ("{dragoman}", "serve", "memodb+tcp://127.0.0.1:{frontend}", "--data", "memory")
+NATIVE_COMMAND = ("{dragoman}", "serve", "tcp://127.0.0.1:{frontend}", "--data", "memory")
 PARKING_COMMAND = (
-    DRAGOMAN_COMMAND[0],
+    "{dragoman}",
     "serve",
     "memodb+tcp://127.0.0.1:{frontend}?heartbeat_after=3600&queue_timeout=3600",
     "--data",
     "memory",
 )
 POWERHOSE_COMMAND = (
-    DRAGOMAN_COMMAND[0],
+    "{dragoman}",
     "serve",
     "powerhose+tcp://127.0.0.1:{backend}?frontend={frontend}",
     "--data",
     "memory",
 )
 CONTROLLER_COMMAND = (
-    DRAGOMAN_COMMAND[0],
+    "{dragoman}",
     "serve",
     "controller+unix://{folder}",
     "pingpong+tcp://127.0.0.1:{backend}?frontend={frontend}",  # the Controller has no callers
@@ -62,7 +64,7 @@ class Kind:
     """A broker that can be started: its name in the tables, the load's mode for it, and its command.
 
     `{frontend}` and `{backend}` in the command become port numbers; without the latter both are one place. `{folder}`
-    becomes a folder, which is then the place of the workers.
+    becomes a folder, which is then the place of the workers, and `{dragoman}` the program that was chosen.
     """
 
     name: str
@@ -80,6 +82,20 @@ class Broker:
     backend: str
 
 
+_chosen = PRODUCT
+
+
+def choose(program: Path) -> str:
+    """Measure this dragoman from now on; returns what it says of itself."""
+    global _chosen
+    try:
+        said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise NotMeasured(f"{program} does not run ({error}); `make bench` makes it") from error
+    _chosen = program
+    return said.strip()
+
+
 @contextmanager
 def running(kind: Kind) -> Iterator[Broker]:
     """Start a broker, wait until it listens on its ports, and stop it in the end."""
@@ -87,7 +103,8 @@ def running(kind: Kind) -> Iterator[Broker]:
     if not any("{backend}" in part for part in kind.command):
         backend = frontend
     with tempfile.TemporaryFile() as log, tempfile.TemporaryDirectory() as folder:
-        command = [part.format(frontend=frontend, backend=backend, folder=folder) for part in kind.command]
+        places = {"frontend": frontend, "backend": backend, "folder": folder, "dragoman": _chosen}
+        command = [part.format_map(places) for part in kind.command]
         has_folder = any("{folder}" in part for part in kind.command)
         workers_place = folder if has_folder else f"tcp://127.0.0.1:{backend}"
         try:

@@ -129,7 +129,7 @@ def _growth_table(title: str, what: str, costs: Sequence[Growth], goals: Sequenc
 
 def core_table(costs: Sequence[CoreCost]) -> str:
     """CPU per job of the pure core in crowds of growing size; the last of a row is compared with its first."""
-    lines = ["CPU per job of the pure core, without sockets"]
+    lines = ["CPU per job of the pure core, interpreted, without sockets"]
     for crowd in dict.fromkeys(cost.crowd for cost in costs):
         row = [cost for cost in costs if cost.crowd == crowd]
         ratio = growth(costs, crowd)
