@@ -1,0 +1,145 @@
+"""The compiled product: built once, and held to tests that the sources pass, in processes of their own.
+
+Not all tests can be: compiled code neither notices what a test puts in the place of its constants and methods, nor has
+interpreted heirs. So the simulated worlds, which look over a session's shoulder by inheriting from it, run on a copy
+whose sessions are interpreted and all the rest is compiled, and bugs are planted in the sources only.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from programs import DRAGOMAN, Programs
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "src" / "dragoman"
+NOTE = "dragoman is not compiled, it will be interpreted: "
+
+sys.path.insert(0, str(ROOT))
+import hatch_build  # noqa: E402
+
+
+def build_wheel(folder: Path, **environment: str) -> tuple[Path, str]:
+    """A wheel of the sources, and what the build said."""
+    plain = {name: value for name, value in os.environ.items() if name not in ("CC", "DRAGOMAN_PURE")}
+    words = ("pip", "wheel", "-v", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(ROOT))
+    done = subprocess.run(
+        [sys.executable, "-m", *words], env=plain | environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    said = done.stdout.decode()
+    assert done.returncode == 0, said
+    (wheel,) = folder.glob("*.whl")
+    return wheel, said
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the compiled package in it."""
+    folder = tmp_path_factory.mktemp("compiled")
+    wheel, said = build_wheel(folder)
+    assert NOTE not in said, said[said.index(NOTE) :].splitlines()[0]
+    with zipfile.ZipFile(wheel) as packed:
+        packed.extractall(folder / "all")
+    return folder / "all"
+
+
+def run_tests(package: Path, *words: str) -> str:
+    """Run some tests of this repository on that package; returns pytest's last line."""
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider", *words]
+    environment = os.environ | {"PYTHONPATH": str(package)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
+    return done.stdout.splitlines()[-1]
+
+
+@pytest.mark.timeout(600)
+def test_what_is_imported_is_compiled(compiled: Path) -> None:
+    names = [".".join(path.with_suffix("").parts) for path in hatch_build.modules_of(PACKAGE)]
+    program = "import sys; from importlib import import_module as f; [print(f(name).__file__) for name in sys.argv[1:]]"
+    done = subprocess.run(
+        [sys.executable, "-c", program, *names],
+        env=os.environ | {"PYTHONPATH": str(compiled)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    files = done.stdout.split()
+    assert "dragoman.core.broker" in names
+    assert [each for each in files if not each.startswith(str(compiled)) or not each.endswith(".so")] == []
+
+
+@pytest.mark.timeout(600)
+def test_compiled_core_carriers_and_pairs_pass_their_tests(compiled: Path) -> None:
+    assert " passed" in run_tests(compiled, "tests/unit/core", "tests/unit/carriers", "tests/pairs")
+
+
+@pytest.mark.timeout(600)
+def test_compiled_broker_holds_in_simulated_worlds(compiled: Path, tmp_path: Path) -> None:
+    package = shutil.copytree(compiled, tmp_path / "interpreted-sessions")
+    sessions = list(package.glob("dragoman/dialects/*/session.*.so"))
+    assert sessions
+    for each in sessions:
+        each.unlink()
+    assert " passed" in run_tests(package, "tests/sim", "-k", "not planted")
+
+
+@pytest.mark.timeout(600)
+def test_compiled_product_serves(compiled: Path, programs: Programs) -> None:
+    programs.environment["PYTHONPATH"] = str(compiled)
+    assert "(compiled)" in programs.run("--version").out
+    urls = ("tcp://127.0.0.1:0", "pingpong+tcp://127.0.0.1:0?frontend=0", "memodb+tcp://127.0.0.1:0")
+    broker = programs.start(DRAGOMAN, "serve", *urls, "--data", "memory", "--strict")
+    broker.prints(r"\(compiled\) is listening")
+    native = "native+" + broker.prints(r"native +(tcp://\S+)")
+    memodb = "memodb+" + broker.prints(r"memodb +(tcp://\S+)")
+    workers = "pingpong+" + broker.prints(r"pingpong +(tcp://\S+) +workers")
+    callers = "pingpong+" + broker.prints(r"pingpong +(tcp://\S+) +callers")
+    for service, worker, caller in (("n", native, native), ("default", workers, callers), ("m", memodb, memodb)):
+        programs.dragoman("worker", "--exec", "tr a-z A-Z", "--service", service, "--connect", worker)
+        broker.prints("worker joined", times=("n", "default", "m").index(service) + 1)
+        called = programs.run("call", service, "hello", "--connect", caller)
+        assert (called.ends(), called.out) == (0, "HELLO"), called.err
+        large = os.urandom(300_000).hex().encode()
+        called = programs.run("call", service, "-", "--connect", caller, given=large)
+        assert (called.ends(), called.out_bytes) == (0, large.upper()), called.err
+    assert "internal error" not in broker.err
+    broker.terminate()
+    assert broker.ends() == 0
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("environment", "reason"),
+    [
+        ({"PATH": ""}, "there is no C compiler"),
+        ({"DRAGOMAN_PURE": "1"}, "DRAGOMAN_PURE is set"),
+        ({"CC": "false"}, "compiling failed: "),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, dict) else None,
+)
+def test_where_nothing_can_be_compiled_the_wheel_is_pure(
+    environment: dict[str, str], reason: str, tmp_path: Path
+) -> None:
+    wheel, said = build_wheel(tmp_path, **environment)
+    assert NOTE + reason in said
+    assert wheel.name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(wheel) as packed:
+        assert [name for name in packed.namelist() if name.endswith(".so")] == []
+        assert "dragoman/core/broker.py" in packed.namelist()
+
+
+def test_no_pattern_of_the_list_is_left_without_a_file() -> None:
+    patterns = (*hatch_build.COMPILED, *hatch_build.INTERPRETED)
+    assert [pattern for pattern in patterns if not list(PACKAGE.glob(pattern))] == []
+
+
+def test_nothing_compiled_lies_beside_the_sources() -> None:
+    """It would go on hiding them, however they are edited."""
+    assert list((ROOT / "src").rglob("*.so")) == []
