@@ -8,6 +8,7 @@ import json
 import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 Listener = Callable[[Any], object]
 Part = tuple[int, Frame]  # an attempt's number, and what came
 
+_ENDED = frozenset((FINISHED, CANCELLED, CANCELLED_AND_NOTIFIED))
 _logger = logging.getLogger("dragoman")
 _END: Part = (0, b"")  # stands behind the last part
 _rare = threading.RLock()  # for what few jobs ever need; the collector may close a `map` while we hold it
@@ -191,7 +193,12 @@ class JobFuture(_Submitted, concurrent.futures.Future[Result]):
         self._client.engine.cancel(self)
         return True
 
+    def done(self) -> bool:
+        return self._state in _ENDED  # a single read, which needs no lock
+
     def result(self, timeout: float | None = None) -> Result:
+        if self._state == FINISHED and self._exception is None:  # it is the last that is set: no lock either
+            return self._result
         if not self.done():
             self._client.check_may_wait()
         return super().result(timeout)
