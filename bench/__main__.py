@@ -49,6 +49,10 @@ from bench.generator import CALLED_BACK_GENERATOR, Generator, Shape, find_genera
 from bench.idle import measure_idle
 from bench.measure import NotMeasured
 from bench.parked import PARKED, measure_parked
+from bench.queues.compare import compare_queues
+from bench.queues.running import Effort
+from bench.queues.systems import SYSTEMS
+from bench.queues.table import queues_table
 from bench.table import CEILING, SUBJECT, called_back_table, comparison_table, core_table, memory_table, parked_table
 
 ECHO_TARGETS = {Shape(workers=64, window=100, size=100): 3.0}
@@ -69,6 +73,7 @@ CALLED_BACK = {  # and what a job costs there, with its caller's two messages: m
 }
 IDLE_WORKERS = 2000
 PARKED_REQUESTS = 20_000
+QUEUES_SHARE = 2 / 3  # of a run's seconds: there are many systems, and each takes its time to start
 LARGE_ROUNDS = 2  # for each round of small jobs: the kernel's share of large ones varies by half from run to run
 
 
@@ -234,6 +239,25 @@ def called_back(bench: Bench) -> str:
     return called_back_table(title, comparison, {kind.name: costs for kind, costs in CALLED_BACK.items()})
 
 
+def queues(bench: Bench) -> str:
+    """Jobs from a client program through a broker to workers, beside task queues of others."""
+    effort = Effort(
+        warmup=bench.plan.warmup, seconds=bench.plan.seconds * QUEUES_SHARE, call_seconds=0.5 if bench.quick else 1.0
+    )
+    standings = compare_queues(SYSTEMS, effort, bench.plan, bench.repeats, tell)
+    bench.record["queues"] = [
+        {
+            "system": each.system.name,
+            "settings": each.system.settings,
+            "skipped": each.skipped,
+            "medians": asdict(each.figures) if each.runs else None,
+            "attempts": [asdict(run) for run in each.attempts],
+        }
+        for each in standings
+    ]
+    return queues_table(standings)
+
+
 def _record(comparison: Comparison, ceiling: str) -> dict[str, Any]:
     return {"cpu_ratio": comparison.cpu_ratio(SUBJECT, ceiling)} | _measured(comparison)
 
@@ -277,6 +301,7 @@ SCENARIOS: dict[str, tuple[Callable[[Bench], str], ...]] = {
     "core": (core,),
     "memodb": (memodb_echo, memodb_floor, memodb_large, memodb_memory),
     "called_back": (called_back,),
+    "queues": (queues,),
 }
 
 if __name__ == "__main__":

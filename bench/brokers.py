@@ -113,7 +113,7 @@ def running(kind: Kind) -> Iterator[Broker]:
             raise NotMeasured(f"{kind.name} cannot be started: {error}") from error
         try:
             for port in (frontend, backend):
-                _wait_until_listening(process, kind, port)
+                wait_until_listening(process, kind.name, port)
             yield Broker(kind, process.pid, f"tcp://127.0.0.1:{frontend}", workers_place)
         except NotMeasured as error:
             if process.poll() is None:
@@ -132,7 +132,8 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def _wait_until_listening(process: subprocess.Popen[bytes], kind: Kind, port: int) -> None:
+def wait_until_listening(process: subprocess.Popen[bytes], name: str, port: int) -> None:
+    """Until it accepts connections. Raises NotMeasured when it ends instead, or takes too long."""
     deadline = time.monotonic() + READY_LIMIT
     while True:
         try:
@@ -140,9 +141,9 @@ def _wait_until_listening(process: subprocess.Popen[bytes], kind: Kind, port: in
             return
         except OSError:
             if process.poll() is not None:
-                raise NotMeasured(f"{kind.name} cannot be started") from None
+                raise NotMeasured(f"{name} cannot be started") from None
             if time.monotonic() > deadline:
-                raise NotMeasured(f"{kind.name} does not listen on port {port} after {READY_LIMIT:g} s") from None
+                raise NotMeasured(f"{name} does not listen on port {port} after {READY_LIMIT:g} s") from None
             time.sleep(0.02)
 
 

@@ -1,0 +1,62 @@
+"""Where the other systems come from: an environment of the bench's own, and a redis-server."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from bench.brokers import ROOT
+from bench.measure import NotMeasured
+
+VENV = ROOT / "bench" / "build" / "queues-venv"
+PYTHON = VENV / "bin" / "python"
+REDIS_PACKAGE = "redis-tools"  # Debian's: it has the server's program under another name, and starts no service
+REDIS_OTHER_NAME = "redis-check-rdb"
+INSTALL_LIMIT = 300.0
+
+
+def install(name: str, requirements: Sequence[str]) -> None:
+    """Install a system's packages unless that was done. Raises NotMeasured with what pip says."""
+    stamp = VENV / f".installed-{name}"
+    wanted = "\n".join(requirements)
+    if stamp.exists() and stamp.read_text() == wanted:
+        return
+    if not PYTHON.exists():
+        _run([sys.executable, "-m", "venv", str(VENV)], "no virtual environment can be made")
+    pip = [str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    _run([*pip, *requirements], f"{' '.join(requirements)} cannot be installed")
+    stamp.write_text(wanted)
+
+
+def find_redis() -> str:
+    """The program of redis-server, which must be called by that name. Raises NotMeasured."""
+    found = _redis_here()
+    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        try:
+            _run(["apt-get", "install", "-y", "-qq", REDIS_PACKAGE], "")
+        except NotMeasured:
+            _run(["apt-get", "update", "-qq"], "no redis-server, and apt-get does not work")
+            _run(["apt-get", "install", "-y", "-qq", REDIS_PACKAGE], f"no redis-server, and no {REDIS_PACKAGE}")
+        found = _redis_here()
+    if found is None:
+        raise NotMeasured("there is no redis-server: apt-get install redis-server")
+    return found
+
+
+def _redis_here() -> str | None:
+    return shutil.which("redis-server") or shutil.which(REDIS_OTHER_NAME)
+
+
+def _run(command: Sequence[str], problem: str) -> None:
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=INSTALL_LIMIT
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NotMeasured(f"{problem}: {error}") from None
+    if done.returncode:
+        said = [line for line in done.stderr.splitlines() if line.strip() and not line.startswith("WARNING")]
+        raise NotMeasured(f"{problem}: {said[-1] if said else f'exit code {done.returncode}'}")

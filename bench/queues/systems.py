@@ -1,0 +1,149 @@
+"""Who is compared, and how each is set up: as its own documentation recommends where speed is wanted."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.brokers import DRAGOMAN_COMMAND
+from bench.queues.home import PYTHON
+
+PROCESSES = 2
+WINDOW = 256
+
+_OURS = "bench.queues.our_workers"
+_FOREIGN = "bench.queues.foreign"
+_REDIS = ("redis[hiredis]",)
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """`{place}` in a command is where the broker is, `{port}` its port. The client's `python` has its packages."""
+
+    name: str
+    settings: str
+    program: str
+    python: Path
+    place: str = "tcp://127.0.0.1:{port}"
+    broker: tuple[str, ...] = ()  # of none if it is Redis, too
+    workers: tuple[tuple[str, ...], ...] = ()
+    requirements: tuple[str, ...] = ()
+    uses_redis: bool = False
+
+    @property
+    def short_name(self) -> str:
+        """For files."""
+        return self.name.partition(" ")[0].lower()
+
+
+def _ours(name: str, settings: str, function: str, *options: str, commands: int, prefetch: int = 0) -> System:
+    url = "{place}" + (f"?prefetch={prefetch}" if prefetch else "")
+    worker = (DRAGOMAN_COMMAND[0], "worker", f"{_OURS}:{function}", "--service", "echo", "--connect", url, *options)
+    return System(
+        name=name,
+        settings=settings,
+        program="bench.queues.ours",
+        python=Path(sys.executable),
+        broker=(DRAGOMAN_COMMAND[0], "serve", "{place}", "--data", "memory"),
+        workers=(worker,) * commands,
+    )
+
+
+def _on_redis(name: str, settings: str, worker: tuple[str, ...], *requirements: str) -> System:
+    return System(
+        name=name,
+        settings=settings,
+        program=f"{_FOREIGN}.on_{name.lower()}",
+        python=PYTHON,
+        place="redis://127.0.0.1:{port}/0",
+        workers=((str(PYTHON.with_name(worker[0])), *worker[1:]),),
+        requirements=(*requirements, *_REDIS),
+        uses_redis=True,
+    )
+
+
+HEADLINE = _ours(
+    "Dragoman async",
+    "2 workers, async handlers, each up to 128 jobs at once; Client.map",
+    "on_a_loop",
+    *("--concurrency", "128"),
+    commands=PROCESSES,
+)
+OURS = (
+    HEADLINE,
+    _ours(
+        "Dragoman threads",
+        "2 workers of 4 threads, prefetch 64; Client.map",
+        "elsewhere",
+        *("--threads", "4"),
+        commands=PROCESSES,
+        prefetch=64,
+    ),
+    _ours(
+        "Dragoman processes",
+        "1 worker with 2 warm processes, prefetch 64; Client.map",
+        "elsewhere",
+        *("--concurrency", str(PROCESSES)),
+        commands=1,
+        prefetch=64,
+    ),
+)
+ON_REDIS = (
+    _on_redis(
+        "Celery",
+        "prefork 2, prefetch 64, no gossip, mingle, heartbeat, events or remote control; groups",
+        (
+            *("celery", "-A", f"{_FOREIGN}.on_celery", "worker", "--pool", "prefork", "--concurrency", str(PROCESSES)),
+            *("--without-gossip", "--without-mingle", "--without-heartbeat", "--loglevel", "ERROR"),
+        ),
+        "celery",
+    ),
+    _on_redis(
+        "Dramatiq",
+        "2 processes of 8 threads, Results; groups",
+        ("dramatiq", f"{_FOREIGN}.on_dramatiq", "--processes", str(PROCESSES), "--threads", "8"),
+        "dramatiq[redis]",
+    ),
+    _on_redis(
+        "RQ",
+        "pool of 2 SimpleWorkers (no fork for each job); enqueue_many",
+        (
+            *("rq", "worker-pool", "--url", "{place}", "--num-workers", str(PROCESSES), "--quiet"),
+            *("--worker-class", "rq.worker.SimpleWorker"),
+        ),
+        "rq",
+    ),
+    _on_redis(
+        "taskiq",
+        "2 processes on uvloop, 200 tasks at once, a list in Redis; gather, results asked for every 1 ms (many: 50 ms)",
+        (
+            *("taskiq", "worker", f"{_FOREIGN}.on_taskiq:broker", "--workers", str(PROCESSES)),
+            *("--max-async-tasks", "200", "--max-prefetch", "100", "--log-level", "ERROR"),
+        ),
+        "taskiq",
+        "taskiq-redis",
+        "uvloop",
+    ),
+)
+DASK = System(
+    name="Dask",
+    settings="scheduler and 2 worker processes of 1 thread; map and gather",
+    program=f"{_FOREIGN}.on_dask",
+    python=PYTHON,
+    broker=(str(PYTHON.with_name("dask")), "scheduler", "--host", "127.0.0.1", "--port", "{port}", "--no-dashboard"),
+    workers=(
+        (
+            *(str(PYTHON.with_name("dask")), "worker", "{place}", "--host", "127.0.0.1", "--no-dashboard"),
+            *("--nworkers", str(PROCESSES), "--nthreads", "1"),
+        ),
+    ),
+    requirements=("distributed",),
+)
+POOL = System(
+    name="ProcessPoolExecutor",
+    settings="2 processes, no broker; submit",
+    program="bench.queues.pool",
+    python=Path(sys.executable),
+)
+SYSTEMS = (*OURS, *ON_REDIS, DASK, POOL)
