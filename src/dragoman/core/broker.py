@@ -226,7 +226,6 @@ class Broker:
             if attempt.token in never_left or self._take_back(attempt):
                 self._not_started(attempt, now)
             else:
-                attempt.job.deaths += 1
                 self._spend(attempt, LOST, reason, now)
 
     def drain(self, worker: Worker, now: float, *, at_once: bool = False) -> None:
@@ -264,8 +263,9 @@ class Broker:
         self._freed(worker, now)
         return True
 
-    def fail(self, attempt: Attempt, reason: str, now: float, account: Payload = b"") -> bool:
-        """The worker could not do it, and is free again; `account` is its own, if it has one. False if it came late."""
+    def fail(self, attempt: Attempt, reason: str, now: float, account: Payload = b"", *, is_lost: bool = False) -> bool:
+        """The worker could not do it, and is free again; `account` is its own, if it has one. False if it came late.
+        `is_lost`: it died of it, or a part of it did that did the job."""
         worker = attempt.worker
         worker.seen = now
         if attempt.job.attempt is not attempt:
@@ -273,7 +273,7 @@ class Broker:
             self._prove(attempt, now)
             return False
         del worker.running[attempt.token]
-        self._spend(attempt, FAILED, reason, now, account)
+        self._spend(attempt, LOST if is_lost else FAILED, reason, now, account)
         self._freed(worker, now)
         return True
 

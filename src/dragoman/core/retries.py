@@ -12,6 +12,8 @@ def note_ending(job: Job, worker: Worker, outcome: Outcome, reason: str) -> None
     """One more attempt is spent: an entry of the job's history."""
     job.spent += 1
     job.refusals = 0
+    if outcome is LOST:
+        job.deaths += 1
     remember_tried(job, worker)
     if job.history is None:
         job.history = []

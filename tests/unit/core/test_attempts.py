@@ -47,6 +47,18 @@ def test_death_of_the_worker_ends_the_job_lost(broker: CheckedBroker, caller: Ca
     assert broker.take() == [Answer(caller, attempt.job, Outcome.LOST, reason="its connection ended")]
 
 
+def test_a_worker_that_outlives_the_death_of_a_job_is_free_and_the_job_lost(
+    broker: CheckedBroker, caller: Caller
+) -> None:
+    """D8: what did the job died of it, and the worker lives to tell."""
+    worker = broker.worker()
+    attempt = broker.running(worker, caller=caller)
+    assert broker.fail(attempt, "its process died", 1.0, is_lost=True)
+    assert broker.take() == [Answer(caller, attempt.job, Outcome.LOST, reason="its process died")]
+    assert worker.state is WorkerState.IDLE
+    assert attempt.job.deaths == 1
+
+
 def test_reject_ends_the_job_failed_and_the_worker_stays_free(broker: CheckedBroker, caller: Caller) -> None:
     """R45: the wire cannot carry it; other attempts would not help."""
     worker = broker.worker()

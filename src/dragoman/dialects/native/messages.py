@@ -74,6 +74,8 @@ NO_FLAGS: Final = Flag(0)
 # The outcomes that FAILED tells, in our words and by their numbers.
 OUTCOMES: Final = {1: "failed", 2: "timed out", 3: "lost", 4: "cancelled", 5: "refused"}
 OUTCOME_NUMBERS: Final = {name: number for number, name in OUTCOMES.items()}
+FAILURE: Final = 1
+LOST: Final = 3
 REFUSED: Final = 5
 TOO_LARGE: Final = "too large"  # the type of a refusal that only the carrier knows of
 

@@ -58,6 +58,7 @@ from dragoman.dialects.native.messages import (
     FAILED,
     HEARTBEAT,
     HELLO,
+    LOST,
     MISSING,
     MOST_NAMES,
     NAME,
@@ -519,7 +520,8 @@ class NativeSession:
             return
         reason = f"{failed.type}: {failed.message}" if failed.type else failed.message
         account = "\0".join((failed.type.replace("\0", ""), failed.message.replace("\0", ""), failed.detail))
-        self._broker.fail(attempt, reason, now, account.encode("utf-8", "replace"))
+        is_lost = failed.outcome == LOST
+        self._broker.fail(attempt, reason, now, account.encode("utf-8", "replace"), is_lost=is_lost)
 
     def _report(self, guest: Worker, message: Message, now: float) -> None:
         token, payload = read_report(message)

@@ -57,6 +57,17 @@ def test_a_failure_is_told_as_the_worker_tells_it() -> None:
     assert client.told() == [("FAILED", "failed", id, "ValueError", "not a picture", "Traceback …\nline 2")]
 
 
+def test_a_worker_may_say_that_a_job_was_lost_and_lives_on() -> None:
+    world = World()
+    worker, client = world.worker(), world.client()
+    token, id = world.running(worker, client)
+    worker.say(*failed(token, "", "its process died", "", outcome=3))
+    assert client.told() == [("FAILED", "lost", id, "", "its process died", "")]
+    token, id = world.running(worker, client)
+    worker.say(*result((token, b"DONE")))
+    assert client.told() == [("RESULT", id, b"DONE")]
+
+
 @pytest.mark.parametrize(
     ("type", "message", "detail"),
     [("", "", ""), ("", "only this", ""), ("T", "", "\0\0\0"), ("ü", "ö", "ä" * 1000)],
