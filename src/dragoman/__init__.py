@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dragoman.sdk.async_client import AsyncClient
     from dragoman.sdk.client import Client
+    from dragoman.sdk.context import Context
     from dragoman.sdk.errors import (
         BrokerUnavailable,
         Busy,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
         Unsupported,
     )
     from dragoman.sdk.futures import AsyncJob, JobFuture
+    from dragoman.sdk.worker import Worker
     from dragoman.testing.local import LocalBroker
 
 __version__ = "0.1.0"
@@ -31,6 +33,7 @@ __all__ = [
     "BrokerUnavailable",
     "Busy",
     "Client",
+    "Context",
     "DragomanError",
     "JobCancelled",
     "JobError",
@@ -43,14 +46,17 @@ __all__ = [
     "NoSuchService",
     "PayloadTooLarge",
     "Unsupported",
+    "Worker",
 ]
 
 _HOMES = {
     "AsyncClient": "sdk.async_client",
     "AsyncJob": "sdk.futures",
     "Client": "sdk.client",
+    "Context": "sdk.context",
     "JobFuture": "sdk.futures",
     "LocalBroker": "testing.local",
+    "Worker": "sdk.worker",
 }
 
 

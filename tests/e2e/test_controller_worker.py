@@ -46,7 +46,7 @@ def start_worker(
     programs: Programs, folder: Path, *words: object, edition: str = "seed", next_pulse: float = 1.0
 ) -> Program:
     url = f"controller+unix://{folder}?edition={edition}&next_pulse={next_pulse}"
-    return programs.dragoman("worker", *words, "--connect", url)
+    return programs.dragoman("worker", "--concurrency", 1, *words, "--connect", url)
 
 
 def answers(controller: Program, steps: int) -> list[str]:
@@ -147,7 +147,7 @@ def test_a_listeners_url_may_be_pasted_whole(programs: Programs, folder: Path) -
     controller = start_controller(programs, folder, "register", "do x")
     options = "service=resize&pulse_grace=1&restart_on_mismatch=always&uid_allow=0,1&mode=0770&max_payload=1MiB"
     url = f"controller+unix://{folder}/?{options}"
-    programs.dragoman("worker", "handlers:upper", "--service", "resize", "--connect", url)
+    programs.dragoman("worker", "--concurrency", 1, "handlers:upper", "--service", "resize", "--connect", url)
     assert answers(controller, 2)[-1] == "fetch -> OK 1 b'X'"
 
 
@@ -408,14 +408,16 @@ REFUSED = [
 
 @pytest.mark.parametrize(("url", "complaint"), REFUSED)
 def test_an_address_that_cannot_be_used_ends_with_2_and_says_why(programs: Programs, url: str, complaint: str) -> None:
-    refused = programs.run("worker", "--exec", "cat", "--connect", url)
+    refused = programs.run("worker", "--concurrency", 1, "--exec", "cat", "--connect", url)
     assert refused.ends() == 2
     assert complaint in refused.err
     assert "Traceback" not in refused.err
 
 
 def test_a_service_that_the_url_does_not_name_is_a_usage_error(programs: Programs) -> None:
-    refused = programs.run("worker", "--exec", "cat", "--service", "x", "--connect", "controller+unix:///tmp/x")
+    refused = programs.run(
+        "worker", "--concurrency", 1, "--exec", "cat", "--service", "x", "--connect", "controller+unix:///tmp/x"
+    )
     assert refused.ends() == 2
     assert "has no service names on the wire" in refused.err
 

@@ -32,7 +32,7 @@ def start_broker(programs: Programs, options: str = "", place: str = "tcp://127.
 def start_worker(programs: Programs, broker: Program, url: str, *words: object, count: int = 1) -> Program:
     """Our worker, known to the broker by now."""
     known = broker.err.count("worker joined")
-    worker = programs.dragoman("worker", *words, "--connect", url)
+    worker = programs.dragoman("worker", "--concurrency", 1, *words, "--connect", url)
     until(
         lambda: broker.err.count("worker joined") >= known + count or worker.process.poll() is not None, "it has joined"
     )
@@ -68,7 +68,16 @@ def test_what_serve_suggests_to_try_works_as_printed(programs: Programs, tmp_pat
 def test_worker_and_call_in_every_edition(programs: Programs, handlers: Path) -> None:
     _, url = start_broker(programs)
     for edition in EDITIONS:
-        programs.dragoman("worker", "handlers:upper", "--service", edition, "--connect", f"{url}?edition={edition}")
+        programs.dragoman(
+            "worker",
+            "--concurrency",
+            1,
+            "handlers:upper",
+            "--service",
+            edition,
+            "--connect",
+            f"{url}?edition={edition}",
+        )
     callers = [
         start_call(programs, f"{url}?edition={theirs}", f"{ours} {theirs}", service=ours)
         for ours in EDITIONS
@@ -174,7 +183,9 @@ def test_our_worker_and_our_call_work_with_a_broker_from_rfc_7(programs: Program
 
 def test_a_broker_that_says_nothing_to_workers_at_work_is_not_given_up(programs: Programs, handlers: Path) -> None:
     broker, url = start_stranger_broker(programs, heartbeat=0.1)
-    worker = programs.dragoman("worker", "handlers:slow", "--connect", f"{url}?heartbeat=0.25&liveness=4")
+    worker = programs.dragoman(
+        "worker", "--concurrency", 1, "handlers:slow", "--connect", f"{url}?heartbeat=0.25&liveness=4"
+    )
     broker.prints("heard READY")
     assert call(programs, url, "1.5") == (0, "slept 1.5")
     assert "nothing heard" not in worker.err
@@ -187,7 +198,7 @@ def test_our_worker_and_our_call_work_with_majortomos_broker(
     programs.start(sys.executable, "-m", "majortomo.broker", "-b", place)
     url = f"majordomo+{place}?edition=0.2-field"
     until((tmp_path / "tomo").exists, "it listens")
-    programs.dragoman("worker", "handlers:upper", "--service", "shout", "--connect", url)
+    programs.dragoman("worker", "--concurrency", 1, "handlers:upper", "--service", "shout", "--connect", url)
     assert call(programs, url, "hello", service="shout") == (0, "HELLO")
     assert call(programs, url, "again", service="shout") == (0, "AGAIN")
 
@@ -208,7 +219,7 @@ def test_our_worker_gives_up_a_broker_that_says_nothing_and_comes_back_on_discon
     programs: Programs, mute: zmq.Socket
 ) -> None:
     url = f"majordomo+{mute.getsockopt_string(zmq.LAST_ENDPOINT)}?heartbeat=0.4&liveness=2"
-    worker = programs.dragoman("worker", "--exec", "cat", "--connect", url)
+    worker = programs.dragoman("worker", "--concurrency", 1, "--exec", "cat", "--connect", url)
     ready = [b"", b"MDPW01", b"\x01", b"default"]
     first, *said = mute.recv_multipart()
     assert said == ready

@@ -37,7 +37,7 @@ def start_broker(programs: Programs, url: str = "memodb+tcp://127.0.0.1:0", *fla
 def start_worker(programs: Programs, broker: Program, url: str, *words: object, count: int = 1) -> Program:
     """Our worker, known to the broker by now."""
     known = broker.err.count("worker joined")
-    worker = programs.dragoman("worker", *words, "--connect", url)
+    worker = programs.dragoman("worker", "--concurrency", 1, *words, "--connect", url)
     until(
         lambda: broker.err.count("worker joined") >= known + count or worker.process.poll() is not None, "it has joined"
     )
@@ -419,7 +419,7 @@ def test_a_result_that_waits_for_a_connection_is_delivered_in_spite_of_sigterm(
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(PATIENCE)
         url = f"memodb+tcp://127.0.0.1:{listening.getsockname()[1]}"
-        worker = programs.dragoman("worker", "handlers:slow", "--connect", url)
+        worker = programs.dragoman("worker", "--concurrency", 1, "handlers:slow", "--connect", url)
         accepted, _ = listening.accept()
         with accepted:
             accepted.settimeout(PATIENCE)
@@ -446,7 +446,7 @@ def test_a_worker_that_is_stopping_rests_before_it_comes_back_to_a_broker_that_h
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.settimeout(PATIENCE)
         url = f"memodb+tcp://127.0.0.1:{listening.getsockname()[1]}"
-        worker = programs.dragoman("worker", "handlers:slow", "--connect", url)
+        worker = programs.dragoman("worker", "--concurrency", 1, "handlers:slow", "--connect", url)
         accepted, _ = listening.accept()
         with accepted:
             accepted.settimeout(PATIENCE)
@@ -556,7 +556,9 @@ def test_our_worker_and_our_call_work_with_a_strangers_broker(
 ) -> None:
     for place in ("", f"ipc://{tmp_path}/s"):
         broker, url = start_stranger_broker(programs, heartbeat=0.1, place=place)
-        worker = programs.dragoman("worker", "handlers:upper", "--service", "a", "--service", "b", "--connect", url)
+        worker = programs.dragoman(
+            "worker", "--concurrency", 1, "handlers:upper", "--service", "a", "--service", "b", "--connect", url
+        )
         broker.prints(r"heard 1  \['a', 'b'\]")
         broker.prints("heard 4 [0-9a-f]{8}", times=3)
         assert done(call(programs, url, "one", service="a")) == (0, "ONE")
@@ -570,7 +572,7 @@ def test_our_three_at_once_work_with_a_strangers_broker_and_say_goodbye_to_it(
     programs: Programs, handlers: Path
 ) -> None:
     broker, url = start_stranger_broker(programs)
-    worker = programs.dragoman("worker", "handlers:slow", "--concurrency", 3, "--connect", url)
+    worker = programs.dragoman("worker", "--concurrency", 1, "handlers:slow", "--concurrency", 3, "--connect", url)
     broker.prints("heard 1 ", times=3)
     callers = [start_call(programs, url, f"0.5{number}") for number in range(3)]
     worker.prints("working", times=3)
@@ -583,7 +585,7 @@ def test_our_three_at_once_work_with_a_strangers_broker_and_say_goodbye_to_it(
 def test_a_failure_is_understood_by_a_strangers_broker(programs: Programs, handlers: Path) -> None:
     """A HEARTBEAT out of turn: the broker is out of sync, says DISCONNECT, and our worker begins anew."""
     broker, url = start_stranger_broker(programs)
-    programs.dragoman("worker", "handlers:raises", "--connect", url)
+    programs.dragoman("worker", "--concurrency", 1, "handlers:raises", "--connect", url)
     broker.prints("heard 1 ")
     assert call(programs, url, "bad", "--timeout", 1).ends() == 4
     broker.prints("heard 1 ", times=2)
@@ -592,7 +594,7 @@ def test_a_failure_is_understood_by_a_strangers_broker(programs: Programs, handl
 
 def test_our_worker_finds_a_strangers_broker_that_was_started_again(programs: Programs, handlers: Path) -> None:
     broker, url = start_stranger_broker(programs, heartbeat=0.1)
-    programs.dragoman("worker", "handlers:upper", "--connect", url)
+    programs.dragoman("worker", "--concurrency", 1, "handlers:upper", "--connect", url)
     broker.prints("heard 4")
     broker.kill()
     second, _ = start_stranger_broker(programs, place=url.removeprefix("memodb+"))
@@ -609,7 +611,7 @@ def mute() -> Iterator[Any]:
 
 def test_our_worker_gives_up_a_connection_on_which_no_answer_comes(programs: Programs, mute: Any) -> None:
     url = f"memodb+tcp://{mute.listeners[0].local_address}"
-    worker = programs.dragoman("worker", "--exec", "cat", "--connect", f"{url}?heartbeat_after=0.1")
+    worker = programs.dragoman("worker", "--concurrency", 1, "--exec", "cat", "--connect", f"{url}?heartbeat_after=0.1")
     first = mute.recv()
     assert cbor2.CBORDecoder(io.BytesIO(first)).decode() == ["memo01", READY, b"", ["default"]]
     worker.prints("nothing heard from the broker for 0.3 s")

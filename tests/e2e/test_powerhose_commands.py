@@ -42,7 +42,7 @@ class Addresses:
 def start_worker(programs: Programs, at: Addresses, *words: object, options: str = "", count: int = 1) -> Program:
     """Our worker, known to the broker by now."""
     known = at.joined()
-    worker = programs.dragoman("worker", *words, "--connect", at.workers + options)
+    worker = programs.dragoman("worker", "--concurrency", 1, *words, "--connect", at.workers + options)
     until(lambda: at.joined() >= known + count or worker.process.poll() is not None, "it has joined")
     assert worker.process.poll() is None, worker.err
     return worker
@@ -86,7 +86,7 @@ def test_what_serve_suggests_to_try_works_as_printed(programs: Programs, tmp_pat
 def test_a_function_serves_and_the_listeners_url_may_be_pasted_whole(programs: Programs, tmp_path: Path) -> None:
     url = f"powerhose+ipc://{tmp_path}/m.ipc?frontend=ipc%3A%2F%2F{tmp_path}%2Ff.ipc&worker_expire=5&wake_timeout=2"
     at = Addresses(programs, url)
-    worker = programs.dragoman("worker", "handlers:upper", "--connect", url)
+    worker = programs.dragoman("worker", "--concurrency", 1, "handlers:upper", "--connect", url)
     for given in (b"hello", b"", b"\x00:::\xff", b"m" * (16 * MIB)):
         made = programs.run("call", "default", "-", "--connect", url, given=given)
         assert (made.ends(), made.out_bytes, made.err) == (0, given.upper(), "")
@@ -156,7 +156,7 @@ def test_call_at_the_place_of_workers_says_so(programs: Programs) -> None:
 
 def test_a_worker_at_the_place_of_callers_is_told_so(programs: Programs) -> None:
     at = Addresses(programs, f"{LISTEN}&queue_timeout=0.1")
-    worker = programs.dragoman("worker", "handlers:upper", "--connect", at.callers)
+    worker = programs.dragoman("worker", "--concurrency", 1, "handlers:upper", "--connect", at.callers)
     worker.prints("is this where callers connect")
 
 
@@ -164,7 +164,9 @@ def test_a_worker_whose_endpoint_is_not_allowed_ends_with_1_and_says_why(program
     """R51."""
     (tmp_path / "inside").mkdir()
     at = Addresses(programs, f"{LISTEN}&base={tmp_path}/inside")
-    worker = programs.dragoman("worker", "handlers:upper", "--connect", f"{at.workers}?endpoint=ipc://outside.ipc")
+    worker = programs.dragoman(
+        "worker", "--concurrency", 1, "handlers:upper", "--connect", f"{at.workers}?endpoint=ipc://outside.ipc"
+    )
     assert worker.ends() == 1
     assert f"it may not connect to us at ipc://{tmp_path}/outside.ipc" in worker.err
     assert is_clean(worker)
@@ -184,7 +186,7 @@ def test_a_worker_whose_endpoint_is_not_allowed_ends_with_1_and_says_why(program
 )
 def test_options_that_cannot_be_used_end_with_2(programs: Programs, options: str, complaint: str) -> None:
     url = f"powerhose+tcp://127.0.0.1:1?{options}"
-    worker = programs.run("worker", "--exec", "cat", "--connect", url)
+    worker = programs.run("worker", "--concurrency", 1, "--exec", "cat", "--connect", url)
     assert worker.ends() == 2
     assert complaint in worker.err
     assert is_clean(worker)
@@ -195,7 +197,9 @@ def test_an_endpoint_that_is_taken_ends_with_2_and_says_so(programs: Programs, t
     at = Addresses(programs, f"{LISTEN}&base={tmp_path}")
     asked = "tcp://127.0.0.1:0" if kind == "tcp" else f"ipc://{tmp_path}/w.ipc"
     endpoint = endpoint_of(start_worker(programs, at, "handlers:upper", options=f"?endpoint={asked}"))
-    second = programs.run("worker", "--exec", "cat", "--connect", f"{at.workers}?endpoint={endpoint}")
+    second = programs.run(
+        "worker", "--concurrency", 1, "--exec", "cat", "--connect", f"{at.workers}?endpoint={endpoint}"
+    )
     assert second.ends() == 2
     assert "is taken: another program listens there; each worker needs an endpoint of its own" in second.err
     assert is_clean(second)
@@ -204,7 +208,7 @@ def test_an_endpoint_that_is_taken_ends_with_2_and_says_so(programs: Programs, t
 
 def test_two_workers_cannot_share_an_endpoint_and_leave_nothing_behind(programs: Programs, tmp_path: Path) -> None:
     url = f"powerhose+tcp://127.0.0.1:1?endpoint=ipc://{tmp_path}/w.ipc"
-    worker = programs.run("worker", "--exec", "cat", "--concurrency", 2, "--connect", url)
+    worker = programs.run("worker", "--concurrency", 1, "--exec", "cat", "--concurrency", 2, "--connect", url)
     assert worker.ends() == 2
     assert is_clean(worker)
     assert not (tmp_path / "w.ipc").exists()
@@ -218,7 +222,7 @@ def test_a_master_that_stays_away_ends_the_worker_with_3(programs: Programs, tmp
     """The Powerhose document: it commits suicide if it's unable to reach the master."""
     place = {"tcp": "tcp://127.0.0.1:1", "ipc": f"ipc://{tmp_path}/m.ipc", "name": "tcp://no-such-host.invalid:1"}[kind]
     url = f"powerhose+{place}?ping_every=0.2&ping_attempts=3"
-    worker = programs.dragoman("worker", "--exec", "cat", "--connect", url)
+    worker = programs.dragoman("worker", "--concurrency", 1, "--exec", "cat", "--connect", url)
     assert worker.ends() == 3
     if kind != "name":
         assert "the master has not answered a PING for 3 times 0.2 s" in worker.err
@@ -320,7 +324,9 @@ def test_a_second_signal_stops_a_busy_worker_at_once(programs: Programs, words: 
 
 
 def test_a_signal_ends_a_worker_whose_master_never_came(programs: Programs, tmp_path: Path) -> None:
-    worker = programs.dragoman("worker", "handlers:upper", "--connect", f"powerhose+ipc://{tmp_path}/m.ipc")
+    worker = programs.dragoman(
+        "worker", "--concurrency", 1, "handlers:upper", "--connect", f"powerhose+ipc://{tmp_path}/m.ipc"
+    )
     worker.prints("no broker answers")
     worker.terminate()
     assert worker.ends(5) == 0
@@ -401,7 +407,7 @@ def test_our_worker_serves_a_literal_master(
     programs: Programs, tmp_path: Path, master: Callable[..., Master], kind: str
 ) -> None:
     there = master("tcp://127.0.0.1:*" if kind == "tcp" else f"ipc://{tmp_path}/m.ipc")
-    worker = programs.dragoman("worker", "handlers:upper", "--connect", f"powerhose+{there.where}")
+    worker = programs.dragoman("worker", "--concurrency", 1, "handlers:upper", "--connect", f"powerhose+{there.where}")
     endpoint = there.endpoint()
     assert there.ask(endpoint, b"WAKE") == b"GIVE"
     assert there.ask(endpoint, b"JOB:::a1:::some:::data") == b"JOBRES:::a1:::SOME:::DATA"
@@ -418,7 +424,9 @@ def test_pings_go_on_while_a_job_runs_and_another_master_is_refused(
     programs: Programs, master: Callable[..., Master]
 ) -> None:
     first, second = master(), master()
-    worker = programs.dragoman("worker", "handlers:slow", "--connect", f"powerhose+{first.where}?ping_every=0.1")
+    worker = programs.dragoman(
+        "worker", "--concurrency", 1, "handlers:slow", "--connect", f"powerhose+{first.where}?ping_every=0.1"
+    )
     endpoint = first.endpoint()
     assert first.ask(endpoint, b"WAKE") == b"GIVE"
     first.say(endpoint, b"JOB:::1:::1.0")
@@ -434,7 +442,9 @@ def test_a_master_that_hangs_up_loses_the_result_and_the_worker_lives_on(
     programs: Programs, master: Callable[..., Master]
 ) -> None:
     there = master()
-    worker = programs.dragoman("worker", "handlers:slow", "--connect", f"powerhose+{there.where}?ping_every=0.1")
+    worker = programs.dragoman(
+        "worker", "--concurrency", 1, "handlers:slow", "--connect", f"powerhose+{there.where}?ping_every=0.1"
+    )
     endpoint = there.endpoint()
     there.say(endpoint, b"JOB:::1:::0.5 first")
     worker.prints("working 0.5 first")
@@ -463,7 +473,9 @@ def test_strangers_at_its_endpoint_do_not_keep_a_worker_from_its_master(programs
 def test_a_failure_breaks_the_connection_of_a_literal_master(programs: Programs, master: Callable[..., Master]) -> None:
     """It sees no result, and its worker registers again."""
     there = master()
-    worker = programs.dragoman("worker", "handlers:always_raises", "--connect", f"powerhose+{there.where}")
+    worker = programs.dragoman(
+        "worker", "--concurrency", 1, "handlers:always_raises", "--connect", f"powerhose+{there.where}"
+    )
     endpoint = there.endpoint()
     there.say(endpoint, b"JOB:::1:::x")
     worker.prints("hanging up on the master")
@@ -477,7 +489,7 @@ def test_a_master_that_is_mute_hears_remove_before_the_worker_goes(
 ) -> None:
     there = master(is_mute=True)
     url = f"powerhose+{there.where}?ping_every=0.2&ping_attempts=3"
-    worker = programs.dragoman("worker", "handlers:upper", "--connect", url)
+    worker = programs.dragoman("worker", "--concurrency", 1, "handlers:upper", "--connect", url)
     assert worker.ends() == 3
     endpoint = endpoint_of(worker)
     until(lambda: there.words[-1:] == [f"REMOVE {endpoint}"], "it has said so")
@@ -490,7 +502,7 @@ def test_a_job_whose_master_has_hung_up_does_not_keep_a_stopping_worker(
 ) -> None:
     for words in (("handlers:slow",), ("--exec", "sleep 60")):
         there = master()
-        worker = programs.dragoman("worker", *words, "--connect", f"powerhose+{there.where}")
+        worker = programs.dragoman("worker", "--concurrency", 1, *words, "--connect", f"powerhose+{there.where}")
         endpoint = there.endpoint()
         there.say(endpoint, b"JOB:::1:::60")
         until_it_works(worker)
@@ -506,7 +518,9 @@ def test_a_worker_with_nobody_to_answer_to_leaves_without_the_jobs_of_the_others
 ) -> None:
     """They share the processes that do the jobs: one of them must not stop these for all."""
     there = master()
-    worker = programs.dragoman("worker", "handlers:slow", "--concurrency", 2, "--connect", f"powerhose+{there.where}")
+    worker = programs.dragoman(
+        "worker", "--concurrency", 1, "handlers:slow", "--concurrency", 2, "--connect", f"powerhose+{there.where}"
+    )
     first, second = until(lambda: len(set(there.words)) == 2 and sorted(set(there.words)), "both are here")
     lost, kept = first.removeprefix("PING "), second.removeprefix("PING ")
     there.say(lost, b"JOB:::1:::60")

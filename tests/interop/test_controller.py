@@ -187,7 +187,7 @@ def test_our_own_worker_serves_too(
 ) -> None:
     house = broker_house(PINGPONG, url)
     for edition in ("seed", "shifted"):
-        programs.dragoman("worker", "--exec", "tr a-z A-Z", "--connect", f"{url}?edition={edition}")
+        programs.dragoman("worker", "--concurrency", 1, "--exec", "tr a-z A-Z", "--connect", f"{url}?edition={edition}")
     joined(house, 2)
     callers = Callers(visitors, house)
     for number in range(10):

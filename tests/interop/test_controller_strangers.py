@@ -52,7 +52,7 @@ def start_worker(request: pytest.FixtureRequest, programs: Programs, folder: Pat
     is_shifted = edition == "shifted"
     if request.param == "ours":
         url = f"controller+unix://{folder}?edition={edition}&next_pulse=1"
-        return lambda: programs.dragoman("worker", "--exec", "tr a-z A-Z", "--connect", url)
+        return lambda: programs.dragoman("worker", "--concurrency", 1, "--exec", "tr a-z A-Z", "--connect", url)
     if request.param == "Python":
         flags = ["--shifted"] if is_shifted else []
         return lambda: programs.stranger("controller_worker", folder, "--next-pulse", 1, *flags)

@@ -602,7 +602,9 @@ def test_every_size_passes_from_libnng_to_our_worker_and_back(
     broker_house: Start, programs: Programs, nngs: Nngs, url: str
 ) -> None:
     house = broker_house(url)
-    programs.dragoman("worker", "--exec", "cat", "--service", "cat", "--connect", f"memodb+{house.workers}")
+    programs.dragoman(
+        "worker", "--concurrency", 1, "--exec", "cat", "--service", "cat", "--connect", f"memodb+{house.workers}"
+    )
     caller = nngs.dial(house.callers)
     for payload in PAYLOADS:
         caller.send(job(payload, "cat"))

@@ -170,7 +170,9 @@ def test_our_own_worker_serves_it(
     (tmp_path / "handlers.py").write_text(HANDLERS)
     programs.environment["TMPDIR"] = str(tmp_path)
     master = make("tcp://127.0.0.1:*" if transport == "tcp" else "", base=str(tmp_path))
-    worker = programs.dragoman("worker", "handlers:upper", "--connect", f"powerhose+{master.endpoint}")
+    worker = programs.dragoman(
+        "worker", "--concurrency", 1, "handlers:upper", "--connect", f"powerhose+{master.endpoint}"
+    )
     assert master.execute("1", b"hello", timeout=PATIENCE) == b"HELLO"
     worker.terminate()
     assert worker.ends(5) == 0
@@ -180,7 +182,9 @@ def test_a_job_that_our_own_worker_cannot_do_is_lost(make: Make, programs: Progr
     (tmp_path / "handlers.py").write_text(HANDLERS)
     programs.environment["TMPDIR"] = str(tmp_path)
     master = make(attempts=1)
-    worker = programs.dragoman("worker", "handlers:raises", "--connect", f"powerhose+{master.endpoint}")
+    worker = programs.dragoman(
+        "worker", "--concurrency", 1, "handlers:raises", "--connect", f"powerhose+{master.endpoint}"
+    )
     with pytest.raises(JobLost, match="connection ended"):
         master.execute("1", b"hello", timeout=PATIENCE)
     worker.prints("ValueError: this payload is bad")

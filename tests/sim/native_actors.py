@@ -238,6 +238,7 @@ class Worker(Program):
                 self.side.failed(ticket, "no", self.world.now, Failure("Failed", "no", "why"))
             else:
                 self.side.finished(ticket, result_of(payload), self.world.now)
+                self.world.soon(lambda: self.side.flush(self.world.now))
 
     def recall(self, ticket: Hashable, reason: str) -> None:
         if ticket in self._working and self.world.chance(0.5):

@@ -21,6 +21,7 @@ from dragoman.core.policy import Policy
 from dragoman.diary.memory import MemoryDiary
 from dragoman.sdk.address import read_value
 from dragoman.sdk.peoples import PEOPLES, caller_target, worker_target
+from dragoman.sdk.worker import DEFAULT_URL
 from dragoman.server.config import load
 from dragoman.server.peer import PeerLimits
 from dragoman.server.runner import Limits, Line
@@ -173,7 +174,7 @@ def check_urls(context: click.Context) -> None:
     """The addresses in an example can be read, too, by whoever will get them."""
     given = context.params
     if context.info_name == "worker":
-        worker_target(given["url"], given["services"])
+        worker_target(given["url"] or DEFAULT_URL, given["services"])
     elif context.info_name == "call":
         caller_target(given["url"], given["service"])
     elif context.info_name == "serve":

@@ -2,85 +2,222 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import os
 import shlex
 import shutil
 import sys
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dragoman.cli.exits import USAGE, give_up
 
+if TYPE_CHECKING:
+    from dragoman.sdk.loading import CannotLoad, Reference
+    from dragoman.sdk.worker import Worker
+
+MOST = click.IntRange(1, 1000)
+
 
 @click.command(
     epilog="""\b
 Examples:
-  dragoman worker mypackage.images:resize --service resize \\
-      --connect "pingpong+tcp://127.0.0.1:7401?service=resize"
+  dragoman worker mypackage.images:worker
+  dragoman worker mypackage.images:resize --service resize --connect tcp://127.0.0.1:7400
   dragoman worker --exec "convert - -resize 10% -" --connect pingpong+tcp://127.0.0.1:7401
   dragoman worker --exec "gzip -c" --service gzip --concurrency 4 --connect memodb+tcp://127.0.0.1:7405
 """,
 )
-@click.argument("target", required=False, metavar="[MODULE:FUNCTION]")
+@click.argument("target", required=False, metavar="[MODULE:OBJECT]")
 @click.option("--exec", "command", metavar="CMD", help="Run a program for each job instead: payload in, result out.")
 @click.option(
     "--service",
     "services",
     metavar="NAME",
     multiple=True,
-    help="A service to offer; may be repeated. Where the wire has no names, the URL's service=.",
+    help="A service to offer; may be repeated. Of a Worker, only these. "
+    "Where the wire has no names, the URL's service=.",
+)
+@click.option(
+    "--connect",
+    "url",
+    metavar="URL",
+    help="The broker's address for workers. [default: what the Worker says, else tcp://127.0.0.1:7400]",
 )
 @click.option(
     "--concurrency",
-    type=click.IntRange(1, 1000),
-    default=1,
-    show_default=True,
+    type=MOST,
     metavar="N",
-    help="Do so many jobs at once: as N workers, over one connection where the dialect allows it.",
+    help="Do so many jobs at once. [default: as many as there are processes or threads; 100 if all handlers are async]",
 )
-@click.option("--connect", "url", metavar="URL", required=True, help="The broker's address for workers.")
+@click.option(
+    "--processes", type=MOST, metavar="N", help="Run functions in so many child processes. [default: one per core]"
+)
+@click.option("--threads", type=MOST, metavar="N", help="Run functions in so many threads instead.")
+@click.option("--max-jobs", type=click.IntRange(1), metavar="N", help="Replace a child process after so many jobs.")
+@click.option("--max-memory", metavar="SIZE", help="Replace a child process once it takes more, such as 512MiB.")
+@click.option(
+    "--cancel-grace",
+    type=click.FloatRange(0, 1e9),
+    metavar="S",
+    help="How long a job that was cancelled, or whose time is over, may go on before it is stopped by force. "
+    "[default: 1]",
+)
+@click.option("--reload", "reloads", is_flag=True, help="Start anew when the code changes; for development.")
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info", show_default=True
 )
 def worker(
-    target: str | None, command: str | None, services: tuple[str, ...], concurrency: int, url: str, log_level: str
+    target: str | None,
+    command: str | None,
+    services: tuple[str, ...],
+    url: str | None,
+    concurrency: int | None,
+    processes: int | None,
+    threads: int | None,
+    max_jobs: int | None,
+    max_memory: str | None,
+    cancel_grace: float | None,
+    reloads: bool,
+    log_level: str,
 ) -> None:
-    """Do jobs, one at a time or --concurrency at once, until told to stop.
+    """Do jobs until told to stop.
 
-    MODULE:FUNCTION is called with each job's payload (bytes) and returns the result (bytes). It runs in a child
-    process, so that a long job never keeps the heartbeats from the broker. With --exec, a program gets the payload on
-    its standard input and gives the result on its standard output; an exit code other than 0 is a failure.
+    MODULE:OBJECT is a dragoman.Worker, or a function that is called with each job's payload (bytes) and returns the
+    result (bytes). Functions run in child processes, so that neither a long job nor one that crashes keeps the
+    heartbeats from the broker. With --exec, a program gets the payload on its standard input and gives the result on
+    its standard output; an exit code other than 0 is a failure.
 
     SIGTERM and SIGINT finish the jobs in hand, then leave. A second signal stops at once.
     """
-    from dragoman.sdk import worker as sdk
-    from dragoman.sdk.address import AddressError
-    from dragoman.sdk.child import CannotLoad
-    from dragoman.sdk.peoples import worker_target
-    from dragoman.sdk.workers import run_worker
-
     if (target is None) == (command is None):
-        give_up("give either MODULE:FUNCTION or --exec CMD", USAGE)
+        give_up("give either MODULE:OBJECT or --exec CMD", USAGE)
     logging.basicConfig(
         stream=sys.stderr, level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s", force=True
     )
+    given: dict[str, Any] = {
+        "concurrency": concurrency,
+        "processes": processes,
+        "threads": threads,
+        "max_jobs": max_jobs,
+        "max_memory": _size(max_memory) if max_memory is not None else None,
+        "cancel_grace": cancel_grace,
+    }
+    said = {name: value for name, value in given.items() if value is not None}
     try:
-        place = worker_target(url, services)
-        handler: sdk.Handler
         if target is not None:
-            function = sdk.FunctionHandler(target, concurrency)
-            function.start()
-            handler = function
+            code = _run_object(target, services, url, said, log_level, reloads)
         else:
-            handler = sdk.ProgramHandler(_check_command(command or ""))
-        code = run_worker(place, handler, concurrency)
-    except AddressError as error:
+            code = _run_program(command or "", services, url, said, reloads)
+    except ValueError as error:  # an AddressError is one
         give_up(str(error), USAGE)
-    except CannotLoad as error:
-        give_up(f"cannot run {target}: {error}", USAGE)
     except KeyboardInterrupt:
         raise click.exceptions.Exit(130) from None
     raise click.exceptions.Exit(code)
+
+
+# -------------------------------------------------------------------- MODULE:OBJECT
+
+
+def _run_object(
+    target: str, services: tuple[str, ...], url: str | None, said: dict[str, Any], log_level: str, reloads: bool
+) -> int:
+    from dragoman.sdk.loading import CannotLoad, load, parse_reference
+    from dragoman.sdk.reload import Watch, start_anew
+    from dragoman.sdk.workers import run
+
+    folder = os.getcwd()
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        home = parse_reference(target)
+        made = _worker_of(load(home), target, services, url, said)
+        watch = Watch() if reloads else None
+        code = run(made, home, log_level, watch)
+    except CannotLoad as error:
+        if not reloads:
+            give_up(f"cannot run {target}: {error}", USAGE)
+        watch = _wait_for_better(target, error, home)
+        code = 0
+    if watch is not None and watch.changed:
+        click.echo(f"dragoman: changed: {', '.join(map(os.path.relpath, watch.changed))}; starting anew", err=True)
+        start_anew()
+    return code
+
+
+def _worker_of(found: Any, target: str, services: tuple[str, ...], url: str | None, said: dict[str, Any]) -> Worker:
+    """The worker that was found, or one that offers the function that was. Raises CannotLoad and ValueError."""
+    from dataclasses import replace
+
+    from dragoman.sdk.loading import CannotLoad
+    from dragoman.sdk.peoples import worker_target
+    from dragoman.sdk.worker import DEFAULT_URL, Worker
+
+    if isinstance(found, Worker):
+        if services:
+            missing = [name for name in services if name not in found.services]
+            if missing:
+                raise CannotLoad(f"it offers {', '.join(found.services) or 'nothing'}, and not {', '.join(missing)}")
+            found.services = {name: found.services[name] for name in services}
+        found.url = url or found.url
+        found.execution = replace(found.execution, **said)
+        return found
+    if not callable(found):
+        raise CannotLoad(f"{target} is a {type(found).__name__}, neither a Worker nor something to call")
+    made = Worker(url or DEFAULT_URL, **said)
+    for name in worker_target(made.url, services).services:
+        try:
+            made.service(name)(found)
+        except TypeError as error:
+            raise CannotLoad(str(error)) from error
+    return made
+
+
+def _wait_for_better(target: str, error: CannotLoad, home: Reference) -> Any:
+    """It cannot be run as it is: wait until somebody has changed it."""
+    from importlib.util import find_spec
+
+    from dragoman.sdk.reload import Watch, files_in
+
+    files = set()
+    cause: BaseException | None = error
+    while cause is not None:
+        files |= files_in(cause.__traceback__, cause)
+        cause = cause.__cause__
+    try:
+        spec = find_spec(home.module)
+    except (ImportError, ValueError):
+        spec = None
+    watch = Watch({*files, spec.origin} if spec is not None and spec.origin else files)
+    click.echo(f"dragoman: cannot run {target}: {error}\ndragoman: waiting for a change", err=True)
+    watch.wait_here()
+    return watch
+
+
+# -------------------------------------------------------------------- --exec CMD
+
+
+def _run_program(command: str, services: tuple[str, ...], url: str | None, said: dict[str, Any], reloads: bool) -> int:
+    from dragoman.sdk.execution import Execution
+    from dragoman.sdk.peoples import worker_target
+    from dragoman.sdk.program import Programs
+    from dragoman.sdk.worker import DEFAULT_URL
+    from dragoman.sdk.workers import Shift
+
+    if reloads or said.keys() & {"threads", "max_jobs", "max_memory"}:
+        give_up(
+            "--exec starts a new program for each job: --reload, --threads, --max-jobs, --max-memory are not for it",
+            USAGE,
+        )
+    target = worker_target(url or DEFAULT_URL, services)
+    execution = Execution(**said)
+    hands = dict.fromkeys(target.services, Programs(_check_command(command)))
+    concurrency = execution.jobs_at_once(())
+    # Not uvloop: there, a program that ends without reading its input is an accident, and one that cannot be run, too.
+    shift = Shift(target, hands, concurrency, execution.cancel_grace, loop_factory=asyncio.new_event_loop)
+    return shift.run()
 
 
 def _check_command(command: str) -> str:
@@ -93,3 +230,14 @@ def _check_command(command: str) -> str:
     if shutil.which(words[0]) is None:
         give_up(f"there is no program {words[0]!r} to run (looked in PATH)", USAGE)
     return command
+
+
+def _size(text: str) -> int:
+    from dragoman.sdk.address import read_value
+
+    try:
+        size = read_value(int, text)
+    except ValueError as error:
+        give_up(f"--max-memory {text} {error}", USAGE)
+    assert isinstance(size, int)
+    return size

@@ -34,6 +34,7 @@ class Failure:
     type: str  # such as ValueError
     message: str
     detail: str = ""  # such as a traceback
+    is_lost: bool = False  # whoever did the job died of it
 
 
 class WorkerPort(Protocol):
@@ -93,6 +94,19 @@ class Wishes:
     priority: int | None = None
     attempts: int | None = None
     waits: bool = False  # for a worker, even if none offers the service
+
+
+class ReportingSide(WorkerSide, Protocol):
+    """A worker's side on a wire that has words for more: whose port is asked to `recall`."""
+
+    def returned(self, ticket: Hashable, now: float) -> None:
+        """It was recalled, and has stopped."""
+
+    def report(self, ticket: Hashable, payload: Frame, now: float, *, is_part: bool) -> str | None:
+        """What the job says of itself while it runs, or a part of its result. Returns why it cannot be said, if so."""
+
+    def flush(self, now: float) -> None:
+        """Say what was noted: to be called once in a turn of the loop in which something was finished."""
 
 
 class ClientPort(Protocol):

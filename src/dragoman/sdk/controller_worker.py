@@ -18,10 +18,10 @@ from dragoman.carriers.carrier import Frame, Message
 from dragoman.carriers.prefixed import Limits, Prefixed
 from dragoman.dialects.controller.codec import extra_of_control, extra_of_pulse
 from dragoman.dialects.controller.peer import Answer, WorkerSide
+from dragoman.dialects.sides import Failure
 from dragoman.sdk.address import MAX_UNIX_PATH_BYTES, Place, UnixPlace, address_error
-from dragoman.sdk.errors import JobError, last_line
+from dragoman.sdk.jobs import Crew, Job
 from dragoman.sdk.peoples import HARD_CAP, Target
-from dragoman.sdk.worker import Handler
 from dragoman.streams.dial import BackOff, connect
 from dragoman.streams.places import forget_unix, listen_unix, which_file
 
@@ -41,17 +41,16 @@ LIMITS = Limits(max_payload=HARD_CAP)
 class ControllerWorker:
     """Implements the port of the worker's side on Unix sockets."""
 
-    def __init__(self, target: Target, handler: Handler) -> None:
+    def __init__(self, target: Target, crew: Crew) -> None:
         """Raises AddressError."""
         self._folder = _folder(target.place)
-        self._handler = handler
+        self._crew = crew
         self._side = WorkerSide(target.options, self, BackOff(random.uniform, cap=5.0))
         self._loop = asyncio.get_running_loop()
         self._listening: socket.socket | None = None
         self._path = ""
         self._file: tuple[int, int] | None = None
         self._exchanges: set[asyncio.Task[None]] = set()
-        self._jobs: set[asyncio.Task[None]] = set()
         self._woken = asyncio.Event()
         self._is_stopping = False
         self._stops_at_once = False
@@ -60,7 +59,7 @@ class ControllerWorker:
     # ---------------------------------------------------------------- the port
 
     def pulse(self, head: bytes) -> None:
-        self._begin(self._exchanges, self._say(head))
+        self._begin(self._say(head))
 
     def listen(self, worker_id: int) -> str | None:
         path = f"{self._folder}/{worker_id}.sock"
@@ -82,7 +81,7 @@ class ControllerWorker:
             listening.close()
 
     def run(self, ticket: Hashable, payload: Frame) -> None:
-        self._begin(self._jobs, self._work(ticket, payload))
+        self._crew.begin(Job(self, ticket, payload))
 
     def complain(self, problem: str) -> None:
         log.warning("%s", problem)
@@ -110,9 +109,6 @@ class ControllerWorker:
             self.stop_listening()
             for each in self._exchanges:
                 each.cancel()
-        if self._stops_at_once and self._jobs:
-            self._handler.stop()  # the same signal has stopped all others that it works for
-            await asyncio.wait(self._jobs, timeout=1.0)
         return 0
 
     def stop(self) -> None:
@@ -125,10 +121,10 @@ class ControllerWorker:
             self._side.stop(self._loop.time())
         self._woken.set()
 
-    def _begin(self, tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work)
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
+    def _begin(self, exchange: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(exchange)
+        self._exchanges.add(task)
+        task.add_done_callback(self._exchanges.discard)
         task.add_done_callback(self._look_for_an_accident)
 
     def _look_for_an_accident(self, task: asyncio.Task[None]) -> None:
@@ -185,7 +181,7 @@ class ControllerWorker:
             self._loop.call_later(1.0, self._accept_again, listening)
             return
         connected.setblocking(False)
-        self._begin(self._exchanges, self._exchange(connected))
+        self._begin(self._exchange(connected))
 
     def _accept_again(self, listening: socket.socket) -> None:
         if self._listening is listening:
@@ -242,14 +238,19 @@ class ControllerWorker:
 
     # ---------------------------------------------------------------- jobs
 
-    async def _work(self, ticket: Hashable, payload: Frame) -> None:
-        try:
-            result = await self._handler.handle(payload)
-        except JobError as problem:
-            log.error("job failed: %s", problem)
-            self._side.failed(ticket, last_line(problem), self._loop.time())
-        else:
-            self._side.finished(ticket, result, self._loop.time())
+    def finished(self, job: Job, result: Frame) -> None:
+        self._side.finished(job.ticket, result, self._loop.time())
+        self._woken.set()
+
+    def failed(self, job: Job, reason: str, failure: Failure) -> None:
+        self._side.failed(job.ticket, reason, self._loop.time())
+        self._woken.set()
+
+    def returned(self, job: Job) -> None:
+        raise AssertionError("nobody recalls jobs in this dialect")
+
+    def reported(self, job: Job, payload: Frame, is_part: bool) -> None:
+        """This wire has no words for it."""
 
 
 def _problem(error: OSError) -> str:

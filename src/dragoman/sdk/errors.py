@@ -95,8 +95,3 @@ def error_from(reason: str, failure: Failure | None = None) -> JobError | Broker
         said = failure.type if failure is not None and failure.type else sentence
         kind = next((each for word, each in _BY_REFUSAL.items() if said.startswith(word)), JobRefused)
     return kind(reason)
-
-
-def last_line(problem: JobError) -> str:
-    """What a traceback ends with: the sentence that is worth sending on."""
-    return (str(problem).strip().splitlines() or ["it said nothing"])[-1]

@@ -43,6 +43,7 @@ class People:
 
     objection: Callable[[Sequence[str]], str | None] | None  # to names of services; none: the wire has no such names
     shares_connections: bool  # whether several workers may share one
+    reports: bool = False  # whether its workers can tell of progress, and of parts of a result
     listener_options: type[Any]  # what concerns only the broker: its URL may be pasted whole
     worker_options: type[Any]
     # Not for workers that are called back (sdk/workers.py:CALLED_BACK): they have no connection of their own.
@@ -93,6 +94,7 @@ PEOPLES: Mapping[str, People] = {
     "native": People(
         objection=native.objection,
         shares_connections=True,
+        reports=True,
         listener_options=native_options.ListenerOptions,
         worker_options=native_options.WorkerOptions,
         worker_carrier=_zmtp(native.SOCKET),

@@ -16,12 +16,14 @@ from ipaddress import ip_address
 from dragoman.carriers.carrier import Frame, Message, Messages, TooLarge
 from dragoman.carriers.zmtp import Limits, Zmtp
 from dragoman.dialects.powerhose.peer import MASTER_AWAY, PARTING, REGISTRATION_SOCKET, WORK_SOCKET, WorkerSide
+from dragoman.dialects.sides import Failure
 from dragoman.sdk.address import AddressError, Place, TcpPlace, UnixPlace, is_loopback, parse
+from dragoman.sdk.dialling_worker import CONNECT_TIMEOUT, first
 from dragoman.sdk.endpoint import url_of
-from dragoman.sdk.errors import BrokerUnavailable, JobError, last_line
+from dragoman.sdk.errors import BrokerUnavailable
+from dragoman.sdk.jobs import Crew, Job
 from dragoman.sdk.link import Link, open_link
 from dragoman.sdk.peoples import HARD_CAP, Target
-from dragoman.sdk.worker import CONNECT_TIMEOUT, Handler, first
 from dragoman.streams.dial import BackOff
 from dragoman.streams.places import describe, forget_unix, listen_tcp, listen_unix, tune, which_file
 from dragoman.streams.stream import Stream
@@ -39,16 +41,15 @@ _numbers = itertools.count(1)
 class PowerhoseWorker:
     """Implements the worker's port on real connections: one to the master, and those that masters open to us."""
 
-    def __init__(self, target: Target, handler: Handler) -> None:
+    def __init__(self, target: Target, crew: Crew) -> None:
         self._target = target
-        self._handler = handler
+        self._crew = crew
         self._loop = asyncio.get_running_loop()
         self._back_off = BackOff(random.uniform, cap=min(5.0, target.options.ping_every / 2))
         self._side: WorkerSide | None = None  # none until we listen
         self._link: Link | None = None
         self._lost = asyncio.Event()  # the connection to the master is gone
         self._callers: dict[Caller, None] = {}
-        self._jobs: dict[Hashable, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()  # something happened: look again whether we are done
         self._is_told = False
         self._at_once = asyncio.Event()
@@ -73,7 +74,7 @@ class PowerhoseWorker:
         caller.part()
 
     def run(self, ticket: Hashable, payload: Frame) -> None:
-        self._jobs[ticket] = self._loop.create_task(self._work(ticket, payload))
+        self._crew.begin(Job(self, ticket, payload))
 
     def leaving(self, reason: str) -> None:
         log.error("leaving: %s", reason)
@@ -104,7 +105,6 @@ class PowerhoseWorker:
             self._lose_link()
             for caller in list(self._callers):
                 caller.close()
-        await self._drop_jobs()
         return side.exit_code
 
     def stop(self) -> None:
@@ -203,27 +203,21 @@ class PowerhoseWorker:
 
     # ---------------------------------------------------------------- jobs
 
-    async def _work(self, ticket: Hashable, payload: Frame) -> None:
+    def finished(self, job: Job, result: Frame) -> None:
         assert self._side is not None
-        try:
-            result = await self._handler.handle(payload)
-        except JobError as problem:
-            log.error("job failed: %s", problem)
-            del self._jobs[ticket]
-            self._side.failed(ticket, last_line(problem), self._loop.time())
-        else:
-            del self._jobs[ticket]
-            self._side.finished(ticket, result, self._loop.time())
+        self._side.finished(job.ticket, result, self._loop.time())
         self._changed.set()
 
-    async def _drop_jobs(self) -> None:
-        """Told twice, every worker here is, and nothing of their jobs outlives the loop. Else it is only ours that
-        nobody waits for, and the handler has others in hand: it is stopped when all of us have gone."""
-        if self._jobs and self._at_once.is_set():
-            self._handler.stop()
-            await asyncio.wait(list(self._jobs.values()), timeout=1.0)
-            for job in list(self._jobs.values()):
-                job.cancel()
+    def failed(self, job: Job, reason: str, failure: Failure) -> None:
+        assert self._side is not None
+        self._side.failed(job.ticket, reason, self._loop.time())
+        self._changed.set()
+
+    def returned(self, job: Job) -> None:
+        raise AssertionError("nobody recalls jobs in this dialect")
+
+    def reported(self, job: Job, payload: Frame, is_part: bool) -> None:
+        """This wire has no words for it."""
 
 
 class Caller:

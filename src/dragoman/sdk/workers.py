@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
+from dragoman.sdk.address import address_error, parse
 from dragoman.sdk.controller_worker import ControllerWorker
-from dragoman.sdk.peoples import Target
+from dragoman.sdk.dialling_worker import DiallingWorker
+from dragoman.sdk.jobs import Crew, Hands
+from dragoman.sdk.loading import Reference
+from dragoman.sdk.loops import new_loop
+from dragoman.sdk.peoples import PEOPLES, Target, worker_target
 from dragoman.sdk.powerhose_worker import PowerhoseWorker
-from dragoman.sdk.worker import Handler, WorkerProcess
+from dragoman.sdk.reload import Watch
+from dragoman.sdk.worker import Worker
 
 
 class Life(Protocol):
@@ -24,36 +32,114 @@ class Life(Protocol):
 
 
 # Workers that dial their broker, and answer on that connection, are the rule; these are called back instead.
-CALLED_BACK: Mapping[str, Callable[[Target, Handler], Life]] = {
+CALLED_BACK: Mapping[str, Callable[[Target, Crew], Life]] = {
     "controller": ControllerWorker,
     "powerhose": PowerhoseWorker,
 }
 
 
-def run_worker(target: Target, handler: Handler, concurrency: int = 1) -> int:
-    """Blocks until told to stop, by a signal or the broker. Where workers cannot share a connection, each has one."""
-
-    async def main() -> int:
-        lives: list[Life]
-        if target.dialect in CALLED_BACK:
-            lives = [CALLED_BACK[target.dialect](target, handler) for _ in range(concurrency)]
-        elif target.people.shares_connections:
-            lives = [WorkerProcess(target, handler, concurrency)]
-        else:
-            lives = [WorkerProcess(target, handler) for _ in range(concurrency)]
-
-        def stop() -> None:
-            for each in lives:
-                each.stop()
-
-        for each in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(each, stop)
-        try:
-            return max(await asyncio.gather(*(each.live() for each in lives)))
-        finally:
-            handler.stop()  # before the loop cancels what is left: whoever is cancelled forgets its processes
-
+def run(worker: Worker, home: Reference | None = None, log_level: str = "", watch: Watch | None = None) -> int:
+    """Run a worker until it is told to stop. `home` is where a child process finds it, if that is known; `log_level` is
+    for children that nobody else tells how to log. Raises AddressError and CannotLoad."""
+    target = target_of(worker)
+    services = {name: worker.services[name] for name in target.services}
+    execution = worker.execution
+    references: Mapping[str, Reference] = {}
+    if execution.threads is None:
+        references = worker.references([name for name, each in services.items() if not each.is_async], home)
+    mute = "" if target.people.reports else target.dialect
+    hands = execution.hands(services, references, mute, log_level)
+    shift = Shift(target, hands, execution.jobs_at_once(services.values()), execution.cancel_grace, watch)
+    worker._stop = shift.stop
     try:
-        return asyncio.run(main())
+        return shift.run()
     finally:
-        handler.stop()  # also if nobody has come to life
+        worker._stop = None
+
+
+def target_of(worker: Worker) -> Target:
+    """Where it works, and for which of its services: all of them, or one where a worker has but one; the URL may choose
+    it. Raises AddressError."""
+    names = tuple(worker.services)
+    if not names:
+        raise ValueError("this worker offers nothing: decorate a function with @worker.service(NAME)")
+    address = parse(worker.url, PEOPLES)
+    people = PEOPLES[address.dialect]
+    if people.shares_connections:
+        return worker_target(worker.url, names)
+    chosen = address.options.get("service")
+    if chosen is None and len(names) == 1:
+        chosen = names[0]
+    if chosen in names:
+        # Where the wire has no names, ours are nobody's business but ours.
+        named = () if people.objection is None else (chosen,)
+        return replace(worker_target(worker.url, named), services=(chosen,))
+    told = f"a worker in {address.dialect} offers one service"
+    if chosen is not None:
+        raise address_error(worker.url, f"{told}; the URL chooses {chosen!r}, and this one has {', '.join(names)}")
+    raise address_error(worker.url, f"{told}, and this one has {', '.join(names)}: choose by service= in the URL")
+
+
+class Shift:
+    """All the lives of one worker process: one, or as many as work at once where they cannot share a connection."""
+
+    def __init__(
+        self,
+        target: Target,
+        hands: Mapping[str, Hands],
+        concurrency: int,
+        grace: float,
+        watch: Watch | None = None,
+        loop_factory: Callable[[], asyncio.AbstractEventLoop] = new_loop,
+    ) -> None:
+        self._target = target
+        self._hands = hands
+        self._concurrency = concurrency
+        self._grace = grace
+        self._watch = watch
+        self._loop_factory = loop_factory
+        self._lives: Sequence[Life] = ()
+        self._told = 0  # how often we were told to stop
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def run(self) -> int:
+        """Blocks until told to stop, by a signal or the broker. Raises AddressError and CannotLoad."""
+        with asyncio.Runner(loop_factory=self._loop_factory) as runner:
+            return runner.run(self._main())
+
+    def stop(self) -> None:
+        """For other threads."""
+        loop = self._loop
+        if loop is not None and not loop.is_closed():
+            loop.call_soon_threadsafe(self._stop)
+
+    async def _main(self) -> int:
+        loop = self._loop = asyncio.get_running_loop()
+        if threading.current_thread() is threading.main_thread():
+            for each in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(each, self._stop)
+        crew = Crew(self._hands, self._grace)
+        watching = loop.create_task(self._watch.wait(self._stop)) if self._watch is not None else None
+        try:
+            await crew.start()
+            if self._told:
+                return 0
+            self._lives = self._come_to_life(crew)
+            return max(await asyncio.gather(*(each.live() for each in self._lives)))
+        finally:
+            if watching is not None:
+                watching.cancel()
+            await crew.close()
+
+    def _come_to_life(self, crew: Crew) -> list[Life]:
+        target = self._target
+        if target.dialect in CALLED_BACK:
+            return [CALLED_BACK[target.dialect](target, crew) for _ in range(self._concurrency)]
+        if target.people.shares_connections:
+            return [DiallingWorker(target, crew, self._concurrency)]
+        return [DiallingWorker(target, crew) for _ in range(self._concurrency)]
+
+    def _stop(self) -> None:
+        self._told += 1
+        for each in self._lives:
+            each.stop()

@@ -38,8 +38,10 @@ from dragoman.dialects.native.messages import (
     DRAIN,
     ERROR,
     FAILED,
+    FAILURE,
     HEARTBEAT,
     JOB,
+    LOST,
     MISSING,
     MOST_NAMES,
     NO_FLAGS,
@@ -64,10 +66,12 @@ from dragoman.dialects.sides import Assignment, ClientPort, Failure, Wishes, Wor
 
 SOCKET: Final = "DEALER"
 BEFORE_WELCOME: Final = Welcome(heartbeat=2.5, lease=10.0, max_payload=0)  # what holds until the broker has spoken
+WELCOME_SOON: Final = 0.02  # seconds
 ACK_AFTER: Final = 256 << 10  # bytes of results
 BATCH_BYTES: Final = 1 << 20  # of payloads in one SUBMIT
 LONGEST: Final = 49 * 86_400.0  # seconds that can be said; for ever is not much longer
 MOST_HEADS_KEPT: Final = 1024  # of SUBMIT, written once for all jobs that ask for the same
+RESULT_BYTES: Final = 64 << 10  # of results in one RESULT, if there are several
 UNAVAILABLE: Final = "unavailable"  # instead of an outcome: the broker that knew the job is gone
 
 
@@ -80,7 +84,10 @@ def objection(services: Sequence[str]) -> str | None:
 
 
 class WorkerSide:
-    """A worker's side, for as many connections as it takes. A ticket is an attempt's token."""
+    """A worker's side, for as many connections as it takes. A ticket is an attempt's token.
+
+    `finished` only notes a result, unless much has come together; `flush` sends them, many in one message.
+    """
 
     def __init__(
         self, options: WorkerOptions, port: WorkerPort, services: Sequence[str], concurrency: int, name: str = ""
@@ -95,16 +102,21 @@ class WorkerSide:
         self._is_leaving = False
         self._running: set[bytes] = set()
         self._at_hand: dict[bytes, tuple[Frame, Assignment]] = {}  # prefetched, and not begun
+        self._done: list[bytes] = []  # whose results were noted
+        self._results: list[Frame] = []
+        self._result_bytes = 0
+        self._result_limit = 0
         self._heard = 0.0
         self._said = 0.0
 
     @property
     def is_busy(self) -> bool:
         """Also until the broker has said BYE: what it gave us before it heard DRAIN is ours to give back."""
-        return bool(self._running) or (self._is_leaving and self._is_open)
+        return bool(self._running) or bool(self._done) or (self._is_leaving and self._is_open)
 
     def opened(self, now: float) -> None:
         self._is_open = True
+        self._welcome = BEFORE_WELCOME  # another broker may be there by now
         self._heard = self._said = now
         self._port.send(write_hello(self._hello))
         if self._is_leaving:
@@ -114,6 +126,7 @@ class WorkerSide:
         """What we work at belongs to the connection: its attempts have ended with it."""
         self._is_open = False
         self._at_hand.clear()
+        self._forget_results()
         running, self._running = self._running, set()
         for token in sorted(running):
             self._port.recall(token, "the connection to the broker ended")
@@ -130,14 +143,20 @@ class WorkerSide:
     def finished(self, ticket: Hashable, result: Frame, now: float) -> None:
         token = self._end(ticket)
         if token is not None:
-            self._say(write_result([token], [result]), now)
+            size = len(result)
+            if self._result_bytes + size > self._result_limit:
+                self.flush(now)
+            self._done.append(token)
+            self._results.append(result)
+            self._result_bytes += size
             self._begin_next()
 
     def failed(self, ticket: Hashable, reason: str, now: float, failure: Failure | None = None) -> None:
         token = self._end(ticket)
         if token is not None:
             told = failure or Failure("", reason)
-            self._say(write_failed(1, token, told.type, told.message, told.detail), now)
+            outcome = LOST if told.is_lost else FAILURE
+            self._say(write_failed(outcome, token, told.type, told.message, told.detail), now)
             self._begin_next()
 
     def returned(self, ticket: Hashable, now: float) -> None:
@@ -147,10 +166,19 @@ class WorkerSide:
             self._say(write_list(RETURN, [token]), now)
             self._begin_next()
 
-    def report(self, ticket: Hashable, payload: Frame, now: float, *, is_part: bool) -> None:
+    def report(self, ticket: Hashable, payload: Frame, now: float, *, is_part: bool) -> str | None:
         assert isinstance(ticket, bytes)
+        if len(payload) > self._welcome.max_payload:
+            return f"{len(payload)} bytes are over the broker's max_payload {self._welcome.max_payload}"
         if ticket in self._running:
             self._say(write_report(ticket, payload, is_part=is_part), now)
+        return None
+
+    def flush(self, now: float) -> None:
+        if self._done:
+            frames = write_result(self._done, self._results)
+            self._forget_results()
+            self._say(frames, now)
 
     def stop(self) -> None:
         self._is_leaving = True
@@ -168,6 +196,8 @@ class WorkerSide:
             return inf
         if now >= self._said + self._welcome.heartbeat:
             self._say([bytes((HEARTBEAT,))], now)
+        if self._welcome is BEFORE_WELCOME:  # how often we must speak will be known in a moment
+            return now + WELCOME_SOON
         return min(self._said + self._welcome.heartbeat, self._heard + self._welcome.lease)
 
     def _hear(self, message: Message, now: float) -> None:
@@ -179,6 +209,7 @@ class WorkerSide:
             self._recall(*read_recall(message), now)
         elif word == WELCOME:
             self._welcome = read_welcome(message)
+            self._result_limit = min(RESULT_BYTES, self._welcome.max_payload)
         elif word == BYE:
             self._bye(*read_bye(message))
         elif word == ERROR:
@@ -205,7 +236,7 @@ class WorkerSide:
 
     def _bye(self, is_final: bool, sentence: str) -> None:
         if is_final or self._is_leaving:
-            self._is_open = False
+            self.lost()  # what we still work at ends here, too
             self._port.leave(sentence)
         else:
             self._port.reconnect(f"the broker said goodbye: {sentence}")
@@ -217,6 +248,9 @@ class WorkerSide:
             return None
         self._running.remove(ticket)
         return ticket
+
+    def _forget_results(self) -> None:
+        self._done, self._results, self._result_bytes = [], [], 0
 
     def _begin_next(self) -> None:
         if self._at_hand and len(self._running) < self._concurrency:

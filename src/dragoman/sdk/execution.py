@@ -1,0 +1,80 @@
+"""How a worker does its jobs: in how many processes or threads, how many at once, and when it stops one by force."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from dragoman.sdk.childhood import Offer, Upbringing
+from dragoman.sdk.children import Children
+from dragoman.sdk.coroutines import Coroutines
+from dragoman.sdk.jobs import Hands
+from dragoman.sdk.loading import Reference
+from dragoman.sdk.services import Service
+from dragoman.sdk.threads import Threads
+
+ASYNC_JOBS = 100  # at once, if nobody has said
+MOST_JOBS = 1000
+DEFAULT_GRACE = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """None: not said. Raises ValueError for what cannot be."""
+
+    processes: int | None = None
+    threads: int | None = None
+    concurrency: int | None = None
+    max_jobs: int | None = None
+    max_memory: int | None = None  # bytes
+    cancel_grace: float = DEFAULT_GRACE
+
+    def __post_init__(self) -> None:
+        if self.processes is not None and self.threads is not None:
+            raise ValueError("processes and threads exclude each other: say where jobs run once")
+        for name in ("processes", "threads", "concurrency"):
+            number = getattr(self, name)
+            if number is not None and not 1 <= number <= MOST_JOBS:
+                raise ValueError(f"{name} {number} must be 1 to {MOST_JOBS}")
+        for name in ("max_jobs", "max_memory"):
+            number = getattr(self, name)
+            if number is not None and number < 1:
+                raise ValueError(f"{name} {number} must be at least 1")
+            if number is not None and self.threads is not None:
+                raise ValueError(f"{name} replaces child processes, and with threads there are none")
+        if not 0 <= self.cancel_grace < float("inf"):
+            raise ValueError(f"cancel_grace {self.cancel_grace:g} is no number of seconds")
+
+    def jobs_at_once(self, services: Collection[Service]) -> int:
+        """How many jobs the broker may give us at the same time."""
+        if self.concurrency is not None:
+            return self.concurrency
+        if services and all(each.is_async for each in services):
+            return ASYNC_JOBS
+        return self.threads or self.processes or cores()
+
+    def child_count(self) -> int:
+        return self.processes or self.concurrency or cores()
+
+    def hands(
+        self, services: Mapping[str, Service], references: Mapping[str, Reference], mute: str, log_level: str
+    ) -> dict[str, Hands]:
+        """Who does which service. `references` are where children find those that run there."""
+        found: dict[str, Hands] = {}
+        waits = {name: each for name, each in services.items() if each.is_async}
+        blocks = {name: each for name, each in services.items() if not each.is_async}
+        if waits:
+            found |= dict.fromkeys(waits, Coroutines(waits, mute))
+        if blocks and self.threads is not None:
+            found |= dict.fromkeys(blocks, Threads(blocks, self.threads, mute))
+        elif blocks:
+            offers = tuple(Offer(name, each.codec.name, references[name]) for name, each in blocks.items())
+            upbringing = Upbringing(offers, self.max_memory or 0, mute, log_level)
+            found |= dict.fromkeys(blocks, Children(upbringing, self.child_count(), self.max_jobs or 0))
+        return found
+
+
+def cores() -> int:
+    """Those that we may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,214 @@
+"""A job in a worker's hands: who gave it, who does it, and when it has to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Hashable, Iterable, Mapping
+from math import inf
+from typing import Protocol
+
+from dragoman.carriers.carrier import Frame
+from dragoman.dialects.sides import NOTHING_SAID, Assignment, Failure
+
+log = logging.getLogger("dragoman.worker")
+
+
+class Employer(Protocol):
+    """Who gave the job; it is told once what became of it, in the loop's own thread."""
+
+    def finished(self, job: Job, result: Frame) -> None: ...
+
+    def failed(self, job: Job, reason: str, failure: Failure) -> None:
+        """`reason` is the failure in one line."""
+
+    def returned(self, job: Job) -> None:
+        """It was recalled, and has stopped."""
+
+    def reported(self, job: Job, payload: Frame, is_part: bool) -> None:
+        """What it says of itself while it runs, or a part of its result."""
+
+
+class Hands(Protocol):
+    """Those who do jobs of one kind: child processes, threads, coroutines, programs."""
+
+    async def start(self) -> None:
+        """Raises CannotLoad."""
+
+    def begin(self, job: Job) -> None:
+        """Do it now, or as soon as somebody is free for it."""
+
+    def cancel(self, job: Job) -> None:
+        """`job.is_cancelled`: let the handler know that nobody waits any more."""
+
+    def kill(self, job: Job) -> None:
+        """Stop it by force, as far as that can be done; `job.lost` follows."""
+
+    async def close(self) -> None:
+        """Drop what is under way, at once, and leave nothing behind."""
+
+
+class Job:
+    """One job, from the moment it was given to us until we have said what became of it."""
+
+    __slots__ = (
+        "assignment",
+        "crew",
+        "doer",
+        "due",
+        "employer",
+        "hands",
+        "is_cancelled",
+        "is_over",
+        "is_recalled",
+        "payload",
+        "service",
+        "ticket",
+    )
+
+    def __init__(
+        self, employer: Employer, ticket: Hashable, payload: Frame, assignment: Assignment = NOTHING_SAID
+    ) -> None:
+        self.employer = employer
+        self.ticket = ticket  # what the employer calls it
+        self.payload = payload
+        self.assignment = assignment
+        self.service = assignment.service
+        self.crew: Crew | None = None
+        self.hands: Hands | None = None
+        self.doer: object = None  # the child, thread or task that is at it
+        self.due = inf  # when to look after it
+        self.is_cancelled = False  # nobody waits any more: by recall, or because its time is over
+        self.is_recalled = False
+        self.is_over = False
+
+    def finish(self, result: Frame) -> None:
+        if self._end():
+            self.employer.finished(self, result)
+
+    def fail(self, failure: Failure) -> None:
+        if self._end():
+            reason = one_line(failure)
+            if not self.is_recalled:
+                log.error("job failed: %s%s", reason, f"\n{failure.detail}" if failure.detail else "")
+            self.employer.failed(self, reason, failure)
+
+    def lost(self, reason: str) -> None:
+        """Whoever did it is no more: as we wanted, or not."""
+        if self.is_recalled:
+            if self._end():
+                self.employer.returned(self)
+        elif self.is_cancelled:
+            self.fail(Failure("TimeoutError", f"stopped when its time of {self.assignment.timeout:g} s was over"))
+        else:
+            self.fail(Failure("", reason, is_lost=True))
+
+    def report(self, report: tuple[Frame, bool]) -> None:
+        """A payload, and whether it is a part of the result."""
+        if not self.is_over:
+            self.employer.reported(self, *report)
+
+    def _end(self) -> bool:
+        if self.is_over:
+            return False
+        self.is_over = True
+        if self.crew is not None:
+            self.crew.forget(self)
+        return True
+
+
+class Crew:
+    """Gives each job to the hands that do its service, and sees to it that it ends in time."""
+
+    def __init__(self, hands: Mapping[str, Hands], grace: float) -> None:
+        """`hands` by service. `grace`: so long a cancelled job may go on before it is stopped by force."""
+        self._hands = hands
+        self._only = next(iter(hands)) if len(hands) == 1 else ""  # for wires without names
+        self._grace = grace
+        self._loop = asyncio.get_running_loop()
+        self._jobs: set[Job] = set()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm_at = inf
+
+    async def start(self) -> None:
+        """Raises CannotLoad."""
+        for each in self._everybody():
+            await each.start()
+
+    def begin(self, job: Job) -> None:
+        if not job.service:
+            job.service = self._only
+        hands = self._hands.get(job.service)
+        if hands is None:
+            job.fail(Failure("LookupError", f"this worker does not offer {job.service!r}"))
+            return
+        job.crew = self
+        job.hands = hands
+        self._jobs.add(job)
+        if job.assignment.timeout != inf:
+            self._look_at(job, self._loop.time() + job.assignment.timeout)
+        hands.begin(job)
+
+    def recall(self, job: Job, reason: str) -> None:
+        """Nobody waits for it any more."""
+        if not job.is_over and not job.is_recalled:
+            log.info("a job of %s is recalled: %s", job.service, reason)
+            job.is_recalled = True
+            self._cancel(job)
+
+    def drop(self, job: Job) -> None:
+        """It is over, whatever its handler does: stop that."""
+        if job.hands is not None:
+            job.is_cancelled = True
+            job.hands.kill(job)
+
+    def forget(self, job: Job) -> None:
+        self._jobs.discard(job)
+
+    async def close(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        for job in self._jobs:
+            job.is_over = True  # nobody is told any more
+        for each in self._everybody():
+            await each.close()
+
+    def _everybody(self) -> Iterable[Hands]:
+        return dict.fromkeys(self._hands.values())
+
+    def _cancel(self, job: Job) -> None:
+        if not job.is_cancelled:
+            assert job.hands is not None
+            job.is_cancelled = True
+            self._look_at(job, self._loop.time() + self._grace)
+            job.hands.cancel(job)
+
+    def _look_at(self, job: Job, due: float) -> None:
+        job.due = due
+        if due < self._alarm_at:
+            if self._alarm is not None:
+                self._alarm.cancel()
+            self._alarm_at = due
+            self._alarm = self._loop.call_at(due, self._look)
+
+    def _look(self) -> None:
+        """A job whose time is over is cancelled; one that was cancelled, and goes on, is killed."""
+        self._alarm, self._alarm_at = None, inf
+        now = self._loop.time()
+        for job in [each for each in self._jobs if each.due <= now]:
+            if not job.is_cancelled:
+                log.warning("a job of %s has had its time of %g s", job.service, job.assignment.timeout)
+                self._cancel(job)
+            else:
+                assert job.hands is not None
+                job.due = inf
+                job.hands.kill(job)
+        soonest = min(self._jobs, key=lambda job: job.due, default=None)
+        if soonest is not None and soonest.due != inf:
+            self._look_at(soonest, soonest.due)
+
+
+def one_line(failure: Failure) -> str:
+    """A failure in a sentence, for wires that have room for no more, and for the log."""
+    said = f"{failure.type}: {failure.message}" if failure.type else failure.message
+    return " ".join(said.split()) or "it said nothing"

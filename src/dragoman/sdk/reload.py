@@ -1,0 +1,81 @@
+"""Noticing that a program's own code has changed: for development."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import site
+import sys
+import sysconfig
+import time
+from collections.abc import Callable, Iterable
+from types import TracebackType
+
+POLL = 0.25  # seconds
+
+
+class Watch:
+    """Looks at the files of all modules that are loaded and are neither Python's own nor installed packages."""
+
+    def __init__(self, also: Iterable[str] = ()) -> None:
+        self._also = tuple(also)
+        self._times = self._look()
+        self.changed: list[str] = []  # what did; empty as long as nothing has
+
+    async def wait(self, tell: Callable[[], None]) -> None:
+        """Until something has changed, then say so."""
+        while not self.look():
+            await asyncio.sleep(POLL)
+        tell()
+
+    def wait_here(self) -> None:
+        while not self.look():
+            time.sleep(POLL)
+
+    def look(self) -> list[str]:
+        """What has changed. Modules that were loaded since are watched from now on."""
+        now = self._look()
+        self.changed = sorted(file for file, when in self._times.items() if now.get(file) != when)
+        self._times = now | self._times
+        return self.changed
+
+    def _look(self) -> dict[str, int]:
+        return {file: _changed_at(file) for file in {*project_files(), *self._also}}
+
+
+def project_files() -> set[str]:
+    files = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+    return {file for file in files if file is not None and is_of_project(file)}
+
+
+def is_of_project(file: str) -> bool:
+    return file.endswith(".py") and not os.path.abspath(file).startswith(tuple(_foreign()))
+
+
+def files_in(behind: TracebackType | None, error: BaseException) -> set[str]:
+    """The files that an exception has come through, of the project's own."""
+    found = {error.filename} if isinstance(error, SyntaxError) and error.filename else set()
+    while behind is not None:
+        found.add(behind.tb_frame.f_code.co_filename)
+        behind = behind.tb_next
+    return {file for file in found if is_of_project(file)}
+
+
+def start_anew() -> None:
+    """Become the same program again, with its code as it is now. Does not return."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - our own command line
+
+
+def _foreign() -> list[str]:
+    paths = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")]
+    ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return [os.path.join(path, "") for path in (*paths, *site.getsitepackages(), site.getusersitepackages(), ours)]
+
+
+def _changed_at(file: str) -> int:
+    try:
+        return os.stat(file).st_mtime_ns
+    except OSError:
+        return 0

@@ -1,0 +1,118 @@
+"""One service: a function, what its payloads are, and what becomes of a payload that is given to it."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from dragoman.dialects.sides import Failure
+from dragoman.sdk.codecs import Codec, Payload, codec
+from dragoman.sdk.context import Context
+
+MAIN = ("__main__", "__mp_main__")
+
+
+class CouldNot(Exception):
+    """The handler did not come to a result."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    name: str
+    function: Callable[..., Any]
+    codec: Codec
+    wants_context: bool
+    is_async: bool
+
+    def perform(self, payload: Payload, context: Context | None) -> Payload:
+        """The result. Raises CouldNot."""
+        argument = self._decode(payload)
+        try:
+            result = self.function(argument, context) if self.wants_context else self.function(argument)
+        except (Exception, SystemExit) as error:
+            raise CouldNot(failure_of(error)) from None
+        return self._encode(result)
+
+    async def perform_async(self, payload: Payload, context: Context | None) -> Payload:
+        """The same, for a handler that is a coroutine function."""
+        argument = self._decode(payload)
+        try:
+            result = await (self.function(argument, context) if self.wants_context else self.function(argument))
+        except (Exception, SystemExit) as error:
+            raise CouldNot(failure_of(error)) from None
+        return self._encode(result)
+
+    def _decode(self, payload: Payload) -> Any:
+        try:
+            return self.codec.decode(payload)
+        except Exception as error:
+            told = f"the payload cannot be read as {self.codec.name}, which {self.name!r} takes: {_message(error)}"
+            raise CouldNot(Failure("ValueError", told)) from None
+
+    def _encode(self, result: Any) -> Payload:
+        try:
+            return self.codec.encode(result)
+        except Exception as error:
+            kind = type(result).__name__
+            told = f"the handler's result, a {kind}, cannot be written as {self.codec.name}: {_message(error)}"
+            raise CouldNot(Failure("TypeError", told)) from None
+
+
+def describe(name: str, function: Callable[..., Any], codec_name: str = "bytes") -> Service:
+    """A service of this function. Raises TypeError if it cannot be called with a payload, ValueError for a codec that
+    nobody knows."""
+    if not callable(function):
+        raise TypeError(f"a handler is a function, not a {type(function).__name__}")
+    is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+    return Service(name, function, codec(codec_name), _wants_context(function), is_async)
+
+
+def _wants_context(function: Callable[..., Any]) -> bool:
+    """Whether there is a second parameter that wants something, or is called ctx."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except ValueError:  # some of those in C do not tell
+        return False
+    if any(each.kind is each.VAR_POSITIONAL for each in parameters):
+        return False
+    places = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    needed = [each for each in places if each.default is each.empty]
+    if (
+        not places
+        or len(needed) > 2
+        or any(each.kind is each.KEYWORD_ONLY and each.default is each.empty for each in parameters)
+    ):
+        name = getattr(function, "__qualname__", repr(function))
+        raise TypeError(f"a handler is called as {name}(payload) or {name}(payload, ctx), which this one does not take")
+    return len(places) > 1 and (len(needed) == 2 or places[1].name == "ctx")
+
+
+def failure_of(error: BaseException) -> Failure:
+    """A handler's exception as its caller will see it."""
+    kind = type(error)
+    hidden = ("builtins", *MAIN)
+    name = kind.__qualname__ if kind.__module__ in hidden else f"{kind.__module__}.{kind.__qualname__}"
+    return Failure(name, _message(error), _traceback(error))
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # an exception whose own __str__ fails is still a failure of the handler's
+        return "(its message cannot be had)"
+
+
+def _traceback(error: BaseException) -> str:
+    """From the handler's own code on: what is above it is ours."""
+    behind: TracebackType | None = error.__traceback__
+    if behind is not None and behind.tb_next is not None:
+        behind = behind.tb_next
+    return "".join(traceback.format_exception(type(error), error, behind)).rstrip("\n")

@@ -1,0 +1,421 @@
+"""Workers as people write them: real processes, one broker for all, every dialect's URL."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import zmq
+
+from dragoman import Client, JobError, JobFailed, JobLost, JobTimeout, NoSuchService
+from programs import PATIENCE, Program, Programs, until
+
+SERVICES = Path(__file__).parents[1] / "services.py"
+LEASE = 0.6
+
+
+class House:
+    """A broker, and callers that are threads of ours."""
+
+    def __init__(self, programs: Programs, native: str, *others: str) -> None:
+        self.native = native
+        self.broker = programs.dragoman("serve", native, *others, "--data", "memory", "--strict")
+        self.broker.prints("is listening")
+        self.client = Client(native)
+        self._threads = ThreadPoolExecutor(64)
+
+    def close(self) -> None:
+        self.client.close()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def start(self, service: str, payload: bytes = b"", timeout: float | None = None) -> Future[bytes]:
+        return self._threads.submit(self.ask, service, payload, timeout)
+
+    def ask(self, service: str, payload: bytes = b"", timeout: float | None = None) -> bytes:
+        """A job's result; until a worker offers the service, it is asked for again."""
+        patience = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return bytes(self.client.call(service, payload, timeout=timeout))
+            except NoSuchService:
+                assert time.monotonic() < patience, f"nobody offers {service}"
+                time.sleep(0.01)
+
+    @property
+    def came(self) -> int:
+        """How many workers have come."""
+        return len(re.findall("worker (?:joined|registered)", self.broker.err))
+
+    def is_left(self) -> bool:
+        """Whether all of them have gone."""
+        return self.came == len(re.findall("worker (?:left|dismissed)", self.broker.err))
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """A broker for workers of our own dialect. Its second door has no patience."""
+    programs = Programs(tmp_path_factory.mktemp("house"))
+    house = House(programs, f"ipc://{programs.folder}/n", hasty(programs.folder))
+    yield house
+    house.close()
+    programs.end_all()
+
+
+def hasty(folder: Path) -> str:
+    return f"ipc://{folder}/h?lease={LEASE}&heartbeat=0.1"
+
+
+@pytest.fixture(scope="module")
+def doors(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A door for every dialect."""
+    folder = tmp_path_factory.mktemp("doors")
+    (folder / "c").mkdir()
+    return {
+        "native": f"ipc://{folder}/n",
+        "pingpong": f"pingpong+ipc://{folder}/p?service=upper",
+        "powerhose": f"powerhose+ipc://{folder}/h?service=upper",
+        "controller": f"controller+unix://{folder}/c?service=upper",
+        "majordomo": f"majordomo+ipc://{folder}/d",
+        "memodb": f"memodb+ipc://{folder}/m",
+    }
+
+
+@pytest.fixture(scope="module")
+def tower(doors: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    """The broker behind them. Its workers are all of this module's: those of MemoDB may come back for a while."""
+    programs = Programs(tmp_path_factory.mktemp("tower"))
+    tower = House(programs, *doors.values())
+    yield tower
+    tower.close()
+    programs.end_all()
+
+
+Start = Callable[..., Program]
+
+
+@pytest.fixture
+def start(programs: Programs, house: House) -> Iterator[Start]:
+    """Starts a worker of this broker, and sees it go."""
+    (programs.folder / "services.py").write_text(SERVICES.read_text())
+
+    def start(*words: object, target: str = "services:worker", url: str = house.native) -> Program:
+        came = house.came
+        worker = programs.dragoman("worker", target, *words, "--connect", url)
+        if url.startswith("ipc://"):
+            until(lambda: house.came > came or worker.process.poll() is not None, "the broker knows it")
+        return worker
+
+    yield start
+    programs.end_all()
+    until(house.is_left, "the test's workers have gone")
+
+
+# -------------------------------------------------------------------- services
+
+
+def test_what_a_handler_is_told_and_what_it_answers(start: Start, house: House) -> None:
+    start("--processes", 1)
+    assert house.ask("upper", b"hello") == b"HELLO"
+    told = house.ask("add", b"[1, 2]", timeout=30).decode()
+    assert re.fullmatch(r'{"sum":3,"service":"add","id":"[0-9a-f]{32}","try":1,"left":(29|30)\.\d+}', told), told
+    with pytest.raises(JobFailed, match="the payload cannot be read as json, which 'add' takes") as refused:
+        house.ask("add", b"no json")
+    assert refused.value.remote_type == "ValueError"
+    with pytest.raises(JobFailed, match="the handler's result, a set, cannot be written as json") as unwritten:
+        house.ask("a set", b"1")
+    assert unwritten.value.remote_type == "TypeError"
+
+
+def test_an_exception_reaches_the_caller_with_type_message_and_traceback(start: Start, house: House) -> None:
+    start("--processes", 1)
+    with pytest.raises(JobFailed) as failed:
+        house.ask("raises", b"this")
+    problem = failed.value
+    assert (problem.remote_type, problem.remote_message) == ("services.Trouble", "cannot do this")
+    assert problem.remote_traceback.startswith("Traceback (most recent call last):\n")
+    assert 'raise Trouble(f"cannot do {payload.decode()}")' in problem.remote_traceback
+    assert "dragoman" not in problem.remote_traceback
+
+
+def test_python_calls_are_made_where_they_are_offered(start: Start, house: House) -> None:
+    start("--processes", 1, "--service", "python")
+    assert pickle.loads(house.ask("python", pickle.dumps((divmod, (7, 2), {})))) == (3, 1)
+    with pytest.raises(JobFailed) as failed:
+        house.ask("python", pickle.dumps((divmod, (7, 0), {})))
+    assert failed.value.remote_type == "ZeroDivisionError"
+    house.broker.prints('"service": "python"')  # and nothing else
+
+
+def test_async_handlers_run_together_and_a_stubborn_one_is_cancelled(start: Start, house: House) -> None:
+    worker = start("--cancel-grace", 0.05, target="services:naps")
+    began = time.monotonic()
+    callers = [house.start("nap", b"0.5") for _ in range(40)]
+    assert [each.result(PATIENCE) for each in callers] == [b"false"] * 40
+    assert time.monotonic() - began < 10  # one after the other would be 20
+    with pytest.raises(JobTimeout):
+        house.ask("sleepless", b"0", timeout=0.2)
+    worker.prints("put to bed, cancelled: True")
+
+
+def test_threads_run_functions_that_no_child_could_find(start: Start, house: House, programs: Programs) -> None:
+    script = programs.folder / "local.py"
+    script.write_text(
+        "from dragoman import Worker\n"
+        "import threading, sys\n"
+        "def main():\n"
+        "    meeting = threading.Barrier(3)\n"
+        "    worker = Worker(sys.argv[1], threads=int(sys.argv[2]) or None)\n"
+        "    worker.service('meet')(lambda payload: str(meeting.wait(10)))\n"
+        "    worker.run()\n"
+        "main()\n"
+    )
+    refused = programs.start(sys.executable, script, house.native, 0)
+    assert refused.ends() == 1
+    assert "run jobs in threads (threads=4, --threads 4)" in refused.err
+    programs.start(sys.executable, script, house.native, 3)
+    callers = [house.start("meet") for _ in range(3)]
+    assert sorted(each.result(PATIENCE) for each in callers) == [b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize("guard", ["", "if __name__ == '__main__':\n    "], ids=["bare", "guarded"])
+def test_a_script_that_runs_its_worker_at_module_level(
+    start: Start, house: House, programs: Programs, guard: str
+) -> None:
+    script = programs.folder / "script.py"
+    script.write_text(
+        "import os, sys\n"
+        "from dragoman import Worker\n"
+        f"worker = Worker({house.native!r}, processes=2)\n"
+        "class Oops(Exception): pass\n"
+        "@worker.service('own')\n"
+        "def own(payload):\n"
+        "    if payload == b'oops': raise Oops('as you like')\n"
+        "    return str(os.getpid())\n"
+        f"{guard}sys.exit(worker.run())\n"
+    )
+    program = programs.start(sys.executable, script)
+    assert int(house.ask("own")) != program.pid
+    with pytest.raises(JobFailed) as failed:
+        house.ask("own", b"oops")
+    assert failed.value.remote_type == "Oops"
+    program.terminate()
+    assert program.ends() == 0
+
+
+# -------------------------------------------------------------------- children
+
+
+def test_a_killed_child_costs_only_its_job(start: Start, house: House, programs: Programs) -> None:
+    worker = start("--processes", 2)
+    other = house.start("waits", b"go")
+    worker.prints("working go")
+    with pytest.raises(JobLost, match="the child process ended with exit code 7 while it worked"):
+        house.ask("dies")
+    victim = house.start("stubborn")
+    os.kill(int(worker.prints(r"stubborn (\d+)")), signal.SIGKILL)
+    with pytest.raises(JobLost, match="exit code -9"):
+        victim.result(PATIENCE)
+    assert house.ask("upper", b"next") == b"NEXT"
+    (programs.folder / "go").touch()
+    assert other.result(PATIENCE) == b"go"
+    assert "reconnecting" not in worker.err
+
+
+def test_a_child_is_replaced_after_max_jobs(start: Start, house: House) -> None:
+    start("--processes", 1, "--max-jobs", 2)
+    pids = [house.ask("pid") for _ in range(5)]
+    assert pids[0] == pids[1] != pids[2] == pids[3] != pids[4]
+
+
+def test_a_child_is_replaced_after_the_job_that_took_too_much_memory(start: Start, house: House) -> None:
+    worker = start("--processes", 1, "--max-memory", "200MiB")
+    small, again = house.ask("grows", b"1"), house.ask("grows", b"1")
+    large = house.ask("grows", b"250")
+    assert small == again == large != house.ask("grows", b"1")
+    worker.prints("is replaced: max_memory")
+
+
+def test_a_job_whose_time_is_over_is_killed(start: Start, house: House) -> None:
+    worker = start("--processes", 1, "--cancel-grace", 0.1)
+    with pytest.raises(JobTimeout):
+        house.ask("stubborn", timeout=0.3)
+    pid = int(worker.prints(r"stubborn (\d+)"))
+    until(lambda: not Path(f"/proc/{pid}").exists(), "it was killed")
+    assert house.ask("upper", b"next") == b"NEXT"
+
+
+def test_a_handler_notices_that_it_was_cancelled(start: Start, house: House) -> None:
+    worker = start("--processes", 1, "--cancel-grace", 60)
+    with pytest.raises(JobTimeout):
+        house.ask("notices", timeout=0.3)
+    worker.prints("noticed")
+    assert house.ask("upper", b"next") == b"NEXT"
+
+
+def test_progress_parts_and_cancel_on_the_wire(start: Start, house: House) -> None:
+    worker = start("--processes", 1, "--cancel-grace", 0.1)
+    house.ask("upper")
+    with zmq.Context() as context, context.socket(zmq.DEALER) as caller:
+        caller.linger = 0
+        caller.rcvtimeo = int(PATIENCE * 1000)
+        caller.connect(house.native)
+        caller.send_multipart([b"\x01\x01\x01", b"{}"])
+        assert caller.recv_multipart()[0][:1] == b"\x02"
+        first, second = b"first job's name", b"the second's one"
+        caller.send_multipart([b"\x10\x00\xff\x00" + bytes(12) + b"reports", first, b""])
+        heard = [caller.recv_multipart() for _ in range(4)]
+        assert heard == [
+            [b"\x22" + first + b"\x00\x01", b'{"done": 1, "total": 2, "note": "half way"}'],
+            [b"\x23" + first + b"\x00\x01", b"first "],
+            [b"\x23" + first + b"\x00\x01", b"second "],
+            [b"\x20" + first, b"third"],
+        ]
+        caller.send_multipart([b"\x10\x00\xff\x00" + bytes(12) + b"stubborn", second, b""])
+        pid = int(worker.prints(r"stubborn (\d+)"))
+        caller.send_multipart([b"\x12", second])
+        assert caller.recv_multipart()[0] == b"\x21\x04" + second
+    until(lambda: not Path(f"/proc/{pid}").exists(), "it was killed")
+    assert house.ask("upper", b"next") == b"NEXT"
+
+
+# -------------------------------------------------------------------- the life of a worker
+
+
+@pytest.mark.parametrize("how", [("--processes", 1), ("--threads", 1)], ids=["process", "thread"])
+def test_heartbeats_go_on_while_a_handler_holds_the_interpreter(
+    start: Start, house: House, how: tuple[object, ...]
+) -> None:
+    worker = start(*how, url=hasty(Path(house.native.removeprefix("ipc://")).parent))
+    assert house.ask("spins", str(3 * LEASE).encode()) == b"span"
+    assert "reconnecting" not in worker.err
+    assert "ended" not in worker.err
+
+
+def test_sigterm_drains_and_the_second_stops_at_once(start: Start, house: House, programs: Programs) -> None:
+    worker = start("--processes", 2)
+    caller = house.start("waits", b"go")
+    worker.prints("working go")
+    worker.terminate()
+    worker.prints("stopping once the work in hand is done")
+    (programs.folder / "go").touch()
+    assert caller.result(PATIENCE) == b"go"
+    assert worker.ends() == 0
+    hasty = start("--processes", 1)
+    lost = house.start("stubborn")
+    pid = int(hasty.prints(r"stubborn (\d+)"))
+    hasty.terminate()
+    hasty.prints("stopping")
+    hasty.terminate()
+    with pytest.raises(JobLost):
+        lost.result(PATIENCE)
+    assert hasty.ends() == 0
+    until(lambda: not Path(f"/proc/{pid}").exists(), "nothing of it is left")
+
+
+def test_a_signal_to_the_whole_group_lets_children_finish(start: Start, house: House, programs: Programs) -> None:
+    """As systemd sends it, or a terminal's Ctrl-C."""
+    worker = start("--processes", 1)
+    caller = house.start("waits", b"go")
+    child = int(worker.prints(r"working go (\d+)"))
+    os.killpg(worker.pid, signal.SIGTERM)
+    os.kill(child, signal.SIGTERM)
+    worker.prints("stopping")
+    (programs.folder / "go").touch()
+    assert caller.result(PATIENCE) == b"go"
+    assert worker.ends() == 0
+
+
+def test_a_worker_outlives_its_broker(programs: Programs, tmp_path: Path) -> None:
+    (tmp_path / "services.py").write_text(SERVICES.read_text())
+    url = f"ipc://{tmp_path}/b"
+    first = programs.dragoman("serve", url, "--data", "memory")
+    first.prints("is listening")
+    worker = programs.dragoman("worker", "services:worker", "--processes", 1, "--connect", url)
+    first.prints("worker joined")
+    first.kill()
+    again = programs.dragoman("serve", url, "--data", "memory")
+    again.prints("worker joined")
+    with Client(url) as client:
+        assert client.call("upper", b"still here") == b"STILL HERE"
+    assert worker.process.poll() is None
+
+
+def test_reload_starts_anew_when_the_code_changes(start: Start, house: House, programs: Programs) -> None:
+    module = programs.folder / "changing.py"
+    text = "from dragoman import Worker\nworker = Worker()\n@worker.service('changing')\ndef f(payload): return 'one'\n"
+    module.write_text(text)
+    worker = start("--reload", "--processes", 1, target="changing:worker")
+    assert house.ask("changing") == b"one"
+    module.write_text("oh no")
+    worker.prints("changed: changing.py; starting anew")
+    worker.prints("waiting for a change")
+    assert "SyntaxError" in worker.err
+    module.write_text(text.replace("one", "two"))
+    worker.prints("changed: changing.py; starting anew", times=2)
+    assert house.ask("changing") == b"two"
+    worker.terminate()
+    assert worker.ends() == 0
+
+
+# -------------------------------------------------------------------- dialects
+
+
+@pytest.mark.parametrize("dialect", ["native", "pingpong", "powerhose", "controller", "majordomo", "memodb"])
+def test_the_same_worker_serves_in_every_dialect(
+    programs: Programs, tower: House, doors: dict[str, str], dialect: str
+) -> None:
+    worker = start_at(programs, doors[dialect], "--processes", 1, "--service", "upper")
+    assert tower.ask("upper", b"hello") == b"HELLO"
+    worker.terminate()
+    assert worker.ends() == 0
+
+
+def start_at(programs: Programs, url: str, *words: object) -> Program:
+    (programs.folder / "services.py").write_text(SERVICES.read_text())
+    return programs.dragoman("worker", "services:worker", *words, "--connect", url)
+
+
+def test_where_the_wire_has_no_names_the_worker_must_be_clear(programs: Programs) -> None:
+    url = "pingpong+tcp://127.0.0.1:1"
+    for words, at, complaint in (
+        ([], url, "a worker in pingpong offers one service, and this one has upper, pid"),
+        (["--service", "no such"], url, "and not no such"),
+        (
+            ["--service", "pid", "--service", "dies"],
+            f"{url}?service=upper",
+            "the URL chooses 'upper'",
+        ),
+    ):
+        refused = start_at(programs, at, *words)
+        assert refused.ends() == 2
+        assert complaint in refused.err
+
+
+def test_what_is_emitted_where_there_is_no_word_for_it_is_an_error_and_no_loss(
+    programs: Programs, tower: House, doors: dict[str, str]
+) -> None:
+    worker = start_at(programs, doors["memodb"], "--processes", 1, "--service", "reports")
+    with pytest.raises(JobError):
+        tower.ask("reports", timeout=PATIENCE)
+    worker.prints("Unsupported: memodb has no word for parts of a result")
+
+
+def test_a_worker_keeps_the_time_itself_where_it_is_not_recalled(
+    programs: Programs, tower: House, doors: dict[str, str]
+) -> None:
+    """MemoDB tells how long a job may run, and has no word to end it."""
+    grace, services = ("--cancel-grace", 0.1), ("--service", "stubborn", "--service", "pid")
+    worker = start_at(programs, doors["memodb"], "--processes", 1, *grace, *services)
+    first = tower.ask("pid")
+    with Client(doors["memodb"]) as client, pytest.raises(JobTimeout):
+        client.call("stubborn", b"", timeout=0.3)
+    worker.prints("TimeoutError: stopped when its time of 0.[0-9]+ s was over")
+    assert tower.ask("pid") != first

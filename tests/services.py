@@ -1,0 +1,116 @@
+"""A worker's module, for workers under test: a copy of this file is put beside them.
+
+Where one sleeps or spins, that is how long its job takes; nobody waits for something else by it.
+"""
+
+import asyncio
+import os
+import time
+
+from dragoman import Worker
+
+worker = Worker("tcp://127.0.0.1:1")
+naps = Worker("tcp://127.0.0.1:1")
+kept = []
+
+
+class Trouble(Exception):
+    pass
+
+
+@worker.service("upper")
+def upper(payload: bytes) -> bytes:
+    return payload.upper()
+
+
+@worker.service("pid")
+def pid(payload):
+    return str(os.getpid())
+
+
+@worker.service("raises")
+def raises(payload):
+    raise Trouble(f"cannot do {payload.decode()}")
+
+
+@worker.service("dies")
+def dies(payload):
+    os._exit(7)
+
+
+@worker.service("add", codec="json")
+def add(numbers, ctx):
+    return {"sum": sum(numbers), "service": ctx.service, "id": ctx.job_id, "try": ctx.attempt, "left": ctx.deadline}
+
+
+@worker.service("a set", codec="json")
+def a_set(_):
+    return {1, 2}
+
+
+@worker.service("waits")
+def waits(payload):
+    """Until there is a file of its payload's name."""
+    print("working", payload.decode(), os.getpid(), flush=True)
+    while not os.path.exists(payload):
+        time.sleep(0.005)
+    return payload
+
+
+@worker.service("stubborn")
+def stubborn(payload):
+    """Never ends by itself, and tells who it is."""
+    print("stubborn", os.getpid(), flush=True)
+    while True:
+        time.sleep(60)
+
+
+@worker.service("notices")
+def notices(payload, ctx):
+    print("noticing", flush=True)
+    while not ctx.cancelled:
+        time.sleep(0.005)
+    print("noticed", flush=True)
+    return b"too late"
+
+
+@worker.service("spins")
+def spins(payload):
+    """Holds the interpreter for so many seconds, but for what it must let go."""
+    end = time.monotonic() + float(payload)
+    while time.monotonic() < end:
+        sum(range(100_000))
+    return b"span"
+
+
+@worker.service("grows")
+def grows(payload):
+    """Keeps so many MiB."""
+    kept.append(b"x" * (int(payload) << 20))
+    return str(os.getpid())
+
+
+@worker.service("reports")
+def reports(payload, ctx):
+    ctx.progress(1, 2, "half way")
+    ctx.emit(b"first ")
+    ctx.emit(b"second ")
+    return b"third"
+
+
+worker.offer_python_calls("python")
+
+
+@naps.service("nap", codec="json")
+async def nap(seconds, ctx):
+    await asyncio.sleep(seconds)
+    return ctx.cancelled
+
+
+@naps.service("sleepless", codec="json")
+async def sleepless(_, ctx):
+    print("sleepless", flush=True)
+    try:
+        await asyncio.sleep(60)
+    finally:
+        print("put to bed, cancelled:", ctx.cancelled, flush=True)

@@ -1,0 +1,33 @@
+"""What type checkers see of workers: a decorated function stays what it was."""
+
+from __future__ import annotations
+
+from typing import Any, assert_type
+
+from dragoman import Context, Worker
+
+worker = Worker("tcp://127.0.0.1:7400", processes=2, max_memory=1 << 30, cancel_grace=0.5)
+
+
+@worker.service("resize")
+def resize(image: bytes) -> bytes:
+    return image
+
+
+@worker.service("slow", codec="json")
+async def slow(data: Any, ctx: Context) -> int:
+    ctx.progress(1, 2, note="half")
+    ctx.emit(b"part")
+    assert_type(ctx.cancelled, bool)
+    assert_type(ctx.deadline, float | None)
+    assert_type(ctx.job_id, str)
+    assert_type(ctx.attempt, int)
+    return 1
+
+
+async def main() -> None:
+    assert_type(resize(b""), bytes)
+    assert_type(await slow({}, Context.__new__(Context)), int)
+    resize("text")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    worker.service("x", codec=5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert_type(worker.run(), int)

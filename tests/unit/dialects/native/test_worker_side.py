@@ -1,0 +1,267 @@
+"""A native worker's side: every word it hears, and what it says to it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from math import inf
+
+import pytest
+
+from dragoman.carriers.carrier import Frame, TooLarge
+from dragoman.dialects.native.codec import (
+    write_bye,
+    write_error,
+    write_jobs,
+    write_recall,
+    write_record,
+    write_welcome,
+)
+from dragoman.dialects.native.messages import HEARTBEAT, Role, Welcome
+from dragoman.dialects.native.options import WorkerOptions
+from dragoman.dialects.native.peer import WorkerSide
+from dragoman.dialects.sides import NOTHING_SAID, Assignment, Failure
+
+A, B, C = (bytes([number]) * 16 for number in (1, 2, 3))
+ID = bytes(range(16))
+HELLO = [b"\x01\x01\x02", b'{"services": ["echo"], "capacity": 2}']
+DRAIN, BEAT = [b"\x05"], [b"\x04"]
+
+
+class Port:
+    def __init__(self) -> None:
+        self.said: list[list[Frame]] = []
+        self.given: list[tuple[Hashable, Frame, Assignment]] = []
+        self.events: list[tuple[str, object]] = []
+
+    def send(self, frames: Sequence[Frame]) -> None:
+        self.said.append(list(frames))
+
+    def run(self, ticket: Hashable, payload: Frame, assignment: Assignment = NOTHING_SAID) -> None:
+        self.given.append((ticket, payload, assignment))
+
+    def recall(self, ticket: Hashable, reason: str) -> None:
+        self.events.append(("recall", ticket))
+
+    def reconnect(self, reason: str) -> None:
+        self.events.append(("reconnect", reason))
+
+    def leave(self, reason: str) -> None:
+        self.events.append(("leave", reason))
+
+    def take(self) -> list[list[Frame]]:
+        said, self.said = self.said, []
+        return said
+
+
+class Side(WorkerSide):
+    """With a port in hand, and time that stands still unless it is told."""
+
+    def __init__(self, concurrency: int = 2, prefetch: int = 0, is_open: bool = True, max_payload: int = 1000) -> None:
+        self.port = Port()
+        super().__init__(WorkerOptions(prefetch=prefetch), self.port, ["echo"], concurrency)
+        if is_open:
+            self.opened(0.0)
+            self.hear(write_welcome(Welcome(2.0, 10.0, max_payload), Role.WORKER), 0.0)
+            self.port.take()
+
+    def give(self, *tokens: bytes, timeout: float = inf) -> None:
+        records = [write_record(token, ID, 3, timeout) for token in tokens]
+        self.hear(write_jobs("echo", records, [b"job " + token[:1] for token in tokens]), 0.0)
+
+
+def test_it_says_hello_and_nothing_else_until_it_is_welcome() -> None:
+    side = Side(is_open=False)
+    assert side.tick(0.0) == inf
+    side.opened(0.0)
+    assert side.port.take() == [HELLO]
+    assert side.tick(0.0) < 0.1  # how often it must speak is not known yet
+    side.hear(write_welcome(Welcome(0.5, 2.0, 1000), Role.WORKER), 0.1)
+    assert side.tick(0.1) == 0.5
+
+
+def test_a_job_is_run_with_all_that_is_said_of_it() -> None:
+    side = Side()
+    side.give(A, timeout=1.5)
+    [(ticket, payload, told)] = side.port.given
+    assert (ticket, payload, told.service, told.job_id, told.attempt) == (A, b"job \x01", "echo", ID.hex(), 3)
+    assert told.timeout == pytest.approx(1.5, abs=0.002)  # it is rounded up to milliseconds
+    side.give(B)
+    assert side.port.given[1] == (B, b"job \x02", Assignment("echo", ID.hex(), 3, inf))
+
+
+def test_results_of_a_turn_go_out_in_one_message() -> None:
+    side = Side()
+    side.give(A, B)
+    side.finished(A, b"one", 1.0)
+    side.finished(B, b"two", 1.0)
+    assert side.port.take() == []
+    assert side.is_busy
+    side.flush(1.0)
+    assert side.port.take() == [[b"\x20" + A + B, b"one", b"two"]]
+    assert not side.is_busy
+    side.flush(1.0)
+    assert side.port.take() == []
+
+
+def test_results_that_would_be_too_much_together_go_out_one_by_one() -> None:
+    side = Side(max_payload=1000)
+    side.give(A, B)
+    side.finished(A, b"a" * 600, 1.0)
+    side.finished(B, b"b" * 600, 1.0)
+    side.flush(1.0)
+    assert side.port.take() == [[b"\x20" + A, b"a" * 600], [b"\x20" + B, b"b" * 600]]
+
+
+@pytest.mark.parametrize(
+    ("failure", "frames"),
+    [
+        (Failure("ValueError", "not so", "Traceback"), [b"\x21\x01" + A, b"ValueError", b"not so", b"Traceback"]),
+        (Failure("", "it died", is_lost=True), [b"\x21\x03" + A, b"", b"it died", b""]),
+        (None, [b"\x21\x01" + A, b"", b"a sentence", b""]),
+    ],
+    ids=["failed", "lost", "unsaid"],
+)
+def test_a_failure_is_told_at_once(failure: Failure | None, frames: list[Frame]) -> None:
+    side = Side()
+    side.give(A)
+    side.failed(A, "a sentence", 1.0, failure)
+    assert side.port.take() == [frames]
+    assert not side.is_busy
+
+
+def test_progress_and_parts_name_their_attempt() -> None:
+    side = Side()
+    side.give(A)
+    assert side.report(A, b"half", 1.0, is_part=False) is None
+    assert side.report(A, b"piece", 1.0, is_part=True) is None
+    assert side.port.take() == [[b"\x22" + A, b"half"], [b"\x23" + A, b"piece"]]
+    assert "max_payload 1000" in (side.report(A, b"x" * 1001, 1.0, is_part=True) or "")
+    side.report(B, b"of a job that is over", 1.0, is_part=True)
+    assert side.port.take() == []
+
+
+def test_what_is_prefetched_begins_when_there_is_room() -> None:
+    side = Side(concurrency=1, prefetch=1)
+    side.give(A, B)
+    assert [ticket for ticket, _, _ in side.port.given] == [A]
+    side.finished(A, b"", 1.0)
+    assert [ticket for ticket, _, _ in side.port.given] == [A, B]
+
+
+def test_a_job_beyond_the_capacity_is_given_back() -> None:
+    side = Side(concurrency=1, prefetch=1)
+    side.give(A, B, C)
+    assert side.port.take() == [[b"\x32", C]]
+
+
+def test_recall_reaches_the_job_and_return_follows_when_it_has_stopped() -> None:
+    side = Side(concurrency=1, prefetch=1)
+    side.give(A, B)
+    side.hear(write_recall(B, "cancelled"), 1.0)  # has not begun
+    assert side.port.take() == [[b"\x32", B]]
+    side.hear(write_recall(A, "cancelled"), 1.0)
+    side.hear(write_recall(C, "never heard of it"), 1.0)
+    assert side.port.events == [("recall", A)]
+    assert side.is_busy
+    side.returned(A, 2.0)
+    assert side.port.take() == [[b"\x32", A]]
+
+
+def test_when_the_connection_is_lost_its_jobs_are_recalled_and_never_answered() -> None:
+    side = Side()
+    side.give(A, B)
+    side.finished(B, b"not sent yet", 1.0)
+    side.lost()
+    assert side.port.events == [("recall", A)]
+    side.opened(2.0)
+    side.port.take()
+    side.finished(A, b"", 3.0)
+    side.returned(A, 3.0)
+    side.failed(A, "", 3.0)
+    side.flush(3.0)
+    assert side.port.take() == []
+
+
+def test_heartbeats_are_said_when_nothing_else_was() -> None:
+    side = Side()
+    side.give(A)
+    assert side.tick(0.0) == 2.0
+    side.report(A, b"", 1.0, is_part=False)
+    side.port.take()
+    assert side.tick(2.0) == 3.0
+    assert side.port.take() == []
+    assert side.tick(3.0) == 5.0
+    assert side.port.take() == [BEAT]
+
+
+def test_a_broker_that_is_silent_for_a_lease_is_given_up() -> None:
+    side = Side()
+    side.hear([bytes((HEARTBEAT,))], 5.0)
+    side.tick(14.9)
+    assert side.port.events == []
+    side.tick(15.0)
+    assert side.port.events == [("reconnect", "nothing heard from the broker for 10 s")]
+
+
+def test_stop_drains_and_leaves_at_the_brokers_bye() -> None:
+    side = Side(concurrency=1, prefetch=1)
+    side.give(A, B)
+    side.stop()
+    assert side.port.take() == [DRAIN, [b"\x32", B]]
+    side.give(C)  # it had not heard yet
+    assert side.port.take() == [[b"\x32", C]]
+    side.finished(A, b"one", 1.0)
+    side.flush(1.0)
+    assert side.port.take() == [[b"\x20" + A, b"one"]]
+    assert side.is_busy
+    side.hear(write_bye("drained", is_final=True), 2.0)
+    assert side.port.events == [("leave", "drained")]
+    assert not side.is_busy
+
+
+def test_a_worker_that_stops_before_it_is_connected_drains_at_once() -> None:
+    side = Side(is_open=False)
+    side.stop()
+    assert not side.is_busy
+    side.opened(0.0)
+    assert side.port.take() == [HELLO, DRAIN]
+
+
+def test_a_final_bye_ends_what_runs_and_another_does_not() -> None:
+    side = Side()
+    side.give(A)
+    side.hear(write_bye("come back", is_final=False), 1.0)
+    assert side.port.events == [("reconnect", "the broker said goodbye: come back")]
+    side.hear(write_bye("killed", is_final=True), 1.0)
+    assert side.port.events[1:] == [("recall", A), ("leave", "killed")]
+    assert not side.is_busy
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        write_error(1, "malformed", "no such thing"),
+        [b"\x30echo", b"short"],
+        [b"\x30echo"],
+        [b"\x31"],
+        [b"\x02\x01", b"no JSON"],
+        [b"\x02\x63", b"{}"],
+    ],
+)
+def test_what_cannot_be_understood_is_a_reason_to_connect_anew(message: list[Frame]) -> None:
+    side = Side()
+    side.hear(message, 1.0)
+    assert [kind for kind, _ in side.port.events] == ["reconnect"]
+
+
+def test_a_message_over_all_limits_is_one_too() -> None:
+    side = Side()
+    side.hear(TooLarge([b"\x30echo"], 1 << 40), 1.0)
+    assert [kind for kind, _ in side.port.events] == ["reconnect"]
+
+
+@pytest.mark.parametrize("message", [[b"\x04"], [b"\x7f", b"from later versions"], [b""]])
+def test_other_words_are_passed_over(message: list[Frame]) -> None:
+    side = Side()
+    side.hear(message, 1.0)
+    assert (side.port.take(), side.port.events) == ([], [])

@@ -1,0 +1,66 @@
+"""What a worker hears from its children, however it was cut."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from dragoman.carriers.carrier import Messages
+from dragoman.dialects.sides import Failure
+from dragoman.sdk.childhood import read_failure, write_failure
+from dragoman.sdk.pipes import CANCEL, DONE, JOB, PART, READY, ChildPipe, PipeReader, encode
+
+LARGE = bytes(range(256)) * 1024  # more than a buffer
+SAID = [(READY, b"", 0), (DONE, b"result", 1), (PART, LARGE, 0), (DONE, b"", 0)]
+STREAM = b"".join(encode(kind, payload, flag) for kind, payload, flag in SAID)
+HEARD = [[bytes((kind, flag)), payload] for kind, payload, flag in SAID]
+
+
+def read(data: bytes, step: int) -> Messages:
+    """As a stream does it: into the gap while there is one."""
+    reader, heard = PipeReader(), []
+    position = 0
+    while position < len(data):
+        piece = data[position : position + step]
+        if reader.gap is not None:
+            piece = piece[: len(reader.gap)]
+            reader.gap[: len(piece)] = piece
+            heard += reader.fill(len(piece))
+        else:
+            heard += reader.feed(piece)
+        position += len(piece)
+    return heard
+
+
+@pytest.mark.parametrize("step", [1, 2, 5, 6, 7, 1000, 65_536, 1 << 20])
+def test_messages_come_out_whole_however_they_were_cut(step: int) -> None:
+    assert read(STREAM, step) == HEARD
+
+
+def test_a_child_hears_small_and_large_messages_and_the_end() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        pipe = ChildPipe(theirs)
+        ours.sendall(encode(JOB, b"one") + encode(CANCEL) + encode(JOB, LARGE[:30_000]))
+        assert pipe.hear() == (JOB, b"one")
+        assert pipe.hear() == (CANCEL, b"")
+        assert pipe.hear() == (JOB, LARGE[:30_000])
+        ours.close()
+        with pytest.raises(EOFError):
+            pipe.hear()
+
+
+def test_a_child_sees_that_it_was_cancelled_when_it_looks() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        pipe = ChildPipe(theirs)
+        assert not pipe.look()
+        ours.sendall(encode(CANCEL))
+        assert pipe.look()
+        assert pipe.look()
+
+
+def test_a_failure_survives_the_pipe() -> None:
+    failure = Failure("pkg.Error", "with \n lines", "Traceback\0 with anything")
+    assert read_failure(write_failure(failure)) == failure

@@ -1,0 +1,324 @@
+"""What a Worker is told, what it makes of it, and what becomes of a payload. No processes here."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from math import inf
+from typing import Any
+
+import pytest
+
+import dragoman
+from dragoman import Worker
+from dragoman.dialects.sides import Assignment, Failure
+from dragoman.sdk.address import AddressError
+from dragoman.sdk.codecs import codec
+from dragoman.sdk.context import Context
+from dragoman.sdk.errors import Unsupported
+from dragoman.sdk.execution import ASYNC_JOBS, Execution, cores
+from dragoman.sdk.jobs import one_line
+from dragoman.sdk.loading import CannotLoad, Reference, load, loading, parse_reference, refer_to
+from dragoman.sdk.services import CouldNot, describe
+from dragoman.sdk.workers import target_of
+
+module_worker = Worker()
+
+
+@module_worker.service("double", codec="json")
+def double(number: int) -> int:
+    return 2 * number
+
+
+def failure(service: Any, payload: bytes) -> Failure:
+    with pytest.raises(CouldNot) as caught:
+        service.perform(payload, None)
+    return caught.value.failure
+
+
+# -------------------------------------------------------------------- services
+
+
+def test_the_package_offers_it_by_name() -> None:
+    assert dragoman.Worker is Worker
+    assert "Worker" in dir(dragoman)
+    with pytest.raises(AttributeError, match="nothing_of_ours"):
+        _ = dragoman.nothing_of_ours
+
+
+def test_the_decorator_gives_the_function_back_as_it_is() -> None:
+    def handler(payload: bytes) -> bytes:
+        return payload
+
+    assert Worker().service("x")(handler) is handler
+    assert double(4) == 8
+
+
+def test_a_service_is_offered_once() -> None:
+    worker = Worker()
+    worker.service("x")(lambda payload: payload)
+    with pytest.raises(ValueError, match="'x' is offered already"):
+        worker.service("x")(lambda payload: payload)
+    with pytest.raises(ValueError, match="no codec 'yaml'"):
+        worker.service("y", codec="yaml")(lambda payload: payload)
+
+
+@pytest.mark.parametrize(
+    ("function", "wants"),
+    [
+        (lambda payload: None, False),
+        (lambda payload, ctx: None, True),
+        (lambda payload, anything: None, True),
+        (lambda payload, width=3: None, False),
+        (lambda payload, ctx=None: None, True),
+        (lambda *payloads: None, False),
+        (bytes.upper, False),
+        (len, False),
+        (bytes, False),
+    ],
+)
+def test_a_second_parameter_that_wants_something_gets_the_context(function: Callable[..., Any], wants: bool) -> None:
+    assert describe("x", function).wants_context is wants
+
+
+@pytest.mark.parametrize("function", [lambda: None, lambda a, b, c: None, lambda a, *, key: None, 5])
+def test_what_cannot_be_called_with_a_payload_is_refused(function: Any) -> None:
+    with pytest.raises(TypeError):
+        describe("x", function)
+
+
+def test_coroutine_functions_are_known_also_as_objects() -> None:
+    class Handler:
+        async def __call__(self, payload: bytes) -> bytes:
+            return payload
+
+    async def handler(payload: bytes) -> bytes:
+        return payload
+
+    assert describe("x", handler).is_async
+    assert describe("x", Handler()).is_async
+    assert not describe("x", double).is_async
+    assert asyncio.run(describe("x", handler).perform_async(b"y", None)) == b"y"
+
+
+@pytest.mark.parametrize(
+    ("name", "payload", "result"),
+    [("bytes", b"abc", b"abc"), ("json", b"[1]", b"[1]"), ("cbor", b"\x81\x01", b"\x81\x01")],
+)
+def test_codecs_read_what_comes_and_write_what_goes(name: str, payload: bytes, result: bytes) -> None:
+    assert describe("x", lambda value: value, name).perform(payload, None) == result
+
+
+def test_python_calls_are_pickles_of_a_function_and_its_arguments() -> None:
+    worker = Worker()
+    worker.offer_python_calls("python")
+    pickled = codec("pickle")
+    call = pickled.encode((divmod, (7,), {}))
+    assert failure(worker.services["python"], bytes(call)).type == "TypeError"
+    call = pickled.encode((int, ("ff",), {"base": 16}))
+    assert pickled.decode(worker.services["python"].perform(call, None)) == 255
+
+
+def test_a_payload_that_cannot_be_read_is_a_failure_with_a_sentence() -> None:
+    told = failure(describe("sum", sum, "json"), b"{")
+    assert told.type == "ValueError"
+    assert told.message.startswith("the payload cannot be read as json, which 'sum' takes: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "result", "kind"), [("json", {1}, "set"), ("bytes", 5, "int"), ("cbor", len, "builtin")]
+)
+def test_a_result_that_cannot_be_written_is_one_too(name: str, result: object, kind: str) -> None:
+    told = failure(describe("x", lambda _: result, name), {"json": b"1", "cbor": b"\x01"}.get(name, b""))
+    assert told.type == "TypeError"
+    assert told.message.startswith(f"the handler's result, a {kind}")
+
+
+class Odd(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+def test_an_exception_is_told_with_its_type_message_and_traceback() -> None:
+    def handler(payload: bytes) -> bytes:
+        return bytes(1 // len(payload))
+
+    told = failure(describe("x", handler), b"")
+    assert (told.type, told.message) == ("ZeroDivisionError", "integer division or modulo by zero")
+    assert told.detail.startswith("Traceback (most recent call last):\n")
+    assert told.detail.endswith("ZeroDivisionError: integer division or modulo by zero")
+    assert "services.py" not in told.detail
+
+
+@pytest.mark.parametrize(
+    ("error", "name"),
+    [
+        (AddressError("x"), "dragoman.sdk.address.AddressError"),
+        (SystemExit(3), "SystemExit"),
+        (Odd(), "test_worker_object.Odd"),
+    ],
+)
+def test_the_type_is_named_with_its_module_unless_that_is_builtins(error: BaseException, name: str) -> None:
+    def handler(payload: bytes) -> bytes:
+        raise error
+
+    assert failure(describe("x", handler), b"").type.endswith(name)
+
+
+def test_one_line_is_one_line() -> None:
+    assert one_line(Failure("ValueError", "two\nlines")) == "ValueError: two lines"
+    assert one_line(Failure("", "")) == "it said nothing"
+
+
+# -------------------------------------------------------------------- the context
+
+
+class Told:
+    def __init__(self) -> None:
+        self.reports: list[tuple[bytes, bool]] = []
+        self.is_cancelled = False
+
+    def context(self, timeout: float = inf, mute: str = "", codec_name: str = "bytes") -> Context:
+        assignment = Assignment("echo", "ab" * 16, 2, timeout)
+        report = lambda payload, is_part: self.reports.append((bytes(payload), is_part))  # noqa: E731
+        return Context("echo", assignment, codec(codec_name), report, lambda: self.is_cancelled, mute)
+
+
+def test_a_context_says_which_job_it_is() -> None:
+    told = Told()
+    ctx = told.context()
+    assert (ctx.service, ctx.job_id, ctx.attempt, ctx.deadline, ctx.cancelled) == ("echo", "ab" * 16, 2, None, False)
+    told.is_cancelled = True
+    assert ctx.cancelled
+
+
+def test_the_deadline_is_how_many_seconds_are_left() -> None:
+    assert 59 < (Told().context(60.0).deadline or 0) <= 60
+    past = Told().context(0.0)
+    assert time.monotonic() > 0
+    assert past.deadline == 0.0
+
+
+def test_progress_and_parts_are_reported_in_order() -> None:
+    told = Told()
+    ctx = told.context(codec_name="json")
+    ctx.progress(1)
+    ctx.progress(3, 10, "grüß")
+    ctx.emit({"a": 1})
+    assert told.reports == [
+        (b'{"done": 1}', False),
+        ('{"done": 3, "total": 10, "note": "grüß"}'.encode(), False),
+        (b'{"a":1}', True),
+    ]
+
+
+def test_where_the_dialect_has_no_words_progress_is_passed_over_and_emit_is_an_error() -> None:
+    told = Told()
+    ctx = told.context(mute="pingpong")
+    ctx.progress(1, 2)
+    with pytest.raises(Unsupported, match="pingpong has no word for parts"):
+        ctx.emit(b"part")
+    assert told.reports == []
+
+
+# -------------------------------------------------------------------- options
+
+
+@pytest.mark.parametrize(
+    ("said", "complaint"),
+    [
+        ({"processes": 2, "threads": 2}, "exclude each other"),
+        ({"processes": 0}, "processes 0 must be 1 to 1000"),
+        ({"concurrency": 1001}, "concurrency 1001"),
+        ({"threads": -1}, "threads -1"),
+        ({"max_jobs": 0}, "max_jobs 0"),
+        ({"max_memory": 1, "threads": 1}, "with threads there are none"),
+        ({"cancel_grace": -1.0}, "cancel_grace"),
+        ({"cancel_grace": float("nan")}, "cancel_grace"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(said: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        Worker(**said)
+
+
+def test_how_many_jobs_at_once_if_nobody_has_said() -> None:
+    async def nap(payload: bytes) -> None: ...
+
+    blocking, waiting = describe("x", len), describe("y", nap)
+    assert Execution().jobs_at_once([blocking]) == Execution().child_count() == cores()
+    assert Execution(processes=3).jobs_at_once([blocking]) == 3
+    assert Execution(concurrency=5).child_count() == 5
+    assert Execution(processes=2, concurrency=5).child_count() == 2
+    assert Execution(threads=7).jobs_at_once([blocking]) == 7
+    assert Execution().jobs_at_once([waiting]) == ASYNC_JOBS
+    assert Execution(processes=3).jobs_at_once([waiting, blocking]) == 3
+
+
+# -------------------------------------------------------------------- where it works, and where its handlers are
+
+
+def offering(url: str, *names: str) -> Worker:
+    worker = Worker(url)
+    for name in names:
+        worker.service(name)(len)
+    return worker
+
+
+@pytest.mark.parametrize(
+    ("url", "names", "offered"),
+    [
+        ("tcp://127.0.0.1:1", ("a", "b"), ("a", "b")),
+        ("memodb+tcp://127.0.0.1:1", ("a", "b"), ("a", "b")),
+        ("pingpong+tcp://127.0.0.1:1", ("a",), ("a",)),
+        ("pingpong+tcp://127.0.0.1:1?service=b", ("a", "b"), ("b",)),
+        ("controller+unix:///tmp/x", ("a",), ("a",)),
+        ("majordomo+tcp://127.0.0.1:1", ("a",), ("a",)),
+        ("majordomo+tcp://127.0.0.1:1?service=b", ("a", "b"), ("b",)),
+    ],
+)
+def test_a_worker_offers_all_it_has_or_the_one_that_the_wire_has_room_for(
+    url: str, names: tuple[str, ...], offered: tuple[str, ...]
+) -> None:
+    assert target_of(offering(url, *names)).services == offered
+
+
+@pytest.mark.parametrize(
+    ("url", "names", "complaint"),
+    [
+        ("pingpong+tcp://127.0.0.1:1", ("a", "b"), "this one has a, b: choose by service= in the URL"),
+        ("powerhose+tcp://127.0.0.1:1?service=c", ("a", "b"), "the URL chooses 'c'"),
+        ("tcp://127.0.0.1:1", (), "offers nothing"),
+        ("tcp://127.0.0.1:1", ("\n",), "is not a service name"),
+    ],
+)
+def test_what_it_cannot_offer_there_is_said(url: str, names: tuple[str, ...], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        target_of(offering(url, *names))
+
+
+def test_handlers_are_found_through_the_worker_or_by_their_own_names() -> None:
+    assert module_worker.references(["double"]) == {"double": Reference(__name__, "module_worker")}
+    hidden = Worker()
+    hidden.service("double")(double)
+    hidden.service("upper")(bytes.upper)
+    assert hidden.references(["double"]) == {"double": Reference(__name__, "double")}
+    hidden.service("local")(lambda payload: payload)
+    with pytest.raises(CannotLoad, match=r"the handler of 'local': define it.*threads=4"):
+        hidden.references(["local"])
+
+
+def test_a_reference_leads_to_its_object() -> None:
+    reference = parse_reference(f"{__name__}:Told.context")
+    assert load(reference) is Told.context
+    assert refer_to(Told.context, __name__, "Told.context") == reference
+    assert refer_to(Told.context, __name__, "Told") is None
+    for wrong in ("module", ":name", "module:"):
+        with pytest.raises(CannotLoad, match="MODULE:FUNCTION"):
+            parse_reference(wrong)
+
+
+def test_while_a_module_is_loaded_run_returns_at_once() -> None:
+    with loading():
+        assert module_worker.run() == 0
