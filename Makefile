@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 DEV    := .venv-dev
 ARGS   ?=
-SOURCES := pyproject.toml hatch_build.py README.md LICENSE $(shell find src -type f -not -name '*.pyc')
+SOURCES := pyproject.toml hatch_build.py $(shell find src -type f -not -name '*.pyc')
 
 .PHONY: help run install test test-programs lint bench format clean
 
