@@ -1,6 +1,6 @@
 """What the operator decided: flags, environment and one TOML file, read into one `Config`.
 
-All three say the same things: `--max-jobs 1000`, `DRAGOMAN_MAX_JOBS=1000` and `max_jobs = 1000` are one setting.
+All three say the same things: `--set max_jobs=1000`, `DRAGOMAN_MAX_JOBS=1000` and `max_jobs = 1000` are one setting.
 Flags win, then the environment, then the file, then the default. The policy's numbers are flat keys like all others.
 """
 
