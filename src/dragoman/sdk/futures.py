@@ -198,7 +198,7 @@ class JobFuture(_Submitted, concurrent.futures.Future[Result]):
 
     def result(self, timeout: float | None = None) -> Result:
         if self._state == FINISHED and self._exception is None:  # it is the last that is set: no lock either
-            return self._result  # type: ignore[return-value]
+            return self._result  # type: ignore[return-value]  # there is one by now
         if not self.done():
             self._client.check_may_wait()
         return super().result(timeout)
