@@ -2,34 +2,257 @@
 
 from __future__ import annotations
 
+import difflib
+import json
+import math
+import os
+import pty
 import re
+import shlex
+import shutil
 import subprocess
+import sys
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
-from dragoman import Client, JobFailed, JobTimeout
-from programs import PATIENCE, Program, Programs
+from dragoman import Busy, Client, JobFailed, JobTimeout
+from programs import DRAGOMAN, PATIENCE, Program, Programs
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+ADDRESS = "tcp://127.0.0.1:7400"  # of the broker, in all examples
 
 
 class House(Programs):
-    """Programs that are started in an example's folder, as its header says."""
+    """A broker, and examples that are run in a folder of their own, beside it."""
 
     url: str
+    broker: Program
 
     def serve(self, options: str = "", *flags: object) -> None:
         words = ("serve", f"tcp://127.0.0.1:0{options}", "--data", "memory", "--strict", *flags)
-        self.url = self.dragoman(*words).prints(r"native +(tcp://\S+)")
+        self.broker = self.dragoman(*words)
+        self.url = self.broker.prints(r"native +(tcp://\S+)")
+
+    def fetch(self, example: str) -> None:
+        """Put a copy of an example here, that knows where our broker is."""
+        shutil.copytree(EXAMPLES / example, self.folder, dirs_exist_ok=True)
+        for path in self.folder.iterdir():
+            if path.suffix in (".py", ".md", ".sh"):
+                path.write_text(path.read_text().replace(ADDRESS, self.url))
+
+    def type(self, command: str, file: str, more: str = "", given: bytes = b"") -> Program:
+        """Run a command that a file says to type."""
+        assert re.search(rf"^[# ]*{re.escape(command)}( +#.*)?$", (self.folder / file).read_text(), re.MULTILINE), (
+            command
+        )
+        first, *words = shlex.split(f"{command} {more}".replace(ADDRESS, self.url))
+        found = {"dragoman": DRAGOMAN, "python": sys.executable}.get(first) or Path(sys.executable).with_name(first)
+        return self.start(found, *words, given=given)
+
+    def work(self, command: str, file: str, more: str = "") -> Program:
+        """The same, for a worker."""
+        worker = self.type(command, file, more)
+        worker.prints("connected")
+        return worker
 
 
 @pytest.fixture
 def house(tmp_path: Path) -> Iterator[House]:
     house = House(tmp_path)
+    house.serve()
     yield house
     house.end_all()
+
+
+def test_every_example_is_on_the_list() -> None:
+    listed = re.findall(r"^\| \[(\w+)\]", (EXAMPLES / "README.md").read_text(), re.MULTILINE)
+    assert sorted(listed) == sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir() and path.name[0] != ".")
+
+
+# -------------------------------------------------------------------- thumbnails
+
+
+def size_of(path: Path) -> tuple[int, int]:
+    with Image.open(path) as image:
+        return image.size
+
+
+def draw(path: Path, size: tuple[int, int], colour: str) -> None:
+    Image.new("RGB", size, colour).save(path)
+
+
+def test_a_folder_of_pictures_is_made_small(house: House) -> None:
+    house.fetch("thumbnails")
+    house.work("dragoman worker thumbnails:worker", "thumbnails.py")
+    pictures = house.folder / "pictures"
+    pictures.mkdir()
+    draw(pictures / "wide.png", (640, 320), "red")
+    draw(pictures / "high.gif", (100, 400), "blue")
+    draw(pictures / "tiny.jpg", (16, 8), "white")
+    (pictures / "notes.txt").write_text("not a picture")
+    done = house.type("python shrink.py pictures small", "shrink.py")
+    assert done.ends() == 0, done.err
+    sizes = {path.name: size_of(path) for path in (house.folder / "small").iterdir()}
+    assert sizes == {"wide.jpg": (128, 64), "high.jpg": (32, 128), "tiny.jpg": (16, 8)}
+    assert done.out.startswith(f"high.gif: {(pictures / 'high.gif').stat().st_size} bytes, now ")
+
+
+def test_a_file_that_is_no_picture_ends_it_with_the_workers_reason(house: House) -> None:
+    house.fetch("thumbnails")
+    house.work("dragoman worker thumbnails:worker", "thumbnails.py")
+    pictures = house.folder / "pictures"
+    pictures.mkdir()
+    (pictures / "wrong.png").write_text("not a picture")
+    done = house.type("python shrink.py pictures small", "shrink.py")
+    assert done.ends() == 1
+    assert done.err.startswith("a picture could not be made small: cannot identify image file")
+
+
+# -------------------------------------------------------------------- a web view
+
+
+class Web:
+    """The application, on a real server."""
+
+    def __init__(self, house: House) -> None:
+        self.server = house.type("uvicorn web_app:app", "web_app.py", "--port 0")
+        self.address = self.server.prints(r"running on (http://\S+)")
+
+    def get(self, path: str) -> tuple[int, dict[str, object]]:
+        try:
+            with urllib.request.urlopen(self.address + path, timeout=PATIENCE) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.load(error)
+
+
+HARD = (2**31 - 1) * (2**61 - 1)  # two primes: it takes minutes to find them
+
+
+def test_a_web_view_answers_with_what_a_worker_found(house: House) -> None:
+    house.fetch("web_view")
+    web = Web(house)
+    status, said = web.get("/factors/1001")
+    assert (status, said["error"]) == (404, "nobody offers this service at the moment")
+    house.work("dragoman worker factors:worker", "factors.py")
+    assert web.get("/factors/1001") == (200, {"number": 1001, "factors": [7, 11, 13]})
+    status, said = web.get("/factors/0")
+    assert (status, said["detail"]) == (502, "failed: ValueError: 0 has no prime factors")
+    status, said = web.get(f"/factors/{HARD}?patience=0.2")
+    assert (status, said["error"]) == (504, "it took too long")
+    web.server.terminate()
+    web.server.ends()
+    assert "Application shutdown complete" in web.server.err
+    assert "Traceback" not in web.server.err
+
+
+def test_a_web_view_says_so_when_there_is_too_much_to_do(house: House) -> None:
+    house.serve("", "--set", "max_jobs=1")
+    house.fetch("web_view")
+    web = Web(house)
+    house.work("dragoman worker factors:worker", "factors.py")
+    with Client(house.url, codec="json") as client:
+        client.submit("factors", HARD)
+        with pytest.raises(Busy):  # the broker has the first
+            client.call("factors", 10)
+        status, said = web.get("/factors/10")
+    assert (status, said["error"]) == (429, "too much to do, please come back")
+
+
+def test_a_web_view_says_so_when_the_broker_is_away(house: House) -> None:
+    house.fetch("web_view")
+    web = Web(house)
+    house.broker.kill()
+    status, said = web.get("/factors/10")
+    assert (status, said["error"]) == (503, "the broker is away")
+
+
+# -------------------------------------------------------------------- a progress bar
+
+
+@pytest.fixture
+def darts(house: House) -> None:
+    house.fetch("progress_bar")
+    house.work("dragoman worker pi:worker", "pi.py")
+
+
+@pytest.mark.usefixtures("darts")
+def test_many_jobs_give_one_estimate_and_no_bar_where_nobody_looks(house: House) -> None:
+    done = house.type("python estimate.py", "estimate.py")
+    assert done.ends(60) == 0, done.err
+    assert math.isclose(float(done.out), math.pi, abs_tol=0.01)
+    assert done.err == ""
+
+
+@pytest.mark.usefixtures("darts")
+def test_on_a_terminal_a_bar_shows_how_far_they_are(house: House) -> None:
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "estimate.py"], cwd=house.folder, stdout=subprocess.PIPE, stderr=theirs, env=house.environment
+    ) as process:
+        os.close(theirs)
+        drawn = b"".join(iter(lambda: read(ours), b"")).decode()
+        out, _ = process.communicate(timeout=60)
+    os.close(ours)
+    assert process.returncode == 0
+    assert math.isclose(float(out), math.pi, abs_tol=0.01)
+    shown = [int(share) for share in re.findall(r"\r\[[# ]{40}\] +(\d+)%", drawn)]
+    assert len(shown) > 20, "there are 20 jobs, and reports before they end"
+    assert shown[0] < shown[-1] == 100
+    assert drawn.endswith("[########################################] 100%\r\n")
+
+
+def read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 4096)
+    except OSError:  # nobody has it open at the other end any more
+        return b""
+
+
+# -------------------------------------------------------------------- from ProcessPoolExecutor
+
+
+def test_the_same_program_runs_on_processes_and_on_workers(house: House) -> None:
+    house.fetch("process_pool")
+    house.work(f"dragoman worker dragoman.sdk.pickled_calls:run --service python --connect {house.url}", "README.md")
+    before, after = (house.type(f"python with_{which}.py", "README.md") for which in ("pool", "dragoman"))
+    assert [before.ends(), after.ends()] == [0, 0], before.err + after.err
+    assert after.out == before.out
+    assert after.out.splitlines()[-1] == "10539"
+
+
+def test_it_takes_three_lines_and_the_page_shows_them() -> None:
+    folder = EXAMPLES / "process_pool"
+    before, after = ((folder / f"with_{which}.py").read_text().splitlines() for which in ("pool", "dragoman"))
+    changed = [line for line in difflib.ndiff(before, after) if line[0] in "+-"]
+    assert len([line for line in changed if line[0] == "+"]) == 3
+    shown = re.search(r"^```diff\n(.*?)^```$", (folder / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    assert shown is not None
+    assert [line for line in shown[1].splitlines() if line] == [line[0] + line[2:] for line in changed]
+
+
+# -------------------------------------------------------------------- a shell script
+
+
+def test_a_shell_script_is_a_worker(house: House) -> None:
+    house.fetch("shell_worker")
+    script = "frequent_words.sh"
+    connect = f"--connect {house.url}"
+    house.work(f'dragoman worker --exec "sh {script}" --service words {connect}', script)
+    called = house.type(f'dragoman call words "the cat and the dog and the bird" {connect}', script)
+    assert called.ends() == 0, called.err
+    assert [line.split() for line in called.out.splitlines()] == [["3", "the"], ["2", "and"], ["1", "bird"]]
+    long = house.run("call", "words", "-", "--connect", house.url, given=b"Dragoman, dragoman! " * 10_000)
+    assert long.out.split() == ["20000", "dragoman"]
+    empty = house.run("call", "words", "1 + 1 = 2", "--connect", house.url)
+    assert empty.ends() == 1
+    assert "there are no words in it" in empty.err
 
 
 # -------------------------------------------------------------------- a worker in C
@@ -59,7 +282,6 @@ ENDLESS = b"1000000000000"
 
 
 def test_the_c_worker_counts_primes_in_batches(house: House, primes: Path) -> None:
-    house.serve()
     start(house, primes)
     with Client(house.url) as client:
         numbers = [10, 100, 1000, 2, 1, 0] * 20
@@ -75,7 +297,6 @@ def test_the_c_worker_counts_primes_in_batches(house: House, primes: Path) -> No
 
 def test_the_c_worker_stops_what_is_recalled(house: House, primes: Path) -> None:
     """One job runs and three lie ready in the worker; when all are recalled, it is there for others."""
-    house.serve()
     start(house, primes)
     with Client(house.url) as client:
         jobs = [client.submit("primes", ENDLESS, timeout=0.5) for _ in range(6)]
@@ -95,7 +316,6 @@ def test_the_c_worker_lives_as_long_as_its_job_takes(house: House, primes: Path)
 
 
 def test_the_c_worker_gives_back_what_it_has_not_begun(house: House, primes: Path) -> None:
-    house.serve()
     first = start(house, primes)
     with Client(house.url) as client:
         running = client.submit("primes", ENDLESS)
@@ -113,6 +333,6 @@ def test_the_c_worker_gives_back_what_it_has_not_begun(house: House, primes: Pat
 def test_the_c_worker_ends_with_its_broker(house: House, primes: Path) -> None:
     house.serve("?lease=1&heartbeat=0.1")
     worker = start(house, primes)
-    house.started[0].kill()
+    house.broker.kill()
     assert worker.ends() == 1
     assert "the broker is silent" in worker.err
