@@ -29,5 +29,11 @@ async def main() -> None:
     assert_type(resize(b""), bytes)
     assert_type(await slow({}, Context.__new__(Context)), int)
     resize("text")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    resize()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    resize(b"big", width=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    await slow({})  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    Worker(7400)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    Worker(process=4)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    worker.service("x")(5)  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
     worker.service("x", codec=5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     assert_type(worker.run(), int)
