@@ -13,10 +13,14 @@ import pytest
 from programs import DRAGOMAN, Program, Programs
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
-PROGRAMS = dict(re.findall(r"`(\w+\.py)`[^`]*```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL))
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+FILES = dict(
+    re.findall(r"`(\w+\.py)`[^`]*```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+)  # those with a name
 
 # The broker of `make run`, but for ports that may be taken: each stands for one that is free.
 LISTENERS = {
+    "native+tcp://127.0.0.1:0": {"both": "7400"},
     "pingpong+tcp://127.0.0.1:0?frontend=0": {"workers": "7401", "callers": "7402"},
     "memodb+tcp://127.0.0.1:0": {"both": "7405"},
 }
@@ -26,19 +30,33 @@ class Reader(Programs):
     """Somebody who types what they read."""
 
     def serve(self) -> None:
-        broker = self.dragoman("serve", *LISTENERS, "--data", "memory", "--strict")
+        self.broker = self.dragoman("serve", *LISTENERS, "--data", "memory", "--strict")
         self.ports = {}
         for url, places in LISTENERS.items():
             for who, port in places.items():
                 dialect = url.partition("+")[0]
-                self.ports[port] = broker.prints(rf"{dialect} +tcp://127.0.0.1:(\d+) +{who}")
-        for name, text in PROGRAMS.items():
-            (self.folder / name).write_text(self._at_home(text))
+                self.ports[port] = self.broker.prints(rf"{dialect} +tcp://127.0.0.1:(\d+) +{who}")
+        for name, text in FILES.items():
+            self.write(name, text)
 
-    def type(self, command: str) -> Program:
+    def write(self, name: str, text: str) -> None:
+        (self.folder / name).write_text(self._at_home(text))
+
+    def type(self, command: str, more: str = "") -> Program:
         assert re.search(rf"^{re.escape(command)}$", README, re.MULTILINE), f"{command!r} is not in the README"
-        first, *words = shlex.split(self._at_home(command))
+        first, *words = shlex.split(self._at_home(f"{command} {more}"))
         return self.start({".venv/bin/dragoman": DRAGOMAN, ".venv/bin/python": sys.executable}[first], *words)
+
+    def works(self) -> None:
+        """Wait until the broker has a worker."""
+        self.broker.prints("worker joined")
+
+    def reads(self, text: str) -> str:
+        """What a program prints that calls."""
+        self.write("caller.py", text)
+        program = self.start(sys.executable, "caller.py")
+        assert program.ends() == 0, program.err
+        return program.out
 
     def _at_home(self, text: str) -> str:
         return re.sub(r"\b74\d\d\b", lambda port: self.ports[port[0]], text)
@@ -57,27 +75,38 @@ CALL_IN_MEMODB = '.venv/bin/dragoman call default "hello" --connect memodb+tcp:/
 
 
 def test_every_program_of_the_readme_is_run_here() -> None:
-    assert sorted(PROGRAMS) == ["reverse.py", "shout.py"]
-    assert len(re.findall(r"^```python$", README, re.MULTILINE)) == len(PROGRAMS)
+    assert sorted(FILES) == ["reverse.py", "shout.py"]
+    assert len(BLOCKS) == 4, "the one at the top, shout.py, a caller for it, and reverse.py"
 
 
-def test_the_first_worker_is_any_program(reader: Reader) -> None:
-    reader.type('.venv/bin/dragoman worker --exec "tr a-z A-Z" --connect pingpong+tcp://127.0.0.1:7401').prints(
-        "connected"
-    )
-    called = reader.type(CALL)
-    assert (called.ends(), called.out) == (0, "HELLO")
+def test_the_two_programs_at_the_top(reader: Reader) -> None:
+    ours, theirs = BLOCKS[0].split("  # one program\n")
+    reader.write("ours.py", ours)
+    reader.start(sys.executable, "ours.py")
+    reader.works()
+    imports = ours.splitlines()[0]
+    assert reader.reads(f"{imports}\n{theirs}") == "b'HELLO!'\n"
 
 
-def test_a_python_function_is_called_by_two_peoples(reader: Reader) -> None:
-    reader.type(".venv/bin/dragoman worker shout:shout --connect pingpong+tcp://127.0.0.1:7401").prints("connected")
+def test_the_first_worker_and_its_callers(reader: Reader) -> None:
+    reader.type(".venv/bin/dragoman worker shout:worker")
+    reader.works()
+    called = reader.type('.venv/bin/dragoman call shout "hello"', "--connect tcp://127.0.0.1:7400")  # the default
+    assert (called.ends(), called.out) == (0, "HELLO!")
+    said = reader.reads(BLOCKS[2]).splitlines()
+    assert said == ["b'HELLO!'", *(f"b'{number}!'" for number in range(1000))]
+
+
+def test_any_program_is_a_worker_for_two_peoples(reader: Reader) -> None:
+    reader.type('.venv/bin/dragoman worker --exec "tr a-z A-Z" --connect pingpong+tcp://127.0.0.1:7401')
+    reader.works()
     for command in (CALL, CALL_IN_MEMODB):
         called = reader.type(command)
-        assert (called.ends(), called.out) == (0, "HELLO!")
+        assert (called.ends(), called.out) == (0, "HELLO")
 
 
 def test_a_worker_that_imports_nothing_of_ours(reader: Reader) -> None:
-    """Nothing tells when it has come: the call waits for it, as PingPong's do."""
     reader.type(".venv/bin/python reverse.py")
+    reader.works()
     called = reader.type(CALL)
     assert (called.ends(), called.out) == (0, "olleh")
