@@ -25,11 +25,11 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from dragoman.carriers.carrier import Frame
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer
 from dragoman.core.model import DONE, RUNNING, Attempt, Outcome, WorkerState
-from dragoman.dialects.memodb import messages
-from dragoman.dialects.memodb.messages import Heartbeat, Ready, Result
+from dragoman.dialects.memodb.messages import Ready
 from dragoman.dialects.memodb.options import ListenerOptions
 from dragoman.dialects.memodb.requests import Call, Contacts, Guest
 from dragoman.dialects.memodb.session import MemoDbSession
@@ -311,16 +311,18 @@ class WatchedMemoDb(MemoDbSession):
         many = f"{len(self._guests)} workers in the books, and only {oracle.workers} there"
         require(not oracle.is_exact or len(self._guests) <= oracle.workers, "R61", many)
 
-    def _hear_worker(self, peer: Peer, route: bytes, mark: int, word: Result | Heartbeat, now: float) -> None:  # type: ignore[override]
-        guest = self._guests.get(word.id)
+    def _hear_worker(  # type: ignore[override]
+        self, peer: Peer, route: bytes, mark: int, id: bytes, result: Frame | None, is_leaving: bool, now: float
+    ) -> None:
+        guest = self._guests.get(id)
         if guest is None:
-            if type(word) is Result:
-                self._oracle.turns_away(word.id)
-                if word.is_leaving:
+            if result is not None:
+                self._oracle.turns_away(id)
+                if is_leaving:
                     self._oracle.hit("goodbye repeated")
-        elif type(word) is Result and word.is_leaving:
+        elif is_leaving:
             self._oracle.hit("goodbyes")
-        super()._hear_worker(peer, route, mark, word, now)
+        super()._hear_worker(peer, route, mark, id, result, is_leaving, now)
 
     def _hear_again(self, guest: Guest, peer: Peer, route: bytes, now: float) -> None:  # type: ignore[override]
         hit = self._oracle.hit
@@ -360,7 +362,9 @@ class WatchedMemoDb(MemoDbSession):
 
     # ---------------------------------------------------------------- callers
 
-    def _hear_job(self, peer: Peer, route: bytes, mark: int, word: messages.Job, now: float) -> None:  # type: ignore[override]
+    def _hear_job(  # type: ignore[override]
+        self, peer: Peer, route: bytes, mark: int, service: str, timeout: int, payload: Frame, now: float
+    ) -> None:
         accepted = self._broker.counters.accepted
         call = peer.guest.waiting.get(route)
         if call is not None and call.mark == mark:
@@ -370,10 +374,10 @@ class WatchedMemoDb(MemoDbSession):
             self._oracle.hit("answer asked for on its connection")
         lost = any(key[:2] == (peer.address, route[-4:]) and key[2] != mark for key in self._orphans)
         self._oracle.hit("request id of a lost request with another message", lost)
-        payload = bytes(word.payload[:16])
-        super()._hear_job(peer, route, mark, word, now)
+        beginning = bytes(payload[:16])
+        super()._hear_job(peer, route, mark, service, timeout, payload, now)
         if self._broker.counters.accepted > accepted:
-            self._oracle.accepts(payload)
+            self._oracle.accepts(beginning)
 
     def _adopt(self, call: Call, peer: Peer, route: bytes) -> None:  # type: ignore[override]
         if call.job is None:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dragoman.dialects.memodb import messages
+from dragoman.carriers.carrier import Frame
 from dragoman.dialects.memodb.codec import write_heartbeat
-from dragoman.dialects.memodb.messages import Heartbeat, Ready, Result
+from dragoman.dialects.memodb.messages import Ready
 from dragoman.dialects.memodb.requests import Guest
 from dragoman.server.peer import Peer
 from sim.memodb_oracle import WatchedMemoDb
@@ -20,21 +20,25 @@ NOBODY = -1
 class KeyedByConnection(WatchedMemoDb):
     """A worker's request is known again on its own connection only, so a repeated RESULT is another one (R60)."""
 
-    def _hear_worker(self, peer: Peer, route: bytes, mark: int, word: Result | Heartbeat, now: float) -> None:  # type: ignore[override]
-        guest = self._guests.get(word.id)
+    def _hear_worker(  # type: ignore[override]
+        self, peer: Peer, route: bytes, mark: int, id: bytes, result: Frame | None, is_leaving: bool, now: float
+    ) -> None:
+        guest = self._guests.get(id)
         if guest is not None and guest.peer is not peer:
             guest.mark = NOBODY
-        super()._hear_worker(peer, route, mark, word, now)
+        super()._hear_worker(peer, route, mark, id, result, is_leaving, now)
 
 
 class NoReplay(WatchedMemoDb):
     """A worker's request is never known again: a repeated RESULT is booked on its next job (R60)."""
 
-    def _hear_worker(self, peer: Peer, route: bytes, mark: int, word: Result | Heartbeat, now: float) -> None:  # type: ignore[override]
-        guest = self._guests.get(word.id)
+    def _hear_worker(  # type: ignore[override]
+        self, peer: Peer, route: bytes, mark: int, id: bytes, result: Frame | None, is_leaving: bool, now: float
+    ) -> None:
+        guest = self._guests.get(id)
         if guest is not None:
             guest.mark = NOBODY
-        super()._hear_worker(peer, route, mark, word, now)
+        super()._hear_worker(peer, route, mark, id, result, is_leaving, now)
 
 
 class HeartbeatForReplay(WatchedMemoDb):
@@ -65,33 +69,39 @@ class ReadyByTimer(WatchedMemoDb):
 class JobByTimer(WatchedMemoDb):
     """A caller's JOB repeated on its connection is another job (R62, R74)."""
 
-    def _hear_job(self, peer: Peer, route: bytes, mark: int, word: messages.Job, now: float) -> None:  # type: ignore[override]
+    def _hear_job(  # type: ignore[override]
+        self, peer: Peer, route: bytes, mark: int, service: str, timeout: int, payload: Frame, now: float
+    ) -> None:
         call = peer.guest.waiting.get(route)
         if call is not None:
             call.mark = NOBODY
-        super()._hear_job(peer, route, mark, word, now)
+        super()._hear_job(peer, route, mark, service, timeout, payload, now)
 
 
 class JobOnNewConnection(WatchedMemoDb):
     """A caller's JOB on another connection is another job (R62, R63)."""
 
-    def _hear_job(self, peer: Peer, route: bytes, mark: int, word: messages.Job, now: float) -> None:  # type: ignore[override]
+    def _hear_job(  # type: ignore[override]
+        self, peer: Peer, route: bytes, mark: int, service: str, timeout: int, payload: Frame, now: float
+    ) -> None:
         for call in self._orphans.values():
             call.mark = NOBODY
         self._orphans = {call.key: call for call in self._orphans.values()}
-        super()._hear_job(peer, route, mark, word, now)
+        super()._hear_job(peer, route, mark, service, timeout, payload, now)
 
 
 class AdoptedByIdAlone(WatchedMemoDb):
     """A request with the id of a lost one is taken for it, whatever it says (R62)."""
 
-    def _hear_job(self, peer: Peer, route: bytes, mark: int, word: messages.Job, now: float) -> None:  # type: ignore[override]
+    def _hear_job(  # type: ignore[override]
+        self, peer: Peer, route: bytes, mark: int, service: str, timeout: int, payload: Frame, now: float
+    ) -> None:
         for key in list(self._orphans):
             if key[:2] == (peer.address, route[-4:]) and key[2] != mark:
                 call = self._orphans.pop(key)
                 call.mark = mark
                 self._orphans[call.key] = call
-        super()._hear_job(peer, route, mark, word, now)
+        super()._hear_job(peer, route, mark, service, timeout, payload, now)
 
 
 class GivenAgain(WatchedMemoDb):
