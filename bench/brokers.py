@@ -96,6 +96,11 @@ def choose(program: Path) -> str:
     return said.strip()
 
 
+def chosen() -> Path:
+    """The dragoman that is measured."""
+    return _chosen
+
+
 @contextmanager
 def running(kind: Kind) -> Iterator[Broker]:
     """Start a broker, wait until it listens on its ports, and stop it in the end."""

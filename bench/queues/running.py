@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO
 
-from bench.brokers import ROOT, STOP_LIMIT, free_ports, wait_until_listening
+from bench.brokers import ROOT, STOP_LIMIT, chosen, free_ports, wait_until_listening
 from bench.measure import NotMeasured
 from bench.queues.drive import QueueRun
 from bench.queues.echo import PLACE
@@ -37,6 +37,8 @@ def measure(system: System, effort: Effort) -> QueueRun:
     """Start a system, drive it and end it. Raises NotMeasured."""
     [port] = free_ports(1)
     place = system.place.format(port=port)
+    words = {"port": port, "place": place, "dragoman": chosen()}
+    python = system.python or chosen().with_name("python")
     environment = {**os.environ, "PYTHONPATH": str(ROOT), PLACE: place}
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as log:
         sessions = Sessions(system.name, environment, folder, log)
@@ -45,12 +47,12 @@ def measure(system: System, effort: Effort) -> QueueRun:
             if system.uses_redis:
                 brokers.append(sessions.start([*REDIS_COMMAND, "--port", str(port), "--dir", folder], find_redis()))
             elif system.broker:
-                brokers.append(sessions.start([part.format(port=port, place=place) for part in system.broker]))
+                brokers.append(sessions.start([part.format_map(words) for part in system.broker]))
             for broker in brokers:
                 wait_until_listening(broker, system.name, port)
-            workers = [sessions.start([part.format(place=place) for part in each]) for each in system.workers]
+            workers = [sessions.start([part.format_map(words) for part in each]) for each in system.workers]
             command = [
-                *(str(system.python), "-m", "bench.queues.drive", system.program, place),
+                *(str(python), "-m", "bench.queues.drive", system.program, place),
                 *("--window", str(WINDOW), "--processes", str(PROCESSES)),
                 *("--warmup", str(effort.warmup), "--seconds", str(effort.seconds)),
                 *("--call-seconds", str(effort.call_seconds)),

@@ -6,7 +6,6 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.brokers import DRAGOMAN_COMMAND
 from bench.queues.home import PYTHON
 
 PROCESSES = 2
@@ -19,12 +18,13 @@ _REDIS = ("redis[hiredis]",)
 
 @dataclass(frozen=True, slots=True)
 class System:
-    """`{place}` in a command is where the broker is, `{port}` its port. The client's `python` has its packages."""
+    """`{place}` in a command is where the broker is, `{port}` its port, `{dragoman}` the program that was chosen. The
+    client's `python` has its packages; none means the one beside that program."""
 
     name: str
     settings: str
     program: str
-    python: Path
+    python: Path | None
     place: str = "tcp://127.0.0.1:{port}"
     broker: tuple[str, ...] = ()  # of none if it is Redis, too
     workers: tuple[tuple[str, ...], ...] = ()
@@ -39,13 +39,13 @@ class System:
 
 def _ours(name: str, settings: str, function: str, *options: str, commands: int, prefetch: int = 0) -> System:
     url = "{place}" + (f"?prefetch={prefetch}" if prefetch else "")
-    worker = (DRAGOMAN_COMMAND[0], "worker", f"{_OURS}:{function}", "--service", "echo", "--connect", url, *options)
+    worker = ("{dragoman}", "worker", f"{_OURS}:{function}", "--service", "echo", "--connect", url, *options)
     return System(
         name=name,
         settings=settings,
         program="bench.queues.ours",
-        python=Path(sys.executable),
-        broker=(DRAGOMAN_COMMAND[0], "serve", "{place}", "--data", "memory"),
+        python=None,
+        broker=("{dragoman}", "serve", "{place}", "--data", "memory"),
         workers=(worker,) * commands,
     )
 
