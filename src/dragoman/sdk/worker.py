@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
@@ -76,12 +77,15 @@ class Worker:
 
         SIGTERM and SIGINT finish the jobs in hand; the same again stops at once. Raises AddressError for a URL that
         cannot be used, and CannotLoad if a child process could not get at a handler. In a child, which imports the
-        module that calls this, it returns at once.
+        module that calls this, it returns at once. Where nobody has set up `logging`, it says on standard error what
+        becomes of its connection.
         """
         from dragoman.sdk.workers import run
 
         if is_loading():
             return 0
+        if not logging.getLogger().hasHandlers():  # a program of one worker should not be silent about it
+            logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
         return run(self)
 
     def stop(self) -> None:
