@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 DEV    := .venv-dev
 ARGS   ?=
+JOBS   ?= 3
 SOURCES := pyproject.toml hatch_build.py $(shell find src -type f -not -name '*.pyc')
 
 .PHONY: help run install test test-programs lint bench format clean
@@ -25,7 +26,7 @@ run: $(VENV)/.installed
 install: $(VENV)/.installed
 
 test: $(DEV)/.installed test-programs lint
-	$(DEV)/bin/python -m pytest $(ARGS)
+	$(DEV)/bin/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 # Programs that the tests let our listeners talk to, or build such with, and that no package index has.
 test-programs:

@@ -3,6 +3,7 @@ package of others who took RFC 18 a little differently."""
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import subprocess
 import sys
@@ -34,13 +35,19 @@ def node_modules(request: pytest.FixtureRequest) -> Path:
         assert shutil.which(program), f"these tests need {program}: on Debian and Ubuntu, apt-get install nodejs npm"
     folder = Path(request.config.cache.mkdir("majordomo-node"))
     fetched = folder / "fetched"
-    if not fetched.exists():
-        words = ["npm", "install", "--prefix", str(folder), "--no-save", "--no-package-lock", "--no-audit", "--no-fund"]
-        made = subprocess.run(
-            [*words, "--ignore-scripts", "zeromq@6"], cwd=folder, capture_output=True, text=True, timeout=100
-        )
-        assert made.returncode == 0, f"npm could not fetch the package zeromq:\n{made.stderr}"
-        fetched.touch()
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # several processes may run these tests
+        if not fetched.exists():
+            words = ["npm", "install", "--prefix", str(folder), "--no-save", "--no-package-lock", "--no-audit"]
+            made = subprocess.run(
+                [*words, "--no-fund", "--ignore-scripts", "zeromq@6"],
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                timeout=100,
+            )
+            assert made.returncode == 0, f"npm could not fetch the package zeromq:\n{made.stderr}"
+            fetched.touch()
     return folder / "node_modules"
 
 
