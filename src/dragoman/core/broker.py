@@ -17,7 +17,7 @@ from typing import Any
 
 from dragoman.core.counters import Counters
 from dragoman.core.deadlines import Deadlines
-from dragoman.core.door import is_offer, objection, too_many_names
+from dragoman.core.door import BEING_DRAINED, PATIENCE_OVER, is_offer, objection, too_many_names
 from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Give, Progress, Recall
 from dragoman.core.entropy import Entropy
 from dragoman.core.gate import Promise
@@ -56,9 +56,6 @@ from dragoman.core.model import (
 from dragoman.core.policy import Policy
 from dragoman.core.retries import are_spent, back_off, note_ending, remember_tried
 from dragoman.core.roster import Roster
-
-PATIENCE_OVER = "its deadline passed"
-BEING_DRAINED = f"{Refusal.DRAINING}: the broker is about to stop"
 
 
 class Broker:
@@ -236,9 +233,7 @@ class Broker:
             self.effects.append(Dismiss(worker, Farewell.KILLED, "killed by an operator"))
             self.leave(worker, now, "its worker was killed by an operator")
             return
-        if worker.state is not DRAINING:
-            move_worker(worker, DRAINING)
-            self.roster.withhold(worker)
+        self.roster.retire(worker)
         self._dismiss_if_drained(worker, now)
 
     # ---------------------------------------------------------------- attempts
@@ -498,7 +493,8 @@ class Broker:
         attempt.doubted = now
         worker.unproven[attempt.token] = attempt
         self.roster.settle(worker, now)
-        self._deadlines.arm(worker, worker.due())
+        # What else it runs is no sooner due than it was; to ask that again each time would cost a crowd its square.
+        self._deadlines.arm(worker, worker.patience_over())
 
     def _take_back(self, attempt: Attempt) -> bool:
         """If the attempt's Give has not been carried out yet, see that it never is: nobody can have seen the job."""
@@ -646,4 +642,9 @@ class Broker:
         reason = worker.overdue(now)
         self.counters.expired_workers += 1
         self.effects.append(Dismiss(worker, Farewell.EXPIRED, reason))
-        self.leave(worker, now, reason)
+        if worker.terms.ends_with_connection and worker.unproven_since() + worker.terms.unproven_limit > now:
+            worker.seen = now  # its session hangs up in this turn, and says what never left; else we look again
+            self.roster.retire(worker)
+            self._deadlines.arm(worker, worker.due())
+        else:
+            self.leave(worker, now, reason)

@@ -1,4 +1,4 @@
-"""Whether a job may come in at all, before anything is known of it but its service."""
+"""Whether a job may come in at all, before anything is known of it but its service; and words for its end."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Collection
 
 from dragoman.core.model import Refusal, Service, Wishes, is_name
 from dragoman.core.policy import Policy
+
+PATIENCE_OVER = "its deadline passed"
+BEING_DRAINED = f"{Refusal.DRAINING}: the broker is about to stop"
 
 
 def objection(

@@ -95,6 +95,7 @@ class Terms:
     capacity: int = 1
     unproven_limit: float = 3_600.0  # how long an unproven worker is waited for (R36)
     detach_timeout: float = 60.0  # how long one is waited for that is out of reach and has no lease to run out (R64)
+    ends_with_connection: bool = False  # its session hangs up on a silent one, and then says what never left (R8)
     attempts: int = 1  # D8: the attempts its dialect's document gives a job that did not bring a number
 
     def __post_init__(self) -> None:

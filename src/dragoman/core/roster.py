@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 from math import inf
 
 from dragoman.core.lifecycle import move_worker, settle
-from dragoman.core.model import BUSY, GONE, IDLE, Attempt, Job, Service, Worker, WorkerId
+from dragoman.core.model import BUSY, DRAINING, GONE, IDLE, Attempt, Job, Service, Worker, WorkerId
 
 
 class Roster:
@@ -61,6 +61,12 @@ class Roster:
         worker.running.clear()
         worker.unproven.clear()
         return held
+
+    def retire(self, worker: Worker) -> None:
+        """Give the worker nothing more."""
+        if worker.state is not DRAINING:
+            move_worker(worker, DRAINING)
+            self.withhold(worker)
 
     def settle(self, worker: Worker, now: float) -> None:
         """Bring the worker's state, and its place among the idle, in line with its slots."""

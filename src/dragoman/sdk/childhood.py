@@ -8,6 +8,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from dataclasses import dataclass
 from math import inf
 from typing import Any
@@ -97,19 +98,45 @@ def _work(pipe: ChildPipe, services: list[Service], message: Frame, mute: str) -
     number, attempt, seconds, size = ORDER.unpack_from(message)
     service = services[number]
     start = ORDER.size + size
-    context = None
+    context = turn = None
     if service.wants_context:
         job_id = bytes(message[ORDER.size : start]).decode()
         assignment = Assignment(service.name, job_id, attempt, seconds or inf)
-        context = Context(service.name, assignment, service.codec, _reports(pipe), pipe.look, mute)
+        turn = Turn(pipe)
+        context = Context(service.name, assignment, service.codec, turn.report, turn.is_cancelled, mute)
     try:
         return DONE, service.perform(message[start:], context)
     except CouldNot as problem:
         return FAILED, write_failure(problem.failure)
+    finally:
+        if turn is not None:
+            turn.end()
 
 
-def _reports(pipe: ChildPipe) -> Any:
-    return lambda payload, is_part: pipe.say(PART if is_part else PROGRESS, payload)
+class Turn:
+    """What a handler says and asks through its context, from any thread: as long as its job runs, and no longer. What a
+    thread says that it left behind would be taken for the next job's, and where it looks, the next job would come."""
+
+    __slots__ = ("_is_over", "_lock", "_pipe")
+
+    def __init__(self, pipe: ChildPipe) -> None:
+        self._pipe = pipe
+        self._lock = threading.RLock()
+        self._is_over = False
+
+    def report(self, payload: Frame, is_part: bool) -> None:
+        with self._lock:
+            if not self._is_over:
+                self._pipe.say(PART if is_part else PROGRESS, payload)
+
+    def is_cancelled(self) -> bool:
+        """Also once it is over: nobody waits any more."""
+        with self._lock:
+            return self._is_over or self._pipe.look()
+
+    def end(self) -> None:
+        with self._lock:
+            self._is_over = True
 
 
 def write_failure(failure: Failure) -> bytes:

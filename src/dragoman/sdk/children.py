@@ -58,7 +58,7 @@ class Children:
         first = self._add()
         try:
             async with asyncio.timeout(START_TIMEOUT):
-                problem = await first.born
+                problem = await asyncio.shield(first.born)  # it is not over because we do not wait any longer
         except TimeoutError:
             problem = f"it did not start within {START_TIMEOUT:g} s"
         if problem:
@@ -140,6 +140,8 @@ class Children:
     # ---------------------------------------------------------------- what a child tells
 
     def is_free(self, child: Child) -> None:
+        if child.is_doomed:
+            return  # what it is given now would be lost with it
         if self._waiting:
             self._give(child, self._waiting.popleft())
         else:
@@ -176,11 +178,13 @@ class Child:
     def __init__(self, family: Children, loop: asyncio.AbstractEventLoop, context: Any, upbringing: Upbringing) -> None:
         """Raises CannotLoad."""
         self.jobs_done = 0
+        self.is_doomed = False  # it was killed, or has ended
         self.born: asyncio.Future[str] = loop.create_future()  # when it is ready; or why it never will be
         self.gone: asyncio.Future[None] = loop.create_future()
         self._family = family
         self._loop = loop
         self._job: Job | None = None
+        self._sent = 0  # bytes that had left for it before its job did
         self._alarm: asyncio.TimerHandle | None = None  # when it is killed, for it should have gone by itself
         ours, theirs = socket.socketpair()
         self._process = context.Process(target=live, args=(theirs, upbringing), daemon=True)
@@ -201,6 +205,7 @@ class Child:
     def work(self, job: Job, service: int) -> None:
         self._job = job
         job.doer = self
+        self._sent = self._stream.sent
         said = job.assignment
         id = said.job_id.encode()
         seconds = 0.0 if said.timeout == inf else said.timeout
@@ -212,6 +217,7 @@ class Child:
 
     def kill(self) -> None:
         """It, and what its handler has started."""
+        self.is_doomed = True
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
         self._process.kill()  # if it has not got so far as to lead a group
@@ -254,9 +260,12 @@ class Child:
 
     def _ended(self, _: str) -> None:
         """It has closed its end: it is about to go, or of no use any more."""
+        if self.gone.done():  # we were told of its end first; its pid may be another's by now
+            return
         self._alarm = self._loop.call_later(LAST_WORDS, self.kill)
 
     def _exited(self) -> None:
+        self.is_doomed = True
         self._stream.read_dry()  # it may have answered before it went
         self._process.join()
         code = self._process.exitcode
@@ -269,7 +278,10 @@ class Child:
         else:
             problem = self.born.result()
         self._family.is_gone(self, problem)
-        if job is not None:
+        if job is not None and self._stream.sent == self._sent and not job.is_cancelled:
+            job.doer = None  # it never left us: another child may have it
+            self._family.begin(job)
+        elif job is not None:
             job.lost(f"the child process ended with exit code {code} while it worked")
         self._process.close()
 

@@ -197,9 +197,9 @@ class Client(Generic[Result]):
             for payload in payloads:
                 under_way.append(self._enter(wishes, payload, codec, keeps_parts=False))
                 while under_way and (len(under_way) >= window or under_way[0].done()):
-                    yield under_way.popleft().result()
+                    yield _first(under_way)
             while under_way:
-                yield under_way.popleft().result()
+                yield _first(under_way)
         finally:
             for job in under_way:
                 job.cancel()
@@ -287,6 +287,13 @@ class Client(Generic[Result]):
                 self._thread = _IoThread(self.asking, self._settings)
                 _clients.add(self)
             return self._thread
+
+
+def _first(under_way: deque[JobFuture[Each]]) -> Each:
+    """Its result. Only then is it taken off: whoever is interrupted while he waits has it cancelled, too."""
+    result = under_way[0].result()
+    under_way.popleft()
+    return result
 
 
 class _IoThread:

@@ -77,6 +77,11 @@ class Conversation:
         self.side: ClientSide = target.people.client_side(target.options, self)
 
     @property
+    def is_open(self) -> bool:
+        """There is a connection; whether we are welcome may not be known yet."""
+        return self._link is not None
+
+    @property
     def is_ready(self) -> bool:
         return self._link is not None and self.side.is_ready
 

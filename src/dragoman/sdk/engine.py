@@ -198,7 +198,7 @@ class Engine:
         due = inf
         is_up = False
         for conversation in list(self._conversations):
-            if conversation.is_ready or conversation.jobs:
+            if conversation.is_open or conversation.jobs:
                 due = min(due, conversation.side.tick(now))
             if conversation.jobs:
                 due = min(due, now + TICK)

@@ -99,7 +99,7 @@ class _Submitted:
         for listener in list(told.listeners):
             try:
                 listener(_read(payload))
-            except Exception:  # it is the user's, and raises what it likes
+            except BaseException:  # it is the user's, and raises what it likes
                 _logger.exception("exception calling %r", listener)
 
     def _keep(self, part: Part) -> None:
@@ -215,20 +215,24 @@ class JobFuture(_Submitted, concurrent.futures.Future[Result]):
         except JobFailed as error:
             self.fail(error)
             return
-        try:
-            self.set_result(value)
-        except concurrent.futures.InvalidStateError:
-            pass  # it was cancelled at the same moment
+        self._end(lambda: self.set_result(value))
 
     def fail(self, error: DragomanError) -> None:
         """For the engine: this is how it ended."""
         if self._is_asked and isinstance(error, JobCancelled):
-            self._end_as_cancelled()
-            return
+            self._end(self._end_as_cancelled)
+        else:
+            self._end(lambda: self.set_exception(error))
+
+    def _end(self, act: Callable[[], object]) -> None:
+        """In the client's own thread, of which all other jobs live, too: a callback that raises SystemExit, which
+        `concurrent.futures` lets pass, must not end it."""
         try:
-            self.set_exception(error)
+            act()
         except concurrent.futures.InvalidStateError:
-            pass
+            pass  # it was cancelled at the same moment
+        except BaseException:
+            _logger.exception("exception calling a callback of %r", self)
 
     def _end_as_cancelled(self) -> bool:
         if not super().cancel():

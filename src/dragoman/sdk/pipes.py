@@ -102,9 +102,9 @@ class ChildPipe:
 
     def look(self) -> bool:
         """Whether the parent has cancelled the job that runs. One system call, as long as it has not."""
-        if not self.is_cancelled and self._poll.poll(0):
+        if not self.is_cancelled and (self._held or self._poll.poll(0)):  # it may have come together with the job
             with self._looking:
-                if self._poll.poll(0):  # else another thread was faster
+                if self._held or self._poll.poll(0):  # else another thread was faster
                     kind, _ = self.hear()  # raises EOFError in the handler: whom it works for is no more
                     assert kind == CANCEL, "a job came while another ran"
                     self.is_cancelled = True

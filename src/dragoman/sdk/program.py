@@ -35,6 +35,9 @@ class Programs:
 
     def kill(self, job: Job) -> None:
         _signal(job, signal.SIGKILL)
+        if isinstance(job.doer, asyncio.subprocess.Process) and job.doer.returncode is not None:
+            job.lost("what it had started kept its output open")
+            job.doer._transport.close()  # type: ignore[attr-defined]  # its holder may have left the group
 
     async def close(self) -> None:
         for task in list(self._tasks):
@@ -74,7 +77,8 @@ class Programs:
 
 
 def _signal(job: Job, number: int) -> None:
+    """To its whole group: what it has started may go on when it has ended itself, and hold its output open."""
     process = job.doer
-    if isinstance(process, asyncio.subprocess.Process) and process.returncode is None:
-        with suppress(ProcessLookupError):  # it has ended, and the loop has not told us yet
+    if isinstance(process, asyncio.subprocess.Process):
+        with suppress(ProcessLookupError, PermissionError):  # nobody is left
             os.killpg(process.pid, number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import traceback
 from collections.abc import Callable
@@ -37,7 +38,7 @@ class Service:
         argument = self._decode(payload)
         try:
             result = self.function(argument, context) if self.wants_context else self.function(argument)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:  # CancelledError, say: it may cost a job, but never the thread that did it
             raise CouldNot(failure_of(error)) from None
         return self._encode(result)
 
@@ -46,7 +47,9 @@ class Service:
         argument = self._decode(payload)
         try:
             result = await (self.function(argument, context) if self.wants_context else self.function(argument))
-        except (Exception, SystemExit) as error:
+        except (asyncio.CancelledError, GeneratorExit):
+            raise  # not the handler's, but its task's
+        except BaseException as error:
             raise CouldNot(failure_of(error)) from None
         return self._encode(result)
 

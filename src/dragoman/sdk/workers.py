@@ -11,7 +11,7 @@ from typing import Protocol
 
 from dragoman.sdk.address import address_error, parse
 from dragoman.sdk.controller_worker import ControllerWorker
-from dragoman.sdk.dialling_worker import DiallingWorker
+from dragoman.sdk.dialling_worker import DiallingWorker, first
 from dragoman.sdk.jobs import Crew, Hands
 from dragoman.sdk.loading import Reference
 from dragoman.sdk.loops import new_loop
@@ -99,7 +99,6 @@ class Shift:
         self._watch = watch
         self._loop_factory = loop_factory
         self._lives: Sequence[Life] = ()
-        self._told = 0  # how often we were told to stop
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def run(self) -> int:
@@ -115,15 +114,18 @@ class Shift:
 
     async def _main(self) -> int:
         loop = self._loop = asyncio.get_running_loop()
+        self._is_told = asyncio.Event()
         if threading.current_thread() is threading.main_thread():
             for each in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(each, self._stop)
         crew = Crew(self._hands, self._grace)
         watching = loop.create_task(self._watch.wait(self._stop)) if self._watch is not None else None
         try:
-            await crew.start()
-            if self._told:
+            starting = loop.create_task(crew.start())
+            await first(starting, self._is_told.wait())
+            if self._is_told.is_set():  # there is nothing in hand, whatever a handler's module is still at
                 return 0
+            starting.result()
             self._lives = self._come_to_life(crew)
             return max(await asyncio.gather(*(each.live() for each in self._lives)))
         finally:
@@ -140,6 +142,6 @@ class Shift:
         return [DiallingWorker(target, crew) for _ in range(self._concurrency)]
 
     def _stop(self) -> None:
-        self._told += 1
+        self._is_told.set()
         for each in self._lives:
             each.stop()

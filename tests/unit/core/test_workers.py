@@ -333,3 +333,18 @@ def test_pause_does_not_move_the_times_of_jobs(broker: CheckedBroker) -> None:
     broker.shift(30.0, 34.0)
     broker.tick(34.0)
     assert job.outcome is Outcome.TIMED_OUT
+
+
+def test_silent_worker_whose_session_hangs_up_keeps_its_jobs_until_it_is_known_what_never_left(
+    broker: CheckedBroker,
+) -> None:
+    """R8. A bug: jobs that still lay in our send buffer ended *lost* when the lease of their worker ran out."""
+    worker = broker.worker(lease=5.0, ends_with_connection=True, capacity=2)
+    seen, unseen = broker.call(), broker.call()
+    attempt = attempt_of(unseen)
+    broker.take()
+    broker.tick(5.0)
+    assert broker.take() == [Dismiss(worker, Farewell.EXPIRED, "its worker was silent for 5 s")]
+    assert (seen.state, unseen.state, worker.state) == (JobState.RUNNING, JobState.RUNNING, WorkerState.DRAINING)
+    broker.leave(worker, 5.0, "its worker's connection ended", [attempt])
+    assert (seen.outcome, unseen.state) == (Outcome.LOST, JobState.WAITING)

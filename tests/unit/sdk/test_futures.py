@@ -241,3 +241,15 @@ def test_the_package_is_cheap_to_import_and_has_everything() -> None:
     )
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert said.stdout == "module 'dragoman' has no attribute 'nonsense'\n"
+
+
+def test_a_callback_that_wants_to_exit_does_not_end_the_clients_thread() -> None:
+    """It did, and all other jobs of that client waited for ever."""
+    job = future()
+    job.add_done_callback(lambda _: sys.exit(3))
+    job.succeed(b"there")
+    assert job.result() == b"there"
+    job = future()
+    job.on_progress(lambda _: sys.exit(3))
+    job.report(b"1", False, 1)
+    assert job.progress == 1

@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.carriers.carrier import Messages
 from dragoman.dialects.sides import Failure
-from dragoman.sdk.childhood import read_failure, write_failure
+from dragoman.sdk.childhood import Turn, read_failure, write_failure
 from dragoman.sdk.pipes import CANCEL, DONE, JOB, PART, READY, ChildPipe, PipeReader, encode
 
 LARGE = bytes(range(256)) * 1024  # more than a buffer
@@ -64,3 +64,30 @@ def test_a_child_sees_that_it_was_cancelled_when_it_looks() -> None:
 def test_a_failure_survives_the_pipe() -> None:
     failure = Failure("pkg.Error", "with \n lines", "Traceback\0 with anything")
     assert read_failure(write_failure(failure)) == failure
+
+
+def test_a_child_sees_a_cancel_that_came_together_with_its_job() -> None:
+    """It lay among the bytes that were read ahead, where nobody looked: the handler was killed without a word."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        pipe = ChildPipe(theirs)
+        ours.sendall(encode(JOB, b"one") + encode(CANCEL))
+        assert pipe.hear() == (JOB, b"one")
+        assert pipe.look()
+
+
+def test_what_a_job_leaves_behind_neither_speaks_nor_listens() -> None:
+    """A thread of a job that was over reported in the name of the next one, and swallowed the one after that."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        pipe = ChildPipe(theirs)
+        turn = Turn(pipe)
+        assert not turn.is_cancelled()
+        turn.end()
+        turn.report(b"stray", True)
+        ours.sendall(encode(JOB, b"two"))
+        assert turn.is_cancelled()
+        assert pipe.hear() == (JOB, b"two")
+        ours.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            ours.recv(1)

@@ -40,6 +40,16 @@ def failure(service: Any, payload: bytes) -> Failure:
 # -------------------------------------------------------------------- services
 
 
+@pytest.mark.parametrize("error", [asyncio.CancelledError, KeyboardInterrupt, GeneratorExit, SystemExit])
+def test_whatever_a_handler_raises_is_its_failure(error: type[BaseException]) -> None:
+    """What is no Exception ended the thread that ran it, and with it a slot of the worker, for good."""
+
+    def handler(_: bytes) -> bytes:
+        raise error
+
+    assert error.__name__ in failure(describe("x", handler), b"").type
+
+
 def test_the_package_offers_it_by_name() -> None:
     assert dragoman.Worker is Worker
     assert "Worker" in dir(dragoman)

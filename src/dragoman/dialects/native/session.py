@@ -19,6 +19,7 @@ from dragoman.core.model import (
     DEFAULT_PRIORITY,
     DONE,
     DRAINING,
+    GONE,
     RUNNING,
     Attempt,
     Farewell,
@@ -95,13 +96,14 @@ HEARTBEAT_FRAMES: Final[list[Frame]] = [bytes((HEARTBEAT,))]
 class Worker:
     """What we know of one worker's connection."""
 
-    __slots__ = ("given", "name", "peer", "worker")
+    __slots__ = ("farewell", "given", "name", "peer", "worker")
 
     def __init__(self, peer: Peer, name: str) -> None:
         self.peer = peer
         self.name = name
         self.given: list[Attempt] = []  # in this turn: they leave at its end, in one message
         self.worker: CoreWorker | None = None
+        self.farewell = ""  # why we hang up on it
 
     def attempt(self, token: bytes) -> Attempt | None:
         """What it was given under this token and has not answered, current or not."""
@@ -211,7 +213,7 @@ class NativeSession:
             unseen = [attempt for mark in unsent if type(mark) is list for attempt in mark]
             unseen += guest.given
             guest.given = []
-            self._leave(guest, "its worker's connection ended", now, unseen)
+            self._leave(guest, guest.farewell or "its worker's connection ended", now, unseen)
         elif type(guest) is Client and guest.peer is peer:
             guest.peer = None
             if not guest.secret or self._options.resume <= 0:
@@ -489,6 +491,7 @@ class NativeSession:
                 may_refuse=True,
                 capacity=hello.capacity,
                 unproven_limit=options.unproven_limit,
+                ends_with_connection=True,
             )
             self._terms[hello.capacity] = terms
         worker = self._broker.join(self, guest, guest.name, hello.services, terms, now)
@@ -549,8 +552,10 @@ class NativeSession:
 
     def _dismiss(self, effect: Dismiss) -> None:
         guest: Worker = effect.worker.party
-        guest.worker = None
-        guest.given = []
+        if effect.worker.state is GONE:
+            guest.worker = None
+            guest.given = []
+        guest.farewell = effect.reason  # if it is not gone yet, it is when `lost` tells what never left us (R8)
         self._line.remark("worker dismissed", peer=guest.peer, worker=guest.name, reason=effect.reason)
         is_final = effect.farewell is not Farewell.EXPIRED
         self._line.send(guest.peer, write_bye(effect.reason, is_final=is_final))

@@ -1,0 +1,89 @@
+"""Child processes from their parent's side: what becomes of jobs when one dies at a bad moment."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from typing import Any
+
+import pytest
+
+from dragoman.carriers.carrier import Frame
+from dragoman.dialects.sides import Assignment, Failure
+from dragoman.sdk import children
+from dragoman.sdk.childhood import Offer, Upbringing
+from dragoman.sdk.children import Children
+from dragoman.sdk.jobs import Crew, Job
+from dragoman.sdk.loading import Reference
+
+
+def echo(payload: bytes) -> bytes:
+    return payload
+
+
+class Employer:
+    def __init__(self) -> None:
+        self.told: list[tuple[Any, ...]] = []
+
+    def finished(self, job: Job, result: Frame) -> None:
+        self.told.append((job.ticket, bytes(result)))
+
+    def failed(self, job: Job, reason: str, failure: Failure) -> None:
+        self.told.append((job.ticket, reason))
+
+    def returned(self, job: Job) -> None:
+        self.told.append((job.ticket, "returned"))
+
+    def reported(self, job: Job, payload: Frame, is_part: bool) -> None:
+        self.told.append((job.ticket, bytes(payload), is_part))
+
+
+def family() -> Children:
+    return Children(Upbringing((Offer("echo", "bytes", Reference(__name__, "echo")),)), 1)
+
+
+def kill_unseen(hands: Children) -> None:
+    """Its answers, its end and its exit code all come while we look away."""
+    [child] = hands._children
+    time.sleep(0.2)
+    os.kill(child.pid, signal.SIGKILL)
+    time.sleep(0.2)
+
+
+def test_a_job_that_never_reached_its_dying_child_goes_to_the_next() -> None:
+    """It was given to a child that had answered and died, and was told as lost although it had never begun."""
+
+    async def main() -> list[tuple[Any, ...]]:
+        hands, employer = family(), Employer()
+        crew = Crew({"echo": hands}, 1.0)
+        await crew.start()
+        for ticket in ("A", "B"):
+            crew.begin(Job(employer, ticket, ticket.encode(), Assignment("echo", "", 1, 30.0)))
+        await asyncio.sleep(0.01)
+        kill_unseen(hands)
+        async with asyncio.timeout(10.0):
+            while len(employer.told) < 2:
+                await asyncio.sleep(0.01)
+        await crew.close()
+        return employer.told
+
+    assert asyncio.run(main()) == [("A", b"A"), ("B", b"B")]
+
+
+def test_a_child_that_is_gone_is_not_killed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """If its exit was seen before its hang-up, an alarm killed its pid five seconds later, whoever had that by then."""
+    monkeypatch.setattr(children, "LAST_WORDS", 0.05)
+
+    async def main() -> list[Any]:
+        problems: list[Any] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, problem: problems.append(problem))
+        hands = family()
+        await hands.start()
+        kill_unseen(hands)
+        await asyncio.sleep(0.3)
+        await hands.close()
+        return problems
+
+    assert asyncio.run(main()) == []

@@ -1,0 +1,44 @@
+"""Jobs as programs: when they end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from dragoman.dialects.sides import Assignment
+from dragoman.sdk.jobs import Crew, Job
+from dragoman.sdk.program import Programs
+
+
+class Employer:
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def finished(self, job: Job, result: Any) -> None:
+        self.told.append("finished")
+
+    def failed(self, job: Job, reason: str, failure: Any) -> None:
+        self.told.append("failed")
+
+    def returned(self, job: Job) -> None:
+        self.told.append("returned")
+
+    def reported(self, job: Job, payload: Any, is_part: bool) -> None: ...
+
+
+@pytest.mark.parametrize("launcher", ["", "setsid "])
+def test_a_program_that_leaves_another_behind_does_not_keep_its_slot(launcher: str) -> None:
+    """The other had its standard output: the job went on beyond its time, for as long as that ran."""
+
+    async def main() -> list[str]:
+        hands, employer = Programs(f"sh -c '{launcher}sleep 5 & echo hi'"), Employer()
+        crew = Crew({"x": hands}, 0.1)
+        crew.begin(Job(employer, "A", b"", Assignment("x", "", 1, 0.2)))
+        await asyncio.sleep(1.0)
+        told = list(employer.told)
+        await crew.close()
+        return told
+
+    assert len(asyncio.run(main())) == 1
