@@ -379,6 +379,19 @@ def test_functions_run_on_workers_that_run_functions(programs: Programs, broker:
             pool.submit(int, "no number").result(PATIENCE)
 
 
+def test_an_async_client_has_executors_too(broker: Broker, worker: HandWorker) -> None:
+    async def main() -> None:
+        async with AsyncClient(broker.url) as client:
+            assert await client.call("echo", b"here", timeout=20) == b"here"
+            pool = client.executor("echo", timeout=20)
+            results = await asyncio.to_thread(lambda: list(pool.map(None, [b"1", b"2"])))
+            assert results == [b"1", b"2"]
+        with pytest.raises(RuntimeError, match="closed"):
+            client.executor("echo")
+
+    asyncio.run(main())
+
+
 async def _in_executor(pool: concurrent.futures.Executor) -> str:
     return await asyncio.get_running_loop().run_in_executor(pool, bin, 5)
 
@@ -692,7 +705,7 @@ def test_closing_an_async_client_ends_what_is_under_way(broker: Broker, worker: 
         with pytest.raises(RuntimeError, match="closed"):
             await client.call("echo", b"x")
         with pytest.raises(Unsupported):
-            client.enqueue("echo")
+            await client.enqueue("echo")
 
     on_loop(main)
 

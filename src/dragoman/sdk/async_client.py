@@ -8,7 +8,7 @@ import warnings
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from types import TracebackType
-from typing import Any, Generic, Literal, NoReturn, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar, Unpack, overload
 
 from dragoman.dialects.sides import Wishes
 from dragoman.sdk.asking import Asking
@@ -27,6 +27,10 @@ from dragoman.sdk.settings import (
     window_of,
 )
 from dragoman.sdk.typed import ClientOptions, MapOptions, Options, Result
+
+if TYPE_CHECKING:
+    from dragoman.sdk.client import Client
+    from dragoman.sdk.executor import ServiceExecutor
 
 Each = TypeVar("Each")
 
@@ -62,7 +66,9 @@ class AsyncClient(Generic[Result]):
         self.url = url
         self.asking = Asking(url)
         self._codec = codec_of(codec)
+        self._options = ClientOptions(connect_timeout=connect_timeout, connections=connections, patient=patient)
         self._settings = settings_of(connect_timeout, connections, patient)
+        self._for_executors: Client[Any] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._engine: Engine | None = None
         self._process = os.getpid()
@@ -229,11 +235,24 @@ class AsyncClient(Generic[Result]):
                 job = await ended.get()
             yield job
 
-    def enqueue(self, service: str, payload: Any = b"", **options: Any) -> NoReturn:
+    def executor(self, service: str, *, codec: str | None = None, **options: Unpack[Options]) -> ServiceExecutor:
+        """A `concurrent.futures.Executor` whose work is done by the workers of `service`, as for
+        `loop.run_in_executor`; see ServiceExecutor. Executors belong to threads, so theirs is a client of their own,
+        which is closed with this one."""
+        from dragoman.sdk.client import Client
+        from dragoman.sdk.executor import ServiceExecutor
+
+        if self._is_closed:
+            raise client_is_closed()
+        if self._for_executors is None:
+            self._for_executors = Client(self.url, codec=self._codec.name, **self._options)
+        return ServiceExecutor(self._for_executors, service, codec=codec, **options)
+
+    async def enqueue(self, service: str, payload: Any = b"", **options: Any) -> NoReturn:
         """Not yet: this version's broker keeps no background jobs."""
         raise Unsupported(NO_BACKGROUND_JOBS)
 
-    def result(self, job: str, **options: Any) -> NoReturn:
+    async def result(self, job: str, **options: Any) -> NoReturn:
         """Not yet: this version's broker keeps no background jobs."""
         raise Unsupported(NO_BACKGROUND_JOBS)
 
@@ -249,6 +268,8 @@ class AsyncClient(Generic[Result]):
         self._is_closed = True
         if self._engine is not None and self._process == os.getpid():
             await self._engine.close()
+        if self._for_executors is not None:
+            await asyncio.to_thread(self._for_executors.close)
 
     async def __aenter__(self) -> Self:
         return self
