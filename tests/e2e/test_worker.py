@@ -243,6 +243,20 @@ def test_a_child_is_replaced_after_the_job_that_took_too_much_memory(start: Star
     worker.prints("is replaced: max_memory")
 
 
+def test_a_killed_worker_takes_its_children_with_it(start: Start, house: House) -> None:
+    """A bug: a child that never looked up lived on, and kept the fork server alive."""
+    worker = start("--processes", 1)
+    asked = house.start("stubborn")
+    pid = worker.prints(r"stubborn (\d+)")
+    server = re.search(r"PPid:\s+(\d+)", Path(f"/proc/{pid}/status").read_text())
+    assert server is not None
+    os.kill(worker.pid, signal.SIGKILL)
+    with pytest.raises(JobLost):
+        asked.result(PATIENCE)
+    for each in (pid, server[1]):
+        until(lambda each=each: not Path(f"/proc/{each}").exists(), "it has gone, too")
+
+
 def test_a_job_whose_time_is_over_is_killed(start: Start, house: House) -> None:
     worker = start("--processes", 1, "--cancel-grace", 0.1)
     with pytest.raises(JobTimeout):

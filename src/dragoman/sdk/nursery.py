@@ -6,9 +6,11 @@ what its children are at. If the fork server died of it, they would go with it.
 
 from __future__ import annotations
 
+import os
 import signal
 
 import dragoman.sdk.childhood
+from dragoman.sdk.parents import die_with_parent
 
 
 def _pass_over(*_: object) -> None:
@@ -16,5 +18,10 @@ def _pass_over(*_: object) -> None:
 
 
 signal.signal(signal.SIGTERM, _pass_over)
+
+# A worker that is killed takes us with it, and we our children: they would keep us, and go on with what they are at.
+die_with_parent()
+if os.getppid() == 1:
+    os._exit(0)
 
 live = dragoman.sdk.childhood.live

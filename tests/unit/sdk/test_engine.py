@@ -334,7 +334,7 @@ def test_a_broker_that_does_not_welcome_us_is_unavailable_and_not_stormed() -> N
         await world.until(refuse)
         assert isinstance(job.outcome, BrokerUnavailable)
         assert "does not welcome us: the broker says: too new" in str(job.outcome)
-        assert len(world.links) < 6
+        assert len(world.links) < 20  # some, for chance says how long it rests between two; a storm has hundreds
         await world.engine.close()
 
     run(main)
