@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import time
+from multiprocessing.connection import wait
 from typing import Any
 
 import pytest
@@ -17,6 +17,7 @@ from dragoman.sdk.childhood import Offer, Upbringing
 from dragoman.sdk.children import Children
 from dragoman.sdk.jobs import Crew, Job
 from dragoman.sdk.loading import Reference
+from programs import PATIENCE
 
 
 def echo(payload: bytes) -> bytes:
@@ -44,12 +45,13 @@ def family() -> Children:
     return Children(Upbringing((Offer("echo", "bytes", Reference(__name__, "echo")),)), 1)
 
 
-def kill_unseen(hands: Children) -> None:
-    """Its answers, its end and its exit code all come while we look away."""
+def kill_unseen(hands: Children, answers: bool) -> None:
+    """Its answers, its end and its exit code all come while we look away: the loop stands still until they have."""
     [child] = hands._children
-    time.sleep(0.2)
+    if answers:
+        assert wait([child._stream._socket], PATIENCE)
     os.kill(child.pid, signal.SIGKILL)
-    time.sleep(0.2)
+    assert wait([child._process.sentinel], PATIENCE)
 
 
 def test_a_job_that_never_reached_its_dying_child_goes_to_the_next() -> None:
@@ -61,8 +63,8 @@ def test_a_job_that_never_reached_its_dying_child_goes_to_the_next() -> None:
         await crew.start()
         for ticket in ("A", "B"):
             crew.begin(Job(employer, ticket, ticket.encode(), Assignment("echo", "", 1, 30.0)))
-        await asyncio.sleep(0.01)
-        kill_unseen(hands)
+        await asyncio.sleep(0)
+        kill_unseen(hands, answers=True)
         async with asyncio.timeout(10.0):
             while len(employer.told) < 2:
                 await asyncio.sleep(0.01)
@@ -81,7 +83,7 @@ def test_a_child_that_is_gone_is_not_killed_again(monkeypatch: pytest.MonkeyPatc
         asyncio.get_running_loop().set_exception_handler(lambda _, problem: problems.append(problem))
         hands = family()
         await hands.start()
-        kill_unseen(hands)
+        kill_unseen(hands, answers=False)
         await asyncio.sleep(0.3)
         await hands.close()
         return problems
