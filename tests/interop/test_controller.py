@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -529,11 +530,9 @@ def test_another_user_is_turned_away_without_a_word(broker_house: Start, url: st
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(PATIENCE)
         connection.connect(str(folder / "main.sock"))
-        connection.sendall(OK)
-        try:
+        with contextlib.suppress(ConnectionError):  # it may hang up before it hears a byte
+            connection.sendall(OK)
             assert _rest(connection) == b""
-        except ConnectionResetError:
-            pass
     until(lambda: house.journal.mentions("is not in uid_allow"), "it was turned away")
     assert count_workers(house) == 0
 
