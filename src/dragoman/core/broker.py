@@ -18,11 +18,11 @@ from typing import Any
 from dragoman.core.counters import Counters
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.door import BEING_DRAINED, PATIENCE_OVER, is_offer, objection, too_many_names
-from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Give, Progress, Recall
+from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Give, Progress, Recall, take_back
 from dragoman.core.entropy import Entropy
 from dragoman.core.gate import Promise
 from dragoman.core.ledger import Ledger, digest
-from dragoman.core.lifecycle import move_job, move_worker
+from dragoman.core.lifecycle import move_worker
 from dragoman.core.model import (
     BOOTING,
     CANCELLED,
@@ -49,6 +49,7 @@ from dragoman.core.model import (
     Refusal,
     Service,
     Terms,
+    Token,
     Wishes,
     Worker,
     is_name,
@@ -72,6 +73,7 @@ class Broker:
         self._deadlines: Deadlines[Any] = Deadlines()
         self.ledger = Ledger(policy, self.counters, self._deadlines, self.effects)
         self.jobs = self.ledger.jobs
+        self.stranded: dict[Token, Attempt] = {}  # given out by an earlier run, and perhaps still under way (R107)
 
     # ---------------------------------------------------------------- callers
 
@@ -147,15 +149,13 @@ class Broker:
 
     def retry(self, job: Job, now: float) -> Job | None:
         """Make a new job of one that is in quarantine. None if it is not."""
-        if not job.quarantined or job.id not in self.jobs or self.is_draining:
-            return None
-        service = self.roster.service(job.service.name)
-        name = self.entropy.job_id()
-        again = self.ledger.admit(name, service, job.payload, (), job.wishes, now) if service is not None else None
-        if again is None:
-            return None
-        again.retry_of = job.id
-        self._welcome(again, now)
+        again: Job | None = None
+        if job.quarantined and job.id in self.jobs and not self.is_draining:
+            service = self.roster.restore_service(job.service.name)
+            again = self.ledger.admit(self.entropy.job_id(), service, job.payload, (), job.wishes, now)
+        if again is not None:
+            again.retry_of = job.id
+            self._welcome(again, now)
         return again
 
     # ---------------------------------------------------------------- workers
@@ -178,6 +178,7 @@ class Broker:
         worker = Worker(self.roster.next_id(), session, party, name, terms, now)
         worker.held_back_until = held_back_until
         self.roster.enter(worker, offered)
+        self.ledger.tell_news("joined", None, worker)
         self._deadlines.arm(worker, worker.due())
         return worker
 
@@ -218,9 +219,10 @@ class Broker:
             return
         self._deadlines.disarm(worker)
         held = self.roster.leave(worker)
+        self.ledger.tell_news("left", None, worker)
         never_left = {attempt.token for attempt in unseen}
         for attempt in held:
-            if attempt.token in never_left or self._take_back(attempt):
+            if attempt.token in never_left or take_back(attempt, self.effects):
                 self._not_started(attempt, now)
             else:
                 self._spend(attempt, LOST, reason, now)
@@ -254,6 +256,7 @@ class Broker:
             self._prove(attempt, now)
             return False
         del worker.running[attempt.token]
+        job.service.ran.observe(now - attempt.given)
         self.ledger.end(job, DONE, result, "", now)
         self._freed(worker, now)
         return True
@@ -315,17 +318,17 @@ class Broker:
 
     # ---------------------------------------------------------------- operators
 
-    def pause(self, name: str) -> Service | None:
+    def pause(self, name: str, by: str = "an operator") -> Service | None:
         """Hand out no jobs of this service; they go on arriving."""
         service = self.roster.service(name)
         if service is not None:
-            service.paused = True
+            service.paused, service.paused_by = True, by
         return service
 
     def resume(self, name: str, now: float) -> None:
         service = self.roster.services.get(name)
         if service is not None and service.paused:
-            service.paused = False
+            service.paused, service.paused_by = False, ""
             self._hand_out(service, now)
 
     def close(self, now: float) -> None:
@@ -364,11 +367,14 @@ class Broker:
 
     def tick(self, now: float) -> None:
         """Judge everything that is due."""
+        most = self.counters.erased + self.policy.max_erasures
         for subject in self._deadlines.due(now):
             if isinstance(subject, Job):
                 self._judge_job(subject, now)
             else:
                 self._judge_worker(subject, now)
+            if self.counters.erased >= most:
+                return  # the next turn goes on: a day's outcomes that end together do not hold up anybody (R110)
 
     def next_deadline(self) -> float:
         return self._deadlines.next()
@@ -399,7 +405,7 @@ class Broker:
         wishes = job.wishes
         if wishes.delay > 0:
             job.start_at = now + min(wishes.delay, self.policy.max_delay)
-            move_job(job, DELAYED)
+            self.ledger.move(job, DELAYED)
             self._deadlines.arm(job, job.due())
             return
         self._queue(job, now)
@@ -418,6 +424,7 @@ class Broker:
                 return
         service.queue.append(job, now)
         self._deadlines.arm(job, min(job.queue_due, job.deadline, job.orphan_due))
+        self.ledger.tell_news("waiting", job)
 
     # ---------------------------------------------------------------- how jobs and workers meet
 
@@ -426,10 +433,12 @@ class Broker:
         token = self.entropy.token()
         due = now + job.wishes.job_timeout
         job.attempt = attempt = Attempt(job, job.spent + 1, token, worker, now, due)
-        move_job(job, RUNNING)
+        self.ledger.move(job, RUNNING)
         worker.running[token] = attempt
         has_room = self.roster.occupy(worker)
         self.counters.handed_out += 1
+        if not job.spent:
+            job.service.waited.observe(now - job.arrival)
         if job.deadline < due:
             due = job.deadline
         if due < worker.alarm:
@@ -496,16 +505,6 @@ class Broker:
         # What else it runs is no sooner due than it was; to ask that again each time would cost a crowd its square.
         self._deadlines.arm(worker, worker.patience_over())
 
-    def _take_back(self, attempt: Attempt) -> bool:
-        """If the attempt's Give has not been carried out yet, see that it never is: nobody can have seen the job."""
-        if attempt.is_sent:  # without asking, a crowd that ends in one tick would cost its square
-            return False
-        for index, effect in enumerate(self.effects):
-            if type(effect) is Give and effect.attempt is attempt:
-                del self.effects[index]
-                return True
-        return False
-
     def _prove(self, attempt: Attempt, now: float) -> None:
         if attempt.worker.unproven.pop(attempt.token, None) is not None:
             self._freed(attempt.worker, now)
@@ -531,6 +530,7 @@ class Broker:
         """A worker may have seen it: the attempt counts (R9). While attempts remain, rest and try again (R11)."""
         job = attempt.job
         job.attempt = None
+        job.service.ran.observe(now - attempt.given)
         job.queue_due = inf  # the next attempt may wait as long as the first
         reason = reason.encode("utf-8", "replace")[: self.policy.max_error_bytes].decode("utf-8", "ignore")
         note_ending(job, attempt.worker, outcome, reason)
@@ -550,7 +550,7 @@ class Broker:
 
     def _rest(self, job: Job, until: float) -> None:
         job.start_at = until
-        move_job(job, DELAYED)
+        self.ledger.move(job, DELAYED)
         if job.wishes.durable:
             self.ledger.save(job)
         self._deadlines.arm(job, job.due())
@@ -558,7 +558,7 @@ class Broker:
     def _requeue(self, job: Job, now: float) -> None:
         """A job that was out before keeps its place: the key of its arrival."""
         if job.state is not WAITING:
-            move_job(job, WAITING)
+            self.ledger.move(job, WAITING)
         service = job.service
         service.queue.put_back(job, job.arrival - job.wishes.priority * self.policy.age_step)
         self._hand_out(service, now)
@@ -572,7 +572,7 @@ class Broker:
         attempt = job.attempt
         if job.state is WAITING and job.order != inf:
             job.service.queue.remove(job)
-        is_unseen = attempt is not None and self._take_back(attempt)
+        is_unseen = attempt is not None and take_back(attempt, self.effects)
         if attempt is not None and not is_unseen:
             self._doubt(attempt, now)
             self.effects.append(Recall(attempt, reason))
@@ -600,9 +600,9 @@ class Broker:
 
     def _wake(self, job: Job, now: float) -> None:
         """A delayed job's time has come."""
-        if not job.tried:
+        if not job.tried and not job.spent:
             job.arrival = now
-            move_job(job, WAITING)
+            self.ledger.move(job, WAITING)
             self._queue(job, now)
         else:
             if job.queue_due == inf:
@@ -613,7 +613,7 @@ class Broker:
         """The run time is over (R7): the attempt is spent, the worker unproven."""
         attempt = job.attempt
         assert attempt is not None
-        if self._take_back(attempt):  # we came late, not the worker
+        if take_back(attempt, self.effects):  # we came late, not the worker
             del attempt.worker.running[attempt.token]
             self._not_started(attempt, now)
             self._freed(attempt.worker, now)

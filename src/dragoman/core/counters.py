@@ -24,6 +24,7 @@ class Counters:
         "ready_while_busy",
         "refused",
         "replayed_answers",
+        "restored",
         "silent_endings",
         "takeovers",
         "throttled_pings",
@@ -32,6 +33,7 @@ class Counters:
 
     def __init__(self) -> None:
         self.accepted = 0  # jobs that were let in
+        self.restored = 0  # jobs of an earlier run that had not ended
         self.refused = 0  # submits turned away at the door
         self.ended = dict.fromkeys(Outcome, 0)  # accepted jobs by how they ended
         self.erased = 0  # kept outcomes that were forgotten

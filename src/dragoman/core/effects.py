@@ -6,9 +6,10 @@ which lets tests compare a whole list.
 
 from __future__ import annotations
 
+from collections import deque
 from inspect import isdatadescriptor
 
-from dragoman.core.model import Attempt, Farewell, Job, Outcome, Party, Payload, Refusal, Worker
+from dragoman.core.model import ABSENT, Attempt, Farewell, Job, Outcome, Party, Payload, Refusal, Worker
 
 
 class Effect:
@@ -118,6 +119,28 @@ class Save(Effect):
         self.number = number
 
 
+class Note(Effect):
+    """Write down something that is no job, such as that a service is paused: `value` under `key`, or nothing more."""
+
+    __slots__ = ("key", "number", "value")
+
+    def __init__(self, key: str, value: str | None, number: int) -> None:
+        self.key = key
+        self.value = value
+        self.number = number  # as in Save
+
+
+class News(Effect):
+    """For whoever watches the broker: a job has come to this state, or a worker has come or gone."""
+
+    __slots__ = ("event", "job", "worker")
+
+    def __init__(self, event: str, job: Job | None = None, worker: Worker | None = None) -> None:
+        self.event = event
+        self.job = job
+        self.worker = worker
+
+
 class Erase(Effect):
     """The keep time of this job's outcome is over: remove it from the diary."""
 
@@ -125,3 +148,14 @@ class Erase(Effect):
 
     def __init__(self, job: Job) -> None:
         self.job = job
+
+
+def take_back(attempt: Attempt, effects: deque[Effect]) -> bool:
+    """If the attempt's Give has not been carried out yet, see that it never is: nobody can have seen the job."""
+    if attempt.is_sent:  # without asking, a crowd that ends in one tick would cost its square
+        return False
+    for index, effect in enumerate(effects):
+        if type(effect) is Give and effect.attempt is attempt:
+            del effects[index]
+            return True
+    return attempt.job.payload is ABSENT  # the line waits for its payload, and will find that it is too late

@@ -50,9 +50,9 @@ def _check_jobs(broker: Broker) -> None:
     require(all(job_id in broker.jobs for job_id in queued), "I1", "a job stands in a queue and is not here")
     ended = sum(broker.counters.ended.values())
     require(
-        broker.counters.accepted == ended + broker.ledger.present,
+        broker.counters.accepted + broker.counters.restored == ended + broker.ledger.present,
         "I17",
-        "jobs accepted are not those ended and present",
+        "jobs accepted and restored are not those ended and present",
     )
     size = sum(len(job.payload) for job in broker.jobs.values() if job.state is not JobState.ENDED)
     require(size == broker.ledger.bytes, "I5", f"payloads take {size} bytes, {broker.ledger.bytes} are counted")

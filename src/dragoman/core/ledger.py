@@ -10,20 +10,47 @@ from typing import Any
 from dragoman.core.archive import Archive
 from dragoman.core.counters import Counters
 from dragoman.core.deadlines import Deadlines
-from dragoman.core.effects import Accept, Answer, Effect, Erase
+from dragoman.core.effects import Accept, Answer, Effect, Erase, News
 from dragoman.core.gate import Gate, Promise
 from dragoman.core.lifecycle import move_job
-from dragoman.core.model import DONE, ENDED, WAITING, Job, JobId, Outcome, Party, Payload, Refusal, Service, Wishes
+from dragoman.core.model import (
+    ABSENT,
+    DONE,
+    ENDED,
+    WAITING,
+    Job,
+    JobId,
+    JobState,
+    Outcome,
+    Party,
+    Payload,
+    Refusal,
+    Service,
+    Wishes,
+    Worker,
+)
 from dragoman.core.policy import Policy
 
 
 class Ledger:
-    __slots__ = ("_archive", "_counters", "_deadlines", "_effects", "_policy", "bytes", "gate", "jobs", "present")
+    __slots__ = (
+        "_archive",
+        "_counters",
+        "_deadlines",
+        "_effects",
+        "_policy",
+        "bytes",
+        "gate",
+        "is_watched",
+        "jobs",
+        "present",
+    )
 
     def __init__(self, policy: Policy, counters: Counters, deadlines: Deadlines[Any], effects: deque[Effect]) -> None:
         self.jobs: dict[JobId, Job] = {}  # all that are present, and the ended ones whose outcome is kept
         self.present = 0  # accepted and not ended
         self.bytes = 0  # payloads of those
+        self.is_watched = False  # whether anybody wants to hear News
         self.gate = Gate()
         self._archive = Archive(policy.max_outcome_bytes)
         self._policy = policy
@@ -79,14 +106,20 @@ class Ledger:
 
     def join_first(self, first: Job, caller: Party) -> None:
         """One more caller waits for a job that came before, or is told at once how it ended."""
-        if first.is_told:
-            self.tell(first, (caller,))
+        if not self.attend(first, caller):
             return
-        first.callers += (caller,)
-        first.orphan_due = inf
         is_saved = first.state is not WAITING or first.order != inf
         if first.wishes.durable and is_saved and first.state is not ENDED:
             self._effects.append(Accept(caller, first))
+
+    def attend(self, job: Job, caller: Party) -> bool:
+        """One more waits for this job. False if it has ended: it is answered at once."""
+        if job.is_told:
+            self.tell(job, (caller,))
+            return False
+        job.callers += (caller,)
+        job.orphan_due = inf
+        return True
 
     # ---------------------------------------------------------------- how a job ends
 
@@ -94,9 +127,11 @@ class Ledger:
         self, job: Job, outcome: Outcome, result: Payload, reason: str, now: float, refusal: Refusal | None = None
     ) -> None:
         job.attempt = None
-        move_job(job, ENDED)
+        self.move(job, ENDED)
         job.outcome = outcome
-        job.service.jobs -= 1
+        service = job.service
+        service.jobs -= 1
+        service.ended[outcome] += 1
         self.present -= 1
         self.bytes -= len(job.payload)
         self._counters.ended[outcome] += 1
@@ -122,6 +157,43 @@ class Ledger:
             self._effects.append(Answer(caller, job, job.outcome, job.result, job.reason, refusal))
         job.callers = ()
         job.is_told = True
+
+    def move(self, job: Job, to: JobState) -> None:
+        move_job(job, to)
+        if self.is_watched:
+            self.tell_news(to.value, job)
+
+    def tell_news(self, event: str, job: Job | None, worker: Worker | None = None) -> None:
+        if self.is_watched:
+            self._effects.append(News(event, job, worker))
+
+    # ---------------------------------------------------------------- jobs of an earlier run
+
+    def restore(self, job: Job) -> None:
+        """A job that has not ended comes back, whatever the bounds: it was promised."""
+        self.jobs[job.id] = job
+        job.service.jobs += 1
+        self.present += 1
+        self._counters.restored += 1
+        if job.key is not None:
+            self._archive.note_key(job)
+
+    def restore_ended(self, job: Job, outcome: Outcome, keep_until: float) -> None:
+        """One that has: its outcome is kept on."""
+        self.jobs[job.id] = job
+        move_job(job, ENDED)
+        job.outcome = outcome
+        job.is_told = True
+        if job.key is not None:
+            self._archive.note_key(job)
+        self._archive.keep(job, keep_until)
+        self._deadlines.arm(job, keep_until)
+
+    def fetched(self, job: Job, payload: Payload) -> None:
+        """The diary has brought what it alone had."""
+        if job.state is not ENDED and job.payload is ABSENT:
+            job.payload = payload
+            self.bytes += len(payload)
 
     def erase(self, job: Job) -> None:
         """Its keep time is over, or there is no room for it."""

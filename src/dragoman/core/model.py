@@ -13,14 +13,18 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from enum import StrEnum
 from math import inf
-from typing import Any, NewType, Protocol
+from typing import Any, Final, NewType, Protocol
 
+from dragoman.core.histogram import Histogram
 from dragoman.core.queues import Queue
 
 JobId = NewType("JobId", bytes)  # 16 bytes in UUIDv7 layout, shown as 32 lower-case hex digits
 WorkerId = NewType("WorkerId", int)
 Token = NewType("Token", bytes)  # 16 random bytes that name one attempt
 Payload = bytes | bytearray  # opaque, and never changed once handed in
+
+# In the place of bytes that only the diary has: they are fetched before anybody is given them. Compared by identity.
+ABSENT: Final[Payload] = bytearray()
 
 DEFAULT_PRIORITY = 5
 HIGHEST_PRIORITY = 9
@@ -95,6 +99,7 @@ class Terms:
     capacity: int = 1
     unproven_limit: float = 3_600.0  # how long an unproven worker is waited for (R36)
     detach_timeout: float = 60.0  # how long one is waited for that is out of reach and has no lease to run out (R64)
+    may_return: bool = False  # it can name an attempt that it was given before the broker was started anew (R107)
     ends_with_connection: bool = False  # its session hangs up on a silent one, and then says what never left (R8)
     attempts: int = 1  # D8: the attempts its dialect's document gives a job that did not bring a number
 
@@ -115,6 +120,9 @@ class Wishes:
     delay: float = 0.0
     waits: bool = False  # wait for a worker instead of `refused: no such service`
     durable: bool = False  # a background job: acknowledged when the diary has it
+    retry_first: float | None = None  # R11: rest before the second attempt, doubled each time; None: the policy's
+    retry_cap: float | None = None
+    retry_jitter: float | None = None
     orphan_grace: float = 0.0  # how long a waiting call outlives its caller
 
     def __post_init__(self) -> None:
@@ -169,6 +177,7 @@ class Job:
         "arrival",
         "attempt",
         "callers",
+        "created",
         "deadline",
         "deaths",
         "digest",
@@ -177,6 +186,7 @@ class Job:
         "is_told",
         "keep_until",
         "key",
+        "number",
         "order",
         "orphan_due",
         "outcome",
@@ -204,7 +214,9 @@ class Job:
         self.callers = callers
         self.wishes = wishes
         self.state: JobState = WAITING
-        self.arrival = now
+        self.created = now
+        self.arrival = now  # when it began to wait: a delayed job does so later
+        self.number = 0  # by which the diary knows it
         self.order = inf  # the fixed key by which it waits; see queues.py. inf: it stands in no queue
         self.deadline = inf  # the caller's patience over everything
         self.queue_due = inf
@@ -337,7 +349,21 @@ class Worker:
 class Service:
     """A name that callers ask for and workers offer."""
 
-    __slots__ = ("held_back", "held_back_until", "idle", "is_known", "jobs", "name", "paused", "queue", "workers")
+    __slots__ = (
+        "ended",
+        "held_back",
+        "held_back_until",
+        "idle",
+        "is_known",
+        "jobs",
+        "name",
+        "paused",
+        "paused_by",
+        "queue",
+        "ran",
+        "waited",
+        "workers",
+    )
 
     def __init__(self, name: str, age_step: float) -> None:
         self.name = name
@@ -348,7 +374,11 @@ class Service:
         self.workers = 0  # how many offer it, whatever their state
         self.jobs = 0  # how many are present, whatever their state
         self.paused = False
+        self.paused_by = ""
         self.is_known = False  # a worker has offered it once
+        self.ended = dict.fromkeys(Outcome, 0)  # jobs by how they ended
+        self.waited = Histogram()  # seconds before a first attempt
+        self.ran = Histogram()  # seconds of an attempt
 
 
 def is_name(name: str, max_bytes: int) -> bool:

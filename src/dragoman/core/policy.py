@@ -42,6 +42,12 @@ class Policy:
     max_refusals: int = 10
     refusal_rest: float = 0.1
 
+    # R107: how long a worker may take to deliver what it was given before the broker was started anew.
+    resume: float = 30.0
+
+    # R110: so many outcomes are erased in one go.
+    max_erasures: int = 1_000
+
     # L20: outcomes kept for those who come back, by time and by bytes.
     keep_outcomes: float = 86_400.0
     max_outcome_bytes: int = GIB

@@ -56,6 +56,14 @@ class Queue:
         heappush(self._returned, (order, self._next, job))
         self.length += 1
 
+    def restore(self, job: Job, arrival: float) -> None:
+        """A job of an earlier run: at the end of its lane if that is its place, as it is for nearly all."""
+        lane = self._lanes.get(job.wishes.priority)
+        if lane and lane[-1].order > arrival - job.wishes.priority * self._age_step:
+            self.put_back(job, arrival - job.wishes.priority * self._age_step)
+        else:
+            self.append(job, arrival)
+
     def head(self) -> Job | None:
         """The job to hand out next."""
         if not self.length:

@@ -35,8 +35,12 @@ def are_spent(job: Job, worker: Worker, policy: Policy) -> bool:
 
 def back_off(job: Job, outcome: Outcome, policy: Policy, jitter: float) -> float:
     """How long the job rests before its next attempt (R11). `jitter` is between -1 and 1."""
+    wishes = job.wishes
+    first = policy.retry_first if wishes.retry_first is None else wishes.retry_first
+    cap = policy.retry_cap if wishes.retry_cap is None else wishes.retry_cap
+    spread = policy.retry_jitter if wishes.retry_jitter is None else wishes.retry_jitter
     if outcome is LOST and job.spent == 1:
-        delay = policy.retry_after_loss
+        delay = min(policy.retry_after_loss, cap)
     else:
-        delay = min(policy.retry_cap, policy.retry_first * 2.0 ** min(job.spent - 1, 32))
-    return delay * (1.0 + policy.retry_jitter * jitter)
+        delay = min(cap, first * 2.0 ** min(job.spent - 1, 32))
+    return delay * (1.0 + spread * jitter)

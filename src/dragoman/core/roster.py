@@ -32,6 +32,13 @@ class Roster:
             service = found[0] if found is not None else None
         return service
 
+    def restore_service(self, name: str) -> Service:
+        """The service that a job of an earlier run is for: it comes back even beyond the bound of names."""
+        service = self.services.get(name)
+        if service is None:
+            service = self.services[name] = Service(name, self._age_step)
+        return service
+
     def services_for(self, names: Collection[str]) -> list[Service] | None:
         """The services of these names, or none of them if one more name would be too many."""
         missing = [name for name in names if name not in self.services]

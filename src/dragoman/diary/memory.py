@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dragoman.core.effects import Erase, Save
+from dragoman.core.effects import Erase, Note, Save
+from dragoman.core.histogram import Histogram
+from dragoman.core.model import Job, Payload
 
 
 class MemoryDiary:
-    def apply(self, entries: list[Save | Erase], done: Callable[[int, str | None], None]) -> None:
-        numbers = [entry.number for entry in entries if isinstance(entry, Save)]
+    problem: str | None = None  # why nothing can be written; never
+
+    def __init__(self) -> None:
+        self.commits = Histogram()
+
+    def apply(self, entries: list[Save | Note | Erase], done: Callable[[int, str | None], None]) -> None:
+        numbers = [entry.number for entry in entries if not isinstance(entry, Erase)]
         if numbers:
             done(numbers[-1], None)
+
+    def fetch(self, job: Job, done: Callable[[Payload, Payload], None]) -> None:
+        done(job.payload, job.result)
 
     def close(self) -> None:
         pass

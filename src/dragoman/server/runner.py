@@ -8,6 +8,7 @@ to ask for a turn, and a way to dial. One owner calls all of it, one call at a t
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf
@@ -17,9 +18,10 @@ from dragoman.carriers.carrier import Carrier, Frame, Messages
 from dragoman.core.broken import InvariantBroken
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
-from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Erase, Give, Progress, Recall, Save
+from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Erase, Give, News, Note, Progress, Recall, Save
+from dragoman.core.histogram import Histogram
 from dragoman.core.invariants import check
-from dragoman.core.model import Farewell
+from dragoman.core.model import ABSENT, Farewell, Job, Payload
 from dragoman.dialects.seam import Session
 from dragoman.server.budget import Budget, Verdict
 from dragoman.server.peer import DEFAULT_LIMITS, Peer, PeerLimits, Stream
@@ -34,8 +36,12 @@ PULSE = 0.5  # a turn at least this often, so that a pause of ours is measured f
 class Diary(Protocol):
     """The store of what must survive a crash."""
 
-    def apply(self, entries: list[Save | Erase], done: Callable[[int, str | None], None]) -> None:
-        """Store these, in order, then say up to which save all is safe, or what went wrong. May be at once or later."""
+    def apply(self, entries: list[Save | Note | Erase], done: Callable[[int, str | None], None]) -> None:
+        """Store these, in order and all or none, then say up to which number all is safe; or why new jobs up to it
+        could not be stored. At once or later, on the line's own thread."""
+
+    def fetch(self, job: Job, done: Callable[[Payload, Payload], None]) -> None:
+        """Bring a job's payload and result, as they were stored. At once or later, on the line's own thread."""
 
     def close(self) -> None: ...
 
@@ -76,6 +82,9 @@ class Line:
         self.peers: dict[Peer, None] = {}
         self.wake = wake  # asks the owner of the loop for a `turn` soon
         self.dialler = dialler
+        self.watcher: Session | None = None  # who is told News
+        self.lag = Histogram()  # how late turns are that had a time
+        self._waiting_for_diary: deque[tuple[int, Callable[[str | None], None]]] = deque()
         self._diary = diary
         self._clock = clock
         self._log = log
@@ -217,6 +226,23 @@ class Line:
         self._last_words.append(call)
         self._ask_for_turn()
 
+    def note(self, key: str, value: str | None) -> None:
+        """Write down something that is no job: `value` under `key`, or that there is nothing any more."""
+        self.broker.effects.append(self.broker.ledger.gate.note(key, value))
+        self._ask_for_turn()
+
+    def when_saved(self, call: Callable[[str | None], None]) -> None:
+        """Be called when the diary has all that was decided until now, or with what is wrong with it."""
+        self._waiting_for_diary.append((self.broker.ledger.gate.last, call))
+        self._ask_for_turn()
+
+    def fetch(self, job: Job, done: Callable[[Payload, Payload], None]) -> None:
+        """A job's payload and result, wherever they are. `done` is called at once or in a later turn."""
+        if job.payload is ABSENT or job.result is ABSENT:
+            self._diary.fetch(job, done)
+        else:
+            done(job.payload, job.result)
+
     def bad_message(self, peer: Peer, reason: str, detail: str = "") -> None:
         self._count_bad(peer, reason)
         now = self._clock()
@@ -253,6 +279,8 @@ class Line:
 
     def _turn(self, now: float) -> float:
         late = now - self._expected
+        if late >= 0.0:
+            self.lag.observe(late)
         if late > NOTICEABLE:
             self.broker.resumed_at = now
         if late > self.limits.late_turn:
@@ -283,23 +311,33 @@ class Line:
         effects = self.broker.effects
         is_strict = self._strict
         while effects:
-            entries: list[Save | Erase] = []
+            entries: list[Save | Note | Erase] = []
             while effects:
                 effect = effects.popleft()
                 if type(effect) is Give:
                     attempt = effect.attempt
+                    if attempt.job.payload is ABSENT:
+                        self._fetch_first(effect)
+                        continue
                     if now - attempt.given > LATE_GIVE:
                         attempt.begin(now)
                     attempt.is_sent = True
                     session = attempt.worker.session
                 elif type(effect) is Answer or type(effect) is Accept or type(effect) is Progress:
+                    if type(effect) is Answer and effect.result is ABSENT:
+                        self._fetch_first(effect)
+                        continue
                     session = effect.caller.session
                 elif type(effect) is Recall:
                     session = effect.attempt.worker.session
                 elif type(effect) is Dismiss:
                     session = effect.worker.session
+                elif type(effect) is News:
+                    if self.watcher is None:
+                        continue
+                    session = self.watcher
                 else:
-                    assert isinstance(effect, Save | Erase)
+                    assert isinstance(effect, Save | Note | Erase)
                     entries.append(effect)
                     continue
                 try:
@@ -312,12 +350,37 @@ class Line:
                     check(self.broker)
             if entries:
                 self._diary.apply(entries, self._saved)
+        if self._waiting_for_diary and not self.broker.ledger.gate.is_holding:
+            self._tell_saved(self.broker.ledger.gate.last, None)
 
     def _saved(self, number: int, problem: str | None) -> None:
         if problem is not None:
-            self.remark("diary refused", level="error", problem=problem)
+            self.complain("diary refused", problem=problem)
         self.broker.saved(number, self._clock(), problem)
+        self._tell_saved(number, problem)
         self._ask_for_turn()
+
+    def _tell_saved(self, number: int, problem: str | None) -> None:
+        while self._waiting_for_diary and self._waiting_for_diary[0][0] <= number:
+            self._waiting_for_diary.popleft()[1](problem)
+
+    def _fetch_first(self, effect: Give | Answer) -> None:
+        """What is to be handed over lies in the diary: go on when it is here."""
+
+        def fetched(payload: Payload, result: Payload) -> None:
+            if isinstance(effect, Give):
+                job = effect.attempt.job
+                self.broker.ledger.fetched(job, payload)
+                if job.attempt is effect.attempt:
+                    self.broker.effects.append(effect)
+            else:
+                effect.result = result
+                self.broker.effects.append(effect)
+            self._ask_for_turn()
+
+        job = effect.attempt.job if isinstance(effect, Give) else effect.job
+        assert job is not None
+        self._diary.fetch(job, fetched)
 
     def _flush(self, now: float) -> None:
         while self._dirty or self._last_words:

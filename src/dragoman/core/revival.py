@@ -1,0 +1,132 @@
+"""How jobs of an earlier run come back from the diary (R107)."""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+from dragoman.core.broker import Broker
+from dragoman.core.lifecycle import move_job, move_worker
+from dragoman.core.model import (
+    ABSENT,
+    DELAYED,
+    IDLE,
+    RUNNING,
+    Attempt,
+    Ending,
+    Job,
+    JobId,
+    Outcome,
+    Terms,
+    Token,
+    Wishes,
+    Worker,
+)
+
+
+class Kept:
+    """A job as the diary has it. Times are on this run's clock; its bytes stay where they are until they are needed."""
+
+    __slots__ = (
+        "attempt",
+        "created",
+        "deaths",
+        "digest",
+        "given",
+        "history",
+        "id",
+        "keep_until",
+        "key",
+        "may_return",
+        "number",
+        "outcome",
+        "quarantined",
+        "reason",
+        "retry_of",
+        "service",
+        "spent",
+        "start_at",
+        "token",
+        "wishes",
+        "worker",
+    )
+
+    def __init__(self, number: int, id: JobId, service: str, wishes: Wishes, created: float) -> None:
+        self.number = number
+        self.id = id
+        self.service = service
+        self.wishes = wishes
+        self.created = created
+        self.key: str | None = None
+        self.digest = b""
+        self.retry_of: JobId | None = None
+        self.spent = 0
+        self.deaths = 0
+        self.history: list[Ending] | None = None
+        self.start_at = 0.0  # if it rests: until when
+        # If it was given out and nothing has been heard of that:
+        self.token: Token | None = None
+        self.attempt = 0  # its number
+        self.given = 0.0
+        self.worker = ""  # the name of whom it was given to
+        self.may_return = False
+        # If it has ended:
+        self.outcome: Outcome | None = None
+        self.reason = ""
+        self.quarantined = False
+        self.keep_until = inf
+
+
+def restore(broker: Broker, kept: Kept, now: float, nobody: Any) -> Job:
+    """Let a job of an earlier run in again. `nobody` is the session of workers that may have gone with that run."""
+    service = broker.roster.restore_service(kept.service)
+    job = Job(kept.id, service, ABSENT, (), kept.wishes, kept.created)
+    job.number = kept.number
+    job.key, job.digest, job.retry_of = kept.key, kept.digest, kept.retry_of
+    job.spent, job.deaths, job.history = kept.spent, kept.deaths, kept.history
+    if kept.outcome is not None:
+        _restore_ended(broker, job, kept)
+        return job
+    broker.ledger.restore(job)
+    start_at = max(kept.start_at, kept.created + kept.wishes.delay if not kept.spent else 0.0)
+    if kept.token is not None:
+        _strand(broker, job, kept, kept.token, now, nobody)
+    elif start_at > now:
+        job.start_at = start_at
+        move_job(job, DELAYED)
+        broker._deadlines.arm(job, job.due())
+    else:
+        job.arrival = max(kept.created, start_at)
+        job.queue_due = now + kept.wishes.queue_timeout
+        service.queue.restore(job, job.arrival)
+        broker._deadlines.arm(job, job.due())
+        broker._hand_out(service, now)
+    return job
+
+
+def _restore_ended(broker: Broker, job: Job, kept: Kept) -> None:
+    assert kept.outcome is not None
+    job.reason, job.quarantined = kept.reason, kept.quarantined
+    job.result = ABSENT
+    if not kept.quarantined:
+        job.payload = b""
+    broker.ledger.restore_ended(job, kept.outcome, kept.keep_until)
+
+
+def _strand(broker: Broker, job: Job, kept: Kept, token: Token, now: float, nobody: Any) -> None:
+    """It was given out. A worker that can name its attempt has some time to deliver; with others it is lost at once."""
+    roster = broker.roster
+    terms = Terms(detach_timeout=broker.policy.resume)
+    worker = Worker(roster.next_id(), nobody, None, kept.worker, terms, now)
+    roster.enter(worker, ())
+    move_worker(worker, IDLE)
+    attempt = Attempt(job, kept.attempt, token, worker, kept.given, kept.given + job.wishes.job_timeout)
+    attempt.is_sent = True
+    job.attempt = attempt
+    move_job(job, RUNNING)
+    worker.running[token] = attempt
+    if kept.may_return:
+        broker.stranded[token] = attempt
+        broker.detach(worker, now)
+    else:
+        broker.leave(worker, now, "the broker stopped while it ran")
