@@ -28,8 +28,10 @@ ALLOWED = {
     "dialects": ("core", "carriers"),
     "streams": ("carriers",),
     "diary": ("core",),
-    "server": ("core", "carriers", "dialects", "streams", "diary", "sdk.address"),
-    "sdk": ("carriers", "streams", "dialects.sides", "dialects.plain_calls"),
+    "desk": ("core",),
+    "http": ("core", "desk"),
+    "server": ("core", "carriers", "dialects", "streams", "diary", "desk", "http", "sdk.address"),
+    "sdk": ("carriers", "streams", "dialects.sides", "dialects.plain_calls", "desk.forms"),
 }
 FREE = ("cli", "testing", "powerhose", "__init__")
 

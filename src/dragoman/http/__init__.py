@@ -1,0 +1,1 @@
+"""The HTTP door: callers, workers, operators and whoever watches, over plain HTTP."""
