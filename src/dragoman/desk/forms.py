@@ -30,11 +30,11 @@ State = Literal["waiting", "delayed", "running", "ended"]
 Ending = Literal["done", "failed", "timed out", "lost", "cancelled", "refused"]
 
 
-class Form(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Form(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Something that is asked."""
 
 
-class View(Struct, frozen=True, kw_only=True):
+class View(Struct, kw_only=True):
     """Something that is answered."""
 
 
@@ -42,7 +42,7 @@ class View(Struct, frozen=True, kw_only=True):
 
 
 class Order(Form):
-    """A background job: acknowledged once it is on disk. Its payload comes apart from it, or as one of the first two."""
+    """A background job: acknowledged once it is on disk. Its payload comes apart from it, or in the form."""
 
     service: ServiceName
     payload: str | None = None
@@ -135,7 +135,7 @@ class PurgeForm(Form):
     """End what waits for this service as *cancelled*; of ended jobs, forget the outcomes."""
 
     name: ServiceName
-    states: list[Literal["waiting", "delayed", "ended"]] = ["waiting", "delayed"]
+    states: tuple[Literal["waiting", "delayed", "ended"], ...] = ("waiting", "delayed")
 
 
 class PurgeView(View):

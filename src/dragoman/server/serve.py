@@ -7,12 +7,14 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from dragoman.core.broken import InvariantBroken
 from dragoman.core.broker import Broker
+from dragoman.desk.desk import Desk
 from dragoman.diary.memory import MemoryDiary
 from dragoman.sdk.address import TcpPlace, is_loopback
 from dragoman.server import clock
@@ -50,7 +52,10 @@ class Server:
             max_accepts=config.max_accepts,
             max_memory=config.policy.max_memory,
         )
-        self.line = Line(self.broker, MemoryDiary(), now, self._write_log, limits, strict=config.strict)
+        diary = MemoryDiary()
+        self.line = Line(self.broker, diary, now, self._write_log, limits, strict=config.strict)
+        self.desk = Desk(self.broker, self.line, diary, lambda: time.time() - now())
+        self.line.sessions.append(self.desk)
         self.host = Host(loop, self.line, now)
         self.stopped: asyncio.Future[int] = loop.create_future()
         self._is_draining = False

@@ -1,0 +1,472 @@
+"""The desk answers what is asked of the broker: about jobs, services and workers, and what shall become of them.
+
+A question has a name, a form and perhaps a payload; whoever asks is answered once, at once or later. What changes
+something is answered when the diary has it. The desk is a session like any dialect's: who waits here for a job's
+acceptance or its outcome is one of its callers.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from itertools import islice
+from math import inf
+from typing import Any, Protocol
+
+from dragoman.core.broker import Broker
+from dragoman.core.deadlines import Deadlines
+from dragoman.core.effects import Accept, Answer, Effect
+from dragoman.core.model import ENDED, RUNNING, Job, JobId, Payload, Refusal, Wishes, WorkerId
+from dragoman.desk.calendar import Calendar
+from dragoman.desk.forms import (
+    CronForm,
+    CronRef,
+    CronsView,
+    CronView,
+    DrainForm,
+    JobRef,
+    JobsForm,
+    JobsView,
+    JobView,
+    NoForm,
+    Objection,
+    Order,
+    PauseForm,
+    Problem,
+    PurgeForm,
+    PurgeView,
+    ResultForm,
+    ServiceRef,
+    ServicesView,
+    ServiceView,
+    View,
+    WhyView,
+    WorkerRef,
+    WorkersView,
+    WorkerView,
+)
+from dragoman.desk.views import job_view, service_views, worker_view
+from dragoman.desk.why import why
+
+JOB_TIMEOUT = 60.0
+PURGED_A_TURN = 1_000
+
+
+class Line(Protocol):
+    """What the desk asks of the line."""
+
+    def note(self, key: str, value: str | None) -> None: ...
+
+    def when_saved(self, call: Callable[[str | None], None]) -> None: ...
+
+    def fetch(self, job: Job, done: Callable[[Payload, Payload], None]) -> None: ...
+
+
+class Diary(Protocol):
+    @property
+    def problem(self) -> str | None: ...
+
+
+class Asker(Protocol):
+    """Whoever asks. It is told one of these, once."""
+
+    def answer(self, view: View, payload: Payload = b"") -> None: ...
+
+    def refuse(self, problem: Problem) -> None: ...
+
+
+class Ticket:
+    """Somebody who waits at the desk: for a job to be accepted, or for its outcome."""
+
+    __slots__ = ("alarm", "alarm_number", "asker", "due", "job", "session")
+
+    def __init__(self, desk: Desk, asker: Asker, due: float) -> None:
+        self.session = desk
+        self.asker: Asker | None = asker  # None: it has been answered, or has gone
+        self.job: Job | None = None
+        self.due = due
+        self.alarm = inf
+        self.alarm_number = 0
+
+
+class Desk:
+    dialect = "desk"
+
+    def __init__(self, broker: Broker, line: Line, diary: Diary, offset: Callable[[], float]) -> None:
+        self.broker = broker
+        self.is_loading = False  # jobs of an earlier run are still being read
+        self._line = line
+        self._diary = diary
+        self._offset = offset  # what the wall clock is ahead of the one that jobs live by
+        self._waiting: Deadlines[Ticket] = Deadlines()
+        self._purges: list[Purge] = []
+        self.calendar = Calendar(self._submit_recurring, line.note, self._is_over)
+
+    # ---------------------------------------------------------------- what is asked
+
+    def ask(self, question: str, form: Any, payload: Payload, asker: Asker, now: float) -> Ticket | None:
+        """Answer, or see to it. A ticket is given to those who may have to wait and may want to leave."""
+        try:
+            ticket: Ticket | None = QUESTIONS[question][2](self, form, payload, asker, now)
+        except Objection as objection:
+            asker.refuse(objection.problem)
+            return None
+        return ticket
+
+    def enqueue(self, form: Order, payload: Payload, asker: Asker, now: float) -> Ticket:
+        wishes = self._wishes(form, now)
+        if form.key is not None and self.is_loading:
+            raise Objection("loading", "jobs of the last run are still being read: keys cannot be looked up yet")
+        ticket = Ticket(self, asker, inf)
+        body = payload_of(form, payload)
+        ticket.job = self.broker.submit(form.service, body, ticket, wishes, now, key=form.key)
+        return ticket
+
+    def job(self, form: JobRef, payload: Payload, asker: Asker, now: float) -> None:
+        job = self._find(form.id)
+        if job.state is ENDED:
+            self._line.fetch(job, lambda _, result: asker.answer(job_view(job, self._offset(), result)))
+        else:
+            asker.answer(job_view(job, self._offset()))
+
+    def result(self, form: ResultForm, payload: Payload, asker: Asker, now: float) -> Ticket | None:
+        """Its outcome, with the bytes of its result, or how it stands when patience is over."""
+        job = self._find(form.id)
+        if job.state is not ENDED and form.wait <= 0.0:
+            asker.answer(job_view(job, self._offset()))
+            return None
+        ticket = Ticket(self, asker, now + form.wait)
+        ticket.job = job
+        if self.broker.ledger.attend(job, ticket) and ticket.due > now:
+            self._waiting.arm(ticket, ticket.due)
+        return ticket
+
+    def why(self, form: JobRef, payload: Payload, asker: Asker, now: float) -> None:
+        job = self._find(form.id)
+        asker.answer(WhyView(id=form.id, why=why(job, self.broker, now, self._diary.problem)))
+
+    def cancel(self, form: JobRef, payload: Payload, asker: Asker, now: float) -> None:
+        job = self._find(form.id)
+        if not self.broker.withdraw(job, now, "cancelled on request"):
+            raise Objection("conflict", f"it has ended already: {job.outcome}")
+        self._answer_when_saved(asker, lambda: job_view(job, self._offset()))
+
+    def retry(self, form: JobRef, payload: Payload, asker: Asker, now: float) -> None:
+        job = self._find(form.id)
+        if not job.quarantined:
+            raise Objection("conflict", "only a job in quarantine can be tried again")
+
+        def again(payload: Payload, _: Payload) -> None:
+            job.payload = payload
+            retried = self.broker.retry(job, now)
+            if retried is None:
+                asker.refuse(Problem(kind="busy", detail="there is no room for it, or the broker is about to stop"))
+            else:
+                self._answer_when_saved(asker, lambda: job_view(retried, self._offset()))
+
+        self._line.fetch(job, again)
+
+    def jobs(self, form: JobsForm, payload: Payload, asker: Asker, now: float) -> None:
+        """The newest first."""
+        offset = self._offset()
+        found = list(islice(self._matching(form), form.limit + 1))
+        more = found[form.limit - 1].id.hex() if len(found) > form.limit else None
+        asker.answer(JobsView(jobs=[job_view(job, offset) for job in found[: form.limit]], after=more))
+
+    def services(self, form: NoForm, payload: Payload, asker: Asker, now: float) -> None:
+        roster = self.broker.roster
+        views = service_views(list(roster.services.values()), list(roster.workers.values()), now)
+        asker.answer(ServicesView(services=views))
+
+    def service(self, form: ServiceRef, payload: Payload, asker: Asker, now: float) -> None:
+        asker.answer(self._service_view(form.name, now))
+
+    def pause(self, form: PauseForm, payload: Payload, asker: Asker, now: float) -> None:
+        if self.broker.pause(form.name, form.by) is None:
+            raise Objection("busy", f"{self.broker.policy.max_services} services are known already (max_services)")
+        self._line.note(f"pause/{form.name}", form.by)
+        self._answer_when_saved(asker, lambda: self._service_view(form.name, now))
+
+    def resume(self, form: ServiceRef, payload: Payload, asker: Asker, now: float) -> None:
+        self._service_view(form.name, now)
+        self.broker.resume(form.name, now)
+        self._line.note(f"pause/{form.name}", None)
+        self._answer_when_saved(asker, lambda: self._service_view(form.name, now))
+
+    def purge(self, form: PurgeForm, payload: Payload, asker: Asker, now: float) -> None:
+        """A few at a time: whoever wants something else of the broker meanwhile is not held up."""
+        self._service_view(form.name, now)
+        chosen = [
+            job for job in self.broker.jobs.values() if job.service.name == form.name and job.state.value in form.states
+        ]
+        self._purges.append(Purge(form.name, chosen, asker))
+        self._line.when_saved(lambda problem: None)  # asks for a turn
+
+    def workers(self, form: NoForm, payload: Payload, asker: Asker, now: float) -> None:
+        asker.answer(WorkersView(workers=[worker_view(each, now) for each in self.broker.roster.workers.values()]))
+
+    def worker(self, form: WorkerRef, payload: Payload, asker: Asker, now: float) -> None:
+        asker.answer(self._worker_view(form.id, now))
+
+    def drain(self, form: DrainForm, payload: Payload, asker: Asker, now: float) -> None:
+        self._worker_view(form.id, now)
+        worker = self.broker.roster.workers[WorkerId(form.id)]
+        self.broker.drain(worker, now, at_once=form.now)
+        self._answer_when_saved(asker, lambda: worker_view(worker, now))
+
+    def recurring(self, form: NoForm, payload: Payload, asker: Asker, now: float) -> None:
+        asker.answer(CronsView(recurring=self.calendar.list()))
+
+    def recur(self, form: CronForm, payload: Payload, asker: Asker, now: float) -> None:
+        view = self.calendar.put(form, now + self._offset())
+        self._answer_when_saved(asker, lambda: view)
+
+    def recurrence(self, form: CronRef, payload: Payload, asker: Asker, now: float) -> None:
+        asker.answer(self.calendar.get(form.name))
+
+    def stop_recurring(self, form: CronRef, payload: Payload, asker: Asker, now: float) -> None:
+        view = self.calendar.get(form.name)
+        self.calendar.remove(form.name)
+        self._answer_when_saved(asker, lambda: view)
+
+    def pause_recurring(self, form: CronRef, payload: Payload, asker: Asker, now: float) -> None:
+        view = self.calendar.pause(form.name, now + self._offset())
+        self._answer_when_saved(asker, lambda: view)
+
+    def resume_recurring(self, form: CronRef, payload: Payload, asker: Asker, now: float) -> None:
+        view = self.calendar.resume(form.name, now + self._offset())
+        self._answer_when_saved(asker, lambda: view)
+
+    # ---------------------------------------------------------------- as a session
+
+    def say(self, effect: Effect, now: float) -> None:
+        if isinstance(effect, Accept):
+            ticket = effect.caller
+            assert isinstance(ticket, Ticket)
+            self._done_with(ticket, now).answer(job_view(effect.job, self._offset()))
+        elif isinstance(effect, Answer):
+            ticket = effect.caller
+            assert isinstance(ticket, Ticket)
+            asker = self._done_with(ticket, now)
+            if effect.job is None or effect.refusal is not None:
+                kind = PROBLEMS.get(effect.refusal, "busy") if effect.refusal is not None else "busy"
+                asker.refuse(Problem(kind=kind, detail=effect.reason))  # type: ignore[arg-type]
+            else:
+                asker.answer(job_view(effect.job, self._offset()), effect.result)
+        # Progress: whoever wants it watches.
+
+    def leave(self, ticket: Ticket, now: float) -> None:
+        """Whoever waited has gone."""
+        if ticket.asker is not None:
+            self._done_with(ticket, now)
+
+    def tick(self, now: float) -> float:
+        for ticket in self._waiting.due(now):
+            job = ticket.job
+            assert job is not None
+            self._done_with(ticket, now).answer(job_view(job, self._offset()))
+        self._go_on_purging(now)
+        due = self.calendar.tick(now, now + self._offset()) if not self.is_loading else inf
+        return now if self._purges else min(due, self._waiting.next())
+
+    def opened(self, peer: Any, now: float) -> None:
+        raise NotImplementedError("nobody comes to the desk by a wire of its own")
+
+    def hear(self, peer: Any, message: Any, now: float) -> None:
+        raise NotImplementedError("nobody comes to the desk by a wire of its own")
+
+    def lost(self, peer: Any, unsent: Any, now: float) -> None:
+        raise NotImplementedError("nobody comes to the desk by a wire of its own")
+
+    # ---------------------------------------------------------------- inside
+
+    def _find(self, name: str) -> Job:
+        job = self.broker.jobs.get(JobId(bytes.fromhex(name)))
+        if job is not None:
+            return job
+        if self.is_loading:
+            raise Objection("loading", "jobs of the last run are still being read: ask again in a moment")
+        raise Objection("not found", "there is no such job: it never was, or its outcome has been erased")
+
+    def _matching(self, form: JobsForm) -> Iterator[Job]:
+        newest_first = iter(reversed(self.broker.jobs.values()))
+        if form.after is not None:
+            last = bytes.fromhex(form.after)
+            for job in newest_first:
+                if job.id == last:
+                    break
+        for job in newest_first:
+            if (
+                (form.service is None or job.service.name == form.service)
+                and (form.state is None or job.state == form.state)
+                and (form.outcome is None or job.outcome == form.outcome)
+                and (form.quarantined is None or job.quarantined == form.quarantined)
+            ):
+                yield job
+
+    def _service_view(self, name: str, now: float) -> ServiceView:
+        service = self.broker.roster.services.get(name)
+        if service is None:
+            raise Objection(
+                "not found", "there is no such service: no worker has offered it, and no job is there for it"
+            )
+        return service_views([service], list(self.broker.roster.workers.values()), now)[0]
+
+    def _worker_view(self, id: int, now: float) -> WorkerView:
+        worker = self.broker.roster.workers.get(WorkerId(id))
+        if worker is None:
+            raise Objection("not found", "there is no such worker: it has gone, or never was")
+        return worker_view(worker, now)
+
+    def _wishes(self, form: Order, now: float) -> Wishes:
+        delay = form.delay
+        if form.not_before is not None:
+            if form.not_before.tzinfo is None:
+                raise Objection("invalid", "not_before: write a zone behind it, such as Z or +02:00")
+            delay = max(delay, form.not_before.timestamp() - self._offset() - now)
+        if delay > self.broker.policy.max_delay:
+            raise Objection("invalid", f"it would start in more than {self.broker.policy.max_delay:g} s (max_delay)")
+        timeout = form.timeout if form.timeout is not None else JOB_TIMEOUT
+        return wishes_for(
+            delay, form.priority, form.attempts, timeout, form.retry_first, form.retry_cap, form.retry_jitter
+        )
+
+    def _submit_recurring(self, form: CronForm, payload: bytes, key: str, now: float) -> JobId | None:
+        timeout = form.timeout if form.timeout is not None else JOB_TIMEOUT
+        wishes = wishes_for(
+            0.0, form.priority, form.attempts, timeout, form.retry_first, form.retry_cap, form.retry_jitter
+        )
+        job = self.broker.submit(form.service, payload, Ticket(self, NOBODY, inf), wishes, now, key=key)
+        return job.id if job is not None else None
+
+    def _is_over(self, id: JobId) -> bool:
+        job = self.broker.jobs.get(id)
+        return job is None or job.state is ENDED
+
+    def _answer_when_saved(self, asker: Asker, view: Callable[[], View]) -> None:
+        def saved(problem: str | None) -> None:
+            if problem is None:
+                asker.answer(view())
+            else:
+                asker.refuse(Problem(kind="diary", detail=problem))
+
+        self._line.when_saved(saved)
+
+    def _done_with(self, ticket: Ticket, now: float) -> Asker:
+        asker, ticket.asker = ticket.asker, None
+        self._waiting.disarm(ticket)
+        if ticket.job is not None and ticket.job.state is not ENDED:
+            self.broker.abandon(ticket.job, ticket, now)
+        return asker if asker is not None else NOBODY
+
+    def _go_on_purging(self, now: float) -> None:
+        for purge in list(self._purges):
+            for job in islice(purge.chosen, PURGED_A_TURN):
+                if job.state is ENDED:
+                    if job.is_archived:
+                        self.broker.ledger.erase(job)
+                        purge.count += 1
+                elif job.state is not RUNNING and self.broker.withdraw(job, now, "purged on request"):
+                    purge.count += 1
+                purge.left -= 1
+            if purge.left <= 0:
+                self._purges.remove(purge)
+                view = PurgeView(name=purge.name, purged=purge.count)
+                self._answer_when_saved(purge.asker, lambda view=view: view)  # type: ignore[misc]
+
+
+class Purge:
+    __slots__ = ("asker", "chosen", "count", "left", "name")
+
+    def __init__(self, name: str, chosen: list[Job], asker: Asker) -> None:
+        self.name = name
+        self.chosen = iter(chosen)
+        self.left = len(chosen)
+        self.count = 0
+        self.asker = asker
+
+
+class Nobody:
+    def answer(self, view: View, payload: Payload = b"") -> None:
+        pass
+
+    def refuse(self, problem: Problem) -> None:
+        pass
+
+
+NOBODY = Nobody()
+
+# How the core's refusals are called here.
+PROBLEMS = {
+    Refusal.NO_SUCH_SERVICE: "no such service",
+    Refusal.BUSY: "busy",
+    Refusal.DRAINING: "draining",
+    Refusal.KEY_REUSED: "key reused",
+    Refusal.DIARY: "diary",
+    Refusal.INVALID: "invalid",
+}
+
+# All that may be asked: the form of the question, what it is answered with, and who knows.
+QUESTIONS: dict[str, tuple[type[Any], type[Any], Callable[..., Ticket | None]]] = {
+    "enqueue": (Order, JobView, Desk.enqueue),
+    "job": (JobRef, JobView, Desk.job),
+    "result": (ResultForm, JobView, Desk.result),
+    "why": (JobRef, WhyView, Desk.why),
+    "cancel": (JobRef, JobView, Desk.cancel),
+    "retry": (JobRef, JobView, Desk.retry),
+    "jobs": (JobsForm, JobsView, Desk.jobs),
+    "services": (NoForm, ServicesView, Desk.services),
+    "service": (ServiceRef, ServiceView, Desk.service),
+    "pause": (PauseForm, ServiceView, Desk.pause),
+    "resume": (ServiceRef, ServiceView, Desk.resume),
+    "purge": (PurgeForm, PurgeView, Desk.purge),
+    "workers": (NoForm, WorkersView, Desk.workers),
+    "worker": (WorkerRef, WorkerView, Desk.worker),
+    "drain": (DrainForm, WorkerView, Desk.drain),
+    "recurring": (NoForm, CronsView, Desk.recurring),
+    "recurrence": (CronRef, CronView, Desk.recurrence),
+    "recur": (CronForm, CronView, Desk.recur),
+    "stop recurring": (CronRef, CronView, Desk.stop_recurring),
+    "pause recurring": (CronRef, CronView, Desk.pause_recurring),
+    "resume recurring": (CronRef, CronView, Desk.resume_recurring),
+}
+
+
+@lru_cache(maxsize=1024)
+def wishes_for(
+    delay: float,
+    priority: int,
+    attempts: int,
+    timeout: float,
+    retry_first: float | None,
+    retry_cap: float | None,
+    retry_jitter: float | None,
+) -> Wishes:
+    """A background job waits for a worker however long it takes for one to come. Equal wishes are one object."""
+    return Wishes(
+        job_timeout=timeout,
+        attempts=attempts,
+        priority=priority,
+        delay=max(0.0, delay),
+        waits=True,
+        durable=True,
+        retry_first=retry_first,
+        retry_cap=retry_cap,
+        retry_jitter=retry_jitter,
+    )
+
+
+def payload_of(form: Order | CronForm, payload: Payload) -> Payload:
+    """The payload that came apart from the form, or in it."""
+    said = [each for each in (form.payload, form.payload_base64) if each is not None]
+    if len(said) + bool(payload) > 1:
+        raise Objection("invalid", "say one of payload, payload_base64 and a body, not two")
+    if form.payload is not None:
+        return form.payload.encode()
+    if form.payload_base64 is not None:
+        try:
+            return b64decode(form.payload_base64, validate=True)
+        except ValueError:
+            raise Objection("invalid", "payload_base64 is not base64") from None
+    return payload

@@ -1,0 +1,25 @@
+"""What the handlers of the HTTP door are given to work with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from dragoman.core.broker import Broker
+from dragoman.desk.desk import Desk
+from dragoman.desk.forms import HealthView
+
+if TYPE_CHECKING:
+    from dragoman.http.session import HttpSession
+
+
+@dataclass(slots=True)
+class Door:
+    broker: Broker
+    desk: Desk
+    session: HttpSession
+    line: Any  # the line: `wake()` asks for a turn after a verb was called
+    now: Callable[[], float]
+    health: Callable[[], HealthView]
+    max_payload: int

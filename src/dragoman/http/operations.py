@@ -1,0 +1,40 @@
+"""One operation of the HTTP door, as data: the routes and the OpenAPI document are made of the same list."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from dragoman.http.door import Door
+
+BYTES = "application/octet-stream"
+EVENTS = "text/event-stream"
+TEXT = "text/plain"
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    name: str
+    kind: Any  # its type, as msgspec knows types
+    description: str
+    is_required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    method: str
+    path: str
+    name: str
+    summary: str
+    handler: Callable[[Door, Request], Awaitable[Response]]
+    answers: Mapping[int, Any]  # by status: a form's type, a media type, or None for no body
+    tag: str
+    path_types: Mapping[str, Any] = field(default_factory=dict)  # of the names in the path
+    query: type[Any] | None = None  # its fields are the query's parameters
+    bodies: tuple[Any, ...] = ()  # forms and media types, one of which the body is
+    headers: tuple[Header, ...] = ()
+    problems: tuple[int, ...] = ()  # statuses that come as problem+json
