@@ -272,3 +272,25 @@ def test_retry_obeys_the_bounds(policy: dict[str, int]) -> None:
     assert broker.retry(job, 2.0) is not None
     broker.save_all(2.0)
     assert broker.retry(job, 3.0) is None
+
+
+def test_job_brings_its_own_back_off(broker: CheckedBroker) -> None:
+    """R11, per job: first rest, doubled, up to its cap."""
+    broker.worker()
+    job = broker.call(attempts=5, retry_first=4.0, retry_cap=10.0, retry_jitter=0.0)
+    rests = []
+    for _ in range(4):
+        now = job.arrival if not rests else job.start_at
+        broker.run_until(now)
+        broker.fail(attempt_of(job), "no", now)
+        rests.append(job.start_at - now)
+    assert rests == [4.0, 8.0, 10.0, 10.0]
+
+
+@pytest.mark.parametrize(("jitter", "rest"), [(1.0, 6.0), (-1.0, 2.0), (0.0, 4.0)])
+def test_job_brings_its_own_jitter(jitter: float, rest: float) -> None:
+    broker = CheckedBroker(jitter)
+    broker.worker()
+    job = broker.call(attempts=2, retry_first=4.0, retry_jitter=0.5)
+    broker.fail(attempt_of(job), "no", 0.0)
+    assert job.start_at == rest

@@ -1,0 +1,196 @@
+"""Jobs of an earlier run: they come back as they were, and their bytes when they are needed (R107)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman.core.effects import Answer, Dismiss, Erase, Give, Save
+from dragoman.core.invariants import check
+from dragoman.core.model import ABSENT, Ending, Job, JobId, JobState, Outcome, Token, Wishes, WorkerState
+from dragoman.core.revival import Kept, restore
+
+from .world import Caller, CheckedBroker, attempt_of
+
+NOBODY = object()
+TOKEN = Token(b"t" * 16)
+NOW = 1_000.0
+
+
+def kept(number: int = 1, *, service: str = "s", created: float = 900.0, delay: float = 0.0, **facts: Any) -> Kept:
+    wishes = Wishes(durable=True, waits=True, attempts=3, delay=delay, priority=facts.pop("priority", 5))
+    found = Kept(number, JobId(number.to_bytes(16, "big")), service, wishes, created)
+    for name, value in facts.items():
+        setattr(found, name, value)
+    return found
+
+
+def given(number: int = 1, *, may_return: bool = True, **facts: Any) -> Kept:
+    return kept(number, token=TOKEN, attempt=1, given=990.0, worker="w", may_return=may_return, **facts)
+
+
+def revive(broker: CheckedBroker, found: Kept, now: float = NOW) -> Job:
+    job = restore(broker.plain, found, now, NOBODY)
+    check(broker.plain)
+    return job
+
+
+def test_waiting_job_comes_back_and_is_handed_out_without_its_payload(broker: CheckedBroker) -> None:
+    job = revive(broker, kept())
+    assert (job.state, job.arrival, broker.take()) == (JobState.WAITING, 900.0, [])
+    broker.worker(now=NOW)
+    assert job.payload is ABSENT
+    assert broker.take() == [Save(job, 1), Give(attempt_of(job))]
+
+
+def test_job_goes_to_a_worker_that_is_idle_already(broker: CheckedBroker) -> None:
+    """I6."""
+    broker.worker(now=NOW)
+    job = revive(broker, kept())
+    assert job.state is JobState.RUNNING
+
+
+def test_payload_that_was_fetched_counts(broker: CheckedBroker) -> None:
+    """I5."""
+    job = revive(broker, kept())
+    broker.ledger.fetched(job, b"payload")
+    check(broker.plain)
+    assert (job.payload, broker.ledger.bytes) == (b"payload", 7)
+    broker.withdraw(job, NOW)
+    assert broker.ledger.bytes == 0
+
+
+def test_payload_that_comes_after_the_end_is_dropped(broker: CheckedBroker) -> None:
+    job = revive(broker, kept())
+    broker.withdraw(job, NOW)
+    broker.ledger.fetched(job, b"payload")
+    assert (job.payload, broker.ledger.bytes) == (b"", 0)
+
+
+def test_attempt_whose_payload_is_on_its_way_was_seen_by_nobody(broker: CheckedBroker) -> None:
+    """R8: its worker goes before the line could hand anything over."""
+    job = revive(broker, kept())
+    worker = broker.worker(now=NOW)
+    broker.take()
+    broker.leave(worker, NOW + 1.0, "gone")
+    assert (job.state, job.spent) == (JobState.WAITING, 0)
+
+
+def test_order_of_arrival_is_kept_among_old_and_new(broker: CheckedBroker) -> None:
+    """I12: also when a new job came before the old ones were read."""
+    new = broker.store(now=NOW)
+    old = [revive(broker, kept(number, created=900.0 + number)) for number in (11, 12, 13)]
+    urgent = revive(broker, kept(14, created=910.0, priority=9))
+    worker = broker.worker(now=NOW)
+    order = []
+    for _ in range(5):
+        (attempt,) = worker.running.values()
+        order.append(attempt.job)
+        broker.succeed(attempt, b"", NOW)
+    assert order == [urgent, *old, new]
+
+
+@pytest.mark.parametrize(("delay", "created", "state"), [(200.0, 900.0, "delayed"), (50.0, 900.0, "waiting")])
+def test_delay_goes_on_while_we_are_down(broker: CheckedBroker, delay: float, created: float, state: str) -> None:
+    job = revive(broker, kept(created=created, delay=delay))
+    assert job.state == state
+    broker.run_until(created + delay)
+    assert (job.state, job.arrival) == (JobState.WAITING, created + delay)
+
+
+def test_retry_goes_on_with_its_history(broker: CheckedBroker) -> None:
+    """R108: what was spent stays spent."""
+    history = [Ending(1, "w", Outcome.LOST, "gone"), Ending(2, "w", Outcome.FAILED, "no")]
+    job = revive(broker, kept(spent=2, deaths=1, history=history, start_at=NOW + 10.0))
+    assert (job.state, job.start_at) == (JobState.DELAYED, NOW + 10.0)
+    broker.worker(now=NOW)
+    broker.run_until(NOW + 10.0)
+    broker.fail(attempt_of(job), "again no", NOW + 11.0)
+    assert (job.outcome, job.quarantined, job.spent) == (Outcome.FAILED, True, 3)
+
+
+def test_running_job_whose_worker_cannot_name_it_is_lost_at_once(broker: CheckedBroker) -> None:
+    """R107, R9."""
+    job = revive(broker, given(may_return=False))
+    assert (job.state, job.spent, job.deaths) == (JobState.DELAYED, 1, 1)
+    assert job.history == [Ending(1, "w", Outcome.LOST, "the broker stopped while it ran")]
+    assert broker.roster.workers == {}
+
+
+def test_running_job_that_had_no_more_attempts_ends_lost(broker: CheckedBroker) -> None:
+    job = revive(broker, given(may_return=False, spent=2))
+    assert (job.outcome, job.quarantined) == (Outcome.LOST, True)
+
+
+def test_worker_that_names_its_attempt_may_still_deliver(broker: CheckedBroker, caller: Caller) -> None:
+    """R107."""
+    job = revive(broker, given())
+    attempt = broker.stranded[TOKEN]
+    assert (job.state, attempt.worker.state, attempt.number) == (JobState.RUNNING, WorkerState.DETACHED, 1)
+    assert broker.ledger.attend(job, caller)
+    assert broker.succeed(attempt, b"result", NOW + 20.0)
+    broker.save_all(NOW + 20.0)
+    assert Answer(caller, job, Outcome.DONE, b"result") in broker.take()
+    broker.run_until(NOW + 100.0)
+    assert broker.roster.workers == {}
+
+
+def test_worker_that_does_not_return_in_time_has_lost_it(broker: CheckedBroker) -> None:
+    """R107: `resume` is 30 s. Its run time goes on meanwhile."""
+    job = revive(broker, given())
+    attempt = broker.stranded[TOKEN]
+    broker.run_until(NOW + 29.9)
+    assert job.state is JobState.RUNNING
+    broker.run_until(NOW + 30.0)
+    assert (job.state, job.spent) == (JobState.DELAYED, 1)
+    assert [each for each in broker.take() if isinstance(each, Dismiss)][0].worker is attempt.worker
+    assert not broker.succeed(attempt, b"late", NOW + 31.0)
+
+
+def test_outcome_is_kept_on_and_told(broker: CheckedBroker, caller: Caller) -> None:
+    job = revive(broker, kept(outcome=Outcome.DONE, keep_until=NOW + 50.0, key="k", digest=b"d"))
+    assert (job.state, job.result is ABSENT, broker.ledger.present) == (JobState.ENDED, True, 0)
+    assert not broker.ledger.attend(job, caller)
+    (told,) = broker.take()
+    assert isinstance(told, Answer)
+    assert (told.job, told.result is ABSENT) == (job, True)
+    broker.run_until(NOW + 50.0)
+    assert broker.take() == [Erase(job)]
+    assert broker.jobs == {}
+
+
+def test_key_joins_a_job_of_an_earlier_run(broker: CheckedBroker) -> None:
+    """R24."""
+    first = broker.store(b"payload", key="k")
+    again = CheckedBroker()
+    job = revive(again, kept(key="k", digest=first.digest))
+    assert again.call(b"payload", key="k", durable=True) is job
+    assert again.submit("s", b"other", Caller(), Wishes(durable=True, waits=True), NOW, key="k") is None
+
+
+def test_quarantined_job_can_be_tried_again(broker: CheckedBroker) -> None:
+    old = revive(broker, kept(outcome=Outcome.LOST, quarantined=True, spent=3, keep_until=NOW + 50.0))
+    old.payload = b"fetched"
+    again = broker.retry(old, NOW)
+    assert again is not None
+    assert (again.payload, again.retry_of, again.spent) == (b"fetched", old.id, 0)
+
+
+def test_promised_jobs_come_back_beyond_every_bound() -> None:
+    broker = CheckedBroker(max_jobs=1, max_jobs_per_service=1, max_services=1)
+    jobs = [revive(broker, kept(number, service=f"s{number}")) for number in (1, 2, 3)]
+    assert [job.state for job in jobs] == [JobState.WAITING] * 3
+    assert broker.submit("s1", b"", Caller(), Wishes(waits=True), NOW) is None
+
+
+def test_many_outcomes_that_end_together_are_erased_a_few_at_a_time() -> None:
+    """R110."""
+    broker = CheckedBroker(max_erasures=10)
+    for number in range(1, 26):
+        revive(broker, kept(number, outcome=Outcome.DONE, keep_until=NOW + 1.0))
+    left = []
+    for _ in range(3):
+        broker.tick(NOW + 2.0)
+        left.append(len(broker.jobs))
+    assert left == [15, 5, 0]
