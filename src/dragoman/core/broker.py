@@ -22,7 +22,7 @@ from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Give, Progres
 from dragoman.core.entropy import Entropy
 from dragoman.core.gate import Promise
 from dragoman.core.ledger import Ledger, digest
-from dragoman.core.lifecycle import move_worker
+from dragoman.core.lifecycle import move_job, move_worker
 from dragoman.core.model import (
     BOOTING,
     CANCELLED,
@@ -602,7 +602,7 @@ class Broker:
         """A delayed job's time has come."""
         if not job.tried and not job.spent:
             job.arrival = now
-            self.ledger.move(job, WAITING)
+            move_job(job, WAITING)
             self._queue(job, now)
         else:
             if job.queue_due == inf:

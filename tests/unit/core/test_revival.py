@@ -144,7 +144,7 @@ def test_worker_that_does_not_return_in_time_has_lost_it(broker: CheckedBroker) 
     assert job.state is JobState.RUNNING
     broker.run_until(NOW + 30.0)
     assert (job.state, job.spent) == (JobState.DELAYED, 1)
-    assert [each for each in broker.take() if isinstance(each, Dismiss)][0].worker is attempt.worker
+    assert next(each for each in broker.take() if isinstance(each, Dismiss)).worker is attempt.worker
     assert not broker.succeed(attempt, b"late", NOW + 31.0)
 
 
