@@ -6,6 +6,8 @@ import os
 import shlex
 import sys
 from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 from urllib.parse import quote, urlencode
 
@@ -48,6 +50,7 @@ def serve(urls: tuple[str, ...], path: str | None, **flags: object) -> None:
 
     SIGTERM and SIGINT drain: new jobs are refused, running ones may end. A second signal stops at once.
     """
+    from dragoman.diary.trouble import DiaryError
     from dragoman.sdk.address import AddressError
     from dragoman.server import serve as server
     from dragoman.server.datadir import FolderTaken
@@ -55,11 +58,14 @@ def serve(urls: tuple[str, ...], path: str | None, **flags: object) -> None:
 
     settings = load_settings(urls, path, flags)
     try:
-        code = server.run(settings, os.environ, lambda opened: _announce(opened, settings))
+        announce = partial(_announce, drain_timeout=settings.drain_timeout)
+        code = server.run(settings, os.environ, announce, __version__)
     except AddressError as error:
         give_up(str(error), USAGE)
     except (FolderTaken, PlaceTaken) as error:
         give_up(error.strerror if isinstance(error, PlaceTaken) and error.strerror else str(error), TAKEN)
+    except DiaryError as error:
+        give_up(str(error), DISK)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
         give_up(f"cannot start: {error.strerror or error}{where}", DISK if error.filename else USAGE)
@@ -89,7 +95,7 @@ def load_sourced(urls: tuple[str, ...], path: str | None, flags: dict[str, objec
         give_up(str(error), USAGE)
 
 
-def _announce(opened: list[tuple[Listener, list[tuple[str, str]]]], settings: Config) -> None:
+def _announce(opened: list[tuple[Listener, list[tuple[str, str]]]], folder: Path | None, drain_timeout: float) -> None:
     """One line for each place, and what to try next."""
     click.echo(f"dragoman {__version__} ({how_built()}) is listening (process {os.getpid()})")
     for listener, places in opened:
@@ -98,8 +104,8 @@ def _announce(opened: list[tuple[Listener, list[tuple[str, str]]]], settings: Co
             click.echo(f"  {dialect:<10} {where:<34} {who:<8} {listener.notes[0]}")
         for note in listener.notes[1:]:
             click.echo(f"  {dialect:<10} {note}")
-    kept = "nothing is kept" if settings.data == "memory" else "calls live in memory"
-    click.echo(f"  ({kept}; stop with Ctrl-C, running jobs may end within {settings.drain_timeout:g} s)")
+    kept = "nothing is kept" if folder is None else f"background jobs are kept in {folder}"
+    click.echo(f"  ({kept}; stop with Ctrl-C, running jobs may end within {drain_timeout:g} s)")
     hint = _what_to_try(opened)
     if hint:
         click.echo("Try, in two other terminals:")

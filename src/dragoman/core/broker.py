@@ -106,14 +106,12 @@ class Broker:
                 return self._join_first(first, payload, caller)
         if id is None:
             id = self.entropy.job_id()
-        elif id in self.jobs:
-            return self._turn_away(caller, Refusal.INVALID, "a job of this id is here already")
-        job = self.ledger.admit(id, known, payload, (caller,), wishes, now)
+        elif (clash := self.ledger.clash(id, wishes)) is not None:
+            return self._turn_away(caller, *clash)
+        job = self.ledger.admit(id, known, payload, (caller,), wishes, now, key)
         if job is None:
-            return self._turn_away(caller, Refusal.BUSY, self.ledger.lack_of_room(known, payload))
+            return self._turn_away(caller, Refusal.BUSY, self.ledger.lack_of_room(known, payload, key))
         job.deadline = deadline
-        if key is not None:
-            self.ledger.note_key(job, key)
         if wishes.durable or wishes.delay > 0.0:
             self._welcome(job, now)
         else:

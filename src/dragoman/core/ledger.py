@@ -31,6 +31,8 @@ from dragoman.core.model import (
 )
 from dragoman.core.policy import Policy
 
+BEING_READ = "the diary is still being read, and may have this job: ask again in a moment"
+
 
 class Ledger:
     __slots__ = (
@@ -41,6 +43,7 @@ class Ledger:
         "_policy",
         "bytes",
         "gate",
+        "is_loading",
         "is_watched",
         "jobs",
         "present",
@@ -50,6 +53,7 @@ class Ledger:
         self.jobs: dict[JobId, Job] = {}  # all that are present, and the ended ones whose outcome is kept
         self.present = 0  # accepted and not ended
         self.bytes = 0  # payloads of those
+        self.is_loading = False  # jobs of an earlier run still come back: which ids and keys are taken is not known
         self.is_watched = False  # whether anybody wants to hear News
         self.gate = Gate()
         self._archive = Archive(policy.max_outcome_bytes)
@@ -58,13 +62,29 @@ class Ledger:
         self._deadlines = deadlines
         self._effects = effects
 
+    def clash(self, id: JobId, wishes: Wishes) -> tuple[Refusal, str] | None:
+        """What is wrong with an id that a job brought."""
+        if id in self.jobs:
+            return Refusal.INVALID, "a job of this id is here already"
+        if self.is_loading and wishes.durable:
+            return Refusal.BUSY, BEING_READ
+        return None
+
     def admit(
-        self, id: JobId, service: Service, payload: Payload, callers: tuple[Party, ...], wishes: Wishes, now: float
+        self,
+        id: JobId,
+        service: Service,
+        payload: Payload,
+        callers: tuple[Party, ...],
+        wishes: Wishes,
+        now: float,
+        key: str | None = None,
     ) -> Job | None:
-        """None: there is no room for it (R15)."""
+        """None: there is no room for it (R15). `key`: nobody else has it (R24)."""
         policy = self._policy
         if (
-            self.present >= policy.max_jobs
+            (self.is_loading and key is not None)
+            or self.present >= policy.max_jobs
             or service.queue.length >= policy.max_jobs_per_service
             or self.bytes + len(payload) > policy.max_memory
         ):
@@ -75,11 +95,17 @@ class Ledger:
         self.present += 1
         self.bytes += len(payload)
         self._counters.accepted += 1
+        if key is not None:
+            job.key = key
+            job.digest = digest(payload)
+            self._archive.note_key(job)
         return job
 
-    def lack_of_room(self, service: Service, payload: Payload) -> str:
+    def lack_of_room(self, service: Service, payload: Payload, key: str | None) -> str:
         """Which bound one more job would go over."""
         policy = self._policy
+        if self.is_loading and key is not None:
+            return BEING_READ
         if self.present >= policy.max_jobs:
             return f"{self.present} jobs are here already (max_jobs)"
         if service.queue.length >= policy.max_jobs_per_service:
@@ -98,11 +124,6 @@ class Ledger:
 
     def first_with(self, service: Service, key: str) -> Job | None:
         return self._archive.find(service.name, key)
-
-    def note_key(self, job: Job, key: str) -> None:
-        job.key = key
-        job.digest = digest(job.payload)
-        self._archive.note_key(job)
 
     def join_first(self, first: Job, caller: Party) -> None:
         """One more caller waits for a job that came before, or is told at once how it ended."""

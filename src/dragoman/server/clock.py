@@ -22,6 +22,11 @@ TOKENS = Struct("16s" * POOL)
 now = time.monotonic  # seconds that never run backwards (R25)
 
 
+def wall_offset() -> float:
+    """How far the wall clock is ahead of the one above."""
+    return time.time() - now()
+
+
 def suspended() -> float:
     """Seconds this machine has slept since it booted: the clock above stood still meanwhile (R26)."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)

@@ -55,6 +55,8 @@ class Config:
     max_peers_per_address: int = 10_000
     # R23: new peers a second.
     max_accepts: int = 2_000
+    # L21: how large the diary's file may become.
+    max_diary: int = 10 << 30
     policy: Policy = dataclasses.field(default_factory=Policy)
 
 

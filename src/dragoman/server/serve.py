@@ -9,24 +9,33 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dragoman.core.broken import InvariantBroken
 from dragoman.core.broker import Broker
 from dragoman.desk.desk import Desk
+from dragoman.diary.limits import DiaryLimits
 from dragoman.diary.memory import MemoryDiary
+from dragoman.diary.sqlite import SqliteDiary
 from dragoman.sdk.address import TcpPlace, is_loopback
 from dragoman.server import clock
 from dragoman.server.config import Config, default_data_dir
 from dragoman.server.datadir import DataFolder, first_id_without_folder
 from dragoman.server.host import Host
 from dragoman.server.log import make_log
+from dragoman.server.restoring import Restoring
 from dragoman.server.runner import Limits, Line
 from dragoman.server.tuning import raise_descriptor_limit, tune_process
 from dragoman.server.wiring import Listener, default_listeners, prepare
 
 EXIT_BROKEN_INVARIANT = 70
+EXIT_DISK = 74
+LAST_WORDS = 2.0  # how long what was decided at the very end may take to be written down and told
+
+
+Opened = list[tuple[Listener, list[tuple[str, str]]]]  # every listener, and who comes in where
 
 
 class Server:
@@ -39,7 +48,11 @@ class Server:
         first_worker: int,
         log: Any,
         now: Callable[[], float] = clock.now,
+        *,
+        folder: Path | None = None,
+        release: str = "",
     ) -> None:
+        """`folder`: where the diary is; without one, nothing outlives us. `release`: who signs it."""
         self._loop = loop
         self._now = now
         self._config = config
@@ -52,15 +65,22 @@ class Server:
             max_accepts=config.max_accepts,
             max_memory=config.policy.max_memory,
         )
-        diary = MemoryDiary()
-        self.line = Line(self.broker, diary, now, self._write_log, limits, strict=config.strict)
-        self.desk = Desk(self.broker, self.line, diary, lambda: time.time() - now())
+        self.stopped: asyncio.Future[int] = loop.create_future()
+        self.diary = self._open_diary(folder, release) if folder is not None else MemoryDiary()
+        self.line = Line(self.broker, self.diary, now, self._write_log, limits, strict=config.strict)
+        self.desk = Desk(self.broker, self.line, self.diary, lambda: time.time() - now())
         self.line.sessions.append(self.desk)
         self.host = Host(loop, self.line, now)
-        self.stopped: asyncio.Future[int] = loop.create_future()
+        self.notes: dict[str, str] = {}  # what an earlier run noted
+        self._restoring: Restoring | None = None
+        if isinstance(self.diary, SqliteDiary):
+            self._restoring = Restoring(self.diary, self.line, now, self._loaded)
+            self.notes = self._restoring.prepare()
+            self.desk.is_loading = self.is_loading
         self._is_draining = False
+        self._is_stopping = False
 
-    def listen(self) -> list[tuple[Listener, list[tuple[str, str]]]]:
+    def listen(self) -> Opened:
         """Open every listener. Returns, for each, who comes in where."""
         opened = []
         listeners = [
@@ -78,10 +98,25 @@ class Server:
             listener.when_open()
         self.host.start()
         self._loop.set_exception_handler(self._unexpected)
+        if self._restoring is not None:
+            self._restoring.start()
         return opened
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether jobs of an earlier run still come back: until then, not every job is known."""
+        return self.broker.ledger.is_loading
+
+    def close(self) -> None:
+        """End every connection, then let the diary write what it still has."""
+        self.host.close()
+        self.diary.close()
 
     def drain(self) -> None:
         """First signal: refuse new jobs, let running ones end. Second: stop at once."""
+        if self._is_stopping:
+            self._say_stopped()
+            return
         if self._is_draining:
             self._stop("told twice")
             return
@@ -92,7 +127,7 @@ class Server:
         self._stop_when_drained(self._now() + self._config.drain_timeout)
 
     def _stop_when_drained(self, until: float) -> None:
-        if not self._running() and not self._is_writing():
+        if not self._running() and not self._is_writing() and not self._is_saving():
             self._stop("drained")
         elif self._now() >= until:
             self._stop("the time for draining is over")
@@ -103,16 +138,49 @@ class Server:
         """Whether an answer is still on its way out: the last one may be more than the kernel takes at once."""
         return any(peer.out or (peer.stream is not None and peer.stream.backlog) for peer in self.line.peers)
 
+    def _is_saving(self) -> bool:
+        """Whether something was decided that the diary does not have yet."""
+        return self.broker.ledger.gate.is_holding
+
     def _running(self) -> int:
         return sum(len(worker.running) for worker in self.broker.roster.workers.values())
 
     def _stop(self, reason: str) -> None:
-        if self.stopped.done():
+        if self._is_stopping or self.stopped.done():
             return
+        self._is_stopping = True
         self._log.info("stopping", reason=reason, running=self._running())
         self.broker.abort(self._now())
         self.line.turn()
-        self.stopped.set_result(0)
+        self._stop_when_saved(self._now() + LAST_WORDS)
+
+    def _stop_when_saved(self, until: float) -> None:
+        """Whoever waits for a background job that was given up just now is told when the diary has that."""
+        if self._is_saving() and self._now() < until:
+            self._loop.call_later(0.005, self._stop_when_saved, until)
+        else:
+            self.line.turn()
+            self._say_stopped()
+
+    def _say_stopped(self, code: int = 0) -> None:
+        if not self.stopped.done():
+            self.stopped.set_result(code)
+
+    def _open_diary(self, folder: Path, release: str) -> SqliteDiary:
+        limits = DiaryLimits(max_diary=self._config.max_diary)
+        post = self._loop.call_soon_threadsafe
+        diary = SqliteDiary(folder, post, clock.wall_offset, limits, author=release)
+        diary.failed = self._diary_failed
+        return diary
+
+    def _diary_failed(self, sentence: str) -> None:
+        """R104: we promise nothing any more; whoever starts us anew reads what is really there."""
+        self._log.error("diary failed", problem=sentence)
+        self._say_stopped(EXIT_DISK)
+
+    def _loaded(self, jobs: int, seconds: float) -> None:
+        self.desk.is_loading = False
+        self._log.info("diary read", jobs=jobs, seconds=round(seconds, 3))
 
     def _write_log(self, level: str, event: str, **fields: object) -> None:
         getattr(self._log, level)(event, **fields)
@@ -123,8 +191,7 @@ class Server:
         if isinstance(error, InvariantBroken):
             self._log.error("invariant broken", problem=str(error), exception=error)
             print(json.dumps(dump(self.broker)), file=sys.stderr)
-            if not self.stopped.done():
-                self.stopped.set_result(EXIT_BROKEN_INVARIANT)
+            self._say_stopped(EXIT_BROKEN_INVARIANT)
             return
         self.broker.counters.internal_errors += 1
         self._log.error("internal error", problem=str(context.get("message")), exception=error)
@@ -158,7 +225,9 @@ def dump(broker: Broker) -> dict[str, object]:
     }
 
 
-def run(config: Config, environment: Mapping[str, str], announce: Callable[[Any], None]) -> int:
+def run(
+    config: Config, environment: Mapping[str, str], announce: Callable[[Opened, Path | None], None], release: str = ""
+) -> int:
     """Run a broker until it is told to stop. Returns the exit code; raises what keeps it from starting."""
     log = make_log(config.log, config.log_level)
     folder: DataFolder | None = None
@@ -169,24 +238,27 @@ def run(config: Config, environment: Mapping[str, str], announce: Callable[[Any]
         first_worker = folder.first_id
     try:
         with asyncio.Runner(loop_factory=loop_factory(config.loop)) as runner:
-            return runner.run(_serve(config, first_worker, log, announce))
+            server = partial(Server, config=config, first_worker=first_worker, log=log, release=release)
+            return runner.run(_serve(server, folder.path if folder is not None else None, announce))
     finally:
         if folder is not None:
             folder.close()
 
 
-async def _serve(config: Config, first_worker: int, log: Any, announce: Callable[[Any], None]) -> int:
+async def _serve(
+    make_server: Callable[..., Server], folder: Path | None, announce: Callable[[Opened, Path | None], None]
+) -> int:
     loop = asyncio.get_running_loop()
-    server = Server(loop, config, first_worker, log)
+    server = make_server(loop, folder=folder)
     try:
         opened = server.listen()
         tune_process()
         for each in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(each, server.drain)
-        announce(opened)  # whoever reads it may signal us
+        announce(opened, folder)  # whoever reads it may signal us
         return await server.stopped
     finally:
-        server.host.close()
+        server.close()
 
 
 def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:

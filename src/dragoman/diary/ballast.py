@@ -1,0 +1,55 @@
+"""A file that takes room while there is some, to give it up when there is none: outcomes are written then (R101)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+NAME = "ballast"
+CHUNK = bytes(1 << 20)
+
+
+class Ballast:
+    def __init__(self, folder: Path, size: int) -> None:
+        self._folder = folder
+        self._path = folder / NAME
+        self._size = size
+
+    @property
+    def is_there(self) -> bool:
+        try:
+            return self._path.stat().st_size >= self._size
+        except OSError:
+            return False
+
+    def drop(self) -> None:
+        try:
+            self._path.unlink(missing_ok=True)
+        except OSError:
+            pass  # the file system may be read-only: then there is nothing to be won either
+
+    def make(self) -> bool:
+        """False: there is no room for it, or too little beside it."""
+        if self.is_there:
+            return True
+        try:
+            return self.has_room() and self._fill()
+        except OSError:
+            self.drop()
+            return False
+
+    def has_room(self) -> bool:
+        """Whether twice its size is free, for us."""
+        found = os.statvfs(self._folder)
+        return found.f_bavail * found.f_frsize >= 2 * self._size
+
+    def _fill(self) -> bool:
+        """With bytes that are really there: a file with holes takes no room."""
+        descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            left = self._size
+            while left > 0:
+                left -= os.write(descriptor, CHUNK[:left])
+        finally:
+            os.close(descriptor)
+        return True

@@ -1,0 +1,49 @@
+"""How jobs of an earlier run are read: a batch at a time, each when the one before has been taken in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import apsw
+
+from dragoman.core.revival import Kept
+from dragoman.diary import tables
+from dragoman.diary.records import Reader
+
+
+def _nothing(*_: object) -> None:
+    pass
+
+
+class Loader:
+    def __init__(self, connection: apsw.Connection, wall_offset: Callable[[], float], batch: int) -> None:
+        self.last = tables.last_number(connection)  # what comes later is no business of ours
+        self.is_loading = False
+        self.is_due = False  # another batch may be read
+        self.deliver: Callable[[list[Kept]], None] = _nothing
+        self.finished: Callable[[], None] = _nothing
+        self.quarantined: dict[bytes, int] = {}  # their numbers: somebody may retry them, and nobody has their bytes
+        self._connection = connection
+        self._wall_offset = wall_offset
+        self._batch = batch
+        self._after = 0
+        self._reader = Reader()
+
+    def begin(self, deliver: Callable[[list[Kept]], None], finished: Callable[[], None]) -> None:
+        self.deliver, self.finished = deliver, finished
+        self.is_loading = self.is_due = True
+
+    def is_taken(self) -> None:
+        self.is_due = self.is_loading
+
+    def next_batch(self) -> list[Kept]:
+        """Empty at the end."""
+        rows = tables.read_batch(self._connection, self._after, self.last, self._batch)
+        offset = self._wall_offset()
+        batch = [self._reader.kept(row, offset) for row in rows]
+        self.is_due = False
+        self.is_loading = bool(batch)
+        if batch:
+            self._after = batch[-1].number
+            self.quarantined.update((kept.id, kept.number) for kept in batch if kept.quarantined)
+        return batch

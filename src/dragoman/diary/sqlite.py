@@ -1,0 +1,129 @@
+"""The diary in a file: what must survive a crash, in SQLite.
+
+The loop's thread makes rows of jobs as they are now and queues them; one thread with the one connection writes whatever
+has queued up in one commit, and then has the loop told. The loop never waits for the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import apsw
+
+from dragoman.core.effects import Erase, Note, Save
+from dragoman.core.histogram import Histogram
+from dragoman.core.model import Job, Payload
+from dragoman.core.revival import Kept
+from dragoman.diary import tables
+from dragoman.diary.ballast import Ballast
+from dragoman.diary.limits import DiaryLimits
+from dragoman.diary.records import Scribe, fate_row
+from dragoman.diary.schema import AUTHOR, NAME, check_file, damaged, open_file, within
+from dragoman.diary.writer import Close, Entries, Fetch, Load, Writer
+
+DEFAULT_LIMITS = DiaryLimits()
+
+
+class SqliteDiary:
+    """Raises DiaryError if the folder's diary cannot be used. `post` runs a callable on the loop's thread;
+    `wall_offset` tells how far the wall clock is ahead of the broker's."""
+
+    def __init__(
+        self,
+        folder: Path,
+        post: Callable[[Callable[[], None]], object],
+        wall_offset: Callable[[], float],
+        limits: DiaryLimits = DEFAULT_LIMITS,
+        *,
+        author: str = "",
+        vfs: str | None = None,
+    ) -> None:
+        self.path = folder / NAME
+        self._wall_offset = wall_offset
+        self._scribe = Scribe()
+        connection = open_file(self.path, vfs, author)
+        try:
+            is_checked = self._check(connection, limits.check_budget)
+            self._notes = {key: value for key, value in tables.read_notes(connection) if key != AUTHOR}
+            ballast = Ballast(folder, limits.ballast)
+            ballast.make()
+            connection.pragma("journal_size_limit", limits.max_wal)
+            self._writer = Writer(connection, ballast, post, wall_offset, limits, author, is_checked)
+            self.last_number = tables.last_number(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._writer.thread.start()
+
+    def _check(self, connection: apsw.Connection, budget: float) -> bool:
+        """R109. False: it would take too long, and is put off."""
+        try:
+            found = check_file(connection, within(budget))
+        except (apsw.CorruptError, apsw.NotADBError) as error:
+            found = str(error)
+        if found:
+            raise damaged(self.path, found)
+        return found is not None
+
+    # ---------------------------------------------------------------- what the line asks for
+
+    def apply(self, entries: list[Save | Note | Erase], done: Callable[[int, str | None], None]) -> None:
+        offset = self._wall_offset()
+        written = Entries(done)
+        for entry in entries:
+            if type(entry) is Save:
+                job = entry.job
+                written.last = entry.number
+                if entry.number == job.number:
+                    written.jobs.append(self._scribe.job_row(job, offset))
+                    written.size += len(job.payload)
+                else:
+                    written.fates.append((job.number, fate_row(job, offset)))
+                    written.size += len(job.result)
+            elif type(entry) is Note:
+                written.last = entry.number
+                written.notes.append((entry.key, entry.value))
+            else:
+                assert type(entry) is Erase
+                written.erased.append(entry.job.number)
+        self._writer.queue.put(written)
+
+    def fetch(self, job: Job, done: Callable[[Payload, Payload], None]) -> None:
+        self._writer.queue.put(Fetch(job.number, done))
+
+    def close(self) -> None:
+        """Commit everything that was asked for, and end the thread."""
+        self._writer.queue.put(Close())
+        self._writer.thread.join()
+
+    # ---------------------------------------------------------------- at the start
+
+    def notes(self) -> dict[str, str]:
+        """What an earlier run noted."""
+        return dict(self._notes)
+
+    def load(self, deliver: Callable[[list[Kept]], None], finished: Callable[[], None]) -> None:
+        """Bring all jobs of earlier runs, in batches, while everything else goes on."""
+        self._writer.queue.put(Load(deliver, finished))
+
+    # ---------------------------------------------------------------- how it is
+
+    @property
+    def problem(self) -> str | None:
+        """Why new jobs cannot be written at the moment."""
+        return self._writer.problem
+
+    @property
+    def commits(self) -> Histogram:
+        """Seconds that commits took."""
+        return self._writer.commits
+
+    @property
+    def failed(self) -> Callable[[str], None]:
+        """Called once, with a sentence, when nothing can be written any more."""
+        return self._writer.failed
+
+    @failed.setter
+    def failed(self, call: Callable[[str], None]) -> None:
+        self._writer.failed = call

@@ -1,0 +1,1 @@
+"""The diary, without a broker around it."""
