@@ -35,12 +35,13 @@ test-programs:
 	echo '#include <stdio.h>' | gcc -E - >/dev/null 2>&1 || missing="$$missing gcc libc6-dev"; \
 	echo '#include <zmq.h>' | gcc -E - >/dev/null 2>&1 || missing="$$missing libzmq3-dev"; \
 	[ -e "$$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" ] || missing="$$missing python3-dev"; \
+	command -v curl >/dev/null || missing="$$missing curl"; \
 	command -v node >/dev/null || missing="$$missing nodejs"; \
 	command -v npm >/dev/null || missing="$$missing npm"; \
 	[ -z "$$missing" ] || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
 		{ apt-get install -y -qq $$missing >/dev/null 2>&1 || \
 		  { apt-get update -qq && apt-get install -y -qq $$missing >/dev/null; }; }; } || \
-		{ echo "The tests need nngcat, a C compiler, Python.h, libzmq's headers, and Node with npm. On Debian and Ubuntu: apt-get install$$missing" >&2; exit 2; }
+		{ echo "The tests need nngcat, a C compiler, Python.h, libzmq's headers, curl, and Node with npm. On Debian and Ubuntu: apt-get install$$missing" >&2; exit 2; }
 
 lint: $(DEV)/.installed
 	$(DEV)/bin/ruff check .

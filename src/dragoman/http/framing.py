@@ -1,0 +1,253 @@
+"""Where a request's head and its body end in a stream of bytes, and what is wrong with either. Pure.
+
+The parser behind us is strict, but it keeps an unfinished field of any size, takes the end of an upgrade for the end of
+a message, and gives trailers out as fields. So it is handed whole heads only, and of a body exactly the bytes that are
+the body's. What both must agree on cannot be smuggled between them (T15).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from dragoman.http.hosts import Hosts, is_own_origin
+from dragoman.http.limits import HttpLimits
+
+TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
+REQUEST_LINE = re.compile(rb"(" + TOKEN + rb") ([!-~]++) HTTP/1\.([01])\r\n")
+HEAD = re.compile(REQUEST_LINE.pattern + rb"(?:" + TOKEN + rb":[\t -~\x80-\xff]*+\r\n)*+\r\n")
+LONGEST_METHOD = 32
+IN_CHUNKS = -1
+LENGTH = re.compile(rb"[0-9]{1,18}")
+
+# What is looked at, and may be given once; every other field costs one look into this set.
+WATCHED = frozenset((b"host", b"origin", b"content-length", b"transfer-encoding", b"content-encoding", b"content-type"))
+UPGRADE = re.compile(rb"\r\nupgrade:[^\r]*", re.IGNORECASE)
+
+SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,8})(?:;[\t -~]*+)?\r\n")
+LONGEST_LINE = 128
+MANY_CHUNKS = 1024
+SMALLEST_AVERAGE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a request is refused: a word for counters and programs, and a sentence for people. Never what was sent."""
+
+    status: int
+    reason: str
+    title: str
+    detail: str
+
+
+class Refused(Exception):
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.reason)
+        self.fault = fault
+
+
+def malformed(reason: str, detail: str) -> Fault:
+    return Fault(400, reason, "Malformed request", detail)
+
+
+LINE_END = malformed("bare-line-end", "Lines end with CR LF: this has a CR or a LF alone.")
+FOLDED = malformed("folded-field", "A field stands on one line: one is continued on the next.")
+BAD_FIELD = malformed(
+    "malformed-field", "A field is a name, a colon and a value: no blanks around the name, no controls."
+)
+BAD_LINE = malformed("malformed-request-line", "The first line is not a method, a target and HTTP/1.1 or HTTP/1.0.")
+BAD_CHUNK = malformed("malformed-chunk", "The chunks of the body are not well formed.")
+TRAILERS = malformed("trailers", "Fields after the body are not taken.")
+TINY_CHUNKS = malformed(
+    "tiny-chunks", f"A body of many chunks has {SMALLEST_AVERAGE} bytes or more in each, on average."
+)
+
+
+TWO_LENGTHS = malformed("two-lengths", "Content-Length and Transfer-Encoding exclude each other.")
+FOREIGN_HOST = Fault(403, "foreign-host", "Foreign host", "This server does not answer to the name that was asked for.")
+FOREIGN_ORIGIN = Fault(403, "foreign-origin", "Foreign origin", "Pages that are not served from here may not ask here.")
+ENCODED = Fault(415, "content-encoding", "Encoded body", "Bodies are taken as they are: send no Content-Encoding.")
+MULTIPART = Fault(415, "multipart", "Multipart body", "Bodies are taken whole: send the payload itself, no form.")
+
+
+def head_too_large(limits: HttpLimits) -> Fault:
+    return Fault(431, "head-too-large", "Head too large", f"max_head is {limits.max_head} bytes.")
+
+
+def target_too_long(limits: HttpLimits) -> Fault:
+    return Fault(414, "target-too-long", "Target too long", f"max_target is {limits.max_target} bytes.")
+
+
+def too_many_fields(limits: HttpLimits) -> Fault:
+    return Fault(431, "too-many-fields", "Too many fields", f"max_fields is {limits.max_fields}.")
+
+
+def payload_too_large(limits: HttpLimits) -> Fault:
+    return Fault(413, "payload-too-large", "Payload too large", f"max_payload is {limits.max_payload} bytes.")
+
+
+def read_head(head: bytes, limits: HttpLimits) -> re.Match[bytes]:
+    """A whole head, its empty line included: method, target and minor version, if its form is right. Raises Refused."""
+    found = HEAD.fullmatch(head)
+    if found is None:
+        raise Refused(judge_part(head, limits) or _form(head))
+    if found.end(2) - found.start(2) > limits.max_target:
+        raise Refused(target_too_long(limits))
+    if len(head) > limits.max_head:
+        raise Refused(head_too_large(limits))
+    if head.count(b"\n") - 2 > limits.max_fields:
+        raise Refused(too_many_fields(limits))
+    return found
+
+
+def judge_part(part: bytes, limits: HttpLimits) -> Fault | None:
+    """What is already wrong with the beginning of a head: whoever sends it need not wait to hear of it."""
+    if not b"A" <= part[:1] <= b"Z":
+        return BAD_LINE
+    line = part.find(b"\n")
+    if line < 0:
+        if len(part) > limits.max_target + LONGEST_METHOD:
+            return target_too_long(limits)
+        if len(part) > LONGEST_METHOD and b" " not in part[:LONGEST_METHOD]:
+            return BAD_LINE
+    else:
+        found = REQUEST_LINE.match(part)
+        if found is None:
+            return BAD_LINE if part[line - 1 : line] == b"\r" else LINE_END
+        if found.end(2) - found.start(2) > limits.max_target:
+            return target_too_long(limits)
+    ends = part.count(b"\r\n")
+    if part.count(b"\n") != ends or part.count(b"\r", 0, len(part) - 1) > ends:
+        return LINE_END
+    if len(part) > limits.max_head:
+        return head_too_large(limits)
+    if ends - 1 > limits.max_fields + 1:
+        return too_many_fields(limits)
+    return None
+
+
+def without_upgrade(head: bytes) -> bytes:
+    """The head without a wish for another protocol: we have none to offer, and may overlook it (RFC 9110, 7.8)."""
+    return UPGRADE.sub(b"", head)
+
+
+def _form(head: bytes) -> Fault:
+    return FOLDED if b"\r\n " in head or b"\r\n\t" in head else BAD_FIELD
+
+
+def body_length(fields: list[tuple[bytes, bytes]], head: re.Match[bytes], limits: HttpLimits, hosts: Hosts) -> int:
+    """How long the body is, or IN_CHUNKS; if what the fields say is right. Names are in lower case. Raises Refused."""
+    watched: dict[bytes, bytes] = {}
+    for name, value in fields:
+        if name in WATCHED:
+            if name in watched:
+                raise Refused(malformed("repeated-field", f"{name.decode()} is given more than once."))
+            watched[name] = value
+    host = watched.pop(b"host", None)
+    if host is None:
+        if head[3] == b"1":
+            raise Refused(malformed("no-host", "HTTP/1.1 requests have a field Host."))
+    elif not hosts.is_ours(host):
+        raise Refused(FOREIGN_HOST)
+    target = head[2]
+    if target[:1] != b"/":
+        _check_target(head[1], target, hosts)
+    return _body_length(watched, host or b"", head[3], limits) if watched else 0
+
+
+def _check_target(method: bytes, target: bytes, hosts: Hosts) -> None:
+    if method == b"CONNECT":
+        raise Refused(Fault(501, "tunnel", "No tunnels", "This is not a proxy."))
+    if target == b"*" and method == b"OPTIONS":
+        return
+    if b"://" not in target:
+        raise Refused(BAD_LINE)
+    if not hosts.is_our_target(target):
+        raise Refused(FOREIGN_HOST)
+
+
+def _body_length(watched: dict[bytes, bytes], host: bytes, version: bytes, limits: HttpLimits) -> int:
+    origin = watched.get(b"origin")
+    if origin is not None and not is_own_origin(origin, host):
+        raise Refused(FOREIGN_ORIGIN)
+    length = 0
+    stated = watched.get(b"content-length")
+    coding = watched.get(b"transfer-encoding")
+    if coding is not None:
+        if stated is not None:
+            raise Refused(TWO_LENGTHS)
+        if version == b"0":
+            raise Refused(malformed("chunks-in-http-1.0", "HTTP/1.0 has no Transfer-Encoding."))
+        if coding.lower() != b"chunked":
+            raise Refused(Fault(501, "transfer-encoding", "Unknown transfer encoding", "Only chunked is known."))
+        length = IN_CHUNKS
+    elif stated is not None:
+        if LENGTH.fullmatch(stated) is None:
+            raise Refused(malformed("malformed-length", "Content-Length is not a number of bytes."))
+        length = int(stated)
+        if length > limits.max_payload:
+            raise Refused(payload_too_large(limits))
+    if watched.get(b"content-encoding", b"identity").lower() != b"identity":
+        raise Refused(ENCODED)
+    if watched.get(b"content-type", b"")[:10].lower() == b"multipart/":
+        raise Refused(MULTIPART)
+    return length
+
+
+class Chunks:
+    """Walks along a chunked body to find its end."""
+
+    __slots__ = ("_awaits", "_count", "_left", "_limits", "_line", "total")
+
+    def __init__(self, limits: HttpLimits) -> None:
+        self.total = 0
+        self._limits = limits
+        self._count = 0
+        self._left = 0  # of the data of this chunk
+        self._line = b""  # the beginning of a line
+        self._awaits = "size"
+
+    def end(self, data: bytes) -> int | None:
+        """The place after the body's last byte, if that is in here. Raises Refused."""
+        at = 0
+        while True:
+            if self._left:
+                step = min(self._left, len(data) - at)
+                self._left -= step
+                at += step
+            if at == len(data):
+                return None
+            end = data.find(b"\n", at, at + LONGEST_LINE) + 1
+            line = self._line + data[at : end or len(data)]
+            if len(line) > LONGEST_LINE:
+                raise Refused(BAD_CHUNK)
+            if not end:
+                self._line = line
+                return None
+            self._line = b""
+            at = end
+            if self._is_last(line):
+                return at
+
+    def _is_last(self, line: bytes) -> bool:
+        if self._awaits == "size":
+            found = SIZE_LINE.fullmatch(line)
+            if found is None:
+                raise Refused(BAD_CHUNK)
+            self._begin_chunk(int(found[1], 16))
+            return False
+        if line != b"\r\n":
+            raise Refused(BAD_CHUNK if self._awaits == "end of chunk" else TRAILERS)
+        is_last = self._awaits == "end"
+        self._awaits = "size"
+        return is_last
+
+    def _begin_chunk(self, size: int) -> None:
+        self._awaits = "end of chunk" if size else "end"
+        self._left = size
+        self._count += 1
+        self.total += size
+        if self.total > self._limits.max_payload:
+            raise Refused(payload_too_large(self._limits))
+        if self._count > MANY_CHUNKS and self.total < self._count * SMALLEST_AVERAGE:
+            raise Refused(TINY_CHUNKS)

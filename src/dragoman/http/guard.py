@@ -1,0 +1,382 @@
+"""One HTTP connection: uvicorn's, behind a guard that refuses who is too large, too slow or not exact (R125 to R128).
+
+The guard stands before the parser. It keeps a head until it is whole, hands the parser one request at a time, and keeps
+what comes ahead of its turn, so that a connection has one request in the application at most. It measures no time
+itself: `look` is called now and then, and compares.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from enum import Enum
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import httptools
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from dragoman.http import framing
+from dragoman.http.framing import Chunks, Fault, Refused
+from dragoman.http.limits import HttpLimits
+from dragoman.http.problems import MEDIA_TYPE, problem, problem_body
+from dragoman.http.watch import Watch
+
+if TYPE_CHECKING:
+    from uvicorn._types import ASGI3Application
+
+__all__ = ["GuardedProtocol", "Hangup", "HttpLimits"]
+
+HANGUP = "dragoman.hangup"
+LINGER = 2.0  # so long we listen to somebody we refused: closing on unread bytes would take our answer back
+MOST_AHEAD = 1 << 16  # bytes of requests that came before their turn
+MOST_TURNED_AWAY = 128  # connections above the limit that are told so; the rest find the door shut
+BAD_REQUEST = framing.malformed("malformed-request", "The request is not HTTP/1.1, or its method is not known.")
+
+
+class Phase(Enum):
+    IDLE = "idle"  # nothing of a request is here
+    HEAD = "head"  # the beginning of one is
+    LENGTH = "length"  # a body whose length is known
+    CHUNKS = "chunks"  # a body that says where it ends
+    ANSWER = "answer"  # the request is whole, its response is not
+    REFUSED = "refused"  # and what still comes is not listened to
+
+
+IDLE, HEAD, LENGTH, CHUNKS, ANSWER, REFUSED = Phase
+
+
+class Hangup:
+    """In a request's scope: whom to call if the caller goes before the response is complete, and whether it has."""
+
+    __slots__ = ("call", "is_gone")
+
+    def __init__(self) -> None:
+        self.call: Callable[[], None] | None = None
+        self.is_gone = False
+
+    def happen(self) -> None:
+        self.is_gone = True
+        call, self.call = self.call, None
+        if call is not None:
+            call()
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    def __init__(self, config: Config, watch: Watch) -> None:
+        super().__init__(config, watch.state, {}, watch.loop)
+        self.access_log = False
+        self.address = "unix"
+        self._watch = watch
+        self._limits = watch.limits
+        self._phase = IDLE
+        self._kept = b""  # the beginning of a head, or what came before its turn
+        self._due = inf  # when patience ends with the phase as it is
+        self._is_new = True  # no request yet
+        self._head: re.Match[bytes] | None = None  # the one the parser is at work on
+        self._fault: Fault | None = None  # found in it
+        self._left = 0  # bytes of a body that are still to come
+        self._chunks: Chunks | None = None
+        self._began = 0.0  # a body
+        self._came = 0  # bytes of it
+        self._unsent = 0  # bytes that wait to be written, when last looked at
+        self._moved = 0.0  # when some of them last went
+        self._host = ""
+        self._hangup = Hangup()
+        self._running: RequestResponseCycle | None = None
+
+    # ------------------------------------------------------------ coming and going
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        watch = self._watch
+        now = self.loop.time()
+        if self.client is not None:
+            host, port = self.client
+            self._host, self.address = host, f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._moved = now
+        self._due = now + self._limits.head_timeout
+        watch.by_address[self._host] += 1
+        watch.wake()
+        if watch.is_closing:
+            transport.abort()
+        elif fault := self._crowd():
+            if len(watch) > self._limits.max_connections + MOST_TURNED_AWAY:
+                watch.report(fault.reason, self.address)
+                transport.abort()
+            else:
+                self._refuse(fault)
+
+    def _crowd(self) -> Fault | None:
+        limits, watch = self._limits, self._watch
+        is_local = self._host in ("", "::1") or self._host.startswith(("127.", "::ffff:127."))
+        most = limits.max_connections_per_local_address if is_local else limits.max_connections_per_address
+        if len(watch) > limits.max_connections:
+            detail = f"max_connections is {limits.max_connections}."
+        elif watch.by_address[self._host] > most:
+            name = "max_connections_per_local_address" if is_local else "max_connections_per_address"
+            detail = f"{name} is {most}."
+        else:
+            return None
+        return Fault(503, "too-many-connections", "Too many connections", detail)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        watch = self._watch
+        watch.by_address[self._host] -= 1
+        if not watch.by_address[self._host]:
+            del watch.by_address[self._host]
+        self._phase, self._kept = REFUSED, b""
+        super().connection_lost(exc)
+        self._leave_cycle()
+        watch.leave()
+
+    def eof_received(self) -> None:
+        """Whoever says no more is gone. If a response is not complete, nobody is there to read it: the loop closes."""
+        if self._phase is HEAD and self._kept:
+            self._watch.report("cut-short", self.address)
+        self._leave_cycle()
+
+    def _leave_cycle(self) -> None:
+        """Tell the application, if it is still at work for this connection, that the caller is gone."""
+        cycle = self._running
+        if cycle is None or cycle.response_complete or self._hangup.is_gone:
+            return
+        cycle.disconnected = True
+        cycle.waiting_for_100_continue = False
+        cycle.message_event.set()
+        self._hangup.happen()
+
+    # ------------------------------------------------------------ bytes in
+
+    def data_received(self, data: bytes) -> None:
+        if self._kept:
+            data, self._kept = self._kept + data, b""
+        try:
+            while data:
+                phase = self._phase
+                if phase is IDLE or phase is HEAD:
+                    data = self._take_head(data)
+                elif phase is LENGTH:
+                    data = self._take_body(data, self._left)
+                elif phase is CHUNKS:
+                    assert self._chunks is not None
+                    data = self._take_body(data, self._chunks.end(data))
+                elif phase is ANSWER:
+                    self._kept, data = data, b""
+                    if len(self._kept) > MOST_AHEAD:
+                        self.flow.pause_reading()
+                else:
+                    return  # what the refused go on to say
+        except Refused as refused:
+            self._refuse(refused.fault)
+        except httptools.HttpParserError:
+            self._refuse(BAD_REQUEST)
+
+    def _take_head(self, data: bytes) -> bytes:
+        """Hand the parser a whole head, or keep its beginning. Returns what follows it."""
+        if data[:1] == b"\r":  # one empty line before a request is overlooked (RFC 9112, 2.2)
+            if data[:2] == b"\r\n":
+                data = data[2:]
+            if data[:2] in (b"\r", b""):
+                return self._keep(data)
+        end = data.find(b"\r\n\r\n", 0, self._limits.max_head) + 4
+        if end < 4:
+            if fault := framing.judge_part(data, self._limits):
+                raise Refused(fault)
+            return self._keep(data)
+        rest = b""
+        if end < len(data):
+            data, rest = data[:end], data[end:]
+        self._head = framing.read_head(data, self._limits)
+        if b"pgrade" in data or b"PGRADE" in data:
+            data = framing.without_upgrade(data)
+        self._is_new = False
+        self.parser.feed_data(data)
+        if self._fault is not None:
+            raise Refused(self._fault)
+        return rest
+
+    def _keep(self, part: bytes) -> bytes:
+        if part and self._phase is IDLE:
+            self._phase = HEAD
+            if not self._is_new:  # the first head has to be here soon after the connection is
+                self._due = self.loop.time() + self._limits.head_timeout
+        self._kept = part
+        return b""
+
+    def _take_body(self, data: bytes, end: int | None) -> bytes:
+        """Hand the parser what belongs to this body, which ends at `end` if that is known. Returns what follows it."""
+        rest = b""
+        if end is not None and end < len(data):
+            data, rest = data[:end], data[end:]
+        size = len(data)
+        self._came += size
+        self.parser.feed_data(data)
+        if self._chunks is None:
+            self._left -= size
+            is_whole = not self._left
+        else:
+            is_whole = end is not None
+        if is_whole:
+            self._chunks = None
+            self.flow.resume_reading()  # or we would not hear of a hang-up until there is an answer
+            if self.cycle.response_complete:
+                self._rest()
+            else:
+                self._phase, self._due = ANSWER, inf
+        return rest
+
+    # ------------------------------------------------------------ what the parser and the application tell
+
+    def on_headers_complete(self) -> None:
+        assert self._head is not None
+        try:
+            length = framing.body_length(self.headers, self._head, self._limits, self._watch.hosts)
+            if self.parser.should_upgrade():
+                raise Refused(BAD_REQUEST)
+        except Refused as refused:
+            self._fault = refused.fault  # the parser would make an error of its own of it
+            return
+        if not length:
+            self._phase, self._due = ANSWER, inf
+        else:
+            self._began, self._came = self.loop.time(), 0
+            if length == framing.IN_CHUNKS:
+                self._phase, self._chunks = CHUNKS, Chunks(self._limits)
+            else:
+                self._phase, self._left = LENGTH, length
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        if self._fault is None:
+            super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self._phase is ANSWER:
+            self._rest()
+            if self._kept:
+                self.data_received(b"")
+
+    def _rest(self) -> None:
+        self._phase = IDLE
+        self._due = self.loop.time() + self._limits.idle_timeout
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._hangup = Hangup()
+        self._running = cycle
+        cycle.scope["extensions"] = {HANGUP: self._hangup}  # type: ignore[dict-item]
+        task = self.loop.create_task(self._run(cycle, app))
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
+
+    async def _run(self, cycle: Any, app: Any) -> None:
+        """Let the application answer. If it breaks or gives no whole answer, that is told to us, not to the caller."""
+        try:
+            await app(cycle.scope, cycle.receive, cycle.send)
+            if not cycle.response_complete and not cycle.disconnected:
+                raise RuntimeError("the application returned without a whole response")
+        except Exception as error:
+            self._watch.failed(error)
+            if not cycle.response_started:
+                await INTERNAL_ERROR(cycle.scope, cycle.receive, cycle.send)
+            elif not cycle.response_complete:
+                self.transport.close()
+        finally:
+            cycle.on_response = _nothing  # it refers to us, and we to it
+
+    # ------------------------------------------------------------ time, and the end
+
+    def look(self, now: float, passed: float) -> None:
+        """Judge who is late. `passed` is the time since the last look."""
+        phase = self._phase
+        if phase is LENGTH or phase is CHUNKS:
+            self._look_at_body(now, passed)
+        elif now >= self._due:
+            self._end_patience()
+        unsent = self.transport.get_write_buffer_size()
+        if not unsent or unsent < self._unsent or not self._unsent:
+            self._moved = now
+        self._unsent = unsent
+        if now - self._moved >= self._limits.body_timeout:
+            self._cut("stalled-reader")
+        elif unsent > max(self._limits.max_send_buffer, self._limits.max_payload + MOST_AHEAD):
+            self._cut("send-buffer-full")
+
+    def _look_at_body(self, now: float, passed: float) -> None:
+        cycle, limits = self.cycle, self._limits
+        if not cycle.response_complete and (self.flow.read_paused or cycle.waiting_for_100_continue):
+            self._began += passed  # it is the application that keeps them waiting
+            return
+        spent = now - self._began
+        if spent >= limits.body_timeout:
+            self._refuse(Fault(408, "body-timeout", "Body too slow", f"body_timeout is {limits.body_timeout:g} s."))
+        elif self._came < (spent - limits.body_grace) * limits.min_body_rate:
+            detail = f"min_body_rate is {limits.min_body_rate} bytes a second after {limits.body_grace:g} s."
+            self._refuse(Fault(408, "slow-body", "Body too slow", detail))
+
+    def _end_patience(self) -> None:
+        if self._phase is HEAD:
+            detail = f"head_timeout is {self._limits.head_timeout:g} s."
+            self._refuse(Fault(408, "head-timeout", "Head too slow", detail))
+        elif self._phase is IDLE:
+            if self._is_new:
+                self._watch.report("silent-connection", self.address)
+            self._due = inf
+            self.transport.close()
+        else:
+            self.transport.abort()
+
+    def _cut(self, reason: str) -> None:
+        self._watch.report(reason, self.address)
+        self._moved = inf
+        self.transport.abort()
+
+    def resume_writing(self) -> None:
+        self._moved = self.loop.time()
+        super().resume_writing()
+
+    def shutdown(self) -> None:
+        """Close when the running request, if there is one, has its response."""
+        if self._phase is not REFUSED:  # who is refused is closed soon anyway, and may still be reading why
+            super().shutdown()
+
+    def abort(self) -> None:
+        self.transport.abort()
+
+    def _refuse(self, fault: Fault) -> None:
+        cycle = self._running
+        is_answering = cycle is not None and cycle.response_started and not cycle.response_complete
+        self._phase, self._kept, self._due = REFUSED, b"", self.loop.time() + LINGER
+        self._leave_cycle()
+        self._watch.report(fault.reason, self.address)
+        if is_answering:
+            self.transport.abort()
+        elif not self.transport.is_closing():
+            self.flow.resume_reading()
+            self.transport.write(self._words(fault))
+            self.transport.write_eof()
+
+    def _words(self, fault: Fault) -> bytes:
+        body = problem_body(fault.status, fault.reason, fault.title, fault.detail)
+        headers = [
+            *self.server_state.default_headers,
+            (b"content-type", MEDIA_TYPE.encode()),
+            (b"content-length", b"%d" % len(body)),
+            (b"connection", b"close"),
+            *([(b"retry-after", b"1")] if fault.status == 503 else []),
+        ]
+        return b"".join((STATUS_LINE[fault.status], *(b"%b: %b\r\n" % each for each in headers), b"\r\n", body))
+
+
+def _nothing() -> None: ...
+
+
+INTERNAL_ERROR = problem(
+    500, "internal-error", "Internal error", "The server's log says more.", [("connection", "close")]
+)

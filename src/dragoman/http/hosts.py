@@ -1,0 +1,53 @@
+"""Which names this door answers to, so that a page from elsewhere cannot talk to it through a browser (T12)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+MOST_REMEMBERED = 64
+AUTHORITY = re.compile(rb"(\[[0-9a-f:.]+\]|[a-z0-9_.-]+)(?::[0-9]{1,5})?")
+ABSOLUTE = re.compile(rb"https?://([^/?#]*)", re.IGNORECASE)
+
+
+class Hosts:
+    """The names, in any case and with any port. What was judged good is remembered as it was written."""
+
+    def __init__(self, more: Iterable[str] = ()) -> None:
+        self._names = {_bare(name) for name in (*LOOPBACK_NAMES, *more)}
+        self._good: set[bytes] = set()
+
+    def allow(self, name: str) -> None:
+        self._names.add(_bare(name))
+
+    def is_ours(self, host: bytes) -> bool:
+        if host in self._good:
+            return True
+        found = AUTHORITY.fullmatch(host.lower())
+        if found is None or found[1].removesuffix(b".") not in self._names:
+            return False
+        if len(self._good) < MOST_REMEMBERED:
+            self._good.add(host)
+        return True
+
+    def is_our_target(self, target: bytes) -> bool:
+        """Whether a whole URL as target is for us: its host counts, whatever the field Host says (RFC 9112, 3.2.2)."""
+        found = ABSOLUTE.match(target)
+        return found is not None and self.is_ours(found[1])
+
+
+def is_own_origin(origin: bytes, host: bytes) -> bool:
+    """Whether a page that asks was served under the name and port it now asks for; the scheme may be a proxy's."""
+    origin, host = origin.lower(), host.lower()
+    return host != b"" and origin in (b"http://" + host, b"https://" + host)
+
+
+def _bare(name: str) -> bytes:
+    """As it stands in Host: lower case, without port; an IPv6 address has its brackets on there."""
+    name = name.strip().lower()
+    if name.count(":") == 1:
+        name = name.partition(":")[0]
+    elif ":" in name and not name.startswith("["):
+        name = f"[{name}]"
+    return name.removesuffix(".").encode("ascii" if name.isascii() else "idna")

@@ -1,0 +1,91 @@
+"""What all connections of one HTTP server share: limits, names, counts, and one slow timer for them all."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+from email.utils import formatdate
+from typing import TYPE_CHECKING, cast
+
+from uvicorn.server import ServerState
+
+from dragoman.http.hosts import Hosts
+from dragoman.http.limits import HttpLimits
+
+if TYPE_CHECKING:
+    from dragoman.http.guard import GuardedProtocol
+
+SLOWEST_SWEEP = 0.5
+NOSNIFF = (b"x-content-type-options", b"nosniff")
+
+Report = Callable[[str, str], None]
+ReportError = Callable[[BaseException], None]
+
+
+class Watch:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, limits: HttpLimits, hosts: Hosts, report: Report, failed: ReportError
+    ) -> None:
+        self.loop = loop
+        self.limits = limits
+        self.hosts = hosts
+        self.report = report
+        self.failed = failed
+        self.is_closing = False
+        self.state = ServerState()
+        self.by_address: Counter[str] = Counter()
+        times = (limits.head_timeout, limits.idle_timeout, limits.body_timeout, limits.body_grace)
+        self._every = min(SLOWEST_SWEEP, *(each / 4 for each in times))
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiting: list[asyncio.Future[None]] = []
+        self._swept = 0.0
+        self._second = 0
+
+    def __len__(self) -> int:
+        return len(self.state.connections)
+
+    def connections(self) -> list[GuardedProtocol]:
+        return list(cast("set[GuardedProtocol]", self.state.connections))
+
+    def wake(self) -> None:
+        """There is a connection: look after it from now on."""
+        if self._timer is None:
+            self._tell_time()
+            self._swept = self.loop.time()
+            self._timer = self.loop.call_later(self._every, self._sweep)
+
+    def leave(self) -> None:
+        """A connection is gone."""
+        if not self.state.connections:
+            for waiting in self._waiting:
+                if not waiting.done():
+                    waiting.set_result(None)
+            self._waiting.clear()
+
+    async def empty(self) -> None:
+        """Wait until there is no connection."""
+        if self.state.connections:
+            waiting = self.loop.create_future()
+            self._waiting.append(waiting)
+            await waiting
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _sweep(self) -> None:
+        now = self.loop.time()
+        passed, self._swept = now - self._swept, now
+        self._timer = self.loop.call_later(self._every, self._sweep) if self.state.connections else None
+        self._tell_time()
+        for connection in self.connections():
+            connection.look(now, passed)
+
+    def _tell_time(self) -> None:
+        second = int(time.time())
+        if second != self._second:
+            self._second = second
+            self.state.default_headers = [(b"date", formatdate(second, usegmt=True).encode()), NOSNIFF]
