@@ -66,7 +66,7 @@ class Hangup:
 
 class GuardedProtocol(HttpToolsProtocol):
     def __init__(self, config: Config, watch: Watch) -> None:
-        super().__init__(config, watch.state, {}, watch.loop)
+        super().__init__(config, watch.shared, {}, watch.loop)
         self.access_log = False
         self.address = "unix"
         self._watch = watch
@@ -77,6 +77,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._is_new = True  # no request yet
         self._head: re.Match[bytes] | None = None  # the one the parser is at work on
         self._fault: Fault | None = None  # found in it
+        self._is_upgrade = False  # it wishes for another protocol
         self._left = 0  # bytes of a body that are still to come
         self._chunks: Chunks | None = None
         self._began = 0.0  # a body
@@ -190,13 +191,21 @@ class GuardedProtocol(HttpToolsProtocol):
         if end < len(data):
             data, rest = data[:end], data[end:]
         self._head = framing.read_head(data, self._limits)
-        if b"pgrade" in data or b"PGRADE" in data:
-            data = framing.without_upgrade(data)
         self._is_new = False
-        self.parser.feed_data(data)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._overlook_upgrade(data)
         if self._fault is not None:
             raise Refused(self._fault)
         return rest
+
+    def _overlook_upgrade(self, head: bytes) -> None:
+        """Begin anew with a head that wishes for nothing: this parser takes the next byte for another protocol's."""
+        if self._fault is None:
+            self.parser = httptools.HttpRequestParser(self)
+            self._is_upgrade = False
+            self.parser.feed_data(framing.without_upgrade(head))
 
     def _keep(self, part: bytes) -> bytes:
         if part and self._phase is IDLE:
@@ -234,10 +243,11 @@ class GuardedProtocol(HttpToolsProtocol):
         assert self._head is not None
         try:
             length = framing.body_length(self.headers, self._head, self._limits, self._watch.hosts)
-            if self.parser.should_upgrade():
-                raise Refused(BAD_REQUEST)
         except Refused as refused:
             self._fault = refused.fault  # the parser would make an error of its own of it
+            return
+        if self.parser.should_upgrade():
+            self._is_upgrade = True
             return
         if not length:
             self._phase, self._due = ANSWER, inf
@@ -250,7 +260,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        if self._fault is None:
+        if self._fault is None and not self._is_upgrade:
             super().on_message_complete()
 
     def on_response_complete(self) -> None:
@@ -307,6 +317,12 @@ class GuardedProtocol(HttpToolsProtocol):
             self._cut("stalled-reader")
         elif unsent > max(self._limits.max_send_buffer, self._limits.max_payload + MOST_AHEAD):
             self._cut("send-buffer-full")
+
+    def forgive(self, gap: float) -> None:
+        """We were not there to listen for so long, and nobody is late for it (D13)."""
+        self._due += gap
+        self._began += gap
+        self._moved += gap
 
     def _look_at_body(self, now: float, passed: float) -> None:
         cycle, limits = self.cycle, self._limits

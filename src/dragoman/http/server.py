@@ -70,6 +70,7 @@ class HttpServer:
             opening = self._loop.create_unix_server(self._meet, sock=sock, backlog=BACKLOG)
         else:
             self._hosts.allow(sock.getsockname()[0])
+            _keep_alive(sock)
             opening = self._loop.create_server(self._meet, sock=sock, backlog=BACKLOG)
         self._openings.append(self._loop.create_task(opening))
 
@@ -85,7 +86,7 @@ class HttpServer:
                 await self._watch.empty()
         except TimeoutError:
             pass
-        tasks = list(self._watch.state.tasks)
+        tasks = list(self._watch.shared.tasks)
         self.abort()
         await self._watch.empty()
         await asyncio.wait([*self._openings, *tasks], timeout=LAST_WORDS)
@@ -95,7 +96,7 @@ class HttpServer:
         self._stop_listening()
         for connection in self._watch.connections():
             connection.abort()
-        for task in list(self._watch.state.tasks):
+        for task in list(self._watch.shared.tasks):
             task.cancel()
         self._watch.stop()
 
@@ -109,6 +110,15 @@ class HttpServer:
                 _close(opening)
             else:
                 opening.add_done_callback(_close)
+
+
+def _keep_alive(sock: socket.socket) -> None:
+    """Notice a caller whose host is gone (R21); on Linux, connections inherit this from the socket they come to."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 20_000)
 
 
 def _close(opening: asyncio.Task[asyncio.AbstractServer]) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dragoman.http.guard import GuardedProtocol
 
 SLOWEST_SWEEP = 0.5
+LATE = 1.0  # a sweep that comes so much too late is our own pause
 NOSNIFF = (b"x-content-type-options", b"nosniff")
 
 Report = Callable[[str, str], None]
@@ -34,7 +35,7 @@ class Watch:
         self.report = report
         self.failed = failed
         self.is_closing = False
-        self.state = ServerState()
+        self.shared = ServerState()
         self.by_address: Counter[str] = Counter()
         times = (limits.head_timeout, limits.idle_timeout, limits.body_timeout, limits.body_grace)
         self._every = min(SLOWEST_SWEEP, *(each / 4 for each in times))
@@ -44,10 +45,10 @@ class Watch:
         self._second = 0
 
     def __len__(self) -> int:
-        return len(self.state.connections)
+        return len(self.shared.connections)
 
     def connections(self) -> list[GuardedProtocol]:
-        return list(cast("set[GuardedProtocol]", self.state.connections))
+        return list(cast("set[GuardedProtocol]", self.shared.connections))
 
     def wake(self) -> None:
         """There is a connection: look after it from now on."""
@@ -58,7 +59,7 @@ class Watch:
 
     def leave(self) -> None:
         """A connection is gone."""
-        if not self.state.connections:
+        if not self.shared.connections:
             for waiting in self._waiting:
                 if not waiting.done():
                     waiting.set_result(None)
@@ -66,7 +67,7 @@ class Watch:
 
     async def empty(self) -> None:
         """Wait until there is no connection."""
-        if self.state.connections:
+        if self.shared.connections:
             waiting = self.loop.create_future()
             self._waiting.append(waiting)
             await waiting
@@ -79,13 +80,17 @@ class Watch:
     def _sweep(self) -> None:
         now = self.loop.time()
         passed, self._swept = now - self._swept, now
-        self._timer = self.loop.call_later(self._every, self._sweep) if self.state.connections else None
+        self._timer = self.loop.call_later(self._every, self._sweep) if self.shared.connections else None
         self._tell_time()
+        gap = passed - self._every
         for connection in self.connections():
-            connection.look(now, passed)
+            if gap > LATE:
+                connection.forgive(gap)  # and be judged when the loop has read what lies there
+            else:
+                connection.look(now, passed)
 
     def _tell_time(self) -> None:
         second = int(time.time())
         if second != self._second:
             self._second = second
-            self.state.default_headers = [(b"date", formatdate(second, usegmt=True).encode()), NOSNIFF]
+            self.shared.default_headers = [(b"date", formatdate(second, usegmt=True).encode()), NOSNIFF]

@@ -1,0 +1,145 @@
+"""Server-sent events: streams of them, how many may be open, and how each ends (R127, R128)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from dragoman.http.guard import HANGUP, Hangup
+from dragoman.http.problems import problem
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+MOST_WAITING = 256
+KEEP_ALIVE = 15.0
+COMMENT = b":\n\n"
+OVERFLOW = b"event: overflow\ndata:\n\n"
+HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),  # or a proxy would collect events before it passes them on
+]
+
+
+class Streams:
+    """The event streams that are open, at most `limit`."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._open: dict[EventStream, None] = {}
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def enter(self, stream: EventStream) -> bool:
+        if self._is_closed or len(self._open) >= self.limit:
+            return False
+        self._open[stream] = None
+        return True
+
+    def leave(self, stream: EventStream) -> None:
+        self._open.pop(stream, None)
+
+    def end(self) -> None:
+        """End them all; nobody comes in from now on."""
+        self._is_closed = True
+        for stream in list(self._open):
+            stream.end()
+
+
+class EventStream:
+    """A response that goes on: what is published goes out, until somebody ends it. For one request.
+
+    `ended` is called once when it is over, however it came to that: also if it was never let in.
+    """
+
+    def __init__(
+        self, streams: Streams, ended: Callable[[], None] | None = None, keep_alive: float = KEEP_ALIVE
+    ) -> None:
+        self._streams = streams
+        self._ended = ended
+        self._keep_alive = keep_alive
+        self._waiting: deque[bytes] = deque()
+        self._news = asyncio.Event()
+        self._is_over = False
+
+    def publish(self, event: str, data: bytes | str, id: str | None = None) -> None:
+        """Queue an event. If too many wait already, the reader is too slow: it gets those, an overflow, and the end."""
+        if self._is_over:
+            return
+        if len(self._waiting) >= MOST_WAITING:
+            self._waiting.append(OVERFLOW)
+            self.end()
+        else:
+            self._waiting.append(event_bytes(event, data, id))
+            self._news.set()
+
+    def end(self) -> None:
+        """Say no more than what waits already."""
+        self._is_over = True
+        self._news.set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            if self._streams.enter(self):
+                await self._stream(scope, send)
+            else:
+                detail = f"max_streams is {self._streams.limit}."
+                refusal = problem(429, "too-many-streams", "Too many event streams", detail, [("retry-after", "5")])
+                await refusal(scope, receive, send)
+        finally:
+            self._is_over = True
+            self._streams.leave(self)
+            if self._ended is not None:
+                self._ended()
+
+    async def _stream(self, scope: Scope, send: Send) -> None:
+        hangup: Hangup | None = scope.get("extensions", {}).get(HANGUP)
+        if hangup is not None:
+            hangup.call = self._drop
+            if hangup.is_gone:
+                return
+        await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+        await send(
+            {"type": "http.response.body", "body": COMMENT, "more_body": True}
+        )  # so that readers know it is open
+        while self._waiting or not self._is_over:
+            if not self._waiting:
+                await self._wait()
+            body = b"".join(self._waiting) or (b"" if self._is_over else COMMENT)
+            self._waiting.clear()
+            if body:
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _wait(self) -> None:
+        self._news.clear()
+        try:
+            async with asyncio.timeout(self._keep_alive):
+                await self._news.wait()
+        except TimeoutError:
+            pass
+
+    def _drop(self) -> None:
+        self._waiting.clear()
+        self.end()
+
+
+def event_bytes(event: str, data: bytes | str, id: str | None = None) -> bytes:
+    """An event as it is sent. A line end within a name would begin a field of its own, so it may have none."""
+    if any(end in each for each in (event, id or "") for end in "\r\n\0"):
+        raise ValueError("the name or the id of an event has a line end or a NUL in it")
+    raw = data.encode() if isinstance(data, str) else data
+    lines = raw.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
+    return b"".join(
+        (
+            b"id: %b\n" % id.encode() if id is not None else b"",
+            b"event: %b\n" % event.encode(),
+            *(b"data: %b\n" % line for line in lines),
+            b"\n",
+        )
+    )
