@@ -14,7 +14,7 @@ from dragoman.http.hosts import Hosts, is_own_origin
 from dragoman.http.limits import HttpLimits
 
 TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
-REQUEST_LINE = re.compile(rb"(" + TOKEN + rb") ([!-~]++) HTTP/1\.([01])\r\n")
+REQUEST_LINE = re.compile(rb"([A-Z-]++) ([!-~]++) HTTP/1\.([01])\r\n")
 HEAD = re.compile(REQUEST_LINE.pattern + rb"(?:" + TOKEN + rb":[\t -~\x80-\xff]*+\r\n)*+\r\n")
 LONGEST_METHOD = 32
 IN_CHUNKS = -1
@@ -104,8 +104,10 @@ def judge_part(part: bytes, limits: HttpLimits) -> Fault | None:
     """What is already wrong with the beginning of a head: whoever sends it need not wait to hear of it."""
     if not b"A" <= part[:1] <= b"Z":
         return BAD_LINE
-    line = part.find(b"\n")
-    if line < 0:
+    ends = part.count(b"\r\n")
+    if part.count(b"\n") != ends or part.count(b"\r", 0, len(part) - 1) > ends:
+        return LINE_END
+    if not ends:
         if len(part) > limits.max_target + LONGEST_METHOD:
             return target_too_long(limits)
         if len(part) > LONGEST_METHOD and b" " not in part[:LONGEST_METHOD]:
@@ -113,12 +115,9 @@ def judge_part(part: bytes, limits: HttpLimits) -> Fault | None:
     else:
         found = REQUEST_LINE.match(part)
         if found is None:
-            return BAD_LINE if part[line - 1 : line] == b"\r" else LINE_END
+            return BAD_LINE
         if found.end(2) - found.start(2) > limits.max_target:
             return target_too_long(limits)
-    ends = part.count(b"\r\n")
-    if part.count(b"\n") != ends or part.count(b"\r", 0, len(part) - 1) > ends:
-        return LINE_END
     if len(part) > limits.max_head:
         return head_too_large(limits)
     if ends - 1 > limits.max_fields + 1:

@@ -75,6 +75,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._kept = b""  # the beginning of a head, or what came before its turn
         self._due = inf  # when patience ends with the phase as it is
         self._is_new = True  # no request yet
+        self._has_blank = False  # an empty line stood before this head
         self._head: re.Match[bytes] | None = None  # the one the parser is at work on
         self._fault: Fault | None = None  # found in it
         self._is_upgrade = False  # it wishes for another protocol
@@ -173,14 +174,14 @@ class GuardedProtocol(HttpToolsProtocol):
         except Refused as refused:
             self._refuse(refused.fault)
         except httptools.HttpParserError:
-            self._refuse(BAD_REQUEST)
+            self._refuse(framing.BAD_CHUNK if self._phase is CHUNKS else BAD_REQUEST)
 
     def _take_head(self, data: bytes) -> bytes:
         """Hand the parser a whole head, or keep its beginning. Returns what follows it."""
-        if data[:1] == b"\r":  # one empty line before a request is overlooked (RFC 9112, 2.2)
+        if data[:1] == b"\r" and not self._has_blank:  # one empty line before a request is overlooked (RFC 9112, 2.2)
             if data[:2] == b"\r\n":
-                data = data[2:]
-            if data[:2] in (b"\r", b""):
+                self._has_blank, data = True, data[2:]
+            if data in (b"\r", b""):
                 return self._keep(data)
         end = data.find(b"\r\n\r\n", 0, self._limits.max_head) + 4
         if end < 4:
@@ -191,7 +192,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if end < len(data):
             data, rest = data[:end], data[end:]
         self._head = framing.read_head(data, self._limits)
-        self._is_new = False
+        self._is_new = self._has_blank = False
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:

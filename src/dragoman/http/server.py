@@ -67,12 +67,16 @@ class HttpServer:
         """Serve whoever comes to this socket, which listens already and is ours from now on."""
         opening: Coroutine[Any, Any, asyncio.AbstractServer]
         if sock.family == socket.AF_UNIX:
-            opening = self._loop.create_unix_server(self._meet, sock=sock, backlog=BACKLOG)
+            opening = self._loop.create_unix_server(self.meet, sock=sock, backlog=BACKLOG)
         else:
             self._hosts.allow(sock.getsockname()[0])
             _keep_alive(sock)
-            opening = self._loop.create_server(self._meet, sock=sock, backlog=BACKLOG)
+            opening = self._loop.create_server(self.meet, sock=sock, backlog=BACKLOG)
         self._openings.append(self._loop.create_task(opening))
+
+    def meet(self) -> GuardedProtocol:
+        """Somebody has come: who talks to them."""
+        return GuardedProtocol(self._config, self._watch)
 
     async def close_gently(self, timeout: float) -> None:
         """Take no more connections, close the idle ones, let running requests end; what remains then is aborted."""
@@ -99,9 +103,6 @@ class HttpServer:
         for task in list(self._watch.shared.tasks):
             task.cancel()
         self._watch.stop()
-
-    def _meet(self) -> GuardedProtocol:
-        return GuardedProtocol(self._config, self._watch)
 
     def _stop_listening(self) -> None:
         self._watch.is_closing = True

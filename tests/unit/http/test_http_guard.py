@@ -1,0 +1,545 @@
+"""One HTTP connection without a socket: what is refused, whole and byte by byte, who is late, who hung up."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dragoman.http.guard import HANGUP, GuardedProtocol, Hangup
+from dragoman.http.limits import HttpLimits
+from dragoman.http.server import HttpServer
+from hostile_http import CHUNKED, HOSTILE, LIMITS, RIGHT, echo, get, post
+
+
+class FakeTransport(asyncio.Transport):
+    """Keeps what is written. What is left unread by the other side is `unread` bytes."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, address: tuple[str, int]) -> None:
+        super().__init__({"peername": address, "sockname": ("127.0.0.1", 7480)})
+        self._loop = loop
+        self.protocol: GuardedProtocol | None = None
+        self.written = b""
+        self.unread = 0
+        self.is_finished = False
+        self.is_closed = False
+        self.is_aborted = False
+        self.is_paused = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        assert not self.is_finished
+        if not self.is_closed:
+            self.written += bytes(data)
+
+    def write_eof(self) -> None:
+        self.is_finished = True
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def close(self) -> None:
+        if not self.is_closed:
+            self.is_closed = True
+            assert self.protocol is not None
+            self._loop.call_soon(self.protocol.connection_lost, None)
+
+    def abort(self) -> None:
+        self.is_aborted = True
+        self.close()
+
+    def pause_reading(self) -> None:
+        self.is_paused = True
+
+    def resume_reading(self) -> None:
+        self.is_paused = False
+
+    def get_write_buffer_size(self) -> int:
+        return self.unread
+
+
+class Visit:
+    """A connection, and who is at its two ends."""
+
+    def __init__(self, world: World, address: tuple[str, int]) -> None:
+        self.world = world
+        self.transport = FakeTransport(world.loop, address)
+        self.protocol = world.server.meet()
+        self.transport.protocol = self.protocol
+        self.protocol.connection_made(self.transport)
+        self.came = world.loop.time()
+
+    def say(self, data: bytes, size: int = 0) -> None:
+        """Whole, or in pieces of a size."""
+        for at in range(0, len(data), size or len(data) or 1):
+            if not self.transport.is_closed and not self.transport.is_finished:
+                self.protocol.data_received(data[at : at + (size or len(data))])
+                if at % 16 == 0 or at > len(data) - 16:
+                    self.world.turn()
+        self.world.turn()
+
+    def look(self, after: float, passed: float = 0.5) -> None:
+        """What the timer does so long after the connection came."""
+        self.protocol.look(self.came + after, passed)
+        self.world.turn()
+
+    @property
+    def statuses(self) -> list[int]:
+        return [int(each) for each in re.findall(rb"HTTP/1\.1 (\d+) ", self.transport.written)]
+
+    @property
+    def body(self) -> bytes:
+        """Of the last response."""
+        return self.transport.written.rpartition(b"\r\n\r\n")[2]
+
+
+class World:
+    def __init__(self) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.reports: list[tuple[str, str]] = []
+        self.errors: list[BaseException] = []
+        self.hangups = 0
+        self.server = HttpServer(self.loop, echo, LIMITS, [], lambda *each: self.reports.append(each))
+
+    def serve(self, app: Any = echo, limits: HttpLimits = LIMITS) -> None:
+        self.server = HttpServer(
+            self.loop, app, limits, [], lambda *each: self.reports.append(each), self.errors.append
+        )
+
+    def visit(self, address: tuple[str, int] = ("127.0.0.1", 5)) -> Visit:
+        return Visit(self, address)
+
+    def turn(self) -> None:
+        """Let everything happen that can."""
+        for _ in range(8):
+            self.loop.run_until_complete(asyncio.sleep(0))
+
+    @property
+    def reasons(self) -> list[str]:
+        return [reason for reason, _ in self.reports]
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    yield world
+    world.server.abort()
+    world.turn()
+    world.loop.close()
+
+
+def waiting_app(calls: list[Hangup]) -> Callable[..., Any]:
+    """Reads the request, then waits and never answers; leaves its hangup with us."""
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        while (await receive()).get("more_body"):
+            pass
+        calls.append(scope["extensions"][HANGUP])
+        await asyncio.Event().wait()
+
+    return app
+
+
+# ---------------------------------------------------------------- what is refused, and what is not
+
+
+@pytest.mark.parametrize("size", [0, 1, 7], ids=["whole", "bytewise", "by sevens"])
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_request_is_refused(world: World, name: str, size: int) -> None:
+    sent, status, reason = HOSTILE[name]
+    visit = world.visit()
+    visit.say(sent, size)
+    assert (visit.statuses, world.reasons) == ([status], [reason])
+    assert visit.transport.is_finished
+    told = json.loads(visit.body)
+    assert (told["type"], told["status"]) == (f"urn:dragoman:{reason}", status)
+    assert set(told) == {"type", "title", "status", "detail"}
+
+
+@pytest.mark.parametrize("size", [0, 1, 7], ids=["whole", "bytewise", "by sevens"])
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_request_that_is_right_is_served_and_the_next_too(world: World, name: str, size: int) -> None:
+    sent, said = RIGHT[name]
+    visit = world.visit()
+    visit.say(sent, size)
+    assert visit.transport.written.endswith(b"\r\n\r\n" + said)
+    visit.say(sent + get(line=b"GET /tail HTTP/1.1"), size)
+    assert (visit.statuses, world.reports, world.errors) == ([200, 200, 200], [], [])
+    assert visit.body == b"GET /tail "
+
+
+def test_the_corpus_is_large() -> None:
+    assert len(HOSTILE) >= 60
+
+
+@pytest.mark.parametrize("name", ["LF in a value", "a foreign Host", "fields after the body", "a tunnel"])
+def test_what_follows_a_refused_request_is_never_looked_at(world: World, name: str) -> None:
+    visit = world.visit()
+    visit.say(HOSTILE[name][0] + get() + get())
+    visit.protocol.data_received(get())
+    assert len(visit.statuses) == 1
+
+
+def test_a_refusal_does_not_echo(world: World) -> None:
+    visit = world.visit()
+    visit.say(b"GET /secret HTTP/1.1\r\nHost: secret.example\r\nX: secret\r\n\r\n")
+    assert visit.statuses == [403]
+    assert b"secret" not in visit.transport.written
+
+
+def test_every_response_has_a_date_and_forbids_sniffing_and_no_more(world: World) -> None:
+    visit = world.visit()
+    visit.say(get() + get(b"Host: twice"))
+    assert visit.statuses == [200, 400]
+    heads = [each.partition(b"\r\n\r\n")[0] for each in visit.transport.written.split(b"HTTP/1.1 ")[1:]]
+    names = [{line.partition(b":")[0] for line in each.split(b"\r\n")[1:]} for each in heads]
+    assert names == [
+        {b"date", b"x-content-type-options", b"content-length", b"content-type"},
+        {b"date", b"x-content-type-options", b"content-length", b"content-type", b"connection"},
+    ]
+
+
+def test_a_name_that_the_operator_allows_is_answered(world: World) -> None:
+    world.server = HttpServer(world.loop, echo, LIMITS, ["Broker.example", "2001:db8::1"], lambda *_: None)
+    visit = world.visit()
+    for host in (b"broker.example", b"BROKER.example.:80", b"[2001:db8::1]:1"):
+        visit.say(b"GET / HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
+    assert visit.statuses == [200, 200, 200]
+
+
+def test_http_1_0_needs_no_host_and_closes(world: World) -> None:
+    visit = world.visit()
+    visit.say(b"GET / HTTP/1.0\r\n\r\n")
+    assert visit.statuses == [200]
+    assert visit.transport.is_closed
+
+
+def test_tiny_chunks_without_end_are_refused(world: World) -> None:
+    world.serve(limits=replace(LIMITS, max_payload=1 << 20))
+    visit = world.visit()
+    visit.say(CHUNKED + b"1\r\na\r\n" * 2000)
+    assert (visit.statuses, world.reasons) == ([400], ["tiny-chunks"])
+
+
+def test_the_limit_is_named(world: World) -> None:
+    visit = world.visit()
+    visit.say(post(b"Content-Length: 1001"))
+    assert json.loads(visit.body)["detail"] == "max_payload is 1000 bytes."
+
+
+# ---------------------------------------------------------------- one request at a time
+
+
+def test_pipelined_requests_are_answered_in_order(world: World) -> None:
+    visit = world.visit()
+    visit.protocol.data_received(b"".join(get(line=b"GET /%d HTTP/1.1" % i) for i in range(100)))
+    for _ in range(30):
+        world.turn()
+    assert re.findall(rb"GET /(\d+)", visit.transport.written) == [b"%d" % i for i in range(100)]
+
+
+def test_who_sends_far_ahead_is_not_read(world: World) -> None:
+    calls: list[Hangup] = []
+    world.serve(waiting_app(calls))
+    visit = world.visit()
+    visit.say(get())
+    visit.say(get() * 10)
+    assert not visit.transport.is_paused
+    visit.say(get() * 3000)
+    assert visit.transport.is_paused
+    assert len(calls) == 1
+
+
+def test_a_body_that_nobody_reads_is_not_taken_in(world: World) -> None:
+    async def idle(scope: Any, receive: Any, send: Any) -> None:
+        await asyncio.Event().wait()
+
+    world.serve(idle, HttpLimits())
+    visit = world.visit()
+    visit.say(post(b"Content-Length: 1000000") + b"a" * 70_000)
+    assert visit.transport.is_paused
+
+
+# ---------------------------------------------------------------- time
+
+
+def test_nothing_at_all_is_closed_without_a_word(world: World) -> None:
+    visit = world.visit()
+    visit.look(9.9)
+    assert not visit.transport.is_closed
+    visit.look(10.1)
+    assert visit.transport.is_closed
+    assert (visit.transport.written, world.reasons) == (b"", ["silent-connection"])
+
+
+def test_a_head_that_is_not_there_in_time_is_told_so(world: World) -> None:
+    visit = world.visit()
+    visit.say(b"GET / HTT")
+    visit.look(9.9)
+    assert visit.statuses == []
+    visit.look(10.1)
+    assert (visit.statuses, world.reasons) == ([408], ["head-timeout"])
+
+
+def test_a_second_head_has_its_own_time(world: World) -> None:
+    visit = world.visit()
+    visit.say(get() + b"GET / HTT")
+    visit.came = world.loop.time()
+    visit.look(9.9)
+    assert visit.statuses == [200]
+    visit.look(10.1)
+    assert visit.statuses == [200, 408]
+
+
+def test_an_idle_connection_is_closed_without_a_word(world: World) -> None:
+    visit = world.visit()
+    visit.say(get())
+    visit.came = world.loop.time()
+    visit.look(14.9)
+    assert not visit.transport.is_closed
+    visit.look(15.1)
+    assert visit.transport.is_closed
+    assert (visit.statuses, world.reasons) == ([200], [])
+
+
+@pytest.mark.parametrize("head", [post(b"Content-Length: 900"), CHUNKED + b"384\r\n"], ids=["length", "chunks"])
+def test_a_slow_body_is_refused_after_its_first_seconds(world: World, head: bytes) -> None:
+    visit = world.visit()
+    visit.say(head + b"a" * 100)
+    visit.look(10)
+    assert visit.statuses == []
+    visit.look(11.5)
+    assert (visit.statuses, world.reasons) == ([408], ["slow-body"])
+
+
+def test_a_body_that_is_quick_enough_has_its_time_and_no_more(world: World) -> None:
+    world.serve(limits=HttpLimits(body_timeout=20))
+    visit = world.visit()
+    visit.say(post(b"Content-Length: 60000") + b"a" * 20_000)
+    visit.look(19)
+    assert visit.statuses == []
+    visit.look(20.1)
+    assert (visit.statuses, world.reasons) == ([408], ["body-timeout"])
+
+
+def test_a_body_that_we_do_not_read_is_not_late(world: World) -> None:
+    async def idle(scope: Any, receive: Any, send: Any) -> None:
+        await asyncio.Event().wait()
+
+    world.serve(idle, HttpLimits())
+    reading, patient = world.visit(), world.visit()
+    reading.say(post(b"Content-Length: 1000000") + b"a" * 70_000)
+    patient.say(post(b"Content-Length: 10", b"Expect: 100-continue"))
+    for visit in (reading, patient):
+        for second in range(200):
+            visit.look(second, passed=1)
+        assert visit.statuses == []
+
+
+def test_a_body_refused_while_the_app_reads_it_is_a_hang_up_for_the_app(world: World) -> None:
+    heard: list[str] = []
+
+    async def reader(scope: Any, receive: Any, send: Any) -> None:
+        scope["extensions"][HANGUP].call = lambda: heard.append("hangup")
+        while True:
+            message = await receive()
+            heard.append(message["type"])
+            if message["type"] == "http.disconnect":
+                await send({"type": "http.response.start", "status": 200, "headers": []})
+                return
+
+    world.serve(reader)
+    visit = world.visit()
+    visit.say(CHUNKED + b"5\r\nhallo\r\n")
+    visit.say(b"fff\r\n")
+    assert heard == ["http.request", "hangup", "http.disconnect"]
+    assert (visit.statuses, world.errors) == ([413], [])
+
+
+def test_whoever_is_refused_is_listened_to_for_a_moment_only(world: World) -> None:
+    visit = world.visit()
+    visit.say(b"hello\r\n")
+    visit.look(1.9)
+    assert not visit.transport.is_closed
+    visit.look(2.2)
+    assert visit.transport.is_aborted
+
+
+def test_a_response_that_nobody_reads_is_cut(world: World) -> None:
+    visit = world.visit()
+    visit.say(get())
+    visit.transport.unread = 1000
+    visit.look(1)
+    visit.transport.unread = 900
+    visit.look(14)
+    visit.protocol._due = float("inf")  # it is not idleness that is looked at here
+    visit.look(133)
+    assert not visit.transport.is_aborted
+    visit.look(134.1)
+    assert visit.transport.is_aborted
+    assert world.reasons == ["stalled-reader"]
+
+
+def test_a_buffer_larger_than_the_largest_message_is_cut(world: World) -> None:
+    world.serve(limits=HttpLimits(max_send_buffer=1000, max_payload=2000))
+    visit = world.visit()
+    visit.say(get())
+    visit.transport.unread = 2000 + (1 << 16)
+    visit.look(1)
+    assert not visit.transport.is_aborted
+    visit.transport.unread += 1
+    visit.look(1.5)
+    assert visit.transport.is_aborted
+    assert world.reasons == ["send-buffer-full"]
+
+
+def test_our_own_pause_makes_nobody_late(world: World) -> None:
+    visit = world.visit()
+    visit.say(b"GET / HTT")
+    visit.protocol.forgive(60)
+    visit.look(69)
+    assert visit.statuses == []
+    visit.look(70.1)
+    assert visit.statuses == [408]
+
+
+# ---------------------------------------------------------------- how many
+
+
+def test_connections_from_one_address_are_bounded(world: World) -> None:
+    world.serve(limits=HttpLimits(max_connections=5, max_connections_per_address=2))
+    far = [world.visit(("192.0.2.1", port)) for port in (1, 2, 3)]
+    near = [world.visit(("127.0.0.1", port)) for port in (1, 2, 3)]
+    world.turn()
+    assert [visit.statuses for visit in far] == [[], [], [503]]
+    assert [visit.statuses for visit in near] == [[], [], [503]]
+    assert b"\r\nretry-after: 1\r\n" in far[2].transport.written
+    assert world.reports == [("too-many-connections", "192.0.2.1:3"), ("too-many-connections", "127.0.0.1:3")]
+    assert json.loads(far[2].body)["detail"] == "max_connections_per_address is 2."
+    assert json.loads(near[2].body)["detail"] == "max_connections is 5."
+
+
+def test_who_leaves_makes_room(world: World) -> None:
+    world.serve(limits=HttpLimits(max_connections=1))
+    world.visit().transport.close()
+    world.turn()
+    assert world.server.connections == 0
+    visit = world.visit()
+    visit.say(get())
+    assert visit.statuses == [200]
+
+
+def test_far_above_the_limit_nobody_is_told(world: World) -> None:
+    world.serve(limits=HttpLimits(max_connections=1))
+    visits = [world.visit() for _ in range(131)]
+    assert [visit.statuses for visit in visits] == [[], *[[503]] * 128, [], []]
+    assert [visit.transport.is_aborted for visit in visits[-3:]] == [False, True, True]
+
+
+# ---------------------------------------------------------------- hanging up, and our own faults
+
+
+def lose(visit: Visit) -> None:
+    visit.protocol.connection_lost(ConnectionResetError())
+
+
+def half_close(visit: Visit) -> None:
+    visit.protocol.eof_received()
+    visit.transport.close()
+
+
+@pytest.mark.parametrize("go", [lose, half_close])
+@pytest.mark.parametrize("size", [5, 200_000])
+def test_a_hang_up_is_heard_once_by_an_app_that_waits(world: World, go: Callable[[Visit], None], size: int) -> None:
+    calls: list[Hangup] = []
+    world.serve(waiting_app(calls), HttpLimits())
+    visit = world.visit()
+    visit.say(post(b"Content-Length: %d" % size) + b"a" * size)
+    heard: list[str] = []
+    calls[0].call = lambda: heard.append("gone")
+    assert not visit.transport.is_paused  # or no loop would ever tell
+    go(visit)
+    world.turn()
+    assert (heard, calls[0].is_gone) == (["gone"], True)
+
+
+def test_leaving_after_the_response_is_no_hang_up(world: World) -> None:
+    heard: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        scope["extensions"][HANGUP].call = lambda: heard.append("gone")
+        await echo(scope, receive, send)
+
+    world.serve(app)
+    visit = world.visit()
+    visit.say(get())
+    half_close(visit)
+    world.turn()
+    assert (visit.statuses, heard) == ([200], [])
+
+
+def test_a_hang_up_before_the_app_began_can_be_seen(world: World) -> None:
+    seen: list[bool] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        seen.append(scope["extensions"][HANGUP].is_gone)
+
+    world.serve(app)
+    visit = world.visit()
+    visit.protocol.data_received(get())
+    lose(visit)
+    world.turn()
+    assert (seen, world.errors) == ([True], [])
+
+
+def test_an_app_that_breaks_is_a_500_without_a_trace(world: World) -> None:
+    async def broken(scope: Any, receive: Any, send: Any) -> None:
+        raise KeyError("secret")
+
+    world.serve(broken)
+    visit = world.visit()
+    visit.say(get())
+    assert visit.statuses == [500]
+    assert json.loads(visit.body)["type"] == "urn:dragoman:internal-error"
+    assert b"secret" not in visit.transport.written
+    assert [type(error) for error in world.errors] == [KeyError]
+    assert visit.transport.is_closed
+
+
+def test_an_app_that_breaks_in_the_middle_of_a_response_ends_the_connection(world: World) -> None:
+    async def broken(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"begun", "more_body": True})
+        raise KeyError
+
+    world.serve(broken)
+    visit = world.visit()
+    visit.say(get())
+    assert visit.transport.is_closed
+    assert visit.transport.written.endswith(b"5\r\nbegun\r\n")  # and not the chunk that would end it
+
+
+def test_an_app_that_says_nothing_is_a_500(world: World) -> None:
+    async def silent(scope: Any, receive: Any, send: Any) -> None: ...
+
+    world.serve(silent)
+    visit = world.visit()
+    visit.say(get())
+    assert (visit.statuses, len(world.errors)) == ([500], 1)
+
+
+def test_an_answer_before_the_body_is_there_leaves_the_connection_usable(world: World) -> None:
+    async def hasty(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 404, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    world.serve(hasty)
+    visit = world.visit()
+    visit.say(post(b"Content-Length: 10") + b"01234")
+    assert visit.statuses == [404]
+    visit.say(b"56789" + get())
+    assert (visit.statuses, world.reports) == ([404, 404], [])
