@@ -16,6 +16,7 @@ from calendar import monthrange
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
+from itertools import takewhile
 from zoneinfo import ZoneInfo
 
 from dragoman.desk.forms import Objection
@@ -71,19 +72,12 @@ class Cron:
         return None
 
     def _next_of_all_hours(self, start: datetime, wall: datetime, zone: tzinfo) -> datetime | None:
-        back = wall - (start + DAY).astimezone(zone).replace(tzinfo=None) + DAY
-        if back > timedelta(0):  # the clocks are about to go back: times that they have shown may come again
-            for local in self._times(wall - back - MINUTE):
-                if local > wall:
-                    break
-                for moment in _moments(local, zone):
-                    if moment > start:
-                        return moment
-        for local in self._times(wall):
-            for moment in _moments(local, zone):
-                if moment > start:
-                    return moment
-        return None
+        times = [self._times(wall)]
+        back = wall + DAY - (start + DAY).astimezone(zone).replace(tzinfo=None)
+        if back > timedelta(0):  # within a day the clocks go back, and may show once more what they have shown
+            times.append(takewhile(wall.__ge__, self._times(wall - back - MINUTE)))
+        found = [_first(each, start, zone) for each in times]
+        return min((each for each in found if each is not None), default=None)
 
     def _times(self, after: datetime) -> Iterator[datetime]:
         """Times of the wall clock later than this one, in order, whether or not the clocks ever show them."""
@@ -121,6 +115,10 @@ def _moments(local: datetime, zone: tzinfo) -> list[datetime]:
         return [first]
     # Of a time in a gap, what counts as its second showing is the earlier moment.
     return [first, second] if first < second else []
+
+
+def _first(times: Iterator[datetime], start: datetime, zone: tzinfo) -> datetime | None:
+    return next((moment for local in times for moment in _moments(local, zone) if moment > start), None)
 
 
 def _end_of_gap(local: datetime, zone: tzinfo) -> datetime:
