@@ -192,7 +192,7 @@ class Calendar:
     def _come_up(self, entry: Entry, now: float, wall: float) -> None:
         """Being reminded is no verdict: the clock may have changed since."""
         memory = entry.memory
-        if entry.due <= memory.since:  # it had gone back; by now it may be right again
+        if entry.due <= memory.since <= wall:  # it had gone back, and is right again
             entry.due = entry.next(_believed(memory, wall))
         if entry.due > wall:
             self._rearm(entry)
@@ -234,6 +234,7 @@ class Calendar:
                 self._arm(entry, wall)
 
     def _arm(self, entry: Entry, wall: float) -> None:
+        self._wall = max(self._wall, wall)
         entry.due = inf if entry.memory.form.paused else entry.next(_believed(entry.memory, wall))
         self._rearm(entry)
 
