@@ -230,7 +230,8 @@ class Calendar:
     def _turn_back(self, wall: float) -> None:
         """Who has dealt with a time that is yet to come waits for less."""
         for entry in self._entries.values():
-            if entry.memory.since > wall and not entry.is_refused:
+            is_due = entry.is_refused or entry.due <= wall
+            if entry.memory.since > wall and not is_due:
                 self._arm(entry, wall)
 
     def _arm(self, entry: Entry, wall: float) -> None:
