@@ -95,13 +95,17 @@ class Desk:
 
     def __init__(self, broker: Broker, line: Line, diary: Diary, offset: Callable[[], float]) -> None:
         self.broker = broker
-        self.is_loading = False  # jobs of an earlier run are still being read
         self._line = line
         self._diary = diary
         self._offset = offset  # what the wall clock is ahead of the one that jobs live by
         self._waiting: Deadlines[Ticket] = Deadlines()
         self._purges: list[Purge] = []
         self.calendar = Calendar(self._submit_recurring, line.note, self._is_over)
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether jobs of an earlier run are still being read: until then, not every job is known."""
+        return self.broker.ledger.is_loading
 
     # ---------------------------------------------------------------- what is asked
 

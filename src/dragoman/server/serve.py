@@ -71,12 +71,10 @@ class Server:
         self.desk = Desk(self.broker, self.line, self.diary, lambda: time.time() - now())
         self.line.sessions.append(self.desk)
         self.host = Host(loop, self.line, now)
-        self.notes: dict[str, str] = {}  # what an earlier run noted
         self._restoring: Restoring | None = None
         if isinstance(self.diary, SqliteDiary):
             self._restoring = Restoring(self.diary, self.line, now, self._loaded)
-            self.notes = self._restoring.prepare()
-            self.desk.is_loading = self.is_loading
+            self.desk.calendar.load(self._restoring.prepare(), time.time())
         self._is_draining = False
         self._is_stopping = False
 
@@ -179,7 +177,6 @@ class Server:
         self._say_stopped(EXIT_DISK)
 
     def _loaded(self, jobs: int, seconds: float) -> None:
-        self.desk.is_loading = False
         self._log.info("diary read", jobs=jobs, seconds=round(seconds, 3))
 
     def _write_log(self, level: str, event: str, **fields: object) -> None:

@@ -143,7 +143,7 @@ def test_full_disk_refuses_and_forgets(world: World) -> None:
 
 
 def test_key_cannot_be_judged_while_jobs_are_read(world: World) -> None:
-    world.desk.is_loading = True
+    world.broker.ledger.is_loading = True
     assert world.ask("enqueue", b"x", service="s", key="k").kind == "loading"
     world.enqueue()
 
@@ -154,7 +154,7 @@ def test_key_cannot_be_judged_while_jobs_are_read(world: World) -> None:
 def test_unknown_job(world: World) -> None:
     for question in ("job", "result", "why", "cancel", "retry"):
         assert world.ask(question, id=UNKNOWN).kind == "not found"
-    world.desk.is_loading = True
+    world.broker.ledger.is_loading = True
     assert world.ask("job", id=UNKNOWN).kind == "loading"
 
 
