@@ -11,7 +11,6 @@ to be removed and put anew if it shall not wait for it.
 
 from __future__ import annotations
 
-from base64 import b64decode
 from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -24,6 +23,7 @@ from dragoman.core.deadlines import Deadlines
 from dragoman.core.model import JobId, is_name
 from dragoman.desk.cron import Cron, parse, zone_of
 from dragoman.desk.forms import CronForm, CronView, Objection
+from dragoman.desk.payloads import payload_of
 
 MOST: Final = 10_000
 MOST_AT_ONCE: Final = 100  # runs in one turn: at midnight, the broker has others to listen to
@@ -54,7 +54,7 @@ class Entry:
         """Objection: the form contradicts itself, or says what cannot be."""
         form = memory.form
         self.memory = memory
-        self.payload = payload_of(form)
+        self.payload = small_payload_of(form)
         self.cron = cron_of(form)
         self.zone = zone_of(form.timezone)
         self.due = inf  # of the wall clock; inf = never
@@ -295,18 +295,11 @@ def cron_of(form: CronForm) -> Cron | None:
         raise Objection("invalid", str(error)) from None
 
 
-def payload_of(form: CronForm) -> bytes:
-    if form.payload is not None and form.payload_base64 is not None:
-        raise Objection("invalid", "say one of payload and payload_base64, not both")
-    try:
-        payload = (
-            form.payload.encode() if form.payload is not None else b64decode(form.payload_base64 or "", validate=True)
-        )
-    except ValueError:
-        raise Objection("invalid", "payload_base64 is not base64") from None
+def small_payload_of(form: CronForm) -> bytes:
+    payload = payload_of(form, b"")
     if len(payload) > MOST_PAYLOAD:
         raise Objection("invalid", f"a recurring job's payload has at most {MOST_PAYLOAD} bytes, not {len(payload)}")
-    return payload
+    return bytes(payload)
 
 
 def check_names(form: CronForm) -> None:

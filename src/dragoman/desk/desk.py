@@ -7,12 +7,14 @@ acceptance or its outcome is one of its callers.
 
 from __future__ import annotations
 
-from base64 import b64decode
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from itertools import islice
 from math import inf
 from typing import Any, Protocol
+
+from msgspec.structs import replace
 
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
@@ -46,6 +48,7 @@ from dragoman.desk.forms import (
     WorkersView,
     WorkerView,
 )
+from dragoman.desk.payloads import payload_of
 from dragoman.desk.views import job_view, service_views, worker_view
 from dragoman.desk.why import why
 
@@ -223,6 +226,8 @@ class Desk:
         asker.answer(CronsView(recurring=self.calendar.list()))
 
     def recur(self, form: CronForm, payload: Payload, asker: Asker, now: float) -> None:
+        if payload:
+            form = replace(form, payload=None, payload_base64=b64encode(payload_of(form, payload)).decode())
         view = self.calendar.put(form, now + self._offset())
         self._answer_when_saved(asker, lambda: view)
 
@@ -459,18 +464,3 @@ def wishes_for(
         retry_cap=retry_cap,
         retry_jitter=retry_jitter,
     )
-
-
-def payload_of(form: Order | CronForm, payload: Payload) -> Payload:
-    """The payload that came apart from the form, or in it."""
-    said = [each for each in (form.payload, form.payload_base64) if each is not None]
-    if len(said) + bool(payload) > 1:
-        raise Objection("invalid", "say one of payload, payload_base64 and a body, not two")
-    if form.payload is not None:
-        return form.payload.encode()
-    if form.payload_base64 is not None:
-        try:
-            return b64decode(form.payload_base64, validate=True)
-        except ValueError:
-            raise Objection("invalid", "payload_base64 is not base64") from None
-    return payload

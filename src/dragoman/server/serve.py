@@ -74,7 +74,9 @@ class Server:
         self._restoring: Restoring | None = None
         if isinstance(self.diary, SqliteDiary):
             self._restoring = Restoring(self.diary, self.line, now, self._loaded)
-            self.desk.calendar.load(self._restoring.prepare(), time.time())
+            unread = self.desk.calendar.load(self._restoring.prepare(), time.time())
+            for name, problem in unread.items():
+                log.warning("recurring job cannot be read", name=name, problem=problem)
         self._is_draining = False
         self._is_stopping = False
 

@@ -12,7 +12,7 @@ from dragoman.desk import calendar
 from dragoman.desk.calendar import MOST, MOST_AT_ONCE, MOST_PAYLOAD, Calendar
 from dragoman.desk.forms import CronForm, Objection
 
-from .calendar_world import DAY, HOUR, NOON, STARTED, World, clock
+from .two_clocks import DAY, HOUR, NOON, STARTED, World, clock
 
 # ---------------------------------------------------------------- as it should be
 
@@ -271,7 +271,7 @@ def test_resumed_interval_is_on_its_old_grid() -> None:
         ({"cron": "0 0 30 2 *"}, '"0 0 30 2 *" never comes'),
         ({"timezone": "Mars/Olympus"}, '"Mars/Olympus" is no time zone'),
         ({"every": 5.0, "timezone": "Mars/Olympus"}, '"Mars/Olympus" is no time zone'),
-        ({"payload": "x", "payload_base64": "eA=="}, "say one of payload and payload_base64, not both"),
+        ({"payload": "x", "payload_base64": "eA=="}, "say one of payload, payload_base64 and a body, not two"),
         ({"payload_base64": "e"}, "payload_base64 is not base64"),
         ({"payload_base64": "e A=="}, "payload_base64 is not base64"),
         ({"payload_base64": "é"}, "payload_base64 is not base64"),

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from dragoman.desk.calendar import MOST_AT_ONCE
 
-from .calendar_world import DAY, HOUR, MINUTE, NOON, World, clock
+from .two_clocks import DAY, HOUR, MINUTE, NOON, World, clock
 
 # ---------------------------------------------------------------- clocks
 

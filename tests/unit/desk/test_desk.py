@@ -456,3 +456,38 @@ def test_drain_at_once(world: World) -> None:
     name = world.enqueue()
     assert world.ask("drain", id=worker.id, now=True).state == "gone"
     assert world.job(name).spent == 1
+
+
+# ---------------------------------------------------------------- recurring jobs
+
+
+def test_recurring_job_is_made_again_and_again(world: World) -> None:
+    world.worker()
+    assert world.ask("recur", b"tick", name="n", service="s", every=10.0).runs == 0
+    world.wait(25.0)
+    view = world.ask("recurrence", name="n")
+    assert (view.runs + view.skipped, view.last_job in {job.id.hex() for job in world.broker.jobs.values()}) == (
+        2,
+        True,
+    )
+    assert [job.payload for job in world.broker.jobs.values()] == [b"tick"]
+    assert list(world.diary.notes) == ["cron/n"]
+    assert [each.name for each in world.ask("recurring").recurring] == ["n"]
+    assert world.ask("pause recurring", name="n").paused
+    assert not world.ask("resume recurring", name="n").paused
+    world.ask("stop recurring", name="n")
+    assert (world.diary.notes, world.ask("recurrence", name="n").kind) == ({}, "not found")
+
+
+def test_run_and_what_is_noted_of_it_are_one_transaction(world: World) -> None:
+    world.ask("recur", name="n", service="s", every=10.0)
+    applied: list[list[str]] = []
+    apply = world.diary.apply
+
+    def watch(entries: Any, done: Any) -> None:
+        applied.append([type(each).__name__ for each in entries])
+        apply(entries, done)
+
+    world.diary.apply = watch  # type: ignore[method-assign]
+    world.wait(10.0)
+    assert applied == [["Save", "Note"]]
