@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 from collections.abc import Callable
 from enum import Enum
 from math import inf
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 __all__ = ["GuardedProtocol", "Hangup", "HttpLimits"]
 
 HANGUP = "dragoman.hangup"
+KEEPALIVE_IDLE = 15
+KEEPALIVE_EVERY = 5
+KEEPALIVE_TRIES = 3
+USER_TIMEOUT_MS = 20_000
 LINGER = 2.0  # so long we listen to somebody we refused: closing on unread bytes would take our answer back
 MOST_AHEAD = 1 << 16  # bytes of requests that came before their turn
 MOST_TURNED_AWAY = 128  # connections above the limit that are told so; the rest find the door shut
@@ -97,6 +102,7 @@ class GuardedProtocol(HttpToolsProtocol):
         now = self.loop.time()
         if self.client is not None:
             host, port = self.client
+            _tune(transport)
             self._host, self.address = host, f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._moved = now
         self._due = now + self._limits.head_timeout
@@ -389,6 +395,24 @@ class GuardedProtocol(HttpToolsProtocol):
             *([(b"retry-after", b"1")] if fault.status == 503 else []),
         ]
         return b"".join((STATUS_LINE[fault.status], *(b"%b: %b\r\n" % each for each in headers), b"\r\n", body))
+
+
+def _tune(transport: asyncio.Transport) -> None:
+    """No waiting for fuller packets, and a caller whose host is gone is noticed (R21).
+
+    asyncio would see to the first of it, but only on sockets that were made with their protocol's number.
+    """
+    connected = transport.get_extra_info("socket")
+    if connected is not None:
+        try:
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE)
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_EVERY)
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_TRIES)
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)
+        except OSError:
+            pass  # it is gone already, and we are about to hear of it
 
 
 def _nothing() -> None: ...

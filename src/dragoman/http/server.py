@@ -70,7 +70,6 @@ class HttpServer:
             opening = self._loop.create_unix_server(self.meet, sock=sock, backlog=BACKLOG)
         else:
             self._hosts.allow(sock.getsockname()[0])
-            _keep_alive(sock)
             opening = self._loop.create_server(self.meet, sock=sock, backlog=BACKLOG)
         self._openings.append(self._loop.create_task(opening))
 
@@ -111,15 +110,6 @@ class HttpServer:
                 _close(opening)
             else:
                 opening.add_done_callback(_close)
-
-
-def _keep_alive(sock: socket.socket) -> None:
-    """Notice a caller whose host is gone (R21); on Linux, connections inherit this from the socket they come to."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 15)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 20_000)
 
 
 def _close(opening: asyncio.Task[asyncio.AbstractServer]) -> None:

@@ -1,0 +1,454 @@
+"""The HTTP server on real sockets: hostile and slow visitors, hang-ups, readers that stop, ways to shut down."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import queue
+import re
+import socket
+import struct
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.http.guard import HANGUP
+from dragoman.http.limits import HttpLimits
+from dragoman.http.server import HttpServer
+from dragoman.http.sse import EventStream, Streams
+from dragoman.server.serve import loop_factory
+from dragoman.streams.places import listen_tcp, listen_unix
+from hostile_http import HOSTILE, LIMITS, RIGHT, echo, get, post
+from programs import PATIENCE, until
+
+MIB = 1 << 20
+
+
+class HttpHouse:
+    """A server on a loop of its own in a thread of its own, with an app for every occasion."""
+
+    def __init__(self, loop_name: str, limits: HttpLimits) -> None:
+        self.loop = loop_factory(loop_name)()
+        self.reports: list[tuple[str, str]] = []
+        self.errors: list[BaseException] = []
+        self.events: queue.SimpleQueue[str] = queue.SimpleQueue()  # what the app tells
+        self.complaints: list[dict[str, Any]] = []  # what the loop tells
+        self.let_go = asyncio.Event()
+        self.streams = Streams(limits.max_streams)
+        self.loop.set_exception_handler(lambda _, context: self.complaints.append(context))
+        self.server = HttpServer(
+            self.loop,
+            self.app,
+            limits,
+            [],
+            lambda *each: self.reports.append(each),
+            self.errors.append,
+            self.streams.end,
+        )
+        self._thread = threading.Thread(target=self.loop.run_forever)
+        self._thread.start()
+        listening = listen_tcp("127.0.0.1", 0)
+        self.port: int = listening.getsockname()[1]
+        self.loop.call_soon_threadsafe(self.server.listen, listening)
+
+    async def app(self, scope: Any, receive: Any, send: Any) -> None:
+        kind = scope["path"].strip("/")
+        if kind == "wait":
+            await self._wait(scope, receive, send)
+        elif kind.startswith("large"):
+            size = int(kind.removeprefix("large-")) * MIB
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % size)]})
+            for at in range(0, size, 65536):
+                await send({"type": "http.response.body", "body": b"a" * 65536, "more_body": at + 65536 < size})
+            self.events.put("sent")
+        elif kind == "events":
+            stream = EventStream(self.streams)
+            stream.publish("hello", "you")
+            await stream(scope, receive, send)
+            self.events.put("stream over")
+        elif kind == "broken":
+            raise KeyError("secret")
+        else:
+            await echo(scope, receive, send)
+
+    async def _wait(self, scope: Any, receive: Any, send: Any) -> None:
+        while (await receive()).get("more_body"):
+            pass
+        gone = asyncio.Event()
+
+        def hang_up() -> None:
+            self.events.put("gone")
+            gone.set()
+
+        scope["extensions"][HANGUP].call = hang_up
+        self.events.put("waiting")
+        waits = {asyncio.ensure_future(each.wait()) for each in (self.let_go, gone)}
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for each in waits:
+            each.cancel()
+        if not gone.is_set():
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+            await send({"type": "http.response.body", "body": b"ok"})
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(PATIENCE)
+
+    def call(self, function: Callable[[], Any]) -> None:
+        async def work() -> None:
+            function()
+
+        self.run(work())
+
+    def visit(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE)
+
+    def ask(self, request: bytes) -> bytes:
+        """Everything that is said until the connection ends."""
+        with self.visit() as visitor:
+            visitor.sendall(request)
+            return read_all(visitor)
+
+    def hears(self, event: str) -> None:
+        assert self.events.get(timeout=PATIENCE) == event
+
+    def close(self) -> None:
+        self.run(self.server.close_gently(0))
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(PATIENCE)
+        self.loop.close()
+
+
+@pytest.fixture
+def open_house(loop_name: str) -> Iterator[Callable[..., HttpHouse]]:
+    houses: list[HttpHouse] = []
+
+    def open_(limits: HttpLimits = LIMITS) -> HttpHouse:
+        houses.append(HttpHouse(loop_name, limits))
+        return houses[-1]
+
+    yield open_
+    for house in houses:
+        house.close()
+        assert house.complaints == []
+        assert house.server.connections == 0
+
+
+def read_all(visitor: socket.socket) -> bytes:
+    said = b""
+    while part := visitor.recv(65536):
+        said += part
+    return said
+
+
+def read_answer(visitor: socket.socket) -> bytes:
+    """One response that has a length."""
+    said = b""
+    while b"\r\n\r\n" not in said:
+        part = visitor.recv(65536)
+        assert part, f"the connection ended after {said!r}"
+        said += part
+    head, _, body = said.partition(b"\r\n\r\n")
+    found = re.search(rb"content-length: (\d+)", head)
+    assert found is not None
+    while len(body) < int(found[1]):
+        part = visitor.recv(65536)
+        assert part, "the connection ended within a body"
+        body += part
+    return head + b"\r\n\r\n" + body
+
+
+def statuses(said: bytes) -> list[int]:
+    return [int(each) for each in re.findall(rb"HTTP/1\.1 (\d+) ", said)]
+
+
+def curl(*words: str, given: bytes = b"") -> bytes:
+    command = ["curl", "--silent", "--show-error", "--include", "--max-time", str(PATIENCE), *words]
+    return subprocess.run(command, input=given, capture_output=True, check=True).stdout
+
+
+# ---------------------------------------------------------------- what comes in
+
+
+def test_every_hostile_request_gets_its_status_and_the_end(open_house: Callable[..., HttpHouse]) -> None:
+    house = open_house()
+    got = {name: statuses(house.ask(sent)) for name, (sent, _, _) in HOSTILE.items()}
+    assert got == {name: [status] for name, (_, status, _) in HOSTILE.items()}
+    assert [reason for reason, _ in house.reports] == [reason for _, _, reason in HOSTILE.values()]
+    assert statuses(house.ask(get(b"Connection: close"))) == [200]
+
+
+def test_every_right_request_is_served_on_one_connection(open_house: Callable[..., HttpHouse]) -> None:
+    house = open_house()
+    with house.visit() as visitor:
+        for name, (sent, said) in RIGHT.items():
+            visitor.sendall(sent)
+            assert read_answer(visitor).endswith(said), name
+    assert house.reports == []
+
+
+def test_a_thousand_requests_on_one_connection(open_house: Callable[..., HttpHouse]) -> None:
+    house = open_house()
+    with house.visit() as visitor:
+        for number in range(1000):
+            visitor.sendall(post(b"Content-Length: 4") + b"%04d" % number)
+            assert read_answer(visitor).endswith(b"POST / %04d" % number)
+    assert house.reports == []
+
+
+def test_pipelined_requests_are_answered_in_order(open_house: Callable[..., HttpHouse]) -> None:
+    house = open_house()
+    lines = [get(line=b"GET /%d HTTP/1.1" % number) for number in range(500)]
+    said = house.ask(b"".join(lines) + get(b"Connection: close"))
+    assert re.findall(rb"GET /(\d+)", said) == [b"%d" % number for number in range(500)]
+    assert statuses(said) == [200] * 501
+
+
+def test_a_refusal_reaches_who_is_still_sending(open_house: Callable[..., HttpHouse]) -> None:
+    """Closing at once would reset the connection, and the answer would be lost with it."""
+    house = open_house()
+    with house.visit() as visitor:
+        visitor.sendall(post(b"Content-Length: %d" % (8 * MIB)) + b"a" * (8 * MIB))
+        said = read_all(visitor)
+    assert statuses(said) == [413]
+    assert json.loads(said.partition(b"\r\n\r\n")[2])["detail"] == "max_payload is 1000 bytes."
+
+
+def test_a_large_body_arrives(open_house: Callable[..., HttpHouse]) -> None:
+    house = open_house(HttpLimits())
+    with house.visit() as visitor:
+        visitor.sendall(post(b"Content-Length: %d" % (8 * MIB)) + b"a" * (8 * MIB))
+        assert read_answer(visitor).endswith(b"POST / " + b"a" * (8 * MIB))
+
+
+def test_an_app_that_breaks_tells_us_and_not_the_caller(open_house: Callable[..., HttpHouse]) -> None:
+    house = open_house()
+    said = house.ask(get(line=b"GET /broken HTTP/1.1"))
+    assert statuses(said) == [500]
+    assert b"application/problem+json" in said
+    assert b"secret" not in said
+    assert [type(error) for error in house.errors] == [KeyError]
+
+
+def test_connections_above_the_limit_are_told_so_and_closed(open_house: Callable[..., HttpHouse]) -> None:
+    house = open_house(replace(LIMITS, max_connections=2))
+    with house.visit() as first, house.visit() as second:
+        for visitor in (first, second):
+            visitor.sendall(get())
+            assert statuses(read_answer(visitor)) == [200]
+        said = house.ask(b"")
+        assert statuses(said) == [503]
+        assert b"retry-after: 1\r\n" in said
+    until(lambda: house.server.connections == 0, "they leave")
+    assert statuses(house.ask(get(b"Connection: close"))) == [200]
+
+
+# ---------------------------------------------------------------- strangers
+
+
+def test_curl(open_house: Callable[..., HttpHouse]) -> None:
+    house = open_house(HttpLimits())
+    url = f"http://127.0.0.1:{house.port}/x"
+    large = b"a" * (2 * MIB)
+    assert curl(url).endswith(b"GET /x ")
+    assert curl(url, url).count(b"GET /x ") == 2
+    assert curl("--http1.0", url).endswith(b"GET /x ")
+    assert curl("--http2", "--data", "hallo", url).endswith(b"POST /x hallo")
+    assert curl("--data-binary", "@-", "-H", "Expect: 100-continue", url, given=large).endswith(b"POST /x " + large)
+    assert curl("--upload-file", "-", url, given=large).endswith(b"PUT /x " + large)  # in chunks
+    assert statuses(curl("--head", url)) == [200]
+    assert statuses(curl("--form", "a=b", url)) == [415]
+    assert statuses(curl("-H", "Origin: http://evil.example", url)) == [403]
+    assert [reason for reason, _ in house.reports] == ["multipart", "foreign-origin"]
+
+
+def test_curl_on_a_socket_file(open_house: Callable[..., HttpHouse], free_path: Path) -> None:
+    house = open_house()
+    house.call(lambda: house.server.listen(listen_unix(str(free_path))))
+    assert curl("--unix-socket", str(free_path), "http://localhost/x").endswith(b"GET /x ")
+    assert statuses(curl("--unix-socket", str(free_path), "http://evil.example/x")) == [403]
+    assert house.reports == [("foreign-host", "unix")]
+
+
+# ---------------------------------------------------------------- slow, silent, gone
+
+
+def test_slow_heads_and_bodies_are_ended_while_others_are_served(open_house: Callable[..., HttpHouse]) -> None:
+    times = {"head_timeout": 0.4, "body_timeout": 0.8, "body_grace": 0.4, "idle_timeout": 0.4}
+    house = open_house(replace(LIMITS, **times))
+    begins = {
+        b"": [],
+        b"GET / HTTP/1.1\r\nHost: lo": [408],
+        post(b"Content-Length: 900") + b"a": [408],
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nh": [408],
+        get(): [200],
+    }
+    visitors = [(house.visit(), begin) for begin in begins for _ in range(40)]
+    for visitor, begin in visitors:
+        visitor.sendall(begin)
+    assert statuses(house.ask(get(b"Connection: close"))) == [200]
+    for visitor, begin in visitors:
+        with closing(visitor):
+            assert statuses(read_all(visitor)) == begins[begin], begin
+    reasons = [reason for reason, _ in house.reports]
+    assert {reason: reasons.count(reason) for reason in reasons} == {
+        "silent-connection": 40,
+        "head-timeout": 40,
+        "slow-body": 80,
+    }
+
+
+def trickle(visitor: socket.socket) -> None:
+    for byte in b"X: a\r\n" * 1000:
+        visitor.sendall(bytes([byte]))
+        time.sleep(0.02)
+
+
+def test_a_head_that_trickles_in_is_late_all_the_same(open_house: Callable[..., HttpHouse]) -> None:
+    house = open_house(replace(LIMITS, head_timeout=0.4))
+    with house.visit() as visitor:
+        visitor.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
+        with pytest.raises(OSError, match=r"Broken pipe|reset"):  # after a moment in which we only listen
+            trickle(visitor)
+    assert house.reports[0][0] == "head-timeout"
+
+
+def close(visitor: socket.socket) -> None:
+    visitor.close()
+
+
+def half_close(visitor: socket.socket) -> None:
+    visitor.shutdown(socket.SHUT_WR)
+
+
+def reset(visitor: socket.socket) -> None:
+    visitor.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    visitor.close()
+
+
+@pytest.mark.parametrize("go", [close, half_close, reset])
+@pytest.mark.parametrize("size", [0, MIB])
+def test_a_hang_up_is_heard(
+    open_house: Callable[..., HttpHouse], go: Callable[[socket.socket], None], size: int
+) -> None:
+    house = open_house(HttpLimits())
+    with house.visit() as visitor:
+        visitor.sendall(get(b"Content-Length: %d" % size, line=b"POST /wait HTTP/1.1") + b"a" * size)
+        house.hears("waiting")
+        go(visitor)
+        house.hears("gone")
+    until(lambda: house.server.connections == 0, "it is gone")
+    assert house.errors == []
+
+
+def test_a_reader_that_stops_costs_little_and_is_cut(open_house: Callable[..., HttpHouse]) -> None:
+    house = open_house(replace(LIMITS, body_timeout=0.6))
+    with house.visit() as visitor:
+        visitor.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        visitor.sendall(get(line=b"GET /large-64 HTTP/1.1"))
+        until(lambda: house.reports, "it is cut")
+        assert [reason for reason, _ in house.reports] == ["stalled-reader"]
+        until(lambda: house.server.connections == 0, "it is gone")
+        assert len(read_all(visitor)) < 32 * MIB  # what the kernel had taken
+
+
+def test_a_slow_reader_gets_everything(open_house: Callable[..., HttpHouse]) -> None:
+    house = open_house(replace(LIMITS, body_timeout=0.8))
+    with house.visit() as visitor:
+        visitor.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        visitor.sendall(get(b"Connection: close", line=b"GET /large-32 HTTP/1.1"))
+        read = 0
+        while part := visitor.recv(MIB):
+            read += len(part)
+            if read < 8 * MIB:
+                time.sleep(0.01)  # slow, but there
+    assert read > 32 * MIB
+    assert house.reports == []
+
+
+# ---------------------------------------------------------------- shutting down
+
+
+def test_at_shutdown_the_idle_are_closed_and_the_running_answered(open_house: Callable[..., HttpHouse]) -> None:
+    house = open_house()
+    with house.visit() as silent, house.visit() as idle, house.visit() as half, house.visit() as running:
+        idle.sendall(get())
+        read_answer(idle)
+        half.sendall(b"GET / HT")
+        running.sendall(get(line=b"GET /wait HTTP/1.1"))
+        house.hears("waiting")
+        until(lambda: house.server.connections == 4, "all are here")
+        closing_ = asyncio.run_coroutine_threadsafe(house.server.close_gently(PATIENCE), house.loop)
+        for visitor in (silent, idle, half):
+            assert read_all(visitor) == b""
+        with pytest.raises(ConnectionRefusedError):
+            house.visit()
+        house.loop.call_soon_threadsafe(house.let_go.set)
+        said = read_all(running)
+        assert statuses(said) == [200]
+        assert b"connection: close\r\n" in said
+        closing_.result(PATIENCE)
+
+
+def test_at_shutdown_nothing_holds_us_longer_than_the_time_given(open_house: Callable[..., HttpHouse]) -> None:
+    house = open_house(HttpLimits())
+    with house.visit() as half, house.visit() as deaf, house.visit() as waiting:
+        half.sendall(post(b"Content-Length: 1000") + b"a")
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        deaf.sendall(get(line=b"GET /large-64 HTTP/1.1"))
+        waiting.sendall(get(line=b"GET /wait HTTP/1.1"))
+        house.hears("waiting")
+        until(lambda: house.server.connections == 3, "all are here")
+        house.run(house.server.close_gently(0.2))
+        assert house.server.connections == 0
+        house.hears("gone")
+        assert (house.errors, house.complaints) == ([], [])
+
+
+def test_event_streams_end_at_shutdown(open_house: Callable[..., HttpHouse]) -> None:
+    house = open_house(replace(LIMITS, max_streams=2))
+    with house.visit() as visitor, house.visit() as other:
+        for each in (visitor, other):
+            each.sendall(get(line=b"GET /events HTTP/1.1"))
+            said = b""
+            while b"event: hello\ndata: you\n\n" not in said:
+                said += each.recv(65536)
+        assert statuses(house.ask(get(b"Connection: close", line=b"GET /events HTTP/1.1"))) == [429]
+        house.hears("stream over")
+        house.run(house.server.close_gently(PATIENCE))
+        for each in (visitor, other):
+            assert read_all(each).endswith(b"0\r\n\r\n")
+    house.hears("stream over")
+
+
+def test_who_reads_events_may_leave(open_house: Callable[..., HttpHouse]) -> None:
+    house = open_house()
+    with house.visit() as visitor:
+        visitor.sendall(get(line=b"GET /events HTTP/1.1"))
+        until(lambda: len(house.streams) == 1, "the stream is open")
+    house.hears("stream over")
+    assert len(house.streams) == 0
+
+
+def test_an_abort_ends_everything_now(open_house: Callable[..., HttpHouse]) -> None:
+    house = open_house()
+    with house.visit() as visitor:
+        visitor.sendall(get(line=b"GET /wait HTTP/1.1"))
+        house.hears("waiting")
+        house.call(house.server.abort)
+        with pytest.raises(ConnectionRefusedError):
+            house.visit()
+        assert read_nothing(visitor)
+
+
+def read_nothing(visitor: socket.socket) -> bool:
+    try:
+        return read_all(visitor) == b""
+    except ConnectionResetError:
+        return True
