@@ -73,6 +73,9 @@ class HttpHouse:
             stream.publish("hello", "you")
             await stream(scope, receive, send)
             self.events.put("stream over")
+        elif kind == "hasty":
+            await send({"type": "http.response.start", "status": 404, "headers": [(b"content-length", b"0")]})
+            await send({"type": "http.response.body", "body": b""})
         elif kind == "broken":
             raise KeyError("secret")
         else:
@@ -164,6 +167,13 @@ def read_answer(visitor: socket.socket) -> bytes:
     return head + b"\r\n\r\n" + body
 
 
+def reads_nothing(visitor: socket.socket) -> bool:
+    try:
+        return read_all(visitor) == b""
+    except ConnectionResetError:
+        return True
+
+
 def statuses(said: bytes) -> list[int]:
     return [int(each) for each in re.findall(rb"HTTP/1\.1 (\d+) ", said)]
 
@@ -220,6 +230,16 @@ def test_a_refusal_reaches_who_is_still_sending(open_house: Callable[..., HttpHo
     assert json.loads(said.partition(b"\r\n\r\n")[2])["detail"] == "max_payload is 1000 bytes."
 
 
+@pytest.mark.parametrize("field", [b"Connection: close", b"Connection: keep-alive"])
+def test_an_early_answer_reaches_who_is_still_sending(open_house: Callable[..., HttpHouse], field: bytes) -> None:
+    house = open_house(HttpLimits())
+    with house.visit() as visitor:
+        head = get(field, b"Content-Length: %d" % (8 * MIB), line=b"POST /hasty HTTP/1.1")
+        visitor.sendall(head + b"a" * (8 * MIB))
+        assert statuses(read_answer(visitor)) == [404]
+    assert house.reports == []
+
+
 def test_a_large_body_arrives(open_house: Callable[..., HttpHouse]) -> None:
     house = open_house(HttpLimits())
     with house.visit() as visitor:
@@ -247,6 +267,19 @@ def test_connections_above_the_limit_are_told_so_and_closed(open_house: Callable
         assert b"retry-after: 1\r\n" in said
     until(lambda: house.server.connections == 0, "they leave")
     assert statuses(house.ask(get(b"Connection: close"))) == [200]
+
+
+def test_far_above_the_limit_the_door_is_shut_without_a_word(open_house: Callable[..., HttpHouse]) -> None:
+    house = open_house(replace(LIMITS, max_connections=1))
+    visitors = [house.visit() for _ in range(140)]
+    until(lambda: len(house.reports) == 139, "all are seen")
+    for visitor in visitors[1:129]:
+        assert statuses(read_answer(visitor)) == [503]
+    for visitor in visitors[129:]:
+        assert reads_nothing(visitor)
+    for visitor in visitors:
+        visitor.close()
+    until(lambda: house.server.connections == 0, "they are gone")
 
 
 # ---------------------------------------------------------------- strangers
@@ -280,7 +313,7 @@ def test_curl_on_a_socket_file(open_house: Callable[..., HttpHouse], free_path: 
 
 
 def test_slow_heads_and_bodies_are_ended_while_others_are_served(open_house: Callable[..., HttpHouse]) -> None:
-    times = {"head_timeout": 0.4, "body_timeout": 0.8, "body_grace": 0.4, "idle_timeout": 0.4}
+    times = {"head_timeout": 1.2, "body_timeout": 3.0, "body_grace": 1.2, "idle_timeout": 1.2}
     house = open_house(replace(LIMITS, **times))
     begins = {
         b"": [],
@@ -289,9 +322,11 @@ def test_slow_heads_and_bodies_are_ended_while_others_are_served(open_house: Cal
         b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nh": [408],
         get(): [200],
     }
-    visitors = [(house.visit(), begin) for begin in begins for _ in range(40)]
-    for visitor, begin in visitors:
-        visitor.sendall(begin)
+    visitors = []
+    for begin in begins:
+        for _ in range(40):
+            visitors.append((house.visit(), begin))
+            visitors[-1][0].sendall(begin)
     assert statuses(house.ask(get(b"Connection: close"))) == [200]
     for visitor, begin in visitors:
         with closing(visitor):
@@ -311,7 +346,7 @@ def trickle(visitor: socket.socket) -> None:
 
 
 def test_a_head_that_trickles_in_is_late_all_the_same(open_house: Callable[..., HttpHouse]) -> None:
-    house = open_house(replace(LIMITS, head_timeout=0.4))
+    house = open_house(replace(LIMITS, head_timeout=1.0))
     with house.visit() as visitor:
         visitor.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n")
         with pytest.raises(OSError, match=r"Broken pipe|reset"):  # after a moment in which we only listen
@@ -359,7 +394,7 @@ def test_a_reader_that_stops_costs_little_and_is_cut(open_house: Callable[..., H
 
 
 def test_a_slow_reader_gets_everything(open_house: Callable[..., HttpHouse]) -> None:
-    house = open_house(replace(LIMITS, body_timeout=0.8))
+    house = open_house(replace(LIMITS, body_timeout=1.5))
     with house.visit() as visitor:
         visitor.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         visitor.sendall(get(b"Connection: close", line=b"GET /large-32 HTTP/1.1"))
@@ -367,7 +402,7 @@ def test_a_slow_reader_gets_everything(open_house: Callable[..., HttpHouse]) -> 
         while part := visitor.recv(MIB):
             read += len(part)
             if read < 8 * MIB:
-                time.sleep(0.01)  # slow, but there
+                time.sleep(0.03)  # longer than body_timeout in all
     assert read > 32 * MIB
     assert house.reports == []
 
@@ -386,7 +421,7 @@ def test_at_shutdown_the_idle_are_closed_and_the_running_answered(open_house: Ca
         until(lambda: house.server.connections == 4, "all are here")
         closing_ = asyncio.run_coroutine_threadsafe(house.server.close_gently(PATIENCE), house.loop)
         for visitor in (silent, idle, half):
-            assert read_all(visitor) == b""
+            assert reads_nothing(visitor)
         with pytest.raises(ConnectionRefusedError):
             house.visit()
         house.loop.call_soon_threadsafe(house.let_go.set)
@@ -444,11 +479,4 @@ def test_an_abort_ends_everything_now(open_house: Callable[..., HttpHouse]) -> N
         house.call(house.server.abort)
         with pytest.raises(ConnectionRefusedError):
             house.visit()
-        assert read_nothing(visitor)
-
-
-def read_nothing(visitor: socket.socket) -> bool:
-    try:
-        return read_all(visitor) == b""
-    except ConnectionResetError:
-        return True
+        assert reads_nothing(visitor)

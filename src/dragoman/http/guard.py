@@ -47,7 +47,7 @@ class Phase(Enum):
     LENGTH = "length"  # a body whose length is known
     CHUNKS = "chunks"  # a body that says where it ends
     ANSWER = "answer"  # the request is whole, its response is not
-    REFUSED = "refused"  # and what still comes is not listened to
+    REFUSED = "refused"  # or answered early: what still comes is not listened to
 
 
 IDLE, HEAD, LENGTH, CHUNKS, ANSWER, REFUSED = Phase
@@ -67,6 +67,23 @@ class Hangup:
         call, self.call = self.call, None
         if call is not None:
             call()
+
+
+class LingeringTransport:
+    """A transport for the response to a request whose body is not here yet: closing waits for who is still sending.
+
+    Some clients send everything before they read anything, and an answer that comes early would be lost to them.
+    """
+
+    __slots__ = ("_protocol", "is_closing", "write")
+
+    def __init__(self, protocol: GuardedProtocol) -> None:
+        self._protocol = protocol
+        self.write = protocol.transport.write
+        self.is_closing = protocol.transport.is_closing
+
+    def close(self) -> None:
+        self._protocol.close_softly()
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -288,6 +305,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._hangup = Hangup()
         self._running = cycle
         cycle.scope["extensions"] = {HANGUP: self._hangup}  # type: ignore[dict-item]
+        if self._phase is not ANSWER:
+            cycle.transport = LingeringTransport(self)  # type: ignore[assignment]
         task = self.loop.create_task(self._run(cycle, app))
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)
@@ -372,10 +391,21 @@ class GuardedProtocol(HttpToolsProtocol):
     def abort(self) -> None:
         self.transport.abort()
 
+    def close_softly(self) -> None:
+        """Say no more. If a body is still coming, listen a moment longer."""
+        if self._phase is LENGTH or self._phase is CHUNKS:
+            self._turn_deaf()
+            self.transport.write_eof()
+        else:
+            self.transport.close()
+
+    def _turn_deaf(self) -> None:
+        self._phase, self._kept, self._due = REFUSED, b"", self.loop.time() + LINGER
+
     def _refuse(self, fault: Fault) -> None:
         cycle = self._running
         is_answering = cycle is not None and cycle.response_started and not cycle.response_complete
-        self._phase, self._kept, self._due = REFUSED, b"", self.loop.time() + LINGER
+        self._turn_deaf()
         self._leave_cycle()
         self._watch.report(fault.reason, self.address)
         if is_answering:

@@ -543,3 +543,25 @@ def test_an_answer_before_the_body_is_there_leaves_the_connection_usable(world: 
     assert visit.statuses == [404]
     visit.say(b"56789" + get())
     assert (visit.statuses, world.reports) == ([404, 404], [])
+
+
+def test_an_early_answer_that_closes_listens_a_moment_longer(world: World) -> None:
+    async def hasty(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 404, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    world.serve(hasty)
+    visit = world.visit()
+    visit.say(post(b"Connection: close", b"Content-Length: 10") + b"01234")
+    assert visit.statuses == [404]
+    assert visit.transport.is_finished
+    assert not visit.transport.is_closed
+    visit.protocol.data_received(b"56789" + get())
+    visit.look(2.2)
+    assert (visit.statuses, visit.transport.is_aborted) == ([404], True)
+
+
+def test_an_answer_that_closes_closes_when_the_body_is_there(world: World) -> None:
+    visit = world.visit()
+    visit.say(post(b"Connection: close", b"Content-Length: 5") + b"hallo")
+    assert (visit.statuses, visit.transport.is_closed) == ([200], True)
