@@ -171,17 +171,20 @@ class Writer:
 
     def _finish(self) -> None:
         """Told to close: whatever was left undone is tried once more."""
-        if len(self._backlog):
-            self._flush_backlog()
-        if not self._is_stuck:
-            self._checkpoint("TRUNCATE")
-        else:
-            self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        self._is_stuck = False
+        self._flush_backlog()
+        if not self._is_stuck and self._checkpoint("TRUNCATE"):
+            return
+        self._leave_log()
+
+    def _leave_log(self) -> None:
+        """The next start reads it: closing shall not try to carry it over."""
+        self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
 
     def _fail(self, error: BaseException) -> None:
         """R104: nothing is acknowledged any more, and nothing is written: what the disk has is looked at anew."""
         sentence = self.problem = describe(error)
-        self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+        self._leave_log()
         failed = self.failed
         self._post(lambda: failed(sentence))
 
@@ -300,27 +303,28 @@ class Writer:
         elif is_idle and not self._loader.is_loading:
             self._vacuum()
 
-    def _checkpoint(self, mode: str) -> None:
+    def _checkpoint(self, mode: str) -> bool:
         """Carry the log over into the file. Where there is no room for that, the log goes on growing for a while."""
-        try:
-            self._connection.execute(f"PRAGMA wal_checkpoint({mode})").fetchall()
+        if self._do_chore(f"PRAGMA wal_checkpoint({mode})"):
             self._log_pages = 0
+            return True
+        return False
+
+    def _vacuum(self) -> None:
+        self._has_free_pages = self._connection.pragma("freelist_count") > VACUUM_PAGES
+        if self._has_free_pages:
+            self._do_chore(f"PRAGMA incremental_vacuum({VACUUM_PAGES})")
+
+    def _do_chore(self, statement: str) -> bool:
+        try:
+            self._connection.execute(statement).fetchall()
         except apsw.Error as error:
             trouble = passing(error, self._connection.system_errno)
             if trouble is None:
                 raise
             self._suffer(trouble)
-
-    def _vacuum(self) -> None:
-        self._has_free_pages = self._connection.pragma("freelist_count") > VACUUM_PAGES
-        if self._has_free_pages:
-            try:
-                self._connection.execute(f"PRAGMA incremental_vacuum({VACUUM_PAGES})").fetchall()
-            except apsw.Error as error:
-                trouble = passing(error, self._connection.system_errno)
-                if trouble is None:
-                    raise
-                self._suffer(trouble)
+            return False
+        return True
 
     def _check(self) -> None:
         """R109: what was put off at the start, for as long as nobody wants anything."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from queue import Queue
+from time import monotonic, sleep
 from typing import Any
 
 from dragoman.core.broker import Broker
@@ -127,3 +128,11 @@ class House:
 
     def close(self) -> None:
         self.diary.close()
+
+
+def until(fact: Callable[[], object]) -> None:
+    """Wait for something that the diary's thread does by itself."""
+    deadline = monotonic() + PATIENCE
+    while not fact():
+        assert monotonic() < deadline, "still waiting"
+        sleep(0.002)
