@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import Accept, Answer, Effect
-from dragoman.core.model import ENDED, RUNNING, Job, JobId, Payload, Refusal, Wishes, WorkerId
+from dragoman.core.model import ENDED, RUNNING, Job, JobId, Payload, Refusal, Wishes, WorkerId, is_name
 from dragoman.desk.calendar import Calendar
 from dragoman.desk.forms import (
     CronForm,
@@ -190,6 +190,9 @@ class Desk:
         asker.answer(self._service_view(form.name, now))
 
     def pause(self, form: PauseForm, payload: Payload, asker: Asker, now: float) -> None:
+        most = self.broker.policy.max_service_bytes
+        if not is_name(form.name, most):
+            raise Objection("invalid", f"a service name is 1 to {most} bytes of printable text")
         if self.broker.pause(form.name, form.by) is None:
             raise Objection("busy", f"{self.broker.policy.max_services} services are known already (max_services)")
         self._line.note(f"pause/{form.name}", form.by)

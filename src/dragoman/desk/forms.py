@@ -85,6 +85,14 @@ class AttemptView(View):
     reason: str = ""
 
 
+class FailureView(View):
+    """A worker's own account of why it could not do a job."""
+
+    type: str
+    message: str
+    detail: str
+
+
 class JobView(View):
     id: JobName
     service: str
@@ -103,6 +111,7 @@ class JobView(View):
     retry_of: JobName | None = None
     result: str | None = None
     result_base64: str | None = None
+    error: FailureView | None = None
 
 
 class JobsView(View):

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from math import inf
 
 from dragoman.core.model import ABSENT, ENDED, Job, Payload, Service, Worker
-from dragoman.desk.forms import AttemptView, JobView, ServiceView, WorkerView
+from dragoman.desk.forms import AttemptView, FailureView, JobView, ServiceView, WorkerView
 
 
 def moment(wall: float) -> datetime:
@@ -40,11 +40,25 @@ def job_view(job: Job, offset: float, result: Payload | None = None) -> JobView:
         retry_of=job.retry_of.hex() if job.retry_of is not None else None,
     )
     if result is not None and result is not ABSENT:
-        try:
-            view.result = result.decode()
-        except UnicodeDecodeError:
-            view.result_base64 = b64encode(result).decode()
+        show_result(view, result)
     return view
+
+
+def show_result(view: JobView, result: Payload) -> None:
+    """The bytes that a job ended with: the result of one that is done, else its worker's account, if there is one."""
+    if view.outcome != "done":
+        view.error = failure_view(result)
+        return
+    try:
+        view.result = bytes(result).decode()
+    except UnicodeDecodeError:
+        view.result_base64 = b64encode(result).decode()
+
+
+def failure_view(account: Payload) -> FailureView | None:
+    """What a worker said of its failure, if it said it in parts: type, message and detail, a NUL between each."""
+    parts = bytes(account).decode("utf-8", "replace").split("\0", 2)
+    return FailureView(type=parts[0], message=parts[1], detail=parts[2]) if len(parts) == 3 else None
 
 
 def service_views(services: list[Service], workers: list[Worker], now: float) -> list[ServiceView]:
