@@ -1,0 +1,62 @@
+"""The HTTP door's application: each request goes to its operation, and whatever goes wrong comes back as a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from dragoman.http import questions
+from dragoman.http.asking import HungUp, Refused
+from dragoman.http.door import Door
+from dragoman.http.openapi import document_operation
+from dragoman.http.operations import Operation
+from dragoman.http.problems import problem
+from dragoman.http.routes import Methods, Routes
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+
+def all_operations() -> list[Operation]:
+    operations = [*questions.OPERATIONS]
+    return [*operations, document_operation(operations)]
+
+
+def make_app(door: Door, operations: Iterable[Operation] | None = None) -> ASGIApp:
+    """What a server may serve. An exception that is not meant goes to the server, which says 500 and logs it."""
+    routes = Routes(operations if operations is not None else all_operations())
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        assert scope["type"] == "http", "nothing but HTTP is spoken here"
+        try:
+            response = await _answer(door, routes, scope, receive, send)
+        except Refused as refused:
+            response = refused.response
+        except HungUp:
+            response = Response(status_code=204)  # nobody reads it
+        await response(scope, receive, send)
+
+    return app
+
+
+async def _answer(door: Door, routes: Routes, scope: Scope, receive: Receive, send: Send) -> Response:
+    found = routes.find(scope["raw_path"])
+    if found is None:
+        return problem(
+            404, "not-found", "Not found", "There is nothing at this path; /openapi.json lists what there is."
+        )
+    methods, scope["path_params"] = found
+    method = "GET" if scope["method"] == "HEAD" else scope["method"]
+    operation = methods.get(method)
+    if operation is None:
+        return _not_allowed(methods)
+    return await operation.handler(door, Request(scope, receive, send))
+
+
+def _not_allowed(methods: Methods) -> Response:
+    allowed = sorted({*methods, *(["HEAD"] if "GET" in methods else [])})
+    detail = f"This path knows {', '.join(allowed)}."
+    return problem(405, "method-not-allowed", "Method not allowed", detail, [("allow", ", ".join(allowed))])

@@ -1,0 +1,38 @@
+"""How a job ended, as a response: the bytes of its result, or a problem."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.responses import Response
+
+from dragoman.core.model import Payload
+from dragoman.desk.forms import FailureView
+from dragoman.http.operations import BYTES
+from dragoman.http.problems import MEDIA_TYPE
+
+JOB = "Dragoman-Job"
+
+# The status and the title of each outcome but *done*.
+TOLD = {
+    "failed": (502, "The job failed"),
+    "lost": (502, "The job was lost"),
+    "timed out": (504, "The job timed out"),
+    "cancelled": (409, "The job was cancelled"),
+    "refused": (503, "The job was refused"),
+}
+
+
+def outcome_response(id: str, outcome: str, reason: str, result: Payload, failure: FailureView | None) -> Response:
+    if outcome == "done":
+        return Response(bytes(result), headers={JOB: id}, media_type=BYTES)
+    status, title = TOLD[outcome]
+    said = {
+        "type": f"urn:dragoman:{outcome.replace(' ', '-')}",
+        "title": title,
+        "status": status,
+        "detail": reason,
+        "job": id,
+    }
+    if failure is not None:
+        said["error"] = msgspec.to_builtins(failure)
+    return Response(msgspec.json.encode(said), status, headers={JOB: id}, media_type=MEDIA_TYPE)

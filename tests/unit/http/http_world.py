@@ -1,0 +1,154 @@
+"""The HTTP door's application with a broker behind it: no socket, and a clock that stands still."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import httpx2
+
+from dragoman.core.broker import Broker
+from dragoman.core.effects import Erase, Note, Save
+from dragoman.core.model import Attempt, Job, JobId, Payload, Terms, Worker
+from dragoman.core.policy import Policy
+from dragoman.desk.desk import Desk
+from dragoman.desk.forms import HealthView
+from dragoman.http.app import make_app
+from dragoman.http.door import Door
+from dragoman.http.guard import HANGUP, Hangup
+from dragoman.http.session import HttpSession
+from dragoman.server.runner import Limits, Line
+from dragoman.testing.entropy import SeededEntropy
+
+WALL = 1_800_000_000.0  # what the wall clock is ahead
+MAX_PAYLOAD = 4096
+
+
+class Diary:
+    """Writes at once, unless something is the matter with it."""
+
+    def __init__(self) -> None:
+        self.problem: str | None = None
+
+    def apply(self, entries: list[Save | Note | Erase], done: Callable[[int, str | None], None]) -> None:
+        for number in [entry.number for entry in entries if not isinstance(entry, Erase)][-1:]:
+            done(number, self.problem)
+
+    def fetch(self, job: Job, done: Callable[[Payload, Payload], None]) -> None:
+        done(job.payload, job.result)
+
+    def close(self) -> None: ...
+
+
+class WorkerSession:
+    dialect = "test"
+
+    def say(self, effect: Any, now: float) -> None: ...
+
+
+class World:
+    def __init__(self, **policy: Any) -> None:
+        self.loop = asyncio.new_event_loop()
+        self.now = 1_000.0
+        self.diary = Diary()
+        self.broker = Broker(Policy(**policy), SeededEntropy("http"))
+        self.line = Line(
+            self.broker, self.diary, lambda: self.now, self._log, Limits(late_turn=1e9), wake=self._wake, strict=True
+        )
+        self.desk = Desk(self.broker, self.line, self.diary, lambda: WALL)
+        self.line.sessions.append(self.desk)
+        self.session = HttpSession()
+        self.door = Door(self.broker, self.desk, self.session, self.line, lambda: self.now, self._health, MAX_PAYLOAD)
+        self.hangups: list[Hangup] = []
+        self._app = make_app(self.door)
+        transport = httpx2.ASGITransport(self._with_hangup)
+        self._client = httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:7480")
+
+    # ---------------------------------------------------------------- requests
+
+    def ask(self, method: str, path: str, **facts: Any) -> httpx2.Response:
+        return self.loop.run_until_complete(self._client.request(method, path, **facts))
+
+    def begin(self, method: str, path: str, **facts: Any) -> asyncio.Task[httpx2.Response]:
+        """A request that may have to wait."""
+        task = self.loop.create_task(self._client.request(method, path, **facts))
+        self.settle()
+        return task
+
+    def settle(self) -> None:
+        """Let everything run that can."""
+
+        async def rest() -> None:
+            for _ in range(30):
+                await asyncio.sleep(0)
+
+        self.loop.run_until_complete(rest())
+
+    def finish(self, task: asyncio.Task[httpx2.Response]) -> httpx2.Response:
+        self.settle()
+        assert task.done(), "it still waits"
+        return task.result()
+
+    def wait(self, seconds: float) -> None:
+        end = self.now + seconds
+        while (due := self.line.turn()) < end:
+            self.now = max(self.now, due)
+            self.settle()
+        self.now = end
+        self.line.turn()
+        self.settle()
+
+    def close(self) -> None:
+        self.loop.run_until_complete(self._client.aclose())
+        self.loop.close()
+
+    # ---------------------------------------------------------------- what happens behind the door
+
+    def enqueue(self, service: str = "s", payload: str = "x", **facts: Any) -> str:
+        answer = self.ask("POST", "/v1/jobs", json={"service": service, "payload": payload, **facts})
+        assert answer.status_code == 202, answer.text
+        name: str = answer.json()["id"]
+        return name
+
+    def worker(self, *services: str, name: str = "w") -> Worker:
+        worker = self.broker.join(WorkerSession(), None, name, services or ("s",), Terms(), self.now)  # type: ignore[arg-type]
+        assert worker is not None
+        self.broker.idle(worker, self.now)
+        self.line.turn()
+        return worker
+
+    def job(self, name: str) -> Job:
+        return self.broker.jobs[JobId(bytes.fromhex(name))]
+
+    def attempt(self, name: str) -> Attempt:
+        attempt = self.job(name).attempt
+        assert attempt is not None
+        return attempt
+
+    def succeed(self, name: str, result: bytes) -> None:
+        self.broker.succeed(self.attempt(name), result, self.now)
+        self.line.turn()
+        self.settle()
+
+    def fail(self, name: str, reason: str, account: bytes = b"", *, is_lost: bool = False) -> None:
+        self.broker.fail(self.attempt(name), reason, self.now, account, is_lost=is_lost)
+        self.line.turn()
+        self.settle()
+
+    def _wake(self) -> None:
+        self.loop.call_soon(self.line.turn)
+
+    def _with_hangup(self, scope: Any, receive: Any, send: Any) -> Coroutine[Any, Any, None]:
+        self.hangups.append(Hangup())
+        scope["extensions"] = {HANGUP: self.hangups[-1]}
+        done: Coroutine[Any, Any, None] = self._app(scope, receive, send)  # type: ignore[assignment]
+        return done
+
+    def _health(self) -> HealthView:
+        return HealthView(
+            ready=True, problems=[], version="0", jobs=0, workers=0, peers=0, draining=False, loading=False
+        )
+
+    def _log(self, level: str, event: str, **fields: object) -> None:
+        assert level != "error", (event, fields)
