@@ -226,6 +226,10 @@ class Line:
         self._last_words.append(call)
         self._ask_for_turn()
 
+    def ask_for_turn(self) -> None:
+        """A verb was called outside of a turn: carry out what follows from it soon."""
+        self._ask_for_turn()
+
     def note(self, key: str, value: str | None) -> None:
         """Write down something that is no job: `value` under `key`, or that there is nothing any more."""
         self.broker.effects.append(self.broker.ledger.gate.note(key, value))

@@ -1,0 +1,115 @@
+"""Calls: the body goes in, the result comes out. The way of each is short: one future, and no task."""
+
+from __future__ import annotations
+
+from asyncio import CancelledError, Future, get_running_loop
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from dragoman.core.effects import Answer
+from dragoman.core.model import DONE, Payload
+from dragoman.desk.desk import PROBLEMS
+from dragoman.desk.forms import Problem, ServiceName
+from dragoman.desk.views import failure_view
+from dragoman.http.asking import HungUp, Refused, told_as_problem
+from dragoman.http.door import Door
+from dragoman.http.guard import HANGUP, Hangup
+from dragoman.http.operations import BYTES, Operation
+from dragoman.http.outcomes import outcome_response
+from dragoman.http.plans import HEADERS
+from dragoman.http.problems import problem
+
+if TYPE_CHECKING:
+    from starlette.types import Receive
+
+
+class Result(Response):
+    """The bytes that a job ended with. Made for each call, so it is made by hand."""
+
+    def __init__(self, result: Payload, id: bytes) -> None:
+        self.status_code = 200
+        self.body = result  # type: ignore[assignment]
+        self.background = None
+        self.raw_headers = [
+            (b"content-type", b"application/octet-stream"),
+            (b"content-length", b"%d" % len(result)),
+            (b"dragoman-job", id),
+        ]
+
+
+async def call(door: Door, request: Request) -> Response:
+    scope = request.scope
+    session = door.session
+    plan = session.plans.of(scope)
+    payload = await _payload(door, request.receive)
+    if plan.key is not None and door.desk.is_loading:
+        detail = "jobs of the last run are still being read: keys cannot be looked up yet"
+        raise Refused(told_as_problem(Problem(kind="loading", detail=detail)))
+    hangup: Hangup | None = scope.get("extensions", {}).get(HANGUP)
+    if hangup is not None and hangup.is_gone:
+        raise HungUp
+    now = door.now()
+    answer: Future[Answer | None] = get_running_loop().create_future()
+    caller = session.call(
+        request.path_params["service"],
+        payload,
+        plan.wishes,
+        answer,
+        now,
+        deadline=now + plan.patience,
+        key=plan.key,
+    )
+    if hangup is not None:
+        hangup.call = lambda: session.hang_up(caller, door.now())
+    try:
+        said = await answer
+    except CancelledError:  # the server is about to be gone
+        session.hang_up(caller, door.now())
+        raise
+    if said is None:
+        raise HungUp
+    return _response(said)
+
+
+async def _payload(door: Door, receive: Receive) -> Payload:
+    """The body, which is most often here already and in one piece."""
+    message = await receive()
+    body: Payload = message.get("body", b"")
+    while message.get("more_body", False) and len(body) <= door.max_payload:
+        message = await receive()
+        body = bytearray(body) if type(body) is bytes else body
+        body += message.get("body", b"")
+    if message["type"] != "http.request":
+        raise HungUp
+    if len(body) > door.max_payload:
+        raise Refused(problem(413, "too-large", "Too large", f"max_payload is {door.max_payload} bytes."))
+    return body
+
+
+def _response(said: Answer) -> Response:
+    job = said.job
+    if said.outcome is DONE and job is not None:
+        return Result(said.result, job.id.hex().encode())
+    if job is None or said.refusal is not None:
+        kind: Any = PROBLEMS[said.refusal] if said.refusal is not None else "busy"
+        return told_as_problem(Problem(kind=kind, detail=said.reason))
+    return outcome_response(job.id.hex(), said.outcome.value, said.reason, said.result, failure_view(said.result))
+
+
+OPERATIONS = [
+    Operation(
+        "POST",
+        "/v1/call/{service}",
+        "call",
+        "Give a worker this body, and wait for what it makes of it",
+        call,
+        {200: BYTES},
+        "calls",
+        path_types={"service": ServiceName},
+        bodies=(BYTES,),
+        headers=HEADERS,
+        problems=(404, 409, 413, 422, 429, 502, 503, 504, 507),
+    ),
+]

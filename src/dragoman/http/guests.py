@@ -1,0 +1,71 @@
+"""Callers and workers that speak HTTP, as their session knows them."""
+
+from __future__ import annotations
+
+from asyncio import Future
+from collections import deque
+from math import inf
+from typing import Any
+
+from dragoman.core.effects import Answer
+from dragoman.core.model import Attempt, Job, Payload, Token, Worker
+
+
+class Call:
+    """Somebody who waits for a job's outcome: one request. Its answer is None if it does not wait any more."""
+
+    __slots__ = ("answer", "job", "session")
+
+    def __init__(self, session: Any, answer: Future[Answer | None]) -> None:
+        self.session = session  # to whom effects about its job go
+        self.answer = answer
+        self.job: Job | None = None
+
+
+class Poll:
+    """A worker's `next`: it is answered with a job, with nothing after a while, or with why its worker is gone."""
+
+    __slots__ = ("alarm", "alarm_number", "answer", "attempt", "due", "guest", "is_read", "payload")
+
+    def __init__(self, guest: Guest, answer: Future[Attempt | str | None], due: float) -> None:
+        self.guest = guest
+        self.answer = answer
+        self.due = due
+        self.attempt: Attempt | None = None  # what it was answered with
+        self.payload: Payload = b""  # of that: a job that ends forgets its own
+        self.is_read = False  # bytes of the answer may have left us
+        self.alarm = inf
+        self.alarm_number = 0
+
+
+class Offer:
+    """A job that was given to a worker and has not left us, for its worker does not ask at the moment."""
+
+    __slots__ = ("alarm", "alarm_number", "attempt", "guest")
+
+    def __init__(self, guest: Guest, attempt: Attempt) -> None:
+        self.guest = guest
+        self.attempt = attempt
+        self.alarm = inf
+        self.alarm_number = 0
+
+
+class Guest:
+    """A worker."""
+
+    __slots__ = ("again", "latest", "offers", "polls", "secret", "worker")
+
+    def __init__(self, secret: str) -> None:
+        self.secret = secret  # by which it proves who it is
+        self.worker: Worker = None  # type: ignore[assignment]  # set when it has joined
+        self.polls: deque[Poll] = deque()  # not answered yet; the first comes first
+        self.offers: dict[Token, Offer] = {}
+        self.again: dict[Token, Attempt] = {}  # their answers broke off: it may have seen them, or not (R124)
+        self.latest: Attempt | None = None  # the last one that left us, if it has not spoken of it since
+
+    def attempt(self, token: Token) -> Attempt | None:
+        """What it was given under this token and has not answered, current or not. It knows of it, so it has it."""
+        if self.latest is not None and self.latest.token == token:
+            self.latest = None
+        self.again.pop(token, None)
+        return self.worker.running.get(token) or self.worker.unproven.get(token)
