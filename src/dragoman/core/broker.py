@@ -312,6 +312,8 @@ class Broker:
         if job.attempt is not attempt:
             return False
         self.effects.extend(Progress(caller, attempt, payload, is_part) for caller in job.callers)
+        if not is_part:
+            self.ledger.tell_news("progress", job, None, payload)
         return True
 
     # ---------------------------------------------------------------- operators

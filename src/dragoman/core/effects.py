@@ -131,14 +131,17 @@ class Note(Effect):
 
 
 class News(Effect):
-    """For whoever watches the broker: a job has come to this state, or a worker has come or gone."""
+    """For whoever watches the broker: a job has come to this state or reports, or a worker has come or gone."""
 
-    __slots__ = ("event", "job", "worker")
+    __slots__ = ("event", "job", "payload", "worker")
 
-    def __init__(self, event: str, job: Job | None = None, worker: Worker | None = None) -> None:
+    def __init__(
+        self, event: str, job: Job | None = None, worker: Worker | None = None, payload: Payload = b""
+    ) -> None:
         self.event = event
         self.job = job
         self.worker = worker
+        self.payload = payload  # what the job says of itself
 
 
 class Erase(Effect):

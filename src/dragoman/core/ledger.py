@@ -184,9 +184,9 @@ class Ledger:
         if self.is_watched:
             self.tell_news(to.value, job)
 
-    def tell_news(self, event: str, job: Job | None, worker: Worker | None = None) -> None:
+    def tell_news(self, event: str, job: Job | None, worker: Worker | None = None, payload: Payload = b"") -> None:
         if self.is_watched:
-            self._effects.append(News(event, job, worker))
+            self._effects.append(News(event, job, worker, payload))
 
     # ---------------------------------------------------------------- jobs of an earlier run
 

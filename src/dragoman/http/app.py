@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dragoman.http import questions
+from dragoman.http import calls, events, questions, workers
 from dragoman.http.asking import HungUp, Refused
 from dragoman.http.door import Door
 from dragoman.http.openapi import document_operation
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def all_operations() -> list[Operation]:
-    operations = [*questions.OPERATIONS]
+    operations = [*calls.OPERATIONS, *questions.OPERATIONS, *workers.OPERATIONS, *events.OPERATIONS]
     return [*operations, document_operation(operations)]
 
 

@@ -10,7 +10,7 @@ until it says what became of it; an answer that got lost on the way is given aga
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import Any, Final, Protocol
 
@@ -19,14 +19,19 @@ from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import Answer, Dismiss, Effect, Give, News, Recall
 from dragoman.core.model import BOOTING, Attempt, Payload, Terms, Token, Wishes, WorkerId
 from dragoman.http.guests import Call, Guest, Offer, Poll
+from dragoman.http.listeners import Listeners
 from dragoman.http.options import ListenerOptions
 from dragoman.http.plans import Plans
+from dragoman.http.sse import Streams
 
+MOST_STREAMS: Final = 64
 FETCH: Final = 1.0  # so long a job waits for its worker to ask for it; then another may have it (R8)
 
 
 class Line(Protocol):
     """What this session asks of the line."""
+
+    watcher: Any
 
     def ask_for_turn(self) -> None: ...
 
@@ -36,10 +41,10 @@ class Line(Protocol):
 class HttpSession:
     dialect = "http"
 
-    def __init__(self, broker: Broker, line: Line, options: ListenerOptions) -> None:
+    def __init__(self, broker: Broker, line: Line, options: ListenerOptions, streams: Streams | None = None) -> None:
         self.options = options
         self.plans = Plans(options)
-        self.watch: Callable[[News], None] | None = None  # who is told news
+        self.listeners = Listeners(streams or Streams(MOST_STREAMS), self._watch)
         self._broker = broker
         self._line = line
         self._guests: dict[WorkerId, Guest] = {}
@@ -154,8 +159,9 @@ class HttpSession:
         return self._broker.progress(attempt, payload, now)
 
     def close(self) -> None:
-        """The broker is about to stop: nobody waits here for a job any more."""
+        """The broker is about to stop: nobody waits here for jobs or news any more."""
         self._is_closed = True
+        self.listeners.streams.end()
         for guest in self._guests.values():
             while guest.polls:
                 poll = guest.polls.popleft()
@@ -177,8 +183,8 @@ class HttpSession:
             guest: Guest = effect.worker.party
             self._line.remark("worker dismissed", worker=effect.worker.name, reason=effect.reason)
             self._forget(guest, effect.reason)
-        elif isinstance(effect, News) and self.watch is not None:
-            self.watch(effect)
+        elif isinstance(effect, News):
+            self.listeners.say(effect)
         # Accept: background jobs are the desk's. Progress: a response cannot tell it; whoever wants it watches.
 
     def tick(self, now: float) -> float:
@@ -203,6 +209,10 @@ class HttpSession:
         raise NotImplementedError("requests come by the HTTP server, not by the line")
 
     # ---------------------------------------------------------------- inside
+
+    def _watch(self, is_watched: bool) -> None:
+        self._line.watcher = self
+        self._broker.ledger.is_watched = is_watched
 
     def _give(self, attempt: Attempt, now: float) -> None:
         guest: Guest = attempt.worker.party

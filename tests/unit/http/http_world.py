@@ -17,6 +17,7 @@ from dragoman.desk.forms import HealthView
 from dragoman.http.app import make_app
 from dragoman.http.door import Door
 from dragoman.http.guard import HANGUP, Hangup
+from dragoman.http.options import ListenerOptions
 from dragoman.http.session import HttpSession
 from dragoman.server.runner import Limits, Line
 from dragoman.testing.entropy import SeededEntropy
@@ -58,7 +59,8 @@ class World:
         )
         self.desk = Desk(self.broker, self.line, self.diary, lambda: WALL)
         self.line.sessions.append(self.desk)
-        self.session = HttpSession()
+        self.session = HttpSession(self.broker, self.line, ListenerOptions())
+        self.line.sessions.append(self.session)
         self.door = Door(self.broker, self.desk, self.session, self.line, lambda: self.now, self._health, MAX_PAYLOAD)
         self.hangups: list[Hangup] = []
         self._app = make_app(self.door)
