@@ -107,7 +107,7 @@ class Connection:
 
     def _begin(self, world: World, ours: Carrier, theirs: Carrier) -> None:
         self.world = world
-        self.sent = self.backlog = 0  # the broker's stream: all that is written has left
+        self.sent = self.received = self.backlog = 0  # the broker's stream: all that is written has left
         self.heard: list[Message] = []
         self.is_cut = False
         self._ours = ours

@@ -75,6 +75,7 @@ class End:
         self.wire = wire
         self.label = label
         self.sent = 0
+        self.received = 0
         self.backlog = 0
         self.is_closed = False  # by its owner
         self.is_over = False  # it knows that nothing more comes
@@ -153,6 +154,7 @@ class End:
         elif not (self.is_over or self.is_closed):
             self.wire.world.note(self.label, piece)
             self.other._unread -= len(piece)
+            self.received += len(piece)
             self.on_bytes(piece)
             if self.other._pending:
                 self.other._push()

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import Accept, Answer, Effect
+from dragoman.core.histogram import Histogram
 from dragoman.core.model import ENDED, RUNNING, Job, JobId, Payload, Refusal, Wishes, WorkerId, is_name
 from dragoman.desk.calendar import Calendar
 from dragoman.desk.forms import (
@@ -70,6 +71,9 @@ class Diary(Protocol):
     @property
     def problem(self) -> str | None: ...
 
+    @property
+    def commits(self) -> Histogram: ...
+
 
 class Asker(Protocol):
     """Whoever asks. It is told one of these, once."""
@@ -99,7 +103,7 @@ class Desk:
     def __init__(self, broker: Broker, line: Line, diary: Diary, offset: Callable[[], float]) -> None:
         self.broker = broker
         self._line = line
-        self._diary = diary
+        self.diary = diary
         self._offset = offset  # what the wall clock is ahead of the one that jobs live by
         self._waiting: Deadlines[Ticket] = Deadlines()
         self._purges: list[Purge] = []
@@ -151,7 +155,7 @@ class Desk:
 
     def why(self, form: JobRef, payload: Payload, asker: Asker, now: float) -> None:
         job = self._find(form.id)
-        asker.answer(WhyView(id=form.id, why=why(job, self.broker, now, self._diary.problem)))
+        asker.answer(WhyView(id=form.id, why=why(job, self.broker, now, self.diary.problem)))
 
     def cancel(self, form: JobRef, payload: Payload, asker: Asker, now: float) -> None:
         job = self._find(form.id)

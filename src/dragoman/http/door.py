@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dragoman.core.broker import Broker
 from dragoman.desk.desk import Desk
 from dragoman.desk.forms import HealthView
+from dragoman.http.labels import ServiceLabels
 
 if TYPE_CHECKING:
     from dragoman.http.session import HttpSession
@@ -23,3 +24,4 @@ class Door:
     now: Callable[[], float]
     health: Callable[[], HealthView]
     max_payload: int
+    labels: ServiceLabels = field(default_factory=ServiceLabels)

@@ -16,6 +16,7 @@ class Stream(Protocol):
     """A byte stream to write on: a socket, or a pipe of a simulated world."""
 
     sent: int  # bytes that have left us
+    received: int  # bytes that have come
     backlog: int  # bytes handed over that have not
 
     def write(self, buffers: list[Frame]) -> None: ...

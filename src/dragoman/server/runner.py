@@ -83,6 +83,7 @@ class Line:
         self.wake = wake  # asks the owner of the loop for a `turn` soon
         self.dialler = dialler
         self.watcher: Session | None = None  # who is told News
+        self.traffic: dict[str, tuple[int, int]] = {}  # by dialect: bytes received and sent by peers that have gone
         self.lag = Histogram()  # how late turns are that had a time
         self._waiting_for_diary: deque[tuple[int, Callable[[str | None], None]]] = deque()
         self._diary = diary
@@ -502,6 +503,7 @@ class Line:
         unsent = peer.take_unsent()
         if peer.stream is not None:
             peer.stream.close()
+            self._count_traffic(peer, peer.stream)
         if peer.stream is not None and not peer.dialled:
             self._addresses[peer.address] -= 1
             if not self._addresses[peer.address]:
@@ -565,4 +567,13 @@ class Line:
         self.remark("internal error", level="error", peer=peer, error=repr(error), exception=error, **fields)
 
     def _count_bad(self, peer: Peer, reason: str) -> None:
-        self.broker.counters.bad_message(getattr(peer.session, "dialect", "?"), reason)
+        self.broker.counters.bad_message(_dialect_of(peer), reason)
+
+    def _count_traffic(self, peer: Peer, stream: Stream) -> None:
+        received, sent = self.traffic.get(_dialect_of(peer), (0, 0))
+        self.traffic[_dialect_of(peer)] = received + stream.received, sent + stream.sent
+
+
+def _dialect_of(peer: Peer) -> str:
+    dialect: str = getattr(peer.session, "dialect", "?")
+    return dialect

@@ -38,11 +38,13 @@ class Stream:
         "_send",
         "_socket",
         "backlog",
+        "received",
         "sent",
     )
 
     def __init__(self, loop: asyncio.AbstractEventLoop, connected: socket.socket, carrier: Reader) -> None:
         self.sent = 0
+        self.received = 0
         self.backlog = 0
         self._loop = loop
         self._socket = connected
@@ -137,7 +139,12 @@ class Stream:
         if not came:
             self._end("the peer closed the connection")
             return False
-        self._arrived(carrier.fill(came) if isinstance(came, int) else carrier.feed(came))
+        if isinstance(came, int):
+            self.received += came
+            self._arrived(carrier.fill(came))
+        else:
+            self.received += len(came)
+            self._arrived(carrier.feed(came))
         return True
 
     def _keep(self, buffers: list[Frame], taken: int) -> None:

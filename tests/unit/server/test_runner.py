@@ -27,6 +27,7 @@ class FakeStream:
 
     def __init__(self) -> None:
         self.sent = 0
+        self.received = 0
         self.backlog = 0
         self.room = inf
         self.is_closed = False

@@ -1,0 +1,65 @@
+"""Whether the broker lives, and whether it can be given work: what supervisors and load balancers ask."""
+
+from __future__ import annotations
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+
+from dragoman.desk.forms import HealthView
+from dragoman.http.door import Door
+from dragoman.http.operations import TEXT, Operation
+from dragoman.http.problems import problem
+
+RETRY_AFTER = "1"  # seconds; most of what makes a broker unready passes
+
+
+async def livez(door: Door, request: Request) -> Response:
+    """That this is answered at all is the answer: the loop turns."""
+    return PlainTextResponse("alive\n", headers={"Cache-Control": "no-store"})
+
+
+async def readyz(door: Door, request: Request) -> Response:
+    view = door.health()
+    if view.ready:
+        return PlainTextResponse("ready\n", headers={"Cache-Control": "no-store"})
+    detail = "; ".join(view.problems) or "it does not say why"
+    headers = [("Retry-After", RETRY_AFTER), ("Cache-Control", "no-store")]
+    return problem(503, "not-ready", "The broker takes no new jobs now", detail, headers)
+
+
+async def health(door: Door, request: Request) -> Response:
+    body = msgspec.json.encode(door.health())
+    return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
+
+
+OPERATIONS = [
+    Operation(
+        method="GET",
+        path="/livez",
+        name="livez",
+        summary="Whether the broker's loop turns: answered at all means yes.",
+        handler=livez,
+        answers={200: TEXT},
+        tag="health",
+    ),
+    Operation(
+        method="GET",
+        path="/readyz",
+        name="readyz",
+        summary="Whether the broker takes new jobs now.",
+        handler=readyz,
+        answers={200: TEXT},
+        tag="health",
+        problems=(503,),
+    ),
+    Operation(
+        method="GET",
+        path="/v1/health",
+        name="health",
+        summary="How the broker is: ready or why not, and how much is present.",
+        handler=health,
+        answers={200: HealthView},
+        tag="health",
+    ),
+]
