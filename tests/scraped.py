@@ -1,0 +1,118 @@
+"""A broker to be scraped, without sockets, and its numbers as a scraper understands them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as read_prometheus
+from starlette.requests import Request
+from starlette.responses import Response
+
+from dragoman.core.broker import Broker
+from dragoman.core.model import Attempt, Job, Terms, Wishes, Worker
+from dragoman.core.policy import Policy
+from dragoman.desk.desk import Desk
+from dragoman.desk.forms import HealthView
+from dragoman.diary.memory import MemoryDiary
+from dragoman.http.door import Door
+from dragoman.http.metrics import metrics
+from dragoman.http.session import HttpSession
+from dragoman.server.runner import Limits, Line
+from dragoman.testing.entropy import SeededEntropy
+
+PATIENT = Wishes(waits=True)
+
+
+class Dialect:
+    def __init__(self, name: str) -> None:
+        self.dialect = name
+
+    def say(self, effect: Any, now: float) -> None: ...
+
+
+class Caller:
+    session = Dialect("native")
+
+
+class Scraped:
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.broker = Broker(Policy(max_services=20_000), SeededEntropy())
+        self.diary = MemoryDiary()
+        self.line = Line(self.broker, self.diary, lambda: self.now, lambda *_, **__: None, Limits())
+        self.desk = Desk(self.broker, self.line, self.diary, lambda: 0.0)
+        self.problems: list[str] = []
+        self.door = Door(
+            broker=self.broker,
+            desk=self.desk,
+            session=HttpSession.__new__(HttpSession),
+            line=self.line,
+            now=lambda: self.now,
+            health=self._health,
+            max_payload=1 << 20,
+        )
+
+    def _health(self) -> HealthView:
+        return HealthView(
+            ready=not self.problems,
+            problems=self.problems,
+            version="1.2",
+            jobs=0,
+            workers=0,
+            peers=0,
+            draining=False,
+            loading=False,
+        )
+
+    def worker(self, *services: str, dialect: str = "memodb", capacity: int = 1) -> Worker:
+        """One that is free."""
+        terms = Terms(capacity=capacity)
+        worker = self.broker.join(Dialect(dialect), object(), "worker", services, terms, self.now)
+        assert worker is not None
+        self.broker.idle(worker, self.now)
+        return worker
+
+    def job(self, service: str, wishes: Wishes = PATIENT) -> Job:
+        job = self.broker.submit(service, b"x", Caller(), wishes, self.now)
+        assert job is not None
+        self.line.turn()
+        return job
+
+    def finish(self, job: Job) -> None:
+        self.broker.succeed(attempt_of(job), b"", self.now)
+        self.line.turn()
+
+    def get(self, accept: str = "application/openmetrics-text") -> Response:
+        return asyncio.run(self.ask(accept))
+
+    async def ask(self, accept: str = "application/openmetrics-text") -> Response:
+        headers = [(b"accept", accept.encode())] if accept else []
+        return await metrics(self.door, Request({"type": "http", "headers": headers}))
+
+    def numbers(self) -> dict[str, float]:
+        """Every sample's value, by its name and labels as in `dragoman_peers{dialect=native}`."""
+        return numbers(self.get())
+
+
+def numbers(response: Response) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for family in read(response):
+        for each in family.samples:
+            labels = ",".join(f"{name}={value}" for name, value in each.labels.items())
+            name = f"{each.name}{{{labels}}}" if labels else each.name
+            assert name not in found, f"{name} is there twice"
+            found[name] = each.value
+    return found
+
+
+def read(response: Response) -> list[Any]:
+    text = bytes(response.body).decode()
+    is_openmetrics = response.headers["content-type"].startswith("application/openmetrics-text")
+    return list((read_openmetrics if is_openmetrics else read_prometheus)(text))
+
+
+def attempt_of(job: Job) -> Attempt:
+    assert job.attempt is not None
+    return job.attempt

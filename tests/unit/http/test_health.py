@@ -1,0 +1,69 @@
+"""What supervisors and load balancers ask."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from dragoman.desk.forms import HealthView
+from dragoman.http.health import OPERATIONS
+
+
+class Door:
+    """Of a door, what is asked here."""
+
+    def __init__(self, *problems: str) -> None:
+        self._problems = list(problems)
+
+    def health(self) -> HealthView:
+        return HealthView(
+            ready=not self._problems,
+            problems=self._problems,
+            version="1.2",
+            jobs=3,
+            workers=2,
+            peers=4,
+            draining=bool(self._problems),
+            loading=False,
+        )
+
+
+def get(path: str, door: Any) -> Response:
+    (operation,) = (each for each in OPERATIONS if each.path == path)
+    return asyncio.run(operation.handler(door, Request({"type": "http", "headers": []})))  # type: ignore[arg-type]
+
+
+def test_an_answer_means_that_the_loop_turns_whatever_else_is_wrong() -> None:
+    assert get("/livez", Door("the disk is full")).status_code == 200
+
+
+def test_a_broker_that_takes_jobs_is_ready() -> None:
+    assert get("/readyz", Door()).status_code == 200
+
+
+def test_one_that_takes_none_says_all_that_is_in_the_way() -> None:
+    answer = get("/readyz", Door("the broker is about to stop", "the disk is full"))
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "1")
+    assert answer.media_type == "application/problem+json"
+    told = json.loads(answer.body)
+    assert (told["type"], told["detail"]) == (
+        "urn:dragoman:not-ready",
+        "the broker is about to stop; the disk is full",
+    )
+
+
+def test_how_the_broker_is_can_be_read_even_if_it_is_not_ready() -> None:
+    answer = get("/v1/health", Door("the disk is full"))
+    assert (answer.status_code, answer.media_type) == (200, "application/json")
+    told = json.loads(answer.body)
+    assert (told["ready"], told["problems"], told["jobs"], told["workers"]) == (False, ["the disk is full"], 3, 2)
+
+
+def test_no_answer_about_health_is_kept_on_the_way() -> None:
+    for path in ("/livez", "/readyz", "/v1/health"):
+        assert get(path, Door()).headers["cache-control"] == "no-store"
+        assert get(path, Door("x")).headers["cache-control"] == "no-store"

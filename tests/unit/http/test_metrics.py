@@ -1,0 +1,276 @@
+"""The broker's numbers, as a scraper reads them."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from time import perf_counter
+
+import pytest
+
+from dragoman.carriers.prefixed import Prefixed
+from dragoman.core.counters import Counters
+from dragoman.core.histogram import BOUNDS
+from dragoman.core.model import Outcome, Wishes
+from dragoman.http import labels
+from dragoman.http.exposition import OPENMETRICS, PROMETHEUS, Kind, media_type
+from dragoman.http.labels import OTHER
+from dragoman.http.metrics import COUNTERS, METRICS
+from fake_stream import FakeStream
+from scraped import Caller, Dialect, Scraped, numbers, read
+
+PAGE = Path(__file__).parents[3] / "docs" / "metrics.md"
+
+
+@pytest.fixture
+def scraped() -> Scraped:
+    return Scraped()
+
+
+# ---------------------------------------------------------------- what is told
+
+
+def test_jobs_are_counted_by_service_and_outcome(scraped: Scraped) -> None:
+    scraped.worker("resize")
+    scraped.finish(scraped.job("resize"))
+    failed = scraped.job("resize")
+    assert failed.attempt is not None
+    scraped.broker.fail(failed.attempt, "no", scraped.now)
+    told = scraped.numbers()
+    assert told["dragoman_jobs_total{service=resize,outcome=done}"] == 1
+    assert told["dragoman_jobs_total{service=resize,outcome=failed}"] == 1
+    assert told["dragoman_jobs_total{service=resize,outcome=timed out}"] == 0
+    assert told["dragoman_jobs_accepted_total"] == told["dragoman_jobs_handed_out_total"] == 2
+
+
+def test_queues_tell_how_many_wait_run_and_rest_and_for_how_long(scraped: Scraped) -> None:
+    scraped.worker("resize")
+    for _ in range(3):
+        scraped.job("resize")
+    scraped.job("resize", Wishes(delay=60.0))
+    scraped.now += 7.0
+    told = scraped.numbers()
+    assert told["dragoman_queue_depth{service=resize}"] == 2
+    assert told["dragoman_queue_oldest_seconds{service=resize}"] == 7.0
+    assert told["dragoman_jobs_running{service=resize}"] == 1
+    assert told["dragoman_jobs_delayed{service=resize}"] == 1
+    assert told["dragoman_jobs_present"] == 4
+    assert told["dragoman_payload_bytes"] == 4
+
+
+def test_how_long_jobs_waited_and_ran_is_told_in_buckets(scraped: Scraped) -> None:
+    scraped.worker("resize")
+    first, second = scraped.job("resize"), scraped.job("resize")
+    scraped.now += 3.0
+    scraped.finish(first)
+    scraped.finish(second)
+    told = scraped.numbers()
+    assert told["dragoman_queue_seconds_bucket{service=resize,le=0.0005}"] == 1
+    assert told["dragoman_queue_seconds_bucket{service=resize,le=2.5}"] == 1
+    assert told["dragoman_queue_seconds_bucket{service=resize,le=5.0}"] == 2
+    assert told["dragoman_queue_seconds_bucket{service=resize,le=+Inf}"] == 2
+    assert told["dragoman_run_seconds_count{service=resize}"] == 2
+    assert told["dragoman_run_seconds_sum{service=resize}"] == 3.0
+    assert len([name for name in told if name.startswith("dragoman_run_seconds_bucket{service=resize")]) == (
+        len(BOUNDS) + 1
+    )
+
+
+def test_workers_are_counted_by_service_dialect_and_state(scraped: Scraped) -> None:
+    scraped.worker("resize")
+    scraped.worker("resize", "crop", dialect="pingpong")
+    scraped.job("resize")
+    told = scraped.numbers()
+    assert told["dragoman_workers{service=resize,dialect=memodb,state=busy}"] == 1
+    assert told["dragoman_workers{service=resize,dialect=pingpong,state=idle}"] == 1
+    assert told["dragoman_workers{service=crop,dialect=pingpong,state=idle}"] == 1
+
+
+def test_every_count_of_the_core_is_told(scraped: Scraped) -> None:
+    """A counter that is added there must be named here."""
+    shown_otherwise = {"ended", "bad_messages", "silent_endings"}
+    assert set(COUNTERS) == set(Counters.__slots__) - shown_otherwise
+    counters = scraped.broker.counters
+    for number, attribute in enumerate(COUNTERS, start=1):
+        setattr(counters, attribute, number)
+    counters.bad_message("memodb", "not CBOR")
+    counters.silent_ending(Outcome.LOST)
+    told = scraped.numbers()
+    assert [told[name] for name, _ in COUNTERS.values()] == list(range(1, len(COUNTERS) + 1))
+    assert told["dragoman_bad_messages_total{dialect=memodb,reason=not CBOR}"] == 1
+    assert told["dragoman_silent_endings_total{outcome=lost}"] == 1
+
+
+def test_the_diary_and_the_loop_tell_how_they_do(scraped: Scraped) -> None:
+    scraped.diary.commits.observe(0.2)
+    scraped.line.lag.observe(0.004)
+    before = scraped.numbers()
+    scraped.diary.problem = "the disk is full"
+    scraped.problems.append("the disk is full")
+    after = scraped.numbers()
+    assert before["dragoman_diary_commit_seconds_sum"] == 0.2
+    assert before["dragoman_loop_lag_seconds_bucket{le=0.005}"] == 1
+    assert (before["dragoman_diary_problem"], after["dragoman_diary_problem"]) == (0, 1)
+    assert (before["dragoman_ready"], after["dragoman_ready"]) == (1, 0)
+
+
+def test_the_process_tells_what_it_costs(scraped: Scraped) -> None:
+    told = scraped.numbers()
+    assert told["process_cpu_seconds_total"] > 0
+    assert told["process_resident_memory_bytes"] > 1 << 20
+    assert 0 < told["process_open_fds"] < told["process_max_fds"]
+    assert told["process_start_time_seconds"] > 1_600_000_000
+
+
+def test_bytes_of_peers_that_have_gone_are_counted_on(scraped: Scraped) -> None:
+    class Session(Dialect):
+        def opened(self, peer: object, now: float) -> None: ...
+
+        def lost(self, peer: object, unsent: object, now: float) -> None: ...
+
+    streams = [FakeStream(), FakeStream()]
+    session = Session("controller")
+    peers = [
+        scraped.line.connected(session, "workers", Prefixed(lambda head: 0), stream, "p", "a")  # type: ignore[arg-type]
+        for stream in streams
+    ]
+    streams[0].received, streams[0].sent = 10, 1
+    streams[1].received, streams[1].sent = 200, 20
+    before = scraped.numbers()
+    scraped.line.ended(peers[0], "gone")
+    after = scraped.numbers()
+    for told in (before, after):
+        assert told["dragoman_received_bytes_total{dialect=controller}"] == 210
+        assert told["dragoman_sent_bytes_total{dialect=controller}"] == 21
+    assert (before["dragoman_peers{dialect=controller}"], after["dragoman_peers{dialect=controller}"]) == (2, 1)
+
+
+# ---------------------------------------------------------------- how it is told
+
+
+@pytest.mark.parametrize("accept", [OPENMETRICS, PROMETHEUS])
+def test_both_texts_say_the_same(scraped: Scraped, accept: str) -> None:
+    scraped.worker('a "quoted" \\ name')
+    scraped.job('a "quoted" \\ name')
+    answer = scraped.get(accept)
+    assert answer.headers["content-type"] == accept
+    told = numbers(answer)
+    assert told['dragoman_jobs_running{service=a "quoted" \\ name}'] == 1
+    assert {name for name in told if not name.startswith("process_")} == {
+        name for name in numbers(scraped.get(OPENMETRICS)) if not name.startswith("process_")
+    }
+
+
+@pytest.mark.parametrize(
+    ("accept", "media"),
+    [
+        ("", OPENMETRICS),
+        ("*/*", OPENMETRICS),
+        ("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1", OPENMETRICS),
+        ("application/openmetrics-text;version=1.0.0;q=0.4,text/plain;version=0.0.4;q=0.5", PROMETHEUS),
+        ("text/plain", PROMETHEUS),
+        ("text/html,application/xhtml+xml,*/*;q=0.8", PROMETHEUS),
+        ("text/plain;q=nonsense", OPENMETRICS),
+    ],
+)
+def test_the_text_is_the_one_that_is_preferred(accept: str, media: str) -> None:
+    assert media_type(accept) == media
+
+
+@pytest.mark.parametrize("accept", [OPENMETRICS, PROMETHEUS])
+def test_every_metric_is_there_with_its_meaning_from_the_first_scrape(scraped: Scraped, accept: str) -> None:
+    families = {family.name: family for family in read(scraped.get(accept))}
+    for name, (kind, meaning) in METRICS.items():
+        known_as = name.removesuffix("_total") if kind is Kind.COUNTER else name
+        if kind is Kind.INFO and accept == OPENMETRICS:
+            known_as = name.removesuffix("_info")
+        assert families.pop(known_as).documentation == meaning
+    assert families == {}
+
+
+def test_the_page_names_every_metric_and_no_other() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \|", PAGE.read_text(), re.MULTILINE)
+    assert dict(rows) == {name: kind.value for name, (kind, _) in METRICS.items()}
+    assert len(rows) == len(METRICS)
+
+
+# ---------------------------------------------------------------- bounded (T21)
+
+
+def test_services_beyond_the_bound_are_told_together(scraped: Scraped, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(labels, "MOST_SERVICES", 2)
+    for name in "abcd":
+        scraped.worker(name)
+        scraped.finish(scraped.job(name))
+        scraped.job(name)
+    told = scraped.numbers()
+    assert told["dragoman_jobs_total{service=a,outcome=done}"] == 1
+    assert told["dragoman_jobs_total{service=other,outcome=done}"] == 2
+    assert told["dragoman_jobs_running{service=other}"] == 2
+    assert told["dragoman_run_seconds_count{service=other}"] == 2
+    assert told["dragoman_workers{service=other,dialect=memodb,state=busy}"] == 2
+    assert not any("service=c" in name or "service=d" in name for name in told)
+
+
+def test_names_that_only_callers_have_said_have_no_series(scraped: Scraped) -> None:
+    scraped.job("made up")
+    told = scraped.numbers()
+    assert told["dragoman_queue_depth{service=other}"] == 1
+    assert not any("made up" in name for name in told)
+
+
+def test_a_service_that_is_called_like_the_others_is_told_with_them(scraped: Scraped) -> None:
+    scraped.worker(OTHER)
+    scraped.job(OTHER)
+    scraped.job("made up")
+    told = scraped.numbers()
+    assert told["dragoman_jobs_running{service=other}"] == told["dragoman_queue_depth{service=other}"] == 1
+
+
+def test_who_has_a_series_keeps_it(scraped: Scraped, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(labels, "MOST_SERVICES", 1)
+    scraped.job("a")  # known first, offered later
+    scraped.worker("b")
+    assert "dragoman_queue_depth{service=b}" in scraped.numbers()
+    scraped.worker("a")
+    told = scraped.numbers()
+    assert "dragoman_queue_depth{service=b}" in told
+    assert "dragoman_queue_depth{service=a}" not in told
+
+
+def test_what_the_others_ended_never_falls(scraped: Scraped) -> None:
+    """One of them gets a series of its own. A scraper takes a fall for a new start, and counts all once more."""
+    for name in ("made up", "later offered"):
+        scraped.broker.withdraw(scraped.job(name), scraped.now, "no")
+    name = "dragoman_jobs_total{service=other,outcome=cancelled}"
+    assert scraped.numbers()[name] == 2
+    scraped.worker("later offered")
+    told = scraped.numbers()
+    assert told[name] == 2
+    assert told["dragoman_jobs_total{service=later offered,outcome=cancelled}"] == 1
+
+
+# ---------------------------------------------------------------- and quick
+
+
+def test_a_scrape_of_very_many_lets_others_have_their_turn(scraped: Scraped) -> None:
+    """Ten thousand services, ten thousand workers: never more than 100 ms at a time, but for what the machine does."""
+    for number in range(10_000):
+        scraped.worker(f"service {number}")
+        scraped.broker.submit(f"service {number}", b"", Caller(), Wishes(), scraped.now)
+    for service in scraped.broker.roster.services.values():
+        service.waited.observe(0.1)
+        service.ran.observe(0.1)
+
+    async def longest_gap() -> float:
+        longest, last = 0.0, perf_counter()
+        scrape = asyncio.ensure_future(scraped.ask())
+        while not scrape.done():
+            await asyncio.sleep(0)
+            now = perf_counter()
+            longest, last = max(longest, now - last), now
+        assert len(bytes((await scrape).body)) > 2_000_000
+        return longest
+
+    assert min(asyncio.run(longest_gap()) for _ in range(3)) < 0.1
