@@ -46,6 +46,9 @@ READERS: dict[str, tuple[Callable[[Frames], Any], Callable[[Any], Frames] | None
     "FAILED": (codec.read_failed, failed_again),
     "report": (codec.read_report, lambda said: codec.write_report(*said, is_part=True)),
     "number": (lambda frames: codec.read_report_number(frames[0]), None),
+    "ASK": (codec.read_ask, lambda said: codec.write_ask(*said)),
+    "TELL": (codec.read_tell, lambda said: codec.write_tell(*said)),
+    "OBJECT": (codec.read_object, lambda said: codec.write_object(*said)),
     "list": (codec.read_list, lambda names: codec.write_list(ACK, names)),
 }
 
@@ -120,6 +123,9 @@ def a_valid_message(rng: random.Random) -> Frames:
             codec.write_failed(rng.randrange(1, 6), name(rng), text(rng), text(rng), text(rng)),
             codec.write_report(name(rng), b"x", is_part=True, attempt=rng.choice((None, 3))),
             codec.write_list(ACK, names),
+            codec.write_ask(name(rng)[:8], services[0], b"{}", rng.choice((b"", b"x"))),
+            codec.write_tell(name(rng)[:8], b"{}", b"x"),
+            codec.write_object(name(rng)[:8], "busy", text(rng)),
         ]
     )
 

@@ -213,6 +213,10 @@ class Client(Program):
 
     def reported(self, ticket: Hashable, payload: Frame, is_part: bool, attempt: int) -> None: ...
 
+    def told(self, ticket: Hashable, view: bytes, payload: Frame) -> None: ...
+
+    def objected(self, ticket: Hashable, kind: str, detail: str) -> None: ...
+
 
 class Worker(Program):
     def __init__(

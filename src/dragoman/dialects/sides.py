@@ -120,6 +120,12 @@ class ClientPort(Protocol):
     def reported(self, ticket: Hashable, payload: Frame, is_part: bool, attempt: int) -> None:
         """What a running job says of itself, or a part of its result."""
 
+    def told(self, ticket: Hashable, view: bytes, payload: Frame) -> None:
+        """The answer to a question: JSON, and what is no JSON."""
+
+    def objected(self, ticket: Hashable, kind: str, detail: str) -> None:
+        """Why there is none: a word for programs, a sentence for people."""
+
     def reconnect(self, reason: str) -> None:
         """Close, open a new connection, and say `opened` again."""
 
@@ -153,6 +159,10 @@ class ClientSide(Protocol):
         """Call, with all that the wire has words for. What is submitted may wait for `flush`."""
         timeout = wishes.timeout if wishes.job_timeout is None else wishes.job_timeout
         self.call(ticket, wishes.service, payload, timeout, now)
+
+    def ask(self, ticket: Hashable, question: str, form: bytes, payload: Frame, id: bytes, now: float) -> None:
+        """Ask the broker something; it is asked again on every new connection until there is an answer."""
+        raise AssertionError("this wire has no word for it")
 
     def flush(self, now: float) -> None:
         """Send what was submitted and may be sent."""

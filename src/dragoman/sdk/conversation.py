@@ -11,9 +11,10 @@ from typing import Any, Protocol
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.dialects.sides import ClientSide, Failure, Wishes
-from dragoman.sdk.errors import BrokerUnavailable, DragomanError, JobFailed, error_from
+from dragoman.sdk.errors import BrokerUnavailable, DragomanError, JobFailed, Objected, error_from
 from dragoman.sdk.link import Link, open_link
 from dragoman.sdk.peoples import Target
+from dragoman.sdk.questions import Question
 from dragoman.streams.dial import BackOff
 
 DIAL_LIMIT = 5.0  # seconds for one attempt to connect and be greeted
@@ -32,6 +33,10 @@ class Job(Protocol):
     entered: float
     due: float  # 0: nothing guards it
 
+    @property
+    def question(self) -> Question | None:
+        """What it asks of the broker itself, if it is no job."""
+
     def __hash__(self) -> int: ...
 
     def succeed(self, result: Frame) -> None: ...
@@ -39,6 +44,8 @@ class Job(Protocol):
     def fail(self, error: DragomanError) -> None: ...
 
     def report(self, payload: Frame, is_part: bool, attempt: int) -> None: ...
+
+    def tell(self, view: bytes, payload: Frame) -> None: ...
 
 
 class Owner(Protocol):
@@ -94,7 +101,11 @@ class Conversation:
     def take(self, job: Job, now: float) -> None:
         self.jobs[job] = None
         job.conversation = self
-        self.side.submit(job, job.wishes, job.payload, job.job_id, now)
+        question = job.question
+        if question is None:
+            self.side.submit(job, job.wishes, job.payload, job.job_id, now)
+        else:
+            self.side.ask(job, question.text, question.form, job.payload, job.job_id, now)
 
     def flush(self, now: float) -> None:
         """What was taken or said so far leaves now."""
@@ -225,6 +236,18 @@ class Conversation:
         job: Job = ticket  # type: ignore[assignment]
         if job in self.jobs:
             job.report(payload, is_part, attempt)
+
+    def told(self, ticket: Hashable, view: bytes, payload: Frame) -> None:
+        job: Job = ticket  # type: ignore[assignment]
+        if self.jobs.pop(job, self) is not self:
+            self._owner.ended(job)
+            job.tell(view, payload)
+
+    def objected(self, ticket: Hashable, kind: str, detail: str) -> None:
+        job: Job = ticket  # type: ignore[assignment]
+        if self.jobs.pop(job, self) is not self:
+            self._owner.ended(job)
+            job.fail(Objected(kind, detail))
 
     def reconnect(self, reason: str) -> None:
         if self._link is not None:

@@ -17,6 +17,10 @@ class Unsupported(DragomanError):
     """The dialect of this address has no word for what was asked."""
 
 
+class NotFound(DragomanError, LookupError):
+    """The broker knows nothing of that name."""
+
+
 class JobError(DragomanError):
     """The job did not end in a result."""
 
@@ -62,6 +66,19 @@ class Busy(JobRefused):
 
 class PayloadTooLarge(JobRefused):
     """The payload is over the broker's limit."""
+
+
+class NoSuchJob(JobError, NotFound):
+    """There is no such job: it never was, or its outcome was not kept any longer."""
+
+
+class Objected(DragomanError):
+    """The broker will not answer a question. Whoever asked makes one of the errors above of it."""
+
+    def __init__(self, kind: str, detail: str) -> None:
+        super().__init__(kind, detail)
+        self.kind = kind
+        self.detail = detail
 
 
 _BY_OUTCOME: dict[str, type[JobError]] = {

@@ -18,6 +18,7 @@ from dragoman.sdk.asking import Asking
 from dragoman.sdk.codecs import Codec
 from dragoman.sdk.errors import DragomanError, JobCancelled, JobFailed
 from dragoman.sdk.ids import new_job_id
+from dragoman.sdk.questions import Question
 from dragoman.sdk.typed import Result
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ class _Submitted:
 
     _asking: Asking
     _told: _Told | None = None
+    question: Question | None = None  # it is a job
 
     def _begin(self, wishes: Wishes, payload: Frame, codec: Codec, asking: Asking, keeps_parts: bool) -> None:
         self.wishes = wishes
@@ -101,6 +103,9 @@ class _Submitted:
                 listener(_read(payload))
             except BaseException:  # it is the user's, and raises what it likes
                 _logger.exception("exception calling %r", listener)
+
+    def tell(self, view: bytes, payload: Frame) -> None:
+        raise AssertionError("a job is no question")
 
     def _keep(self, part: Part) -> None:
         raise NotImplementedError

@@ -84,7 +84,8 @@ class Server:
         """Open every listener. Returns, for each, who comes in where."""
         opened = []
         listeners = [
-            prepare(url, self.broker, self.line) for url in self._config.listen or default_listeners(os.environ)
+            prepare(url, self.broker, self.line, self.desk)
+            for url in self._config.listen or default_listeners(os.environ)
         ]
         for listener in listeners:
             places = []

@@ -19,6 +19,8 @@ from dragoman.carriers.zmtp import Limits as ZmtpLimits
 from dragoman.carriers.zmtp import Zmtp
 from dragoman.core.broker import Broker
 from dragoman.core.model import is_name
+from dragoman.desk.asking import JsonDesk
+from dragoman.desk.desk import Desk
 from dragoman.dialects import seam
 from dragoman.dialects.controller import session as controller
 from dragoman.dialects.controller.codec import extra_of_pulse, extra_of_response, write_pulse_response
@@ -87,6 +89,7 @@ class Request:
     limits: PeerLimits
     broker: Broker
     line: Line
+    desk: Desk | None = None  # none: questions are not answered
 
 
 def _pingpong(request: Request) -> Listener:
@@ -221,7 +224,8 @@ def _native(request: Request) -> Listener:
     # What is told again when a client comes back must not get it disconnected as slow.
     own = replace(request.own, max_kept_bytes=min(request.own.max_kept_bytes, request.limits.max_send_buffer))
     max_payload = request.options.max_payload
-    session = NativeSession(request.broker, cast(seam.Line, request.line), own, max_payload, "dragoman")
+    desk = JsonDesk(request.desk) if request.desk is not None else None
+    session = NativeSession(request.broker, cast(seam.Line, request.line), own, max_payload, "dragoman", desk)
     most = max_payload + native.MOST_HEADS
     limits = ZmtpLimits(max_payload=most, hard_cap=max(most, ZmtpLimits().hard_cap), max_frames=native.MOST_NAMES + 2)
     return _at_one_door(request, session, partial(Zmtp, "ROUTER", limits=limits))
@@ -255,7 +259,7 @@ def default_listeners(environment: Mapping[str, str]) -> tuple[str, ...]:
     )
 
 
-def prepare(url: str, broker: Broker, line: Line) -> Listener:
+def prepare(url: str, broker: Broker, line: Line, desk: Desk | None = None) -> Listener:
     """A listener for this URL. Raises AddressError."""
     address = parse(url, DIALECTS)
     kind, listen = DIALECTS[address.dialect]
@@ -264,7 +268,7 @@ def prepare(url: str, broker: Broker, line: Line) -> Listener:
     options = read_options(ListenerOptions, address.options, url, also=known)
     limits = read_options(PeerLimits, address.options, url, also=known)
     _insist_on_loopback(address, is_loopback(address.place), options)
-    return listen(Request(address, options, own, limits, broker, line))
+    return listen(Request(address, options, own, limits, broker, line, desk))
 
 
 def _insist_on_loopback(address: Address, is_local: bool, options: ListenerOptions) -> None:

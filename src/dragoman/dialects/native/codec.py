@@ -13,6 +13,7 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.dialects.native.messages import (
     ACCEPTED,
     ACK,
+    ASK,
     BYE,
     CANCEL,
     ERROR,
@@ -23,6 +24,8 @@ from dragoman.dialects.native.messages import (
     MOST_NAMES,
     MOST_TEXT,
     NAME,
+    NUMBER,
+    OBJECT,
     OUTCOMES,
     PART,
     PROGRESS,
@@ -31,6 +34,7 @@ from dragoman.dialects.native.messages import (
     RESUME,
     RETURN,
     SUBMIT,
+    TELL,
     VERSION,
     WELCOME,
     Failed,
@@ -341,6 +345,55 @@ def write_report(name: bytes, payload: Frame, *, is_part: bool, attempt: int | N
     if attempt is None:
         return [bytes((word,)) + name, payload]
     return [_REPORT.pack(word, name, attempt), payload]
+
+
+# -------------------------------------------------------------------- questions and answers
+
+
+def read_ask_number(head: Frame) -> bytes:
+    """Which request ASK, TELL or OBJECT is about."""
+    if len(head) < 1 + NUMBER:
+        raise Malformed("malformed", f"a head of {len(head)} bytes where a request's number is due")
+    return bytes(head[1 : 1 + NUMBER])
+
+
+def read_ask(message: Message) -> tuple[bytes, str, bytes, Frame]:
+    """The request's number, the question, its form (JSON, which others read) and the payload."""
+    number = read_ask_number(message[0])
+    if not 2 <= len(message) <= 3 or len(message[1]) > MOST_TEXT:
+        raise Malformed("malformed", f"a head, at most {MOST_TEXT} bytes of JSON and perhaps a payload are due")
+    try:
+        question = bytes(message[0][1 + NUMBER :]).decode()
+    except UnicodeDecodeError:
+        raise Malformed("malformed", "the question is not UTF-8") from None
+    return number, question, bytes(message[1]), message[2] if len(message) > 2 else b""
+
+
+def write_ask(number: bytes, question: str, form: bytes, payload: Frame) -> list[Frame]:
+    head = bytes((ASK,)) + number + question.encode()
+    return [head, form, payload] if payload else [head, form]
+
+
+def read_tell(message: Message) -> tuple[bytes, bytes, Frame]:
+    """The request's number, the view (JSON) and the payload."""
+    if len(message) != 3:
+        raise Malformed("malformed", f"a TELL of {len(message)} frames where a head, JSON and a payload are due")
+    return read_ask_number(message[0]), bytes(message[1]), message[2]
+
+
+def write_tell(number: bytes, view: bytes, payload: Frame) -> list[Frame]:
+    return [bytes((TELL,)) + number, view, payload]
+
+
+def read_object(message: Message) -> tuple[bytes, str, str]:
+    """The request's number, what kind of objection it is, and the sentence."""
+    if len(message) != 3:
+        raise Malformed("malformed", f"an OBJECT of {len(message)} frames where a head, a kind and a sentence are due")
+    return read_ask_number(message[0]), _decode(message[1]), _decode(message[2])
+
+
+def write_object(number: bytes, kind: str, detail: str) -> list[Frame]:
+    return [bytes((OBJECT,)) + number, _encode(kind), _encode(detail)]
 
 
 def _decode(frame: Frame) -> str:

@@ -8,6 +8,7 @@ from typing import Final
 
 VERSION: Final = 1
 NAME: Final = 16  # bytes of a job's id, and of an attempt's token
+NUMBER: Final = 8  # bytes of a request's number
 MOST_NAMES: Final = 1024  # in one message
 MOST_TEXT: Final = 65_536  # bytes of JSON, of a failure's message, of its detail
 MOST_HEADS: Final = 65_536  # bytes of head and names that a message may have besides its payloads
@@ -32,6 +33,9 @@ PART: Final = 0x23
 JOB: Final = 0x30
 RECALL: Final = 0x31
 RETURN: Final = 0x32
+ASK: Final = 0x40
+TELL: Final = 0x41
+OBJECT: Final = 0x42
 
 WORDS: Final = {
     HELLO: "HELLO",
@@ -53,6 +57,9 @@ WORDS: Final = {
     JOB: "JOB",
     RECALL: "RECALL",
     RETURN: "RETURN",
+    ASK: "ASK",
+    TELL: "TELL",
+    OBJECT: "OBJECT",
 }
 
 

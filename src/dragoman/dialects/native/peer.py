@@ -17,11 +17,14 @@ from dragoman.dialects.native.codec import (
     read_failed,
     read_jobs,
     read_list,
+    read_object,
     read_recall,
     read_report,
     read_report_number,
     read_result,
+    read_tell,
     read_welcome,
+    write_ask,
     write_bye,
     write_failed,
     write_hello,
@@ -44,7 +47,10 @@ from dragoman.dialects.native.messages import (
     LOST,
     MISSING,
     MOST_NAMES,
+    MOST_TEXT,
     NO_FLAGS,
+    NUMBER,
+    OBJECT,
     OUTCOMES,
     PART,
     PROGRESS,
@@ -52,6 +58,7 @@ from dragoman.dialects.native.messages import (
     RESULT,
     RESUME,
     RETURN,
+    TELL,
     TOO_LARGE,
     UNSAID_PRIORITY,
     WELCOME,
@@ -277,6 +284,19 @@ class Call:
         self.is_cancelled = False
 
 
+class Question:
+    """A question under way."""
+
+    __slots__ = ("form", "is_asked", "payload", "text", "ticket")
+
+    def __init__(self, ticket: Hashable, text: str, form: bytes, payload: Frame) -> None:
+        self.ticket = ticket  # none: nobody waits for it any more, but it still counts until its answer comes
+        self.text = text
+        self.form = form
+        self.payload = payload
+        self.is_asked = False  # on this connection
+
+
 class ClientSide(sides.ClientSide):
     """A client's side: many jobs at once, over as many connections as it takes.
 
@@ -298,6 +318,9 @@ class ClientSide(sides.ClientSide):
         self._calls: dict[bytes, Call] = {}  # all that have no outcome yet
         self._unsent: deque[bytes] = deque()  # of these, what the broker has not got; some may be over by now
         self._in_flight = 0
+        self._questions: dict[bytes, Question] = {}  # all that have no answer yet, by their numbers
+        self._unasked: deque[bytes] = deque()  # of these, what the broker has not got by this connection
+        self._asked = 0  # and how many it has got
         self._heads: dict[Wishes, bytes] = {}
         self._unacknowledged: list[bytes] = []
         self._unacknowledged_bytes = 0
@@ -320,6 +343,19 @@ class ClientSide(sides.ClientSide):
             return
         self._calls[id] = Call(ticket, self._heads.get(wishes) or self._head(wishes), payload)
         self._unsent.append(id)
+
+    def ask(self, ticket: Hashable, question: str, form: bytes, payload: Frame, id: bytes, now: float) -> None:
+        """The number of a request is the end of its id, which is random."""
+        size = len(form) + len(payload)
+        if len(form) > MOST_TEXT or size > self._max_payload > 0:
+            sentence = f"a question of {size} bytes is over the broker's max_payload {self._max_payload}"
+            if len(form) > MOST_TEXT:
+                sentence = f"a form of {len(form)} bytes is over {MOST_TEXT}"
+            self._port.objected(ticket, TOO_LARGE, sentence)
+            return
+        number = id[-NUMBER:]
+        self._questions[number] = Question(ticket, question, form, payload)
+        self._unasked.append(number)
 
     def is_sent(self, id: bytes) -> bool:
         call = self._calls.get(id)
@@ -346,6 +382,8 @@ class ClientSide(sides.ClientSide):
             self.cancel(id, now)
         elif call is not None:
             del self._calls[id]
+        else:
+            self._forget_question(id[-NUMBER:])
 
     def flush(self, now: float) -> None:
         """Send what the window has room for."""
@@ -356,6 +394,8 @@ class ClientSide(sides.ClientSide):
         while unsent and self._in_flight < welcome.window:
             room = min(welcome.window - self._in_flight, MOST_NAMES)
             self._send_batch(room, now)
+        if self._unasked:
+            self._send_questions(welcome.window, now)
 
     def bye(self) -> None:
         """We leave for good: what is under way is withdrawn."""
@@ -376,6 +416,39 @@ class ClientSide(sides.ClientSide):
         )
         head = self._heads[wishes] = write_order(order)
         return head
+
+    def _send_questions(self, window: int, now: float) -> None:
+        unasked = self._unasked
+        while unasked and self._asked < window:
+            number = unasked.popleft()
+            question = self._questions.get(number)
+            if question is not None:  # else nobody waits for it any more
+                question.is_asked = True
+                self._asked += 1
+                self._say(write_ask(number, question.text, question.form, question.payload), now)
+
+    def _forget_question(self, number: bytes) -> None:
+        question = self._questions.get(number)
+        if question is not None and question.is_asked:
+            question.ticket = None
+        elif question is not None:
+            del self._questions[number]
+
+    def _ask_again(self) -> None:
+        """With the connection the broker has forgotten what was asked."""
+        self._questions = {number: each for number, each in self._questions.items() if each.ticket is not None}
+        for question in self._questions.values():
+            question.is_asked = False
+        self._unasked = deque(self._questions)
+        self._asked = 0
+
+    def _end_question(self, number: bytes) -> Hashable:
+        """Who waits for its answer, if anybody does."""
+        question = self._questions.pop(number, None)
+        if question is None:
+            return None
+        self._asked -= question.is_asked
+        return question.ticket
 
     def _send_batch(self, room: int, now: float) -> None:
         """The first of those unsent, and those behind it that ask for the same."""
@@ -412,6 +485,7 @@ class ClientSide(sides.ClientSide):
     def lost(self) -> None:
         self._is_open = False
         self._welcome = None
+        self._ask_again()
         if not self._keeps_sessions:
             self._give_up("the connection to the broker ended; it may have run")
 
@@ -438,6 +512,16 @@ class ClientSide(sides.ClientSide):
                 self._port.reported(call.ticket, payload, word == PART, read_report_number(message[0]))
         elif word == WELCOME:
             self._hear_welcome(read_welcome(message), now)
+        elif word == TELL:
+            number, view, payload = read_tell(message)
+            asker = self._end_question(number)
+            if asker is not None:
+                self._port.told(asker, view, payload)
+        elif word == OBJECT:
+            number, kind, detail = read_object(message)
+            asker = self._end_question(number)
+            if asker is not None:
+                self._port.objected(asker, kind, detail)
         elif word == MISSING:
             self._send_again(read_list(message))
         elif word == BYE:

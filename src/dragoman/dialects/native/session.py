@@ -30,6 +30,7 @@ from dragoman.core.model import (
     Wishes,
 )
 from dragoman.core.model import Worker as CoreWorker
+from dragoman.dialects.native.asks import Asks, Desk
 from dragoman.dialects.native.codec import (
     read_failed,
     read_hello,
@@ -53,6 +54,7 @@ from dragoman.dialects.native.codec import (
 from dragoman.dialects.native.messages import (
     ACCEPTED,
     ACK,
+    ASK,
     BYE,
     CANCEL,
     DRAIN,
@@ -88,6 +90,7 @@ from dragoman.dialects.seam import Line, Peer
 BATCH_BYTES: Final = 1 << 20  # more than this in one turn goes out one by one
 MOST_PLANS: Final = 1024  # different heads of SUBMIT that are remembered
 LONGEST_PLAN: Final = 256  # bytes of a head that is
+BACKGROUND: Final = "a background job is handed in with ASK and the question 'enqueue', not with SUBMIT"
 NOT_KEPT: Final = "its outcome was not kept: more came than max_kept_bytes"
 GRACE: Final = 10.0  # seconds after a pause of our own, in which those who are away can come back (D13)
 HEARTBEAT_FRAMES: Final[list[Frame]] = [bytes((HEARTBEAT,))]
@@ -129,7 +132,15 @@ class Plan:
 class NativeSession:
     dialect = "native"
 
-    def __init__(self, broker: Broker, line: Line, options: ListenerOptions, max_payload: int, about: str) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        line: Line,
+        options: ListenerOptions,
+        max_payload: int,
+        about: str,
+        desk: Desk | None = None,
+    ) -> None:
         self._broker = broker
         self._line = line
         self._options = options
@@ -138,6 +149,7 @@ class NativeSession:
         self._plans: dict[bytes, Plan] = {}
         self._terms: dict[int, Terms] = {}  # by capacity
         self._sessions = Sessions(options.max_sessions)
+        self._asks = Asks(desk, line)
         self._gave: list[Worker] = []  # workers with something to send at the end of this turn
         self._told: list[Client] = []  # and clients
         self._client_words: Mapping[int, Callable[[Client, Message, float], None]] = {
@@ -145,6 +157,7 @@ class NativeSession:
             CANCEL: self._cancel,
             ACK: self._ack,
             RESUME: self._resume,
+            ASK: self._asks.hear,
         }
         self._worker_words: Mapping[int, Callable[[Worker, Message, float], None]] = {
             RESULT: self._result,
@@ -205,7 +218,7 @@ class NativeSession:
             self._pass_on(effect)
         elif isinstance(effect, Dismiss):
             self._dismiss(effect)
-        # Accept: nobody here asks for background jobs.
+        # Accept: whoever asks for a background job asks the desk, and hears of it from there.
 
     def lost(self, peer: Peer, unsent: Sequence[object], now: float) -> None:
         guest, peer.guest = peer.guest, None
@@ -215,6 +228,7 @@ class NativeSession:
             guest.given = []
             self._leave(guest, guest.farewell or "its worker's connection ended", now, unseen)
         elif type(guest) is Client and guest.peer is peer:
+            self._asks.leave(guest, now)
             guest.peer = None
             if not guest.secret or self._options.resume <= 0:
                 self._abandon(guest, now)
@@ -283,12 +297,15 @@ class NativeSession:
             self._line.bad_message(peer, TOO_LARGE, sentence)
             for id in ids:
                 self._refuse(guest, id, TOO_LARGE, sentence)
+        elif type(guest) is Client and word == ASK:
+            self._asks.hear_large(guest, message, sentence)
+            self._line.bad_message(peer, TOO_LARGE, sentence)
         elif type(guest) is Worker and word in (RESULT, FAILED):
             tokens = read_names(frames[0], 1) if word == RESULT else [read_name(frames[0], 2)]
             self._line.bad_message(peer, TOO_LARGE, sentence)
             reason = f"its answer of {message.size} bytes is over max_payload {self._max_payload}"
             for token in tokens:
-                attempt = guest.attempt(token)
+                attempt = guest.attempt(token) or self._stranded(token)
                 if attempt is None:
                     self._broker.counters.late_results += 1
                 else:
@@ -323,6 +340,7 @@ class NativeSession:
             self._sessions.enter(client)
         elif client.peer is not None:  # the former connection is dead, and we had not noticed
             self._broker.counters.takeovers += 1
+            self._asks.leave(client, now)
             former, client.peer = client.peer, None
             former.guest = None
             self._line.close(former, "its client came back on a new connection")
@@ -342,7 +360,7 @@ class NativeSession:
             raise Malformed("malformed", f"a SUBMIT of {len(message)} frames with {len(ids)} bytes of ids")
         if plan.is_background:
             for id in read_names(ids):
-                self._refuse(client, id, Refusal.INVALID, "this broker keeps no background jobs")
+                self._refuse(client, id, Refusal.INVALID, BACKGROUND)
             return
         jobs = client.jobs
         if len(jobs) + count > client.window:
@@ -492,6 +510,7 @@ class NativeSession:
                 capacity=hello.capacity,
                 unproven_limit=options.unproven_limit,
                 ends_with_connection=True,
+                may_return=True,
             )
             self._terms[hello.capacity] = terms
         worker = self._broker.join(self, guest, guest.name, hello.services, terms, now)
@@ -509,7 +528,7 @@ class NativeSession:
         succeed = self._broker.succeed
         running: dict[Any, Attempt] = guest.worker.running if guest.worker is not None else {}
         for index, token in enumerate(read_result(message), 1):
-            attempt = running.get(token) or guest.attempt(token)
+            attempt = running.get(token) or guest.attempt(token) or self._stranded(token)
             if attempt is None:
                 self._broker.counters.late_results += 1
             else:
@@ -517,7 +536,7 @@ class NativeSession:
 
     def _failed(self, guest: Worker, message: Message, now: float) -> None:
         failed = read_failed(message)
-        attempt = guest.attempt(failed.name)
+        attempt = guest.attempt(failed.name) or self._stranded(failed.name)
         if attempt is None:
             self._broker.counters.late_results += 1
             return
@@ -525,6 +544,10 @@ class NativeSession:
         account = "\0".join((failed.type.replace("\0", ""), failed.message.replace("\0", ""), failed.detail))
         is_lost = failed.outcome == LOST
         self._broker.fail(attempt, reason, now, account.encode("utf-8", "replace"), is_lost=is_lost)
+
+    def _stranded(self, token: bytes) -> Attempt | None:
+        """R107: given out by an earlier run of the broker, to a worker that has gone on with it."""
+        return self._broker.stranded.pop(Token(token), None)
 
     def _report(self, guest: Worker, message: Message, now: float) -> None:
         token, payload = read_report(message)

@@ -57,6 +57,7 @@ class Client:
         "_kept",
         "_kept_bytes",
         "_kept_count",
+        "asks",
         "away_until",
         "connection",
         "done",
@@ -78,6 +79,7 @@ class Client:
         self.peer: Peer | None = None  # none while it is away
         self.connection = 0  # which of its connections this is, or was the last
         self.jobs: dict[JobId, Job] = {}
+        self.asks: dict[bytes, Any] = {}  # questions under way on its connection, by their numbers
         self.refused: deque[JobId] = deque()  # turned away at the door; the answers come in this order
         self.done: list[bytes] = []  # in this turn: ids and results leave at its end, in one message
         self.results: list[Frame] = []

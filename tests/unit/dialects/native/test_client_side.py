@@ -28,6 +28,7 @@ class Port:
         self.sent: list[list[Frame]] = []
         self.answers: list[tuple[Any, ...]] = []
         self.reports: list[tuple[Any, ...]] = []
+        self.views: list[tuple[Any, ...]] = []
         self.reconnects: list[str] = []
 
     def send(self, frames: Sequence[Frame]) -> None:
@@ -38,6 +39,12 @@ class Port:
 
     def reported(self, ticket: Hashable, payload: Frame, is_part: bool, attempt: int) -> None:
         self.reports.append((ticket, bytes(payload), is_part, attempt))
+
+    def told(self, ticket: Hashable, view: bytes, payload: Frame) -> None:
+        self.views.append((ticket, view, bytes(payload)))
+
+    def objected(self, ticket: Hashable, kind: str, detail: str) -> None:
+        self.views.append((ticket, kind, detail))
 
     def reconnect(self, reason: str) -> None:
         self.reconnects.append(reason)
@@ -73,6 +80,13 @@ class World:
         id = next(self._numbers).to_bytes(16, "big")
         self.side.submit(ticket, wishes, payload, id, self.now)
         return id
+
+    def ask(self, ticket: Hashable, question: str = "why", payload: bytes = b"") -> bytes:
+        """Returns the request's number."""
+        id = next(self._numbers).to_bytes(16, "big")
+        self.side.ask(ticket, question, b"{}", payload, id, self.now)
+        self.side.flush(self.now)
+        return id[8:]
 
     def sent_job(self, ticket: Hashable, payload: bytes = b"p") -> bytes:
         id = self.submit(ticket, payload)
@@ -495,3 +509,72 @@ def test_without_a_connection_nothing_is_due(world: World) -> None:
     world.side.lost()
     assert world.side.tick(world.now + 100) == inf
     assert world.port.take() == []
+
+
+# -------------------------------------------------------------------- questions
+
+
+def test_a_question_is_asked_and_told(world: World) -> None:
+    number = world.ask("mine", "enqueue", b"payload")
+    assert world.port.take() == [[b"\x40" + number + b"enqueue", b"{}", b"payload"]]
+    world.hear(b"\x41" + number, b'{"id":"x"}', b"body")
+    assert world.port.views == [("mine", b'{"id":"x"}', b"body")]
+
+
+def test_an_objection_is_passed_on(world: World) -> None:
+    number = world.ask("mine")
+    world.hear(b"\x42" + number, b"not found", b"no such job")
+    assert world.port.views == [("mine", "not found", "no such job")]
+
+
+def test_an_answer_that_nobody_waits_for_is_passed_over(world: World) -> None:
+    number = world.ask("mine")
+    world.side.forget("mine", bytes(8) + number, world.now)
+    world.hear(b"\x41" + number, b"{}", b"")
+    world.hear(b"\x41" + number, b"{}", b"")
+    world.hear(b"\x42" + b"stranger", b"busy", b"no")
+    assert world.port.views == []
+
+
+def test_questions_wait_for_the_welcome_and_are_asked_again_on_every_connection() -> None:
+    world = World()
+    first, second = world.ask("first"), world.ask("second")
+    assert world.port.take() == []
+    world.connect()
+    assert [frames[0] for frames in world.port.take()] == [b"\x40" + first + b"why", b"\x40" + second + b"why"]
+    world.hear(b"\x41" + second, b"{}", b"")
+    world.side.lost()
+    third = world.ask("third")
+    world.connect(resumed=False)
+    assert [frames[0][1:9] for frames in world.port.take()] == [first, third]
+    assert world.port.views == [("second", b"{}", b"")]
+
+
+def test_a_question_that_was_dropped_while_away_is_not_asked_again(world: World) -> None:
+    number = world.ask("mine")
+    world.side.lost()
+    world.side.forget("mine", bytes(8) + number, world.now)
+    world.port.take()
+    world.connect(resumed=True)
+    assert world.port.take() == []
+
+
+def test_no_more_questions_are_under_way_than_the_window_has_room_for() -> None:
+    """One that nobody waits for any more still counts until its answer has come."""
+    world = World()
+    world.connect(window=2)
+    numbers = [world.ask(ticket) for ticket in range(4)]
+    assert [frames[0][1:9] for frames in world.port.take()] == numbers[:2]
+    world.side.forget(0, bytes(8) + numbers[0], world.now)
+    world.side.forget(2, bytes(8) + numbers[2], world.now)
+    world.side.flush(world.now)
+    assert world.port.take() == []
+    world.hear(b"\x41" + numbers[0], b"{}", b"")
+    assert [frames[0][1:9] for frames in world.port.take()] == [numbers[3]]
+
+
+def test_a_question_that_the_broker_would_not_take_is_not_sent(world: World) -> None:
+    world.ask("mine", payload=bytes((1 << 20) + 1))
+    assert world.port.take() == []
+    ((ticket, kind, _),) = world.port.views
+    assert (ticket, kind) == ("mine", "too large")

@@ -67,6 +67,7 @@ def malformed(read: Callable[..., Any], *args: Any) -> Malformed:
 
 WELCOME_WORKER = {"broker": "b", "heartbeat": 2.5, "lease": 10.0, "max_payload": 1000}
 WELCOME_CLIENT = WELCOME_WORKER | {"window": 7, "resume": 30.0, "resumed": True, "epoch": "e"}
+SEVEN = bytes(7) + b"\x07"
 VECTORS: list[tuple[str, list[Frame], Callable[[list[Frame]], Any], Any, Callable[[], list[Frame]]]] = [
     (
         "HELLO of a worker",
@@ -203,6 +204,34 @@ VECTORS: list[tuple[str, list[Frame], Callable[[list[Frame]], Any], Any, Callabl
         (ID, b"x", 258),
         lambda: codec.write_report(ID, b"x", is_part=True, attempt=258),
     ),
+    (
+        "ASK",
+        [fromhex("40 0000000000000007 656e7175657565"), b'{"service": "echo", "key": "42"}', b"hello"],
+        codec.read_ask,
+        (SEVEN, "enqueue", b'{"service": "echo", "key": "42"}', b"hello"),
+        lambda: codec.write_ask(SEVEN, "enqueue", b'{"service": "echo", "key": "42"}', b"hello"),
+    ),
+    (
+        "ASK without a payload",
+        [fromhex("40 0000000000000007 7768") + b"y", b"{}"],
+        codec.read_ask,
+        (SEVEN, "why", b"{}", b""),
+        lambda: codec.write_ask(SEVEN, "why", b"{}", b""),
+    ),
+    (
+        "TELL",
+        [fromhex("41 0000000000000007"), b'{"id": "0198"}', b"HELLO"],
+        codec.read_tell,
+        (SEVEN, b'{"id": "0198"}', b"HELLO"),
+        lambda: codec.write_tell(SEVEN, b'{"id": "0198"}', b"HELLO"),
+    ),
+    (
+        "OBJECT",
+        [fromhex("42 0000000000000007"), b"not found", b"there is no such job"],
+        codec.read_object,
+        (SEVEN, "not found", "there is no such job"),
+        lambda: codec.write_object(SEVEN, "not found", "there is no such job"),
+    ),
     *(
         (
             name,
@@ -258,7 +287,7 @@ def test_a_word_with_frames_missing_or_too_many_is_a_word_or_malformed(
     is_understood(read, [*frames, b"more"])
 
 
-LONGER = [each for each in VECTORS if not each[0].startswith(("RESULT", "two RESULTs", "SUBMIT", "JOB"))]
+LONGER = [each for each in VECTORS if not each[0].startswith(("RESULT", "two RESULTs", "SUBMIT", "JOB", "ASK"))]
 
 
 @pytest.mark.parametrize(
@@ -292,6 +321,9 @@ def test_the_words_are_those_of_the_page() -> None:
         "30": "JOB",
         "31": "RECALL",
         "32": "RETURN",
+        "40": "ASK",
+        "41": "TELL",
+        "42": "OBJECT",
     }
     assert OUTCOMES == {1: "failed", 2: "timed out", 3: "lost", 4: "cancelled", 5: "refused"}
 

@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from .world import End, Frames, World, failed, hello, names, new_id, read, report, result, submit
+from .world import End, Frames, World, ask, failed, hello, names, new_id, read, report, result, submit
 
 RUNS, STEPS = 60, 80
 SECRETS = ["", *(f"{number:032x}" for number in range(3))]
@@ -36,6 +36,7 @@ class Hostile:
         self.tokens: list[bytes] = [new_id(99)]
         self.asked: Counter[bytes] = Counter()
         self.told: Counter[bytes] = Counter()
+        self.answers: Counter[str] = Counter()
 
     def step(self) -> None:
         random = self.random
@@ -87,6 +88,8 @@ class Hostile:
                         self.told[said[1]] += 1
                     elif said[0] == "FAILED":
                         self.told[said[2]] += 1
+                    elif said[0] in ("TELL", "OBJECT"):
+                        self.answers[said[0]] += 1
         for id, times in self.told.items():
             assert times <= self.asked[id], f"{id.hex()} was asked for {self.asked[id]} times and told {times} times"
 
@@ -119,6 +122,17 @@ class Hostile:
                 result((self.tokens[-1], payload)),
                 failed(tokens[0], "T", "m", "d" * len(payload)),
                 failed(self.tokens[-1]),
+                ask(
+                    random.choice((b"question", b"another.")),
+                    random.choice(("services", "jobs", "workers", "purge", "the time")),
+                    random.choice(({}, {"limit": 2}, {"name": "echo"}, b"[", b"\xff")),
+                    random.choice((None, payload)),
+                ),
+                ask(
+                    random.choice((b"question", b"another.")),
+                    random.choice(("result", "job", "why", "cancel")),
+                    {"id": random.choice(IDS).hex()} | random.choice(({}, {"wait": 5})),
+                ),
                 report(random.choice(("PART", "PROGRESS")), tokens[0], payload),
                 [b"\x05"],
                 [b"\x06"],
@@ -177,8 +191,9 @@ def test_the_runs_go_everywhere() -> None:
         hostile.world.turn()
         total.update(hostile.world.ended)
         total.update(hostile.world.bad)
+        total.update(hostile.answers)
         total["takeovers"] += hostile.world.counters.takeovers
         total["late"] += hostile.world.counters.late_results
-    ways = {"done", "failed", "timed out", "lost", "cancelled", "takeovers", "late"}
+    ways = {"done", "failed", "timed out", "lost", "cancelled", "takeovers", "late", "TELL", "OBJECT"}
     codes = {"malformed", "role", "twice", "hello first", "unknown word", "too large"}
     assert total.keys() >= ways | codes, (ways | codes) - total.keys()

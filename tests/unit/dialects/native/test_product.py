@@ -16,6 +16,7 @@ from .world import (
     End,
     Frames,
     World,
+    ask,
     failed,
     hello,
     names,
@@ -78,6 +79,10 @@ class Scene:
             "CANCEL": names("CANCEL", self.id),
             "ACK": names("ACK", self.id),
             "RESUME": names("RESUME", self.id, B),
+            "ASK": ask(b"question", "services"),
+            "ASK for nothing": ask(b"question", "the time"),
+            "TELL": [b"\x41question", b"{}", b""],
+            "OBJECT": [b"\x42question", b"busy", b"no"],
             "RESULT": result((token, b"done")),
             "RESULT of a stranger": result((UNKNOWN, b"done")),
             "FAILED": failed(token),
@@ -157,6 +162,8 @@ TABLE = {
     "CANCEL": role("FAILED cancelled; there; cancelled"),
     "ACK": role("-; there"),
     "RESUME": role("MISSING; there"),
+    "ASK": role("TELL; there"),
+    "ASK for nothing": role("OBJECT; there"),
     "RESULT": work("-; idle; late", "-; idle; done", "-; idle; late", "BYE; closed; done", "BYE; closed; late"),
     "RESULT of a stranger": work(*LATE),
     "FAILED": work("-; idle; late", "-; idle; failed", "-; idle; late", "BYE; closed; failed", "BYE; closed; late"),
@@ -193,7 +200,9 @@ TABLE = {
     "nothing": error("malformed", "malformed"),
 }
 TABLE["BYE with a sentence"] = TABLE["BYE"]
-TABLE |= {word: error("role") for word in ("WELCOME", "ERROR", "ACCEPTED", "MISSING", "JOB", "RECALL")}
+TABLE |= {
+    word: error("role") for word in ("WELCOME", "ERROR", "ACCEPTED", "MISSING", "JOB", "RECALL", "TELL", "OBJECT")
+}
 
 every_state = pytest.mark.parametrize("state", STATES)
 every_word = pytest.mark.parametrize("word", list(TABLE))
@@ -247,7 +256,7 @@ def test_a_word_with_too_many_frames_is_an_error(state: str, word: str) -> None:
 
 @every_state
 @pytest.mark.parametrize(
-    "word", ["SUBMIT", "CANCEL", "ACK", "RESUME", "RESULT", "FAILED", "PROGRESS", "PART", "RETURN", "HELLO"]
+    "word", ["SUBMIT", "CANCEL", "ACK", "RESUME", "ASK", "RESULT", "FAILED", "PROGRESS", "PART", "RETURN", "HELLO"]
 )
 def test_a_word_with_a_short_head_or_without_its_frames_is_an_error(state: str, word: str) -> None:
     for cut in ("head", "frames"):
@@ -262,7 +271,7 @@ def test_a_word_with_a_short_head_or_without_its_frames_is_an_error(state: str, 
 
 @every_state
 @pytest.mark.parametrize(
-    "word", [each for each in TABLE if not each.startswith(("nothing", "zero", "SUBMIT", "RESULT", "FAILED"))]
+    "word", [each for each in TABLE if not each.startswith(("nothing", "zero", "SUBMIT", "RESULT", "FAILED", "ASK"))]
 )
 def test_a_word_that_is_too_large_is_an_error(state: str, word: str) -> None:
     scene = Scene(state)

@@ -16,6 +16,8 @@ from dragoman.core.effects import Answer, Effect, Progress
 from dragoman.core.invariants import check
 from dragoman.core.model import ENDED, Job
 from dragoman.core.policy import Policy
+from dragoman.desk.asking import JsonDesk
+from dragoman.desk.desk import Desk
 from dragoman.dialects.native.options import ListenerOptions
 from dragoman.dialects.native.session import MOST_PLANS, NativeSession
 from dragoman.dialects.native.session import Worker as Guest
@@ -50,6 +52,9 @@ WORDS = {
     0x30: "JOB",
     0x31: "RECALL",
     0x32: "RETURN",
+    0x40: "ASK",
+    0x41: "TELL",
+    0x42: "OBJECT",
 }
 NUMBERS = {word: number for number, word in WORDS.items()}
 Frames = list[bytes]
@@ -95,6 +100,14 @@ def failed(
 
 def report(word: str, token: bytes, payload: bytes) -> Frames:
     return [bytes((NUMBERS[word],)) + token, payload]
+
+
+def ask(number: bytes, question: str, form: object = None, payload: bytes | None = None) -> Frames:
+    frames = [
+        b"\x40" + number + question.encode(),
+        form if isinstance(form, bytes) else json.dumps(form or {}).encode(),
+    ]
+    return frames if payload is None else [*frames, payload]
 
 
 def new_id(number: int) -> bytes:
@@ -146,6 +159,15 @@ def read(frames: Frames) -> list[Said]:
             (word, *struct.unpack(">16s16sHI", record), head[1:].decode(), payload)
             for record, payload in zip(records, rest[1:], strict=True)
         ]
+    if word == "TELL":
+        view, payload = rest
+        assert len(head) == 9
+        return [(word, head[1:], json.loads(view), payload)]
+    if word == "OBJECT":
+        kind, detail = rest
+        assert len(head) == 9
+        assert detail.decode()
+        return [(word, head[1:], kind.decode())]
     assert word == "RECALL"
     (reason,) = rest
     assert len(head) == 17
@@ -241,9 +263,19 @@ class World:
         self._ids = count(1)
         self.broker = Broker(policy or Policy(), SeededEntropy("native"))
         self.counters = self.broker.counters
-        self.line = Line(self.broker, MemoryDiary(), lambda: self.now, self._log, limits or Limits(), strict=strict)
+        diary = MemoryDiary()
+        self.line = Line(self.broker, diary, lambda: self.now, self._log, limits or Limits(), strict=strict)
+        self.desk = Desk(self.broker, self.line, diary, lambda: 1_700_000_000.0)
+        self.line.sessions.append(self.desk)
         self.options = ListenerOptions(**options)
-        self.session = NativeSession(self.broker, self.line, self.options, MAX_PAYLOAD, "test")  # type: ignore[arg-type]
+        self.session = NativeSession(
+            self.broker,
+            self.line,  # type: ignore[arg-type]
+            self.options,
+            MAX_PAYLOAD,
+            "test",
+            JsonDesk(self.desk),
+        )
         self.line.sessions.append(self.session)
         self.turn()
 
@@ -404,8 +436,10 @@ class World:
         for id_, job in client.jobs.items():
             assert job.id == id_
             assert job.state is not ENDED
-            assert job.callers == (client,)
+            assert client in job.callers
         assert len(client.jobs) <= client.window
+        assert len(client.asks) <= client.window
+        assert client.peer is not None or not client.asks, "nobody waits for these answers"
         sizes = [len(outcomes.ids) for outcomes in client._kept]
         assert client._kept_count == sum(sizes)
         assert client._kept_count - (sizes[0] if sizes else 0) < client.window
