@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dragoman.http import calls, events, questions, workers
+from dragoman.http import calls, events, health, metrics, questions, workers
 from dragoman.http.asking import HungUp, Refused
 from dragoman.http.door import Door
 from dragoman.http.openapi import document_operation
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 
 def all_operations() -> list[Operation]:
-    operations = [*calls.OPERATIONS, *questions.OPERATIONS, *workers.OPERATIONS, *events.OPERATIONS]
+    modules = (calls, questions, workers, events, health, metrics)
+    operations = [operation for module in modules for operation in module.OPERATIONS]
     return [*operations, document_operation(operations)]
 
 

@@ -14,6 +14,7 @@ class ListenerOptions:
     max_lease: float = field(default=3600.0, metadata={"min": 1.0})
     long_poll: float = field(default=30.0, metadata={"min": 0.0, "max": 600.0})  # how long `next` may take
     max_workers: int = field(default=10_000, metadata={"min": 0})
+    hosts: str = ""  # names besides loopback's by which requests may call us, with commas between them (T12)
     unproven_limit: float = field(default=3600.0, metadata={"min": 0.0})
 
     def __post_init__(self) -> None:

@@ -38,6 +38,14 @@ class Door:
     is_for_peers: bool = True  # else a connection is one exchange, and not somebody who has come to stay (R23)
 
 
+@dataclass(frozen=True, slots=True)
+class ServedDoor:
+    """A place where somebody else accepts: the listening socket is theirs."""
+
+    place: Place
+    serve: Callable[[socket.socket], None]
+
+
 class Host:
     def __init__(self, loop: asyncio.AbstractEventLoop, line: Line, now: Callable[[], float] = clock.now) -> None:
         self._loop = loop
@@ -57,7 +65,7 @@ class Host:
         self._wake()
         self._look_for_suspend()
 
-    def listen(self, door: Door) -> Place:
+    def listen(self, door: Door | ServedDoor) -> Place:
         """Open a door. Returns where it really is, which tells the port when 0 was asked for."""
         place = door.place
         file = None
@@ -68,13 +76,17 @@ class Host:
             listening = listen_unix(place.path)
             file = which_file(place.path)
         self._listening.append((listening, place, file))
-        self._loop.add_reader(listening, self._accept, listening, door)
+        if isinstance(door, ServedDoor):
+            door.serve(listening)
+        else:
+            self._loop.add_reader(listening, self._accept, listening, door)
         return place
 
     def close(self) -> None:
         """Stop listening and dialling, end every connection."""
         for listening, place, file in self._listening:
-            self._loop.remove_reader(listening)
+            if listening.fileno() >= 0:  # else whoever served there has closed it
+                self._loop.remove_reader(listening)
             if isinstance(place, UnixPlace):
                 with suppress(OSError):  # its folder has gone, or is not ours any more
                     forget_unix(place.path, file)

@@ -8,17 +8,22 @@ import os
 import signal
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from dragoman import __version__
 from dragoman.core.broken import InvariantBroken
 from dragoman.core.broker import Broker
 from dragoman.desk.desk import Desk
+from dragoman.desk.forms import HealthView
 from dragoman.diary.limits import DiaryLimits
 from dragoman.diary.memory import MemoryDiary
 from dragoman.diary.sqlite import SqliteDiary
+from dragoman.http.server import HttpServer
+from dragoman.http.session import HttpSession
 from dragoman.sdk.address import TcpPlace, is_loopback
 from dragoman.server import clock
 from dragoman.server.config import Config, default_data_dir
@@ -28,10 +33,11 @@ from dragoman.server.log import make_log
 from dragoman.server.restoring import Restoring
 from dragoman.server.runner import Limits, Line
 from dragoman.server.tuning import raise_descriptor_limit, tune_process
-from dragoman.server.wiring import Listener, default_listeners, prepare
+from dragoman.server.wiring import House, Listener, default_listeners, prepare
 
 EXIT_BROKEN_INVARIANT = 70
 EXIT_DISK = 74
+MANY_FAULTS = 10  # internal errors a minute (R27)
 LAST_WORDS = 2.0  # how long what was decided at the very end may take to be written down and told
 
 
@@ -77,26 +83,30 @@ class Server:
             unread = self.desk.calendar.load(self._restoring.prepare(), time.time())
             for name, problem in unread.items():
                 log.warning("recurring job cannot be read", name=name, problem=problem)
+        self._http: list[tuple[HttpServer, HttpSession]] = []
+        self._faults: deque[tuple[float, int]] = deque()  # how many internal errors there were, and when we looked
+        self._is_open = False
         self._is_draining = False
         self._is_stopping = False
 
     def listen(self) -> Opened:
         """Open every listener. Returns, for each, who comes in where."""
         opened = []
-        listeners = [
-            prepare(url, self.broker, self.line, self.desk)
-            for url in self._config.listen or default_listeners(os.environ)
-        ]
+        house = House(self._loop, self.desk, self._now, self.health, self._http)
+        urls = self._config.listen or default_listeners(os.environ)
+        listeners = [prepare(url, self.broker, self.line, house) for url in urls]
         for listener in listeners:
             places = []
             listener.before_open()
             for who, door in listener.doors:
                 place = self.host.listen(door)
-                places.append((who, f"{'tcp' if isinstance(place, TcpPlace) else 'ipc'}://{place}"))
+                scheme = "http" if listener.address.transport == "http" else "tcp"
+                places.append((who, f"{scheme if isinstance(place, TcpPlace) else 'ipc'}://{place}"))
                 if not is_loopback(place):
                     self._log.warning("listening without authentication", place=str(place), url=listener.address.url)
             opened.append((listener, places))
             listener.when_open()
+        self._is_open = True
         self.host.start()
         self._loop.set_exception_handler(self._unexpected)
         if self._restoring is not None:
@@ -108,8 +118,40 @@ class Server:
         """Whether jobs of an earlier run still come back: until then, not every job is known."""
         return self.broker.ledger.is_loading
 
+    def health(self) -> HealthView:
+        """Whether new jobs are taken now, and why not."""
+        problems = []
+        if not self._is_open:
+            problems.append("not every listener is open")
+        if self._is_draining:
+            problems.append("the broker is about to stop")
+        if self.diary.problem is not None:
+            problems.append(f"the diary cannot write: {self.diary.problem}")
+        if (faults := self._recent_faults()) >= MANY_FAULTS:
+            problems.append(f"{faults} internal errors within a minute")
+        return HealthView(
+            ready=not problems,
+            problems=problems,
+            version=__version__,
+            jobs=self.broker.ledger.present,
+            workers=len(self.broker.roster.workers),
+            peers=len(self.line.peers) + sum(server.connections for server, _ in self._http),
+            draining=self._is_draining,
+            loading=self.is_loading,
+        )
+
+    def _recent_faults(self) -> int:
+        """Internal errors of the last minute, as far back as anybody has asked (R27)."""
+        now, count = self._now(), self.broker.counters.internal_errors
+        self._faults.append((now, count))
+        while self._faults[0][0] < now - 60.0:
+            self._faults.popleft()
+        return count - self._faults[0][1]
+
     def close(self) -> None:
         """End every connection, then let the diary write what it still has."""
+        for server, _ in self._http:
+            server.abort()
         self.host.close()
         self.diary.close()
 
@@ -124,6 +166,8 @@ class Server:
         self._is_draining = True
         self._log.info("draining", running=self._running(), seconds=self._config.drain_timeout)
         self.broker.close(self._now())
+        for _, session in self._http:
+            session.close()
         self.line.turn()
         self._stop_when_drained(self._now() + self._config.drain_timeout)
 
@@ -161,7 +205,12 @@ class Server:
             self._loop.call_later(0.005, self._stop_when_saved, until)
         else:
             self.line.turn()
-            self._say_stopped()
+            self._loop.create_task(self._close_http())
+
+    async def _close_http(self) -> None:
+        """Who was answered just now shall read it; who reads nothing does not keep us."""
+        await asyncio.gather(*(server.close_gently(LAST_WORDS) for server, _ in self._http))
+        self._say_stopped()
 
     def _say_stopped(self, code: int = 0) -> None:
         if not self.stopped.done():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import socket
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -21,6 +23,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.model import is_name
 from dragoman.desk.asking import JsonDesk
 from dragoman.desk.desk import Desk
+from dragoman.desk.forms import HealthView
 from dragoman.dialects import seam
 from dragoman.dialects.controller import session as controller
 from dragoman.dialects.controller.codec import extra_of_pulse, extra_of_response, write_pulse_response
@@ -39,6 +42,13 @@ from dragoman.dialects.pingpong import session as pingpong
 from dragoman.dialects.pingpong.options import ListenerOptions as PingPongOptions
 from dragoman.dialects.powerhose import session as powerhose
 from dragoman.dialects.powerhose.options import ListenerOptions as PowerhoseOptions
+from dragoman.http.app import make_app
+from dragoman.http.door import Door as HttpDoor
+from dragoman.http.limits import HttpLimits
+from dragoman.http.options import ListenerOptions as HttpOptions
+from dragoman.http.server import HttpServer
+from dragoman.http.session import HttpSession
+from dragoman.http.sse import Streams
 from dragoman.sdk.address import (
     Address,
     Place,
@@ -53,7 +63,7 @@ from dragoman.sdk.address import (
 from dragoman.server import clock
 from dragoman.server.config import runtime_dir
 from dragoman.server.control_folder import ControlFolder
-from dragoman.server.host import Door
+from dragoman.server.host import Door, ServedDoor
 from dragoman.server.peer import PeerLimits
 from dragoman.server.reach import Reach
 from dragoman.server.runner import Line
@@ -73,10 +83,21 @@ class Listener:
     """A listener made ready: where it opens and what to tell people about it."""
 
     address: Address
-    doors: tuple[tuple[str, Door], ...]  # who comes in there (workers, callers) and the door
+    doors: tuple[tuple[str, Door | ServedDoor], ...]  # who comes in there (workers, callers) and the door
     notes: tuple[str, ...]  # what the operator should know of it
     before_open: Callable[[], None] = lambda: None  # to be done before its doors are opened; may raise OSError
     when_open: Callable[[], None] = lambda: None  # and as soon as they are
+
+
+@dataclass(frozen=True, slots=True)
+class House:
+    """What a running broker has besides its line."""
+
+    loop: asyncio.AbstractEventLoop
+    desk: Desk
+    now: Callable[[], float]
+    health: Callable[[], HealthView]
+    http: list[tuple[HttpServer, HttpSession]]  # the open ones
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +107,10 @@ class Request:
     address: Address
     options: ListenerOptions
     own: Any  # the dialect's own options
-    limits: PeerLimits
+    limits: Any  # what its peers may take and cost
     broker: Broker
     line: Line
-    desk: Desk | None = None  # none: questions are not answered
+    house: House | None = None  # none: questions are not answered, and nobody is served by HTTP
 
 
 def _pingpong(request: Request) -> Listener:
@@ -224,11 +245,42 @@ def _native(request: Request) -> Listener:
     # What is told again when a client comes back must not get it disconnected as slow.
     own = replace(request.own, max_kept_bytes=min(request.own.max_kept_bytes, request.limits.max_send_buffer))
     max_payload = request.options.max_payload
-    desk = JsonDesk(request.desk) if request.desk is not None else None
+    desk = JsonDesk(request.house.desk) if request.house is not None else None
     session = NativeSession(request.broker, cast(seam.Line, request.line), own, max_payload, "dragoman", desk)
     most = max_payload + native.MOST_HEADS
     limits = ZmtpLimits(max_payload=most, hard_cap=max(most, ZmtpLimits().hard_cap), max_frames=native.MOST_NAMES + 2)
     return _at_one_door(request, session, partial(Zmtp, "ROUTER", limits=limits))
+
+
+def _http(request: Request) -> Listener:
+    if request.options.frontend is not None:
+        raise address_error(request.address.url, "http has no frontend: everybody comes in at the same place")
+    door = ServedDoor(request.address.place, partial(_serve_http, request))
+    return Listener(request.address, (("both", door),), ("callers, workers and operators; any service",))
+
+
+def _serve_http(request: Request, listening: socket.socket) -> None:
+    house, line = request.house, request.line
+    assert house is not None, "nobody is served by HTTP without a loop to do it on"
+    own: HttpOptions = request.own
+    limits: HttpLimits = request.limits
+    streams = Streams(limits.max_streams)
+    session = HttpSession(request.broker, line, own, streams)
+    line.sessions.append(session)
+    door = HttpDoor(request.broker, house.desk, session, line, house.now, house.health, limits.max_payload)
+    hosts = [each for each in own.hosts.split(",") if each]
+
+    def refused(reason: str, address: str) -> None:
+        request.broker.counters.bad_message("http", reason)
+        line.complain("request refused", address=address, reason=reason)
+
+    def failed(error: BaseException) -> None:
+        request.broker.counters.internal_errors += 1
+        line.remark("internal error", level="error", error=repr(error), exception=error)
+
+    server = HttpServer(house.loop, make_app(door), limits, hosts, refused, failed, session.close)
+    house.http.append((server, session))
+    server.listen(listening)
 
 
 # A dialect's name, the options of its own, and how it listens.
@@ -239,6 +291,7 @@ DIALECTS: Mapping[str, tuple[type[Any], Callable[[Request], Listener]]] = {
     "memodb": (MemoDbOptions, _memodb),
     "controller": (ControllerOptions, _controller),
     "majordomo": (MajordomoOptions, _majordomo),
+    "http": (HttpOptions, _http),
 }
 
 WELL_KNOWN_FOLDER = "/run/controller"  # where Worker-Controller's document has its sockets
@@ -255,20 +308,22 @@ def default_listeners(environment: Mapping[str, str]) -> tuple[str, ...]:
         "powerhose+tcp://127.0.0.1:7403?frontend=7404",
         "memodb+tcp://127.0.0.1:7405",
         "majordomo+tcp://127.0.0.1:7406",
+        "http://127.0.0.1:7480",
         *(f"controller+unix://{quote(folder)}" for folder in folders),
     )
 
 
-def prepare(url: str, broker: Broker, line: Line, desk: Desk | None = None) -> Listener:
+def prepare(url: str, broker: Broker, line: Line, house: House | None = None) -> Listener:
     """A listener for this URL. Raises AddressError."""
     address = parse(url, DIALECTS)
     kind, listen = DIALECTS[address.dialect]
-    known = {each.name for each in (*fields(kind), *fields(ListenerOptions), *fields(PeerLimits))}
+    limits_kind = HttpLimits if address.dialect == "http" else PeerLimits
+    known = {each.name for each in (*fields(kind), *fields(ListenerOptions), *fields(limits_kind))}
     own = read_options(kind, address.options, url, also=known)
     options = read_options(ListenerOptions, address.options, url, also=known)
-    limits = read_options(PeerLimits, address.options, url, also=known)
+    limits = read_options(limits_kind, address.options, url, also=known)
     _insist_on_loopback(address, is_loopback(address.place), options)
-    return listen(Request(address, options, own, limits, broker, line, desk))
+    return listen(Request(address, options, own, limits, broker, line, house))
 
 
 def _insist_on_loopback(address: Address, is_local: bool, options: ListenerOptions) -> None:

@@ -57,7 +57,8 @@ class LocalBroker:
         for listener, places in self._thread.opened:
             for who, place in places:
                 name = listener.address.dialect
-                self._urls.setdefault(name if who == "both" else f"{name} {who}", f"{name}+{place}")
+                url = place if place.startswith("http:") else f"{name}+{place}"
+                self._urls.setdefault(name if who == "both" else f"{name} {who}", url)
 
     @property
     def url(self) -> str:
