@@ -10,6 +10,7 @@ from dragoman import __version__
 from dragoman.cli.built import how_built
 from dragoman.cli.call import call
 from dragoman.cli.config import config
+from dragoman.cli.diary import diary
 from dragoman.cli.exits import USAGE
 from dragoman.cli.serve import serve
 from dragoman.cli.worker import worker
@@ -28,7 +29,7 @@ def dragoman() -> None:
     """
 
 
-for command in (serve, worker, call, config):
+for command in (serve, worker, call, config, diary):
     dragoman.add_command(command)
 
 

@@ -38,8 +38,8 @@ MIGRATIONS = {
 }
 
 
-def open_file(path: Path, vfs: str | None = None, author: str = "") -> apsw.Connection:
-    """Open the file, or make it, for us alone. Raises DiaryError if it is not for us to use."""
+def open_file(path: Path, vfs: str | None = None) -> apsw.Connection:
+    """Open the file, or make it, for us alone; nothing in it is changed. Raises DiaryError if it is not for us."""
     refuse_old_sqlite()
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
@@ -47,7 +47,7 @@ def open_file(path: Path, vfs: str | None = None, author: str = "") -> apsw.Conn
     except (OSError, apsw.Error) as error:
         raise DiaryError(f"{path} cannot be opened: {error}") from error
     try:
-        _prepare(connection, path, author)
+        _prepare(connection, path)
     except (apsw.CorruptError, apsw.NotADBError) as error:
         connection.close()
         raise damaged(path, str(error)) from error
@@ -63,6 +63,27 @@ def open_file(path: Path, vfs: str | None = None, author: str = "") -> apsw.Conn
     return connection
 
 
+def bring_up_to_date(connection: apsw.Connection, author: str = "") -> None:
+    """Make the tables of a new file, or change an older one's; and sign it."""
+    is_new, version = _is_new(connection), connection.pragma("user_version")
+    if version == VERSION and connection.execute("SELECT value FROM note WHERE key = ?", (AUTHOR,)).get == author:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if is_new:
+            connection.execute(TABLES)
+            connection.pragma("application_id", APPLICATION)
+        else:
+            for older in range(version, VERSION):
+                connection.execute(MIGRATIONS[older])
+        connection.pragma("user_version", VERSION)
+        connection.execute("INSERT OR REPLACE INTO note VALUES (?, ?)", (AUTHOR, author))
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
 def refuse_old_sqlite() -> None:
     """R106."""
     version = apsw.sqlite_lib_version()
@@ -72,14 +93,14 @@ def refuse_old_sqlite() -> None:
 
 
 def damaged(path: Path, how: str) -> DiaryError:
-    return DiaryError(f"{path} is damaged ({how.splitlines()[0]}): {ADVICE}")
+    return DiaryError(f"{path} is damaged ({how.splitlines()[-1]}): {ADVICE}")
 
 
-def _prepare(connection: apsw.Connection, path: Path, author: str) -> None:
+def _prepare(connection: apsw.Connection, path: Path) -> None:
     pragma = connection.pragma
     pragma("locking_mode", "EXCLUSIVE")  # before WAL: then the log's index is in our memory, and no file beside it
     application, version = pragma("application_id"), pragma("user_version")
-    is_new = not connection.execute("SELECT count(*) FROM sqlite_schema").get
+    is_new = _is_new(connection)
     if not is_new and application != APPLICATION:
         raise DiaryError(f"{path} is no diary of Dragoman: move it away, or give another folder (--data)")
     if version > VERSION:
@@ -91,20 +112,10 @@ def _prepare(connection: apsw.Connection, path: Path, author: str) -> None:
     pragma("synchronous", "FULL")
     pragma("wal_autocheckpoint", 0)
     pragma("cache_size", -16_384)
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        if is_new:
-            connection.execute(TABLES)
-            pragma("application_id", APPLICATION)
-        else:
-            for older in range(version, VERSION):
-                connection.execute(MIGRATIONS[older])
-        pragma("user_version", VERSION)
-        connection.execute("INSERT OR REPLACE INTO note VALUES (?, ?)", (AUTHOR, author))
-    except BaseException:
-        connection.execute("ROLLBACK")
-        raise
-    connection.execute("COMMIT")
+
+
+def _is_new(connection: apsw.Connection) -> bool:
+    return not connection.execute("SELECT count(*) FROM sqlite_schema").get
 
 
 def _too_new(connection: apsw.Connection, path: Path, version: int) -> DiaryError:

@@ -19,7 +19,8 @@ from dragoman.diary import tables
 from dragoman.diary.ballast import Ballast
 from dragoman.diary.limits import DiaryLimits
 from dragoman.diary.records import Scribe, fate_row
-from dragoman.diary.schema import AUTHOR, NAME, check_file, damaged, open_file, within
+from dragoman.diary.schema import AUTHOR, NAME, bring_up_to_date, check_file, damaged, open_file, within
+from dragoman.diary.trouble import DiaryError
 from dragoman.diary.writer import Close, Entries, Fetch, Load, Writer
 
 DEFAULT_LIMITS = DiaryLimits()
@@ -42,22 +43,28 @@ class SqliteDiary:
         self.path = folder / NAME
         self._wall_offset = wall_offset
         self._scribe = Scribe()
-        connection = open_file(self.path, vfs, author)
+        connection = open_file(self.path, vfs)
         try:
             is_checked = self._check(connection, limits.check_budget)
+            bring_up_to_date(connection, author)
             self._notes = {key: value for key, value in tables.read_notes(connection) if key != AUTHOR}
             ballast = Ballast(folder, limits.ballast)
             ballast.make()
             connection.pragma("journal_size_limit", limits.max_wal)
             self._writer = Writer(connection, ballast, post, wall_offset, limits, author, is_checked)
             self.last_number = tables.last_number(connection)
-        except BaseException:
+        except BaseException as error:
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # what we refuse stays as it is
             connection.close()
+            if isinstance(error, apsw.Error):
+                raise DiaryError(f"{self.path} cannot be used: {error}") from error
             raise
         self._writer.thread.start()
 
     def _check(self, connection: apsw.Connection, budget: float) -> bool:
         """R109. False: it would take too long, and is put off."""
+        if budget <= 0.0:
+            return False
         try:
             found = check_file(connection, within(budget))
         except (apsw.CorruptError, apsw.NotADBError) as error:

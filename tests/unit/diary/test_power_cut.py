@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.core.effects import Accept
 from dragoman.diary.limits import DiaryLimits
-from dragoman.diary.schema import check_file, open_file
+from dragoman.diary.schema import bring_up_to_date, check_file, open_file
 
 from .disk import Disk
 from .world import House
@@ -74,6 +74,7 @@ def missing(folder: Path, image: Image) -> list[bytes]:
     connection = open_file(folder / "diary.db")
     try:
         assert check_file(connection, lambda: False) == ""
+        bring_up_to_date(connection)
         found = {id for (id,) in connection.execute("SELECT id FROM job")}
         ended = "SELECT id FROM job JOIN fate ON fate.number = job.number WHERE outcome = 'done'"
         over = {id for (id,) in connection.execute(ended)}
