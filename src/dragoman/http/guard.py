@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import socket
 from collections.abc import Callable
 from enum import Enum
 from math import inf
@@ -23,6 +22,7 @@ from dragoman.http import framing
 from dragoman.http.framing import Chunks, Fault, Refused
 from dragoman.http.limits import HttpLimits
 from dragoman.http.problems import MEDIA_TYPE, problem, problem_body
+from dragoman.http.transports import LingeringTransport, tune
 from dragoman.http.watch import Watch
 
 if TYPE_CHECKING:
@@ -31,10 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["GuardedProtocol", "Hangup", "HttpLimits"]
 
 HANGUP = "dragoman.hangup"
-KEEPALIVE_IDLE = 15
-KEEPALIVE_EVERY = 5
-KEEPALIVE_TRIES = 3
-USER_TIMEOUT_MS = 20_000
 LINGER = 2.0  # so long we listen to somebody we refused: closing on unread bytes would take our answer back
 MOST_AHEAD = 1 << 16  # bytes of requests that came before their turn
 MOST_TURNED_AWAY = 128  # connections above the limit that are told so; the rest find the door shut
@@ -69,23 +65,6 @@ class Hangup:
             call()
 
 
-class LingeringTransport:
-    """A transport for the response to a request whose body is not here yet: closing waits for who is still sending.
-
-    Some clients send everything before they read anything, and an answer that comes early would be lost to them.
-    """
-
-    __slots__ = ("_protocol", "is_closing", "write")
-
-    def __init__(self, protocol: GuardedProtocol) -> None:
-        self._protocol = protocol
-        self.write = protocol.transport.write
-        self.is_closing = protocol.transport.is_closing
-
-    def close(self) -> None:
-        self._protocol.close_softly()
-
-
 class GuardedProtocol(HttpToolsProtocol):
     def __init__(self, config: Config, watch: Watch) -> None:
         super().__init__(config, watch.shared, {}, watch.loop)
@@ -101,6 +80,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._head: re.Match[bytes] | None = None  # the one the parser is at work on
         self._fault: Fault | None = None  # found in it
         self._is_upgrade = False  # it wishes for another protocol
+        self._following = 0  # bytes that came with the head
         self._left = 0  # bytes of a body that are still to come
         self._chunks: Chunks | None = None
         self._began = 0.0  # a body
@@ -119,7 +99,7 @@ class GuardedProtocol(HttpToolsProtocol):
         now = self.loop.time()
         if self.client is not None:
             host, port = self.client
-            _tune(transport)
+            tune(transport)
             self._host, self.address = host, f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         self._moved = now
         self._due = now + self._limits.head_timeout
@@ -216,6 +196,7 @@ class GuardedProtocol(HttpToolsProtocol):
             data, rest = data[:end], data[end:]
         self._head = framing.read_head(data, self._limits)
         self._is_new = self._has_blank = False
+        self._following = len(rest)
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -305,8 +286,8 @@ class GuardedProtocol(HttpToolsProtocol):
         self._hangup = Hangup()
         self._running = cycle
         cycle.scope["extensions"] = {HANGUP: self._hangup}  # type: ignore[dict-item]
-        if self._phase is not ANSWER:
-            cycle.transport = LingeringTransport(self)  # type: ignore[assignment]
+        if self._phase is not ANSWER and not 0 < self._left <= self._following:
+            cycle.transport = LingeringTransport(self.transport, self._close_softly)  # type: ignore[assignment]
         task = self.loop.create_task(self._run(cycle, app))
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)
@@ -391,7 +372,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def abort(self) -> None:
         self.transport.abort()
 
-    def close_softly(self) -> None:
+    def _close_softly(self) -> None:
         """Say no more. If a body is still coming, listen a moment longer."""
         if self._phase is LENGTH or self._phase is CHUNKS:
             self._turn_deaf()
@@ -425,24 +406,6 @@ class GuardedProtocol(HttpToolsProtocol):
             *([(b"retry-after", b"1")] if fault.status == 503 else []),
         ]
         return b"".join((STATUS_LINE[fault.status], *(b"%b: %b\r\n" % each for each in headers), b"\r\n", body))
-
-
-def _tune(transport: asyncio.Transport) -> None:
-    """No waiting for fuller packets, and a caller whose host is gone is noticed (R21).
-
-    asyncio would see to the first of it, but only on sockets that were made with their protocol's number.
-    """
-    connected = transport.get_extra_info("socket")
-    if connected is not None:
-        try:
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE)
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_EVERY)
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_TRIES)
-            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)
-        except OSError:
-            pass  # it is gone already, and we are about to hear of it
 
 
 def _nothing() -> None: ...
