@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dragoman.desk.forms import CronView, JobView, ServiceView, WorkerView
     from dragoman.sdk.async_client import AsyncClient
     from dragoman.sdk.client import Client
     from dragoman.sdk.context import Context
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
         JobLost,
         JobRefused,
         JobTimeout,
+        NoSuchJob,
         NoSuchService,
+        NotFound,
         PayloadTooLarge,
         Unsupported,
     )
@@ -34,6 +37,7 @@ __all__ = [
     "Busy",
     "Client",
     "Context",
+    "CronView",
     "DragomanError",
     "JobCancelled",
     "JobError",
@@ -42,11 +46,16 @@ __all__ = [
     "JobLost",
     "JobRefused",
     "JobTimeout",
+    "JobView",
     "LocalBroker",
+    "NoSuchJob",
     "NoSuchService",
+    "NotFound",
     "PayloadTooLarge",
+    "ServiceView",
     "Unsupported",
     "Worker",
+    "WorkerView",
 ]
 
 _HOMES = {
@@ -54,9 +63,13 @@ _HOMES = {
     "AsyncJob": "sdk.futures",
     "Client": "sdk.client",
     "Context": "sdk.context",
+    "CronView": "desk.forms",
     "JobFuture": "sdk.futures",
+    "JobView": "desk.forms",
+    "ServiceView": "desk.forms",
     "LocalBroker": "testing.local",
     "Worker": "sdk.worker",
+    "WorkerView": "desk.forms",
 }
 
 

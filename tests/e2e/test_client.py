@@ -553,11 +553,14 @@ def test_after_a_fork_the_child_is_told_and_the_parent_goes_on(
     assert program.err == ""
 
 
-def test_background_jobs_are_not_there_yet(client: Client) -> None:
-    with pytest.raises(Unsupported, match="no background jobs"):
-        client.enqueue("echo", b"x", delay=60)
-    with pytest.raises(Unsupported, match="no background jobs"):
-        client.result("00" * 16)
+@pytest.mark.parametrize("dialect", OTHERS)
+def test_background_jobs_need_the_native_dialect(broker: Broker, dialect: str) -> None:
+    with Client(getattr(broker, dialect)) as client:
+        for ask in (lambda: client.enqueue("echo", b"x", delay=60), lambda: client.result("00" * 16), client.services):
+            with pytest.raises(
+                Unsupported, match=f"{dialect} has no word for background jobs: .* tcp://127.0.0.1:7400"
+            ):
+                ask()
 
 
 # -------------------------------------------------------------------- other dialects

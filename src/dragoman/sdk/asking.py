@@ -56,7 +56,7 @@ class Asking:
         """Raises Unsupported if the wire has no word for it."""
         if not self.has(word):
             raise Unsupported(
-                f"{self.target.dialect} has no word for {word}: call by a native address (tcp:// or ipc://)"
+                f"{self.target.dialect} has no word for {word}: call by a native address, such as tcp://127.0.0.1:7400"
             )
 
     def _check_words(self, **asked: object) -> None:

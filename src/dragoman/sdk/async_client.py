@@ -8,19 +8,19 @@ import warnings
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from dragoman.dialects.sides import Wishes
 from dragoman.sdk.asking import Asking
+from dragoman.sdk.async_background import AsyncBackground
 from dragoman.sdk.codecs import Codec
 from dragoman.sdk.codecs import codec as codec_of
 from dragoman.sdk.engine import Engine
-from dragoman.sdk.errors import Unsupported
 from dragoman.sdk.futures import AsyncJob
+from dragoman.sdk.questions import Answer, AsyncAsked, Question
 from dragoman.sdk.settings import (
     CONNECTIONS,
     DEFAULT_URL,
-    NO_BACKGROUND_JOBS,
     as_sent,
     client_is_closed,
     settings_of,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Each = TypeVar("Each")
 
 
-class AsyncClient(Generic[Result]):
+class AsyncClient(AsyncBackground[Result]):
     """Calls the services of a broker, in any dialect that has callers: the address says which.
 
         async with AsyncClient("tcp://127.0.0.1:7400") as client:
@@ -248,14 +248,6 @@ class AsyncClient(Generic[Result]):
             self._for_executors = Client(self.url, codec=self._codec.name, **self._options)
         return ServiceExecutor(self._for_executors, service, codec=codec, **options)
 
-    async def enqueue(self, service: str, payload: Any = b"", **options: Any) -> NoReturn:
-        """Not yet: this version's broker keeps no background jobs."""
-        raise Unsupported(NO_BACKGROUND_JOBS)
-
-    async def result(self, job: str, **options: Any) -> NoReturn:
-        """Not yet: this version's broker keeps no background jobs."""
-        raise Unsupported(NO_BACKGROUND_JOBS)
-
     # ---------------------------------------------------------------- its life
 
     @property
@@ -284,14 +276,29 @@ class AsyncClient(Generic[Result]):
             warnings.warn(f"unclosed client of {self.url}", ResourceWarning, source=self, stacklevel=2)
 
     def _enter(self, wishes: Wishes, payload: Any, codec: Codec, keeps_parts: bool = True) -> AsyncJob[Any]:
+        engine = self._engine_here()
+        job: AsyncJob[Any] = AsyncJob(self, wishes, as_sent(codec, payload), codec, keeps_parts)
+        engine.enter(job)
+        return job
+
+    async def _ask(self, question: Question) -> Answer:
+        engine = self._engine_here()
+        asked = AsyncAsked(question)
+        engine.enter(asked)
+        try:
+            answer: Answer = await asked
+            return answer
+        finally:
+            if asked.cancelled():
+                engine.withdraw(asked)
+
+    def _engine_here(self) -> Engine:
         engine = self._engine if self._engine is not None else self._start()
         if self._is_closed:
             raise client_is_closed()
         if self._loop is not asyncio.get_running_loop():
             raise RuntimeError("this client belongs to another event loop: make a new AsyncClient for this one")
-        job: AsyncJob[Any] = AsyncJob(self, wishes, as_sent(codec, payload), codec, keeps_parts)
-        engine.enter(job)
-        return job
+        return engine
 
     def _start(self) -> Engine:
         if self._is_closed:

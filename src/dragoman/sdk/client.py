@@ -12,19 +12,19 @@ import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from dragoman.dialects.sides import Wishes
 from dragoman.sdk.asking import Asking
+from dragoman.sdk.background import Background
 from dragoman.sdk.codecs import Codec
 from dragoman.sdk.codecs import codec as codec_of
 from dragoman.sdk.engine import Engine
-from dragoman.sdk.errors import Unsupported
 from dragoman.sdk.futures import JobFuture
+from dragoman.sdk.questions import Answer, Asked, Question
 from dragoman.sdk.settings import (
     CONNECTIONS,
     DEFAULT_URL,
-    NO_BACKGROUND_JOBS,
     as_sent,
     client_is_closed,
     settings_of,
@@ -40,7 +40,7 @@ Each = TypeVar("Each")
 LAST_WORDS = 5.0  # seconds that `close` waits for its thread
 
 
-class Client(Generic[Result]):
+class Client(Background[Result]):
     """Calls the services of a broker, in any dialect that has callers: the address says which.
 
         with Client("tcp://127.0.0.1:7400") as client:
@@ -215,14 +215,6 @@ class Client(Generic[Result]):
 
         return ServiceExecutor(self, service, codec=codec, **options)
 
-    def enqueue(self, service: str, payload: Any = b"", **options: Any) -> NoReturn:
-        """Not yet: this version's broker keeps no background jobs."""
-        raise Unsupported(NO_BACKGROUND_JOBS)
-
-    def result(self, job: str, **options: Any) -> NoReturn:
-        """Not yet: this version's broker keeps no background jobs."""
-        raise Unsupported(NO_BACKGROUND_JOBS)
-
     # ---------------------------------------------------------------- its life
 
     @property
@@ -278,6 +270,20 @@ class Client(Generic[Result]):
             thread.engine.refuse_the_rest()
             raise client_is_closed()
         return job
+
+    def _ask(self, question: Question) -> Answer:
+        self.check_may_wait()
+        thread = self._thread or self._start()
+        asked = Asked(question)
+        thread.engine.enter(asked)
+        if self._is_closed:
+            thread.engine.refuse_the_rest()
+            raise client_is_closed()
+        try:
+            return asked.result()
+        finally:
+            if not asked.done():  # we were interrupted
+                thread.engine.withdraw(asked)
 
     def _start(self) -> _IoThread:
         with self._lock:

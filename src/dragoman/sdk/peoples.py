@@ -115,6 +115,7 @@ PEOPLES: Mapping[str, People] = {
                 "progress",
                 "parts",
                 "cancel",
+                "background jobs",
             }
         ),
     ),

@@ -10,7 +10,7 @@ from dragoman.sdk.peoples import Target
 DEFAULT_URL = "tcp://127.0.0.1:7400"
 CONNECTIONS = 16  # where each carries one call at a time
 WINDOW = 256  # jobs of one `map` under way, where the address says nothing of it
-NO_BACKGROUND_JOBS = "this version has no background jobs: use submit, and keep the program that waits running"
+BACKGROUND = "background jobs"  # and all else that is asked of the broker itself: the word that a wire has, or has not
 
 
 def settings_of(connect_timeout: float, connections: int, patient: bool) -> dict[str, Any]:

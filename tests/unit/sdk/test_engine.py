@@ -14,6 +14,7 @@ from dragoman.dialects.sides import Wishes
 from dragoman.sdk.asking import Asking
 from dragoman.sdk.engine import Engine
 from dragoman.sdk.errors import BrokerUnavailable, DragomanError, JobCancelled, JobFailed, JobTimeout
+from dragoman.sdk.questions import Question
 
 WELCOME = [b"\x02\x01", b'{"window":4,"max_payload":100,"resume":30,"lease":10,"heartbeat":2.5}']
 RESUMED = [b"\x02\x01", b'{"window":4,"max_payload":100,"resume":30,"resumed":true,"lease":10,"heartbeat":2.5}']
@@ -56,12 +57,17 @@ class FakeJob:
         self.wishes = wishes or Wishes("echo")
         self.payload: Frame = payload
         self.job_id = number.to_bytes(16, "big")
+        self.question: Question | None = None
         self.conversation: Any = None
         self.is_over = False
         self.entered = 0.0
         self.due = 0.0
         self.outcome: Any = None
         self.reports: list[tuple[Frame, bool, int]] = []
+
+    def tell(self, view: bytes, payload: Frame) -> None:
+        assert self.outcome is None
+        self.outcome = (view, bytes(payload))
 
     def succeed(self, result: Frame) -> None:
         assert self.outcome is None

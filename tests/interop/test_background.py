@@ -1,0 +1,365 @@
+"""Background jobs, and looking after a broker, as people who write Python do it: in a broker of the test's own."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from dragoman import (
+    AsyncClient,
+    BrokerUnavailable,
+    Busy,
+    Client,
+    JobCancelled,
+    JobFailed,
+    JobRefused,
+    JobTimeout,
+    LocalBroker,
+    NoSuchJob,
+    NoSuchService,
+    NotFound,
+    PayloadTooLarge,
+)
+from dragoman.testing.local import VirtualClock
+from programs import PATIENCE, until
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "e2e"))
+from native_worker import Cutter, HandWorker
+
+UNKNOWN = "0" * 32
+
+
+@pytest.fixture
+def broker() -> Iterator[LocalBroker]:
+    with LocalBroker() as broker:
+        yield broker
+
+
+@pytest.fixture
+def client(broker: LocalBroker) -> Iterator[Client]:
+    with broker.client() as client:
+        yield client
+
+
+@pytest.fixture
+def worker(broker: LocalBroker) -> Iterator[HandWorker]:
+    worker = HandWorker(broker.url.removeprefix("native+"), "echo")
+    yield worker
+    worker.stop()
+
+
+# -------------------------------------------------------------------- jobs
+
+
+def test_a_job_waits_for_a_worker_and_its_result_for_whoever_asks(broker: LocalBroker, client: Client) -> None:
+    job = client.enqueue("echo", b"hello")
+    assert client.why(job) == "It waits: no worker offers 'echo'."
+    with pytest.raises(JobTimeout, match="is still waiting"):
+        client.result(job, timeout=0)
+    worker = HandWorker(broker.url.removeprefix("native+"), "echo")
+    with broker.client() as another:
+        assert another.result(job, timeout=PATIENCE) == b"hello"
+    view = client.job(job)
+    assert (view.state, view.outcome, view.result, view.background) == ("ended", "done", "hello", True)
+    worker.stop()
+
+
+def test_who_waits_is_told_as_soon_as_it_has_ended(client: Client, worker: HandWorker) -> None:
+    job = client.enqueue("echo", b"hold on")
+    _, token = worker.held.get(timeout=PATIENCE)
+    threading.Timer(0.05, lambda: worker.release(token, b"done")).start()
+    assert client.result(job) == b"done"
+
+
+def test_payloads_and_results_go_through_the_codec(broker: LocalBroker, worker: HandWorker) -> None:
+    with broker.client(codec="json") as client:
+        job = client.enqueue("echo", {"a": [1, 2]})
+        assert client.result(job, timeout=PATIENCE) == {"a": [1, 2]}
+        assert client.result(job, codec="bytes") == b'{"a":[1,2]}'
+        with pytest.raises(JobFailed, match="cannot be read as json"):
+            client.result(client.enqueue("echo", b"{", codec="bytes"), timeout=PATIENCE)
+
+
+def test_the_same_key_is_the_same_job(client: Client, worker: HandWorker) -> None:
+    first = client.enqueue("echo", b"once", key="42")
+    assert client.enqueue("echo", b"once", key="42") == first
+    assert client.result(first, timeout=PATIENCE) == b"once"
+    assert client.enqueue("echo", b"once", key="42") == first
+    assert worker.seen[b"once"] == 1
+    with pytest.raises(JobRefused, match="another payload"):
+        client.enqueue("echo", b"twice", key="42")
+
+
+def test_a_failure_says_what_its_worker_said_and_can_be_tried_again(client: Client, worker: HandWorker) -> None:
+    job = client.enqueue("echo", b"fail for good", attempts=2, retry_first=0.01, retry_jitter=0.0)
+    with pytest.raises(JobFailed, match="ValueError: for good") as caught:
+        client.result(job, timeout=PATIENCE)
+    assert (caught.value.remote_type, caught.value.remote_message) == ("ValueError", "for good")
+    assert caught.value.remote_traceback == "Traceback: here"
+    assert [number for number, _ in worker.attempts] == [1, 2]
+    assert [view.id for view in client.jobs(quarantined=True)] == [job]
+    again = client.retry(job)
+    assert client.job(again).retry_of == job
+    with pytest.raises(JobFailed):
+        client.result(again, timeout=PATIENCE)
+
+
+def test_a_job_that_is_cancelled_stays_so(client: Client, worker: HandWorker) -> None:
+    waiting, running = client.enqueue("nobody's"), client.enqueue("echo", b"hold")
+    worker.held.get(timeout=PATIENCE)
+    for job in (waiting, running, running):
+        assert client.cancel(job)
+    assert worker.recalled.get(timeout=PATIENCE)
+    with pytest.raises(JobCancelled):
+        client.result(running)
+    done = client.enqueue("echo", b"x")
+    client.result(done, timeout=PATIENCE)
+    assert not client.cancel(done)
+    with pytest.raises(JobRefused, match="quarantine"):
+        client.retry(done)
+
+
+def test_what_nobody_knows_is_an_error_of_its_own(client: Client) -> None:
+    for ask in (client.result, client.job, client.cancel, client.retry, client.why):
+        with pytest.raises(NoSuchJob) as caught:
+            ask(UNKNOWN)
+        assert isinstance(caught.value, LookupError)
+    for about in (client.resume, client.purge):
+        with pytest.raises(NoSuchService):
+            about("nobody's")
+    with pytest.raises(NotFound):
+        client.drain(77)
+    for name in (client.stop_recurring, client.pause_recurring, client.resume_recurring):
+        with pytest.raises(NotFound):
+            name("nothing")
+
+
+def test_what_makes_no_sense_is_a_value_error_and_what_is_no_option_a_type_error(client: Client) -> None:
+    with pytest.raises(ValueError, match="priority"):
+        client.enqueue("echo", priority=10)
+    with pytest.raises(ValueError, match="zone"):
+        client.enqueue("echo", not_before=datetime(2030, 1, 1))
+    with pytest.raises(ValueError, match="id"):
+        client.job("no id")
+    with pytest.raises(ValueError, match="cron"):
+        client.recur("r", "echo")
+    with pytest.raises(TypeError, match="patience"):
+        client.enqueue("echo", patience=3)  # type: ignore[call-arg]
+
+
+def test_a_payload_that_is_too_large_is_refused() -> None:
+    with LocalBroker("tcp://127.0.0.1:0?max_payload=1000") as broker, broker.client() as client:
+        for _ in range(2):  # the broker says so; then the client knows
+            with pytest.raises(PayloadTooLarge):
+                client.enqueue("echo", bytes(70_000))
+        client.enqueue("echo", bytes(900))
+
+
+def test_time_that_must_pass_first() -> None:
+    clock = VirtualClock()
+    with LocalBroker(clock=clock) as broker, broker.client() as client:
+        worker = HandWorker(broker.url.removeprefix("native+"), "echo")
+        delayed = client.enqueue("echo", b"later", delay=3600)
+        dated = client.enqueue("echo", b"at noon", not_before=datetime.now(UTC) + timedelta(hours=10))
+        assert client.job(delayed).state == "delayed"
+        broker.advance(3601)
+        assert client.result(delayed, timeout=PATIENCE) == b"later"
+        assert client.job(dated).state == "delayed"
+        broker.advance(9 * 3600 + 1)
+        assert client.result(dated, timeout=PATIENCE) == b"at noon"
+        worker.stop()
+
+
+def test_lists_go_on_where_they_stopped(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dragoman.sdk.plans.PAGE", 3)
+    ids = [client.enqueue("echo", b"%d" % number) for number in range(8)]
+    assert [view.id for view in client.jobs()] == ids[::-1]
+    assert [view.id for view in client.jobs(limit=5)] == ids[:2:-1]
+    assert [view.id for view in client.jobs(after=ids[1])] == ids[:1]
+    assert client.jobs(service="another", state="waiting") == []
+
+
+# -------------------------------------------------------------------- services, workers, recurring jobs
+
+
+def test_a_service_is_paused_and_goes_on(client: Client, worker: HandWorker) -> None:
+    view = client.pause("echo", by="the night shift")
+    assert (view.paused, view.paused_by, view.workers) == (True, "the night shift", 1)
+    job = client.enqueue("echo", b"x")
+    assert "paused by the night shift" in client.why(job)
+    assert [(each.name, each.waiting) for each in client.services()] == [("echo", 1)]
+    assert not client.resume("echo").paused
+    assert client.result(job, timeout=PATIENCE) == b"x"
+
+
+def test_what_waits_is_purged(client: Client) -> None:
+    jobs = [client.enqueue("echo", b"x", delay=delay) for delay in (0, 0, 60)]
+    assert client.purge("echo", states=["delayed"]) == 1
+    assert client.purge("echo") == 2
+    assert {client.job(job).outcome for job in jobs} == {"cancelled"}
+    assert client.purge("echo", states=["ended"]) == 3
+    with pytest.raises(NoSuchJob):
+        client.job(jobs[0])
+
+
+def test_a_worker_is_drained(client: Client, worker: HandWorker) -> None:
+    (view,) = client.workers()
+    assert (view.services, view.dialect, view.state) == (["echo"], "native", "idle")
+    client.drain(view.id)
+    until(lambda: client.workers() == [], "it has gone")
+
+
+def test_jobs_that_recur() -> None:
+    clock = VirtualClock()
+    with LocalBroker(clock=clock) as broker, broker.client(codec="json") as client:
+        worker = HandWorker(broker.url.removeprefix("native+"), "echo")
+        view = client.recur("tick", "echo", {"n": 1}, every=60, attempts=1)
+        assert (view.name, view.every, view.runs) == ("tick", 60, 0)
+        broker.advance(61)
+        until(lambda: worker.seen[b'{"n":1}'] == 1, "it has run once")
+        (view,) = client.recurring()
+        assert (view.runs, view.last_job is not None) == (1, True)
+        assert client.pause_recurring("tick").paused
+        broker.advance(600)
+        assert not client.resume_recurring("tick").paused
+        client.stop_recurring("tick")
+        assert client.recurring() == []
+        assert worker.seen[b'{"n":1}'] == 1
+        worker.stop()
+
+
+# -------------------------------------------------------------------- connections
+
+
+def test_what_was_asked_is_asked_again_on_a_new_connection(broker: LocalBroker, worker: HandWorker) -> None:
+    cutter = Cutter(int(broker.url.rpartition(":")[2]))
+    with Client(f"tcp://127.0.0.1:{cutter.port}") as client, broker.client() as other:
+        job = client.enqueue("echo", b"hold")
+        _, token = worker.held.get(timeout=PATIENCE)
+        told: list[bytes] = []
+        waiting = threading.Thread(target=lambda: told.append(client.result(job)))
+        waiting.start()
+        for count in (2, 3):
+            until(lambda: _who_waits(broker) == 1, "it waits at the desk")
+            cutter.cut()
+            until(lambda count=count: cutter.count == count, "it has come back")  # type: ignore[misc]
+        until(lambda: _who_waits(broker) == 1, "it waits again, once")
+        assert other.job(job).state == "running"
+        worker.release(token, b"done")
+        waiting.join(PATIENCE)
+        assert told == [b"done"]
+    cutter.close()
+
+
+def _who_waits(broker: LocalBroker) -> int:
+    server = broker._thread.server
+    return broker._thread.run(lambda: sum(len(job.callers) for job in server.broker.jobs.values()))
+
+
+def test_a_broker_that_reads_its_diary_is_asked_again(broker: LocalBroker, client: Client) -> None:
+    desk = broker._thread.server.desk
+    client.services()
+    broker._thread.run(lambda: setattr(desk, "is_loading", True))
+    threading.Timer(0.15, lambda: broker._thread.post(lambda: setattr(desk, "is_loading", False))).start()
+    job = client.enqueue("echo", b"x")
+    assert client.job(job).state == "waiting"
+
+
+def test_a_broker_that_reads_for_ever_is_unavailable(
+    broker: LocalBroker, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dragoman.sdk.plans.READING", 0.1)
+    broker._thread.run(lambda: setattr(broker._thread.server.desk, "is_loading", True))
+    with pytest.raises(BrokerUnavailable, match="still being read"):
+        client.job(UNKNOWN)
+
+
+def test_more_questions_than_the_window_wait_for_their_turn(worker: HandWorker, broker: LocalBroker) -> None:
+    """They would be objected to as too many (Busy) otherwise."""
+    with Client(f"{broker.url}?window=2") as client:
+        jobs = [client.enqueue("echo", b"hold %d" % number) for number in range(5)]
+        held = dict(worker.held.get(timeout=PATIENCE) for _ in jobs)
+        told: list[bytes | Busy] = []
+
+        def wait(job: str) -> None:
+            try:
+                told.append(client.result(job))
+            except Busy as error:
+                told.append(error)
+
+        threads = [threading.Thread(target=wait, args=(job,)) for job in jobs]
+        for thread in threads:
+            thread.start()
+        for payload, token in held.items():
+            worker.release(token, payload)
+        for thread in threads:
+            thread.join(PATIENCE)
+        assert sorted(map(str, told)) == sorted(map(str, held))
+
+
+def test_whoever_is_gone_is_a_broker_unavailable() -> None:
+    with LocalBroker() as broker:
+        url = broker.url
+        client = Client(url, connect_timeout=0.3)
+        job = client.enqueue("echo", b"x")
+    with client, pytest.raises(BrokerUnavailable):
+        client.result(job)
+
+
+def test_a_closed_client_asks_nothing(client: Client) -> None:
+    client.enqueue("echo")
+    client.close()
+    with pytest.raises(RuntimeError, match="closed"):
+        client.services()
+
+
+# -------------------------------------------------------------------- the same, awaited
+
+
+def test_all_of_it_can_be_awaited(broker: LocalBroker, worker: HandWorker) -> None:
+    asyncio.run(all_of_it(broker))
+
+
+async def all_of_it(broker: LocalBroker) -> None:
+    async with AsyncClient(broker.url, codec="json") as client:
+        job = await client.enqueue("echo", [1], key="k")
+        assert await client.result(job, timeout=PATIENCE) == [1]
+        assert await client.result(job, codec="bytes") == b"[1]"
+        assert (await client.job(job)).outcome == "done"
+        assert [view.id for view in await client.jobs()] == [job]
+        assert await client.why(job) == "It is done."
+        assert not await client.cancel(job)
+        with pytest.raises(JobRefused):
+            await client.retry(job)
+        assert (await client.pause("echo")).paused
+        assert not (await client.resume("echo")).paused
+        assert await client.purge("echo") == 0
+        assert [view.name for view in await client.services()] == ["echo"]
+        assert (await client.recur("r", "echo", 1, cron="0 0 1 1 *")).cron == "0 0 1 1 *"
+        assert (await client.pause_recurring("r")).paused
+        assert not (await client.resume_recurring("r")).paused
+        assert [view.name for view in await client.recurring()] == ["r"]
+        await client.stop_recurring("r")
+        (view,) = await client.workers()
+        await client.drain(view.id)
+
+
+def test_who_stops_waiting_leaves_the_job_alone(broker: LocalBroker, worker: HandWorker) -> None:
+    asyncio.run(stop_waiting(broker, worker))
+
+
+async def stop_waiting(broker: LocalBroker, worker: HandWorker) -> None:
+    async with AsyncClient(broker.url) as client:
+        job = await client.enqueue("echo", b"hold")
+        _, token = await asyncio.to_thread(worker.held.get, True, PATIENCE)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05):
+                await client.result(job)
+        worker.release(token, b"done")
+        assert await client.result(job, timeout=PATIENCE) == b"done"
