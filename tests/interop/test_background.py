@@ -263,10 +263,10 @@ def _who_waits(broker: LocalBroker) -> int:
 
 
 def test_a_broker_that_reads_its_diary_is_asked_again(broker: LocalBroker, client: Client) -> None:
-    desk = broker._thread.server.desk
+    ledger = broker._thread.server.broker.ledger
     client.services()
-    broker._thread.run(lambda: setattr(desk, "is_loading", True))
-    threading.Timer(0.15, lambda: broker._thread.post(lambda: setattr(desk, "is_loading", False))).start()
+    broker._thread.run(lambda: setattr(ledger, "is_loading", True))
+    threading.Timer(0.15, lambda: broker._thread.post(lambda: setattr(ledger, "is_loading", False))).start()
     job = client.enqueue("echo", b"x")
     assert client.job(job).state == "waiting"
 
@@ -275,7 +275,7 @@ def test_a_broker_that_reads_for_ever_is_unavailable(
     broker: LocalBroker, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dragoman.sdk.plans.READING", 0.1)
-    broker._thread.run(lambda: setattr(broker._thread.server.desk, "is_loading", True))
+    broker._thread.run(lambda: setattr(broker._thread.server.broker.ledger, "is_loading", True))
     with pytest.raises(BrokerUnavailable, match="still being read"):
         client.job(UNKNOWN)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
 from typing import Any, Protocol
 
 import msgspec
 
 from dragoman.core.model import Payload
 from dragoman.desk.desk import QUESTIONS, Asker, Desk, Ticket
-from dragoman.desk.forms import CronForm, Problem, View
+from dragoman.desk.forms import Problem, View
 
 _readers: dict[str, msgspec.json.Decoder[Any]] = {}
 _writer = msgspec.json.Encoder()
@@ -50,8 +49,6 @@ def ask_json(desk: Desk, question: str, form: bytes, payload: Payload, asker: As
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         asker.refuse(Problem(kind="invalid", detail=f"{question}: {_sentence(error)}"))
         return None
-    if type(read) is CronForm and payload and read.payload is None and read.payload_base64 is None:
-        read.payload_base64 = b64encode(payload).decode()  # it is kept with the form, which is a text
     return desk.ask(question, read, payload, asker, now)
 
 

@@ -74,7 +74,9 @@ class Server:
         self.stopped: asyncio.Future[int] = loop.create_future()
         self.diary = self._open_diary(folder, release) if folder is not None else MemoryDiary()
         self.line = Line(self.broker, self.diary, now, self._write_log, limits, strict=config.strict)
-        self.desk = Desk(self.broker, self.line, self.diary, lambda: time.time() - now())
+        ahead = time.time() - now()  # where our clock is a virtual one, the days pass with it
+        offset = clock.wall_offset if now is clock.now else lambda: ahead
+        self.desk = Desk(self.broker, self.line, self.diary, offset)
         self.line.sessions.append(self.desk)
         self.host = Host(loop, self.line, now)
         self._restoring: Restoring | None = None
