@@ -9,14 +9,47 @@ import click
 from dragoman import __version__
 from dragoman.cli.built import how_built
 from dragoman.cli.call import call
+from dragoman.cli.cancel import cancel
 from dragoman.cli.config import config
+from dragoman.cli.cron import cron
 from dragoman.cli.diary import diary
+from dragoman.cli.drain import drain
+from dragoman.cli.enqueue import enqueue
 from dragoman.cli.exits import USAGE
+from dragoman.cli.health import health
+from dragoman.cli.job import job
+from dragoman.cli.jobs import jobs
+from dragoman.cli.pause import pause
+from dragoman.cli.purge import purge
+from dragoman.cli.result import result
+from dragoman.cli.resume import resume
+from dragoman.cli.retry import retry
 from dragoman.cli.serve import serve
+from dragoman.cli.services import services
+from dragoman.cli.why import why
 from dragoman.cli.worker import worker
+from dragoman.cli.workers import workers
+
+# What stands together in the help, in this order.
+SECTIONS = {
+    "Run": (serve, worker, config, health, diary),
+    "Jobs": (call, enqueue, result, job, jobs, why, cancel, retry, cron),
+    "Services and workers": (services, workers, pause, resume, purge, drain),
+}
+
+
+class Sections(click.Group):
+    """A group whose help lists its commands by what they are about."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        width = formatter.width - 6 - max(len(name) for name in self.commands)
+        for title, commands in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(str(each.name), each.get_short_help_str(width)) for each in commands])
 
 
 @click.group(
+    cls=Sections,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Start with `dragoman serve`; it prints what to try next. Every command has its own --help.",
 )
@@ -29,8 +62,9 @@ def dragoman() -> None:
     """
 
 
-for command in (serve, worker, call, config, diary):
-    dragoman.add_command(command)
+for commands in SECTIONS.values():
+    for command in commands:
+        dragoman.add_command(command)
 
 
 def main() -> None:

@@ -1,0 +1,25 @@
+"""`dragoman cancel`: end jobs before they are done."""
+
+from __future__ import annotations
+
+import click
+
+from dragoman.cli.http import connect_option, path
+from dragoman.cli.many import ask_each
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  dragoman cancel 0197f3a2c4d87b12a9e05c61f38d2b74
+  dragoman jobs --service resize --state delayed --json | jq -r .id | xargs dragoman cancel
+""",
+)
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
+@connect_option
+def cancel(jobs: tuple[str, ...], url: str) -> None:
+    """Cancel jobs, in whatever state they are, and print their ids.
+
+    One that has ended already is an error; the others are cancelled all the same.
+    """
+    ask_each(jobs, url, "DELETE", lambda job: path("jobs", job))

@@ -1,0 +1,69 @@
+"""`dragoman enqueue`: hand in a background job."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from dragoman.cli.http import connect_option, give_up_on, path, request
+from dragoman.cli.result import EXITS, print_result
+
+
+@click.command(
+    epilog=f"""\b
+Examples:
+  dragoman enqueue resize - < big.png
+  dragoman enqueue report "2026-10" --delay 3600 --key report-2026-10
+  dragoman enqueue resize - --wait 30 < big.png > small.png
+
+{EXITS}
+""",
+)
+@click.argument("service")
+@click.argument("data", default="")
+@connect_option
+@click.option("--delay", type=click.FloatRange(min=0), metavar="S", help="Start in so many seconds at the earliest.")
+@click.option("--priority", type=click.IntRange(0, 9), metavar="0..9", help="The higher the sooner.  [default: 5]")
+@click.option("--attempts", type=click.IntRange(1, 100), metavar="N", help="Try so often at most.  [default: 3]")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="S",
+    help="How long one attempt may run.  [default: 60]",
+)
+@click.option("--key", metavar="KEY", help="A second job with this key and the same payload is the first one.")
+@click.option("--wait", type=click.FloatRange(min=0), metavar="S", help="Wait so long for the result, and print it.")
+def enqueue(
+    service: str,
+    data: str,
+    url: str,
+    delay: float | None,
+    priority: int | None,
+    attempts: int | None,
+    timeout: float | None,
+    key: str | None,
+    wait: float | None,
+) -> None:
+    """Hand in a background job for SERVICE and print its id.
+
+    DATA is the payload; `-` reads it from standard input. When the id is printed the job is on disk; `dragoman result`
+    gets what became of it.
+    """
+    payload = sys.stdin.buffer.read() if data == "-" else data.encode("utf-8", "surrogateescape")
+    query = {
+        "service": service,
+        "delay": delay,
+        "priority": priority,
+        "attempts": attempts,
+        "timeout": timeout,
+        "key": key,
+    }
+    answer = request(url, "POST", path("jobs"), query=query, body=payload)
+    if answer.status >= 400:
+        give_up_on(answer)
+    job = answer.json()["id"]
+    if wait is None:
+        click.echo(job)
+    else:
+        print_result(url, job, wait)

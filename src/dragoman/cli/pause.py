@@ -1,0 +1,27 @@
+"""`dragoman pause`: hand out no jobs of a service."""
+
+from __future__ import annotations
+
+import click
+
+from dragoman.cli.http import ask, connect_option, path
+from dragoman.cli.tables import plain
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  dragoman pause resize
+  dragoman pause resize --by "Ada, while the disk is changed"
+""",
+)
+@click.argument("service")
+@connect_option
+@click.option("--by", metavar="WHO", help="Who pauses it, and why: whoever asks is told.  [default: an operator]")
+def pause(service: str, url: str, by: str | None) -> None:
+    """Hand out no jobs of SERVICE until it is resumed.
+
+    Jobs go on arriving, and those that run may end. A pause outlives the broker.
+    """
+    view = ask(url, "POST", path("services", service, "pause"), said={"by": by} if by is not None else {})
+    click.echo(f"{plain(view['name'])} is paused; {view['waiting']} jobs wait, {view['running']} run")

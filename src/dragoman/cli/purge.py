@@ -1,0 +1,38 @@
+"""`dragoman purge`: empty a service's queue."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from dragoman.cli.exits import USAGE, give_up
+from dragoman.cli.http import ask, connect_option, path
+from dragoman.cli.tables import plain
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  dragoman purge resize
+  dragoman purge resize --ended --yes
+""",
+)
+@click.argument("service")
+@connect_option
+@click.option("--ended", is_flag=True, help="Forget the outcomes of jobs that have ended instead.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def purge(service: str, url: str, ended: bool, yes: bool) -> None:
+    """Cancel all jobs of SERVICE that wait or are delayed.
+
+    What runs is left alone. There is no way back, so you are asked first.
+    """
+    name = plain(service)
+    what = f"Forget how the ended jobs of {name} ended" if ended else f"Cancel all jobs of {name} that wait"
+    if not yes:
+        if not sys.stdin.isatty():
+            give_up("there is no way back from a purge: say --yes if nobody can be asked", USAGE)
+        click.confirm(f"{what}?", abort=True)
+    states = ["ended"] if ended else ["waiting", "delayed"]
+    view = ask(url, "POST", path("services", service, "purge"), said={"states": states})
+    click.echo(f"{view['purged']} jobs of {name} are {'forgotten' if ended else 'cancelled'}")

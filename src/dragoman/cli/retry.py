@@ -1,0 +1,25 @@
+"""`dragoman retry`: try jobs in quarantine again."""
+
+from __future__ import annotations
+
+import click
+
+from dragoman.cli.http import connect_option, path
+from dragoman.cli.many import ask_each
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  dragoman retry 0197f3a2c4d87b12a9e05c61f38d2b74
+  dragoman jobs --quarantined --json | jq -r .id | xargs dragoman retry
+""",
+)
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
+@connect_option
+def retry(jobs: tuple[str, ...], url: str) -> None:
+    """Make a new job of each JOB in quarantine, and print the new ids.
+
+    In quarantine are jobs whose attempts are spent: `dragoman jobs --quarantined` lists them.
+    """
+    ask_each(jobs, url, "POST", lambda job: path("jobs", job, "retry"))

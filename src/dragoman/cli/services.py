@@ -1,0 +1,45 @@
+"""`dragoman services`: what is asked for and who serves."""
+
+from __future__ import annotations
+
+import click
+
+from dragoman.cli.http import ask, connect_option, json_option, path
+from dragoman.cli.tables import print_json, print_table, span
+
+
+@click.command(
+    epilog="""\b
+Examples:
+  dragoman services
+  dragoman services --json | jq -r 'select(.workers == 0) | .name'
+""",
+)
+@connect_option
+@json_option
+def services(url: str, as_json: bool) -> None:
+    """List services: what waits and runs, and who serves.
+
+    OLDEST is how long the job at the head of the queue has waited.
+    """
+    found = ask(url, "GET", path("services"))["services"]
+    if as_json:
+        print_json(*found)
+        return
+    rows = [
+        (
+            each["name"],
+            each["waiting"],
+            span(each["oldest"]) if each["waiting"] else "",
+            each["delayed"],
+            each["running"],
+            each["workers"],
+            each["idle"],
+            each["ended"].get("done", 0),
+            sum(count for outcome, count in each["ended"].items() if outcome != "done"),
+            f"paused by {each['paused_by']}" if each["paused"] else "",
+        )
+        for each in sorted(found, key=lambda each: each["name"])
+    ]
+    titles = ("SERVICE", "WAITING", "OLDEST", "DELAYED", "RUNNING", "WORKERS", "IDLE", "DONE", "NOT DONE", "")
+    print_table(titles, rows, "There are no services yet: no worker offers one, and no job is there for one.")
