@@ -13,18 +13,54 @@ from msgspec import Meta, Struct
 DAY = 86_400.0
 MOST_ATTEMPTS = 100
 
-JobName = Annotated[str, Meta(pattern="^[0-9a-f]{32}$", description="A job's id: 32 lower-case hex digits.")]
-ServiceName = Annotated[
-    str, Meta(min_length=1, max_length=128, description="1 to 128 bytes without control characters.")
+NAME = r"^[^\x00-\x1f\x7f-\x9f]+$"  # no control characters
+JOB = "0197f3a2c4d87b12a9e05c61f38d2b74"
+
+JobName = Annotated[
+    str, Meta(pattern="^[0-9a-f]{32}$", description="A job's id: 32 lower-case hex digits.", examples=[JOB])
 ]
-Key = Annotated[str, Meta(min_length=1, max_length=256)]
+ServiceName = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=128,
+        pattern=NAME,
+        description="A service's name: 1 to 128 bytes of UTF-8 without control characters; case matters.",
+        examples=["resize"],
+    ),
+]
+Key = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=256,
+        pattern=NAME,
+        description="A second order of this service with the same key and payload joins the first job.",
+        examples=["invoice-42"],
+    ),
+]
+Text = Annotated[str, Meta(description="The payload, as text: its UTF-8 bytes.", examples=["hello"])]
+Base64 = Annotated[
+    str,
+    Meta(
+        description="The payload, any bytes, in base64.",
+        examples=["aGVsbG8="],
+        extra_json_schema={"contentEncoding": "base64"},
+    ),
+]
 Priority = Annotated[int, Meta(ge=0, le=9, description="The higher the sooner; a step is worth a minute of waiting.")]
-Attempts = Annotated[int, Meta(ge=1, le=MOST_ATTEMPTS)]
-JobTimeout = Annotated[float, Meta(gt=0, le=DAY, description="How long one attempt may run, in seconds.")]
-Delay = Annotated[float, Meta(ge=0, le=30 * DAY)]
-Rest = Annotated[float, Meta(ge=0, le=DAY)]
-Jitter = Annotated[float, Meta(ge=0, le=1)]
-Patience = Annotated[float, Meta(ge=0, le=3_600)]
+Attempts = Annotated[
+    int, Meta(ge=1, le=MOST_ATTEMPTS, description="How often it is tried before it goes into quarantine.")
+]
+JobTimeout = Annotated[
+    float, Meta(gt=0, le=DAY, description="How long one attempt may run, in seconds; 60 unless said.", examples=[30])
+]
+Delay = Annotated[float, Meta(ge=0, le=30 * DAY, description="Start in so many seconds at the earliest.")]
+Moment = Annotated[datetime, Meta(tz=True, description="A moment, as RFC 3339 writes it.")]
+FirstRest = Annotated[float, Meta(ge=0, le=DAY, description="How long to rest after the first attempt, in seconds.")]
+LongestRest = Annotated[float, Meta(ge=0, le=DAY, description="Each rest is longer than the last, up to this one.")]
+Jitter = Annotated[float, Meta(ge=0, le=1, description="By what part a rest may be longer or shorter, by chance.")]
+Patience = Annotated[float, Meta(ge=0, le=3_600, description="Wait so many seconds for the job's end.")]
 
 State = Literal["waiting", "delayed", "running", "ended"]
 Ending = Literal["done", "failed", "timed out", "lost", "cancelled", "refused"]
@@ -45,16 +81,16 @@ class Order(Form):
     """A background job: acknowledged once it is on disk. Its payload comes apart from it, or in the form."""
 
     service: ServiceName
-    payload: str | None = None
-    payload_base64: str | None = None
+    payload: Text | None = None
+    payload_base64: Base64 | None = None
     delay: Delay = 0.0
-    not_before: datetime | None = None
+    not_before: Moment | None = None
     priority: Priority = 5
     attempts: Attempts = 3
     timeout: JobTimeout | None = None
     key: Key | None = None
-    retry_first: Rest | None = None
-    retry_cap: Rest | None = None
+    retry_first: FirstRest | None = None
+    retry_cap: LongestRest | None = None
     retry_jitter: Jitter | None = None
 
 
@@ -104,9 +140,9 @@ class JobView(View):
     priority: int
     attempts: list[AttemptView]
     max_attempts: int | None
-    created: datetime
-    not_before: datetime | None = None
-    kept_until: datetime | None = None
+    created: Moment
+    not_before: Moment | None = None
+    kept_until: Moment | None = None
     key: str | None = None
     retry_of: JobName | None = None
     result: str | None = None
@@ -208,13 +244,13 @@ class CronForm(Form):
     timezone: str = "UTC"
     overlap: bool = False
     paused: bool = False
-    payload: str | None = None
-    payload_base64: str | None = None
+    payload: Text | None = None
+    payload_base64: Base64 | None = None
     priority: Priority = 5
     attempts: Attempts = 3
     timeout: JobTimeout | None = None
-    retry_first: Rest | None = None
-    retry_cap: Rest | None = None
+    retry_first: FirstRest | None = None
+    retry_cap: LongestRest | None = None
     retry_jitter: Jitter | None = None
 
 
@@ -230,8 +266,8 @@ class CronView(View):
     timezone: str
     overlap: bool
     paused: bool
-    next: datetime | None
-    last: datetime | None
+    next: Moment | None
+    last: Moment | None
     last_job: JobName | None
     runs: int
     skipped: int

@@ -2,32 +2,209 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
+from msgspec.structs import fields
 from starlette.requests import Request
 from starlette.responses import Response
 
+from dragoman.desk.forms import FailureView, JobName, View
 from dragoman.http.door import Door
-from dragoman.http.operations import Operation
+from dragoman.http.operations import Header, Operation
+from dragoman.http.problems import MEDIA_TYPE as PROBLEM
+from dragoman.http.reading import JSON
 
-MEDIA_TYPE = "application/json"
 OpenApi = dict[str, Any]
+REFERENCE = "#/components/schemas/{name}"
+
+ABOUT = """A job broker: callers submit jobs to named services, workers do them.
+
+Times are seconds, moments are written as RFC 3339 has them, a job's id is 32 lower-case hex digits. Names in a path are
+percent-encoded, a slash in them as `%2F`. What goes wrong comes as `application/problem+json`: its `type` is a word for
+programs, its `detail` a sentence for people. Whatever the operation, a request may be refused before it is looked at:
+400 if it is not exact HTTP/1.1, 403 if its Host or Origin is not allowed, 408 if it is too slow, 413, 414 and 431 if it
+is too large, 415 if it is compressed, 503 if there are too many connections."""
+
+TAGS = {
+    "calls": "Submit a job and wait for its answer.",
+    "jobs": "Background jobs: on disk when they are accepted, and asked about later.",
+    "services": "What callers ask for and workers offer.",
+    "workers": "Whoever does jobs: listed and drained here, and those that speak HTTP do their work here.",
+    "cron": "Recurring jobs, by cron expressions or at intervals.",
+    "events": "What happens, as it happens.",
+    "health": "How the broker is.",
+    "about": "About this interface.",
+}
+
+# What each status means when it comes as a problem.
+MEANINGS = {
+    400: "The body is not JSON.",
+    403: "The token is wrong.",
+    404: "There is no such thing.",
+    409: "That is not possible as things are, or the job was cancelled.",
+    410: "It is gone for good.",
+    413: "The body is too large (`max_payload`).",
+    415: "The body has the wrong content type.",
+    422: "Something was said that cannot be meant; `detail` tells what.",
+    429: "There is no room now. Try again after `Retry-After` seconds.",
+    502: "The job failed or was lost; `type` tells which.",
+    503: "The broker is about to stop or has just started. Try again after `Retry-After` seconds.",
+    504: "The job timed out.",
+    507: "The diary cannot write, so nothing is promised.",
+}
+
+
+class ProblemDetails(View):
+    """What went wrong (RFC 9457)."""
+
+    type: Annotated[str, Meta(description="A word for programs.", examples=["urn:dragoman:not-found"])]
+    title: Annotated[str, Meta(examples=["Not found"])]
+    status: Annotated[int, Meta(ge=400, le=599, examples=[404])]
+    detail: Annotated[str, Meta(description="A sentence for people.", examples=["there is no such job"])]
+    job: JobName | msgspec.UnsetType = msgspec.UNSET
+    error: FailureView | msgspec.UnsetType = msgspec.UNSET
 
 
 def document_operation(operations: Sequence[Operation]) -> Operation:
     """The operation that tells of these, and of itself."""
-    shown: list[bytes] = []
+    written: list[bytes] = []
 
     async def handler(door: Door, request: Request) -> Response:
-        if not shown:
-            shown.append(msgspec.json.encode(document([*operations, itself])))
-        return Response(shown[0], media_type=MEDIA_TYPE)
+        if not written:
+            written.append(msgspec.json.encode(document([*operations, itself], door.health().version)))
+        return Response(written[0], media_type=JSON)
 
-    itself = Operation("GET", "/openapi.json", "openapi", "This document.", handler, {200: OpenApi}, "about")
+    summary = "This document: OpenAPI 3.1."
+    itself = Operation("GET", "/openapi.json", "openapi", summary, handler, {200: OpenApi}, "about")
     return itself
 
 
-def document(operations: Sequence[Operation]) -> OpenApi:
-    return {}
+def document(operations: Sequence[Operation], version: str) -> OpenApi:
+    schemas = Schemas(operations)
+    paths: dict[str, OpenApi] = {}
+    for operation in operations:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, schemas)
+    used = {operation.tag for operation in operations}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Dragoman", "version": version, "description": ABOUT, "license": {"name": "MIT"}},
+        "servers": [{"url": "/"}],
+        "tags": [{"name": name, "description": meaning} for name, meaning in TAGS.items() if name in used],
+        "paths": paths,
+        "components": {"schemas": schemas.components},
+    }
+
+
+class Schemas:
+    """JSON Schemas of all types that operations name; those that have a name are among the components."""
+
+    def __init__(self, operations: Sequence[Operation]) -> None:
+        bodies = [kind for each in operations for kind in (*each.bodies, *each.answers.values())]
+        words = [kind for each in operations for kind in each.path_types.values()]
+        headers = [header.kind for each in operations for header in _headers(each)]
+        kinds = [kind for kind in [*bodies, *words, *headers, ProblemDetails] if not _is_media_type(kind)]
+        schemas, self.components = msgspec.json.schema_components(kinds, ref_template=REFERENCE)
+        self._schemas = {repr(kind): schema for kind, schema in zip(kinds, schemas, strict=True)}
+
+    def of(self, kind: Any) -> OpenApi:
+        return self._schemas[repr(kind)]
+
+
+def _operation(operation: Operation, schemas: Schemas) -> OpenApi:
+    made: OpenApi = {
+        "operationId": operation.name,
+        "tags": [operation.tag],
+        "summary": operation.summary.partition(". ")[0].removesuffix("."),
+        "description": operation.summary,
+        "parameters": [*_in_path(operation, schemas), *_in_query(operation), *_in_headers(operation, schemas)],
+        "responses": _responses(operation, schemas),
+    }
+    if operation.bodies:
+        content: OpenApi = {}
+        for kind in operation.bodies:
+            content |= _content(kind, schemas)
+        made["requestBody"] = {"required": all(map(_is_needed, operation.bodies)), "content": content}
+    return made
+
+
+def _in_path(operation: Operation, schemas: Schemas) -> list[OpenApi]:
+    return [
+        {"name": name, "in": "path", "required": True, "schema": schemas.of(kind)}
+        for name, kind in operation.path_types.items()
+    ]
+
+
+def _in_query(operation: Operation) -> list[OpenApi]:
+    if operation.query is None:
+        return []
+    _, components = msgspec.json.schema_components([operation.query], ref_template=REFERENCE)
+    schema = components[operation.query.__name__]
+    return [
+        {"name": name, "in": "query", "required": name in schema.get("required", ()), "schema": _without_null(each)}
+        for name, each in schema["properties"].items()
+    ]
+
+
+def _without_null(schema: OpenApi) -> OpenApi:
+    """A word of a query is left out, not null."""
+    if "anyOf" not in schema:
+        return schema
+    (kind,) = (each for each in schema["anyOf"] if each != {"type": "null"})
+    return {**kind}
+
+
+def _in_headers(operation: Operation, schemas: Schemas) -> list[OpenApi]:
+    return [
+        {"in": "header", "name": each.name, "required": each.is_required, **_told(each, schemas)}
+        for each in operation.headers
+    ]
+
+
+def _responses(operation: Operation, schemas: Schemas) -> OpenApi:
+    responses: OpenApi = {}
+    for status, kind in operation.answers.items():
+        responses[str(status)] = {"description": DESCRIPTIONS[status]}
+        if kind is not None:
+            responses[str(status)]["content"] = _content(kind, schemas)
+        if status in operation.answer_headers:
+            headers = operation.answer_headers[status]
+            responses[str(status)]["headers"] = {each.name: _told(each, schemas) for each in headers}
+    for status in sorted(operation.problems):
+        responses[str(status)] = {
+            "description": MEANINGS[status],
+            "content": {PROBLEM: {"schema": schemas.of(ProblemDetails)}},
+        }
+        if status in (429, 503):
+            waits = {"description": "Seconds.", "schema": {"type": "string"}}
+            responses[str(status)]["headers"] = {"Retry-After": waits}
+    return responses
+
+
+DESCRIPTIONS = {200: "It is done.", 201: "It is made.", 202: "It has not ended yet.", 204: "There is nothing to tell."}
+
+
+def _told(header: Header, schemas: Schemas) -> OpenApi:
+    return {"description": header.description, "schema": schemas.of(header.kind)}
+
+
+def _content(kind: Any, schemas: Schemas) -> OpenApi:
+    if not _is_media_type(kind):
+        return {JSON: {"schema": schemas.of(kind)}}
+    return {kind: {"schema": {"type": "string"} if kind.startswith("text/") else {}}}
+
+
+def _is_media_type(kind: Any) -> bool:
+    return kind is None or isinstance(kind, str)
+
+
+def _is_needed(kind: Any) -> bool:
+    """Whether a body of this kind cannot be left out."""
+    return not _is_media_type(kind) and any(each.required for each in fields(kind))
+
+
+def _headers(operation: Operation) -> list[Header]:
+    said: Mapping[int, tuple[Header, ...]] = operation.answer_headers
+    return [*operation.headers, *(header for headers in said.values() for header in headers)]

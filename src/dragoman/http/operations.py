@@ -38,3 +38,4 @@ class Operation:
     bodies: tuple[Any, ...] = ()  # forms and media types, one of which the body is
     headers: tuple[Header, ...] = ()
     problems: tuple[int, ...] = ()  # statuses that come as problem+json
+    answer_headers: Mapping[int, tuple[Header, ...]] = field(default_factory=dict)  # worth knowing, by status

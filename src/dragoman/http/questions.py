@@ -52,7 +52,7 @@ WorkerNumber = Annotated[int, Meta(ge=0, le=2**53, description="A worker's numbe
 CronName = Annotated[str, Meta(min_length=1, max_length=128, description="What a recurring job is called.")]
 
 # What comes by a path stands in no body.
-OrderQuery = without(Order, "OrderQuery", "payload", "payload_base64")
+OrderQuery = without(Order, "OrderQuery", "payload", "payload_base64", open=["service"])
 ResultQuery = without(ResultForm, "ResultQuery", "id")
 PauseBody = without(PauseForm, "PauseBody", "name")
 PurgeBody = without(PurgeForm, "PurgeBody", "name")
@@ -197,6 +197,10 @@ WORKER = {"id": WorkerNumber}
 CRON = {"name": CronName}
 WRITES = (503, 507)  # what changes something waits for the diary, which may be loading, full or out of order
 
+LOCATION = Header("Location", str, "Where the job is: `/v1/jobs/{id}`.")
+APPLIED = Header("Preference-Applied", str, "`wait=30`: the wait that was preferred.")
+LINK = Header("Link", str, '`<…>; rel="next"`: the next page, if there are more.')
+
 OPERATIONS = [
     Operation(
         "POST",
@@ -215,6 +219,7 @@ OPERATIONS = [
             Header("Prefer", str, "`wait=30`: wait so many seconds for the outcome."),
         ),
         problems=(400, 409, 413, 415, 422, 429, *WRITES),
+        answer_headers={200: (LOCATION, APPLIED), 202: (LOCATION, APPLIED)},
     ),
     Operation(
         "GET",
@@ -227,6 +232,7 @@ OPERATIONS = [
         "jobs",
         query=JobsForm,
         problems=(422,),
+        answer_headers={200: (LINK,)},
     ),
     Operation(
         "GET",
@@ -273,6 +279,7 @@ OPERATIONS = [
         "jobs",
         JOB,
         problems=(404, 409, 422, 429, *WRITES),
+        answer_headers={202: (LOCATION,)},
     ),
     Operation(
         "GET",

@@ -6,6 +6,7 @@ for 32.0, which JSON Schema calls an integer.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, NoReturn
 
 import msgspec
@@ -21,13 +22,14 @@ JSON = "application/json"
 MOST_DETAIL = 500
 
 
-def without(form: type[Any], name: str, *left_out: str) -> type[Any]:
-    """A form like this one, less the fields that come by another way."""
-    kept = [
-        (each.name, each.type) if each.required else (each.name, each.type, each.default)
-        for each in fields(form)
-        if each.name not in left_out
-    ]
+def without(form: type[Any], name: str, *left_out: str, open: Collection[str] = ()) -> type[Any]:
+    """A form like this one, less the fields that come by another way; those left open may be said or not."""
+    kept: list[Any] = []
+    for each in fields(form):
+        if each.name in open:
+            kept.append((each.name, each.type | None, None))
+        elif each.name not in left_out:
+            kept.append((each.name, each.type) if each.required else (each.name, each.type, each.default))
     namespace = {"__doc__": form.__doc__}
     return msgspec.defstruct(name, kept, bases=(Form,), namespace=namespace, module=__name__, kw_only=True)
 

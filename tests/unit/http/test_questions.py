@@ -162,7 +162,7 @@ def test_a_broker_that_is_about_to_stop(world: World) -> None:
 
 
 def test_a_broker_that_still_reads_its_diary(world: World) -> None:
-    world.desk.is_loading = True
+    world.broker.ledger.is_loading = True
     answer = world.ask("POST", "/v1/jobs", json={"service": "s", "key": "k"})
     expect_problem(answer, 503, "loading")
     assert answer.headers["retry-after"] == "1"
@@ -264,7 +264,7 @@ def test_an_id_that_is_none(world: World, method: str, rest: str, id: str) -> No
 
 @pytest.mark.parametrize(("method", "rest"), OF_A_JOB)
 def test_a_job_that_may_not_have_been_read_yet(world: World, method: str, rest: str) -> None:
-    world.desk.is_loading = True
+    world.broker.ledger.is_loading = True
     expect_problem(world.ask(method, f"/v1/jobs/{UNKNOWN}{rest}"), 503, "loading")
 
 
