@@ -102,6 +102,9 @@ class World:
         self.settle()
 
     def close(self) -> None:
+        for task in asyncio.all_tasks(self.loop):
+            task.cancel()
+        self.settle()
         self.loop.run_until_complete(self._client.aclose())
         self.loop.close()
 

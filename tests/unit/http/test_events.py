@@ -1,0 +1,181 @@
+"""Event streams: what is heard of jobs and workers, for how long, and what it costs while nobody listens (R127)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from http_worker import Worker, call, kind, only_job, token
+from http_world import World
+
+from dragoman.core.effects import News
+from dragoman.http.app import make_app
+from dragoman.http.guard import HANGUP, Hangup
+
+UNKNOWN = "0" * 32
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    yield world
+    world.close()
+
+
+class Listener:
+    """A request for events, read as they come."""
+
+    def __init__(self, world: World, path: str, method: str = "GET") -> None:
+        self._world = world
+        self._heard = b""
+        self.status = 0
+        self.hangup = Hangup()
+        scope: Any = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": b"",
+            "headers": [],
+            "extensions": {HANGUP: self.hangup},
+        }
+        app: Any = make_app(world.door)
+        self.task: asyncio.Task[None] = world.loop.create_task(app(scope, self._receive, self._send))
+        world.settle()
+
+    def hears(self) -> list[tuple[str, dict[str, Any]]]:
+        """Events since the last time."""
+        self._world.settle()
+        heard, self._heard = self._heard, b""
+        events = []
+        for block in heard.decode().split("\n\n"):
+            lines = dict(line.split(": ", 1) for line in block.splitlines() if not line.startswith(":"))
+            if lines:
+                events.append((lines["event"], json.loads(lines["data"])))
+        return events
+
+    async def _receive(self) -> Any:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def _send(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        else:
+            self._heard += message.get("body", b"")
+
+
+def test_a_jobs_life_is_heard_from_how_it_is_to_its_end(world: World) -> None:
+    worker = Worker(world, name="w")
+    name = world.enqueue()
+    listener = Listener(world, f"/v1/jobs/{name}/events")
+    about = {"id": name, "service": "s", "background": True}
+    assert listener.hears() == [("waiting", {**about, "state": "waiting"})]
+    given = worker.takes()
+    running = {**about, "state": "running", "attempt": 1, "worker": "w"}
+    assert listener.hears() == [("running", running)]
+    worker.says("progress", token(given), "½".encode())
+    worker.says("progress", token(given), b"\xff")
+    assert listener.hears() == [
+        ("progress", {**running, "progress": "½"}),
+        ("progress", {**running, "progress_base64": "/w=="}),
+    ]
+    worker.says("result", token(given), b"y")
+    assert listener.hears() == [("ended", {**about, "state": "ended", "outcome": "done"})]
+    assert listener.task.done()
+
+
+def test_job_that_has_ended_says_so_and_no_more(world: World) -> None:
+    worker = Worker(world)
+    name = world.enqueue(attempts=1)
+    worker.says("result?outcome=failed", token(worker.takes()), b"no")
+    listener = Listener(world, f"/v1/jobs/{name}/events")
+    ((event, news),) = listener.hears()
+    assert (event, news["outcome"], news["reason"], news["quarantined"]) == ("ended", "failed", "no", True)
+    assert listener.task.done()
+
+
+def test_call_can_be_watched_too(world: World) -> None:
+    worker = Worker(world)
+    call(world)
+    listener = Listener(world, f"/v1/jobs/{only_job(world).id.hex()}/events")
+    worker.says("result", token(worker.takes()), b"y")
+    assert [event for event, _ in listener.hears()] == ["waiting", "running", "ended"]
+
+
+def test_other_jobs_are_not_heard_of(world: World) -> None:
+    Worker(world)
+    listener = Listener(world, f"/v1/jobs/{world.enqueue()}/events")
+    listener.hears()
+    world.enqueue()
+    assert listener.hears() == []
+
+
+def test_unknown_job_has_no_events(world: World) -> None:
+    assert kind(world.ask("GET", f"/v1/jobs/{UNKNOWN}/events")) == (404, "not-found")
+    assert kind(world.ask("GET", "/v1/jobs/x/events")) == (422, "invalid")
+    world.desk.is_loading = True
+    assert kind(world.ask("GET", f"/v1/jobs/{UNKNOWN}/events")) == (503, "loading")
+
+
+def test_all_jobs_and_workers_are_heard_of(world: World) -> None:
+    listener = Listener(world, "/v1/events")
+    worker = Worker(world, name="w")
+    assert listener.hears() == [
+        ("joined", {"id": worker.core.id, "name": "w", "dialect": "http", "services": ["s"]}),
+    ]
+    call(world)
+    worker.says("result", token(worker.takes()), b"y")
+    assert [event for event, _ in listener.hears()] == ["waiting", "running", "ended"]
+    worker.leaves()
+    assert [event for event, _ in listener.hears()] == ["left"]
+
+
+def test_news_is_made_only_while_somebody_listens(world: World) -> None:
+    assert not world.broker.ledger.is_watched
+    first, second = Listener(world, "/v1/events"), Listener(world, f"/v1/jobs/{world.enqueue()}/events")
+    assert world.broker.ledger.is_watched
+    first.hangup.happen()
+    world.settle()
+    assert (first.task.done(), world.broker.ledger.is_watched) == (True, True)
+    second.hangup.happen()
+    world.settle()
+    assert not world.broker.ledger.is_watched
+
+
+def test_streams_are_bounded(world: World) -> None:
+    listeners = [Listener(world, "/v1/events") for _ in range(64)]
+    assert kind(world.ask("GET", "/v1/events")) == (429, "too-many-streams")
+    assert world.broker.ledger.is_watched
+    listeners[0].hangup.happen()
+    world.settle()
+    assert Listener(world, "/v1/events").status == 200
+
+
+def test_listener_that_does_not_read_is_let_go(world: World) -> None:
+    listener = Listener(world, "/v1/events")
+    news = News("joined", None, Worker(world).core)
+    listener.hears()
+    for _ in range(256):
+        world.session.listeners.say(news)
+    assert len(listener.hears()) == 256
+    for _ in range(257):
+        world.session.listeners.say(news)
+    world.settle()
+    assert listener.task.done()
+
+
+def test_streams_end_with_the_broker(world: World) -> None:
+    listener = Listener(world, "/v1/events")
+    world.session.close()
+    world.settle()
+    assert listener.task.done()
+    assert kind(world.ask("GET", "/v1/events")) == (429, "too-many-streams")
+
+
+def test_head_of_a_stream_is_no_stream(world: World) -> None:
+    assert world.ask("HEAD", "/v1/events").status_code == 200
+    assert world.ask("HEAD", f"/v1/jobs/{world.enqueue()}/events").status_code == 200
+    assert not world.broker.ledger.is_watched
