@@ -30,6 +30,7 @@ from dragoman.server.config import Config, default_data_dir
 from dragoman.server.datadir import DataFolder, first_id_without_folder
 from dragoman.server.host import Host
 from dragoman.server.log import make_log
+from dragoman.server.notify import Notifier
 from dragoman.server.restoring import Restoring
 from dragoman.server.runner import Limits, Line
 from dragoman.server.tuning import raise_descriptor_limit, tune_process
@@ -156,6 +157,11 @@ class Server:
             server.abort()
         self.host.close()
         self.diary.close()
+
+    def status(self) -> str:
+        """In a few words, for whoever looks at the supervisor."""
+        workers, peers = len(self.broker.roster.workers), len(self.line.peers)
+        return f"serving: {self.broker.ledger.present} jobs, {workers} workers, {peers} peers"
 
     def drain(self) -> None:
         """First signal: refuse new jobs, let running ones end. Second: stop at once."""
@@ -301,15 +307,23 @@ async def _serve(
 ) -> int:
     loop = asyncio.get_running_loop()
     server = make_server(loop, folder=folder)
+    notifier = Notifier(os.environ)
+
+    def told_to_stop() -> None:
+        notifier.stopping()
+        server.drain()
+
     try:
         opened = server.listen()
         tune_process()
         for each in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(each, server.drain)
+            loop.add_signal_handler(each, told_to_stop)
         announce(opened, folder)  # whoever reads it may signal us
+        notifier.ready(loop, server.status)
         return await server.stopped
     finally:
         server.close()
+        notifier.close()
 
 
 def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
