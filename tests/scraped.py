@@ -44,6 +44,7 @@ class Scraped:
         self.line = Line(self.broker, self.diary, lambda: self.now, lambda *_, **__: None, Limits())
         self.desk = Desk(self.broker, self.line, self.diary, lambda: 0.0)
         self.problems: list[str] = []
+        self.connections = 0  # of the door's own
         self.door = Door(
             broker=self.broker,
             desk=self.desk,
@@ -61,7 +62,7 @@ class Scraped:
             version="1.2",
             jobs=0,
             workers=0,
-            peers=0,
+            peers=len(self.line.peers) + self.connections,
             draining=False,
             loading=False,
         )

@@ -74,8 +74,10 @@ class Scrape:
             await self._rest()
 
     async def _look_at_peers(self) -> None:
-        gone = dict(self._door.line.traffic)
-        for peer in list(self._door.line.peers):
+        gone, present = dict(self._door.line.traffic), list(self._door.line.peers)
+        # Connections of our own door do not pass through the line; whoever asks for our health is told of all.
+        self._peers["http"] = max(0, self._door.health().peers - len(present))
+        for peer in present:
             dialect = _dialect_of(peer.session)
             self._peers[dialect] = self._peers.get(dialect, 0) + 1
             if peer.stream is not None:

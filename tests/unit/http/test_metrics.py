@@ -137,6 +137,7 @@ def test_bytes_of_peers_that_have_gone_are_counted_on(scraped: Scraped) -> None:
     ]
     streams[0].received, streams[0].sent = 10, 1
     streams[1].received, streams[1].sent = 200, 20
+    scraped.connections = 3
     before = scraped.numbers()
     scraped.line.ended(peers[0], "gone")
     after = scraped.numbers()
@@ -144,6 +145,7 @@ def test_bytes_of_peers_that_have_gone_are_counted_on(scraped: Scraped) -> None:
         assert told["dragoman_received_bytes_total{dialect=controller}"] == 210
         assert told["dragoman_sent_bytes_total{dialect=controller}"] == 21
     assert (before["dragoman_peers{dialect=controller}"], after["dragoman_peers{dialect=controller}"]) == (2, 1)
+    assert after["dragoman_peers{dialect=http}"] == 3
 
 
 # ---------------------------------------------------------------- how it is told
