@@ -14,7 +14,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dragoman import __version__
 from dragoman.core.broken import InvariantBroken
 from dragoman.core.broker import Broker
 from dragoman.desk.desk import Desk
@@ -61,6 +60,7 @@ class Server:
     ) -> None:
         """`folder`: where the diary is; without one, nothing outlives us. `release`: who signs it."""
         self._loop = loop
+        self._release = release
         self._now = now
         self._config = config
         self._log = log
@@ -135,7 +135,7 @@ class Server:
         return HealthView(
             ready=not problems,
             problems=problems,
-            version=__version__,
+            version=self._release,
             jobs=self.broker.ledger.present,
             workers=len(self.broker.roster.workers),
             peers=len(self.line.peers) + sum(server.connections for server, _ in self._http),

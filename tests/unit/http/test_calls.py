@@ -169,7 +169,7 @@ def test_same_key_with_another_payload_is_refused(world: World) -> None:
 
 def test_keys_wait_until_the_jobs_of_the_last_run_are_read(world: World) -> None:
     Worker(world)
-    world.desk.is_loading = True
+    world.broker.ledger.is_loading = True
     answer = world.ask("POST", "/v1/call/s", content=b"x", headers={"Idempotency-Key": "42"})
     assert kind(answer) == (503, "loading")
     assert answer.headers["retry-after"] == "1"

@@ -116,7 +116,7 @@ def test_other_jobs_are_not_heard_of(world: World) -> None:
 def test_unknown_job_has_no_events(world: World) -> None:
     assert kind(world.ask("GET", f"/v1/jobs/{UNKNOWN}/events")) == (404, "not-found")
     assert kind(world.ask("GET", "/v1/jobs/x/events")) == (422, "invalid")
-    world.desk.is_loading = True
+    world.broker.ledger.is_loading = True
     assert kind(world.ask("GET", f"/v1/jobs/{UNKNOWN}/events")) == (503, "loading")
 
 
