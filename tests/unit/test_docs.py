@@ -267,3 +267,21 @@ def test_every_rule_that_code_cites_is_explained() -> None:
     explained = set(re.findall(r"^\| *([DRILT]\d+) *\|", (ROOT / "docs" / "rules.md").read_text(), re.MULTILINE))
     cited = {rule for path in SOURCE.rglob("*.py") for rule in re.findall(r"\b[DRILT]\d{1,3}\b", path.read_text())}
     assert sorted(cited - explained) == []
+
+
+# -------------------------------------------------------------------- promises
+
+PROOF = re.compile(r"\[`(\w+)`\]\((\S+?\.py)\)")
+
+
+def test_every_promise_names_tests_that_exist() -> None:
+    page = ROOT / "docs" / "guarantees.md"
+    rows = [line for line in page.read_text().splitlines() if line.startswith("| ") and "proved by" not in line]
+    assert len(rows) > 30
+    assert [row for row in rows if not PROOF.search(row)] == []
+    missing = [
+        f"{file}: {name}"
+        for name, file in PROOF.findall(page.read_text())
+        if not re.search(rf"^(async )?def {name}\(", (page.parent / file).read_text(), re.MULTILINE)
+    ]
+    assert missing == []
