@@ -14,9 +14,9 @@ from dragoman.http.hosts import Hosts, is_own_origin
 from dragoman.http.limits import HttpLimits
 
 TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]++"
-REQUEST_LINE = re.compile(rb"([A-Z-]++) ([!-~]++) HTTP/1\.([01])\r\n")
+REQUEST_LINE = re.compile(rb"([A-Z-]{1,18}+) ([!-~]++) HTTP/1\.([01])\r\n")
 HEAD = re.compile(REQUEST_LINE.pattern + rb"(?:" + TOKEN + rb":[\t -~\x80-\xff]*+\r\n)*+\r\n")
-LONGEST_METHOD = 32
+LONGEST_METHOD = 32  # with room for the version behind the target
 IN_CHUNKS = -1
 LENGTH = re.compile(rb"[0-9]{1,18}")
 

@@ -11,125 +11,18 @@ from typing import Any
 
 import pytest
 
-from dragoman.http.guard import HANGUP, GuardedProtocol, Hangup
+from dragoman.http.guard import HANGUP, Hangup
 from dragoman.http.limits import HttpLimits
 from dragoman.http.server import HttpServer
 from hostile_http import CHUNKED, HOSTILE, LIMITS, RIGHT, echo, get, post
-
-
-class FakeTransport(asyncio.Transport):
-    """Keeps what is written. What is left unread by the other side is `unread` bytes."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, address: tuple[str, int]) -> None:
-        super().__init__({"peername": address, "sockname": ("127.0.0.1", 7480)})
-        self._loop = loop
-        self.protocol: GuardedProtocol | None = None
-        self.written = b""
-        self.unread = 0
-        self.is_finished = False
-        self.is_closed = False
-        self.is_aborted = False
-        self.is_paused = False
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        assert not self.is_finished
-        if not self.is_closed:
-            self.written += bytes(data)
-
-    def write_eof(self) -> None:
-        self.is_finished = True
-
-    def is_closing(self) -> bool:
-        return self.is_closed
-
-    def close(self) -> None:
-        if not self.is_closed:
-            self.is_closed = True
-            assert self.protocol is not None
-            self._loop.call_soon(self.protocol.connection_lost, None)
-
-    def abort(self) -> None:
-        self.is_aborted = True
-        self.close()
-
-    def pause_reading(self) -> None:
-        self.is_paused = True
-
-    def resume_reading(self) -> None:
-        self.is_paused = False
-
-    def get_write_buffer_size(self) -> int:
-        return self.unread
-
-
-class Visit:
-    """A connection, and who is at its two ends."""
-
-    def __init__(self, world: World, address: tuple[str, int]) -> None:
-        self.world = world
-        self.transport = FakeTransport(world.loop, address)
-        self.protocol = world.server.meet()
-        self.transport.protocol = self.protocol
-        self.protocol.connection_made(self.transport)
-        self.came = world.loop.time()
-
-    def say(self, data: bytes, size: int = 0) -> None:
-        """Whole, or in pieces of a size."""
-        for at in range(0, len(data), size or len(data) or 1):
-            if not self.transport.is_closed and not self.transport.is_finished:
-                self.protocol.data_received(data[at : at + (size or len(data))])
-                if at % 16 == 0 or at > len(data) - 16:
-                    self.world.turn()
-        self.world.turn()
-
-    def look(self, after: float, passed: float = 0.5) -> None:
-        """What the timer does so long after the connection came."""
-        self.protocol.look(self.came + after, passed)
-        self.world.turn()
-
-    @property
-    def statuses(self) -> list[int]:
-        return [int(each) for each in re.findall(rb"HTTP/1\.1 (\d+) ", self.transport.written)]
-
-    @property
-    def body(self) -> bytes:
-        """Of the last response."""
-        return self.transport.written.rpartition(b"\r\n\r\n")[2]
-
-
-class World:
-    def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
-        self.reports: list[tuple[str, str]] = []
-        self.errors: list[BaseException] = []
-        self.hangups = 0
-        self.server = HttpServer(self.loop, echo, LIMITS, [], lambda *each: self.reports.append(each))
-
-    def serve(self, app: Any = echo, limits: HttpLimits = LIMITS) -> None:
-        self.server = HttpServer(
-            self.loop, app, limits, [], lambda *each: self.reports.append(each), self.errors.append
-        )
-
-    def visit(self, address: tuple[str, int] = ("127.0.0.1", 5)) -> Visit:
-        return Visit(self, address)
-
-    def turn(self) -> None:
-        """Let everything happen that can."""
-        for _ in range(8):
-            self.loop.run_until_complete(asyncio.sleep(0))
-
-    @property
-    def reasons(self) -> list[str]:
-        return [reason for reason, _ in self.reports]
+from http_visits import Visit, World
 
 
 @pytest.fixture
 def world() -> Iterator[World]:
     world = World()
     yield world
-    world.server.abort()
-    world.turn()
-    world.loop.close()
+    world.close()
 
 
 def waiting_app(calls: list[Hangup]) -> Callable[..., Any]:
