@@ -1,0 +1,158 @@
+"""Background jobs with real processes: they outlive their client, their workers, and kill -9 of the broker."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from native_worker import HandWorker
+
+from dragoman import Client, JobFailed
+from programs import HANDLERS, PATIENCE, Program, Programs, until
+
+SCRIPT = """
+import os, sys
+from dragoman import Client
+print(Client(sys.argv[1]).enqueue("echo", b"x"))
+os._exit(9)
+"""
+
+
+class House:
+    """A broker that keeps its diary in a folder, at a place that stays the same when it is started anew."""
+
+    def __init__(self, programs: Programs, folder: Path) -> None:
+        self._programs = programs
+        self._data = folder / "data"
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.url = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+        self.broker = self.start()
+
+    def start(self) -> Program:
+        self.broker = self._programs.dragoman("serve", self.url, "--data", self._data, "--strict")
+        self.broker.prints(r"native +(tcp://\S+)")
+        return self.broker
+
+    def restart(self) -> None:
+        self.broker.kill()
+        self.start()
+
+    def worker(self, folder: Path) -> Program:
+        shutil.copy(HANDLERS, folder / "handlers.py")
+        return self._programs.dragoman("worker", "handlers:upper", "--service", "upper", "--connect", self.url)
+
+
+@pytest.fixture
+def house(programs: Programs, tmp_path: Path) -> House:
+    return House(programs, tmp_path)
+
+
+def test_a_job_outlives_its_client_and_the_broker(house: House, tmp_path: Path) -> None:
+    with Client(house.url) as client:
+        jobs = [client.enqueue("upper", b"job %d" % number) for number in range(20)]
+        assert client.enqueue("upper", b"job 0", key="k") == (kept := client.enqueue("upper", b"job 0", key="k"))
+    house.restart()
+    worker = house.worker(tmp_path)
+    with Client(house.url) as client:
+        for number, job in enumerate(jobs):
+            assert client.result(job, timeout=PATIENCE) == b"JOB %d" % number
+        assert client.enqueue("upper", b"job 0", key="k") == kept, "the key is remembered, too"
+        house.restart()
+        assert client.result(jobs[7], timeout=PATIENCE) == b"JOB 7", "and so are outcomes"
+        assert client.job(jobs[7]).outcome == "done"
+    worker.terminate()
+    assert worker.ends() == 0
+
+
+def test_who_waits_for_a_result_waits_over_a_restart(house: House) -> None:
+    with Client(house.url) as client:
+        job = client.enqueue("echo", b"hello")
+        told: list[bytes] = []
+        waiting = threading.Thread(target=lambda: told.append(client.result(job, timeout=2 * PATIENCE)))
+        waiting.start()
+        house.restart()
+        worker = HandWorker(house.url, "echo")
+        waiting.join(2 * PATIENCE)
+        assert told == [b"hello"]
+        worker.stop()
+
+
+def test_a_worker_that_went_on_delivers_to_the_broker_that_was_started_anew(house: House) -> None:
+    """R107: the same attempt, not another."""
+    worker = HandWorker(house.url, "echo")
+    with Client(house.url) as client:
+        job = client.enqueue("echo", b"hold")
+        _, token = worker.held.get(timeout=PATIENCE)
+        client.enqueue("nobody's")  # once this is on disk, so is to whom the other was given
+        house.restart()
+        worker.stop()
+        again = HandWorker(house.url, "other")
+        until(lambda: client.job(job).state == "running", "it is still taken to run")
+        again.release(token, b"done after all")
+        assert client.result(job, timeout=PATIENCE) == b"done after all"
+        again.stop()
+
+
+def test_attempts_back_off_quarantine_and_retry(house: House, tmp_path: Path) -> None:
+    worker = HandWorker(house.url, "echo")
+    with Client(house.url) as client:
+        job = client.enqueue("echo", b"fail at it", attempts=3, retry_first=0.02, retry_cap=0.1, retry_jitter=0.0)
+        with pytest.raises(JobFailed, match="at it"):
+            client.result(job, timeout=PATIENCE)
+        assert [number for number, _ in worker.attempts] == [1, 2, 3]
+        house.restart()
+        view = client.job(job)
+        assert (view.outcome, view.quarantined, len(view.attempts)) == ("failed", True, 3)
+        worker.stop()
+        worker = HandWorker(house.url, "echo")
+        again = client.retry(job)
+        with pytest.raises(JobFailed, match="at it") as caught:
+            client.result(again, timeout=PATIENCE)
+        assert caught.value.remote_traceback == "Traceback: here"
+        assert worker.seen[b"fail at it"] == 3
+    worker.stop()
+
+
+def test_a_delay_is_kept_and_what_waits_can_be_purged(house: House) -> None:
+    with Client(house.url) as client:
+        jobs = [client.enqueue("echo", b"%d" % number, delay=3600) for number in range(5)]
+        soon = client.enqueue("echo", b"soon", delay=0.3)
+        house.restart()
+        worker = HandWorker(house.url, "echo")
+        assert client.result(soon, timeout=PATIENCE) == b"soon"
+        assert {client.job(job).state for job in jobs} == {"delayed"}
+        assert client.purge("echo") == 5
+        house.restart()
+        assert {client.job(job).outcome for job in jobs} == {"cancelled"}
+        assert set(worker.seen) == {b"soon"}
+        worker.stop()
+
+
+def test_recurring_jobs_and_pauses_outlive_the_broker(house: House) -> None:
+    with Client(house.url) as client:
+        client.recur("tick", "echo", b"tick", every=1)
+        client.pause("echo", by="the test")
+        house.restart()
+        until(lambda: client.recurring(), "what recurs is there again")
+        worker = HandWorker(house.url, "echo")
+        until(lambda: client.jobs(service="echo", state="waiting"), "one waits")
+        assert worker.seen[b"tick"] == 0
+        client.resume("echo")
+        until(lambda: worker.seen[b"tick"] >= 2, "they come again and again")
+        assert client.stop_recurring("tick").runs >= 2
+        worker.stop()
+
+
+def test_a_program_may_enqueue_and_end_at_once(programs: Programs, house: House) -> None:
+    """What `enqueue` has returned is on disk, whatever becomes of the program."""
+    program = programs.start(sys.executable, "-u", "-c", SCRIPT, house.url)
+    assert program.ends() == 9
+    job = program.out.strip()
+    house.restart()
+    with Client(house.url) as client:
+        assert client.job(job).state == "waiting"
