@@ -15,7 +15,9 @@ from dragoman import (
     JobLost,
     JobRefused,
     JobTimeout,
+    NoSuchJob,
     NoSuchService,
+    NotFound,
     PayloadTooLarge,
     Unsupported,
 )
@@ -39,6 +41,7 @@ def look_at(client: Client) -> None:
         print(away)
 
 
-jobs_errors: list[type[JobError]] = [JobFailed, JobTimeout, JobLost, JobCancelled, JobRefused]
-all_errors: list[type[DragomanError]] = [*jobs_errors, BrokerUnavailable, Unsupported]
+jobs_errors: list[type[JobError]] = [JobFailed, JobTimeout, JobLost, JobCancelled, JobRefused, NoSuchJob]
+all_errors: list[type[DragomanError]] = [*jobs_errors, BrokerUnavailable, NotFound, Unsupported]
+unknown: list[type[LookupError]] = [NotFound, NoSuchJob]
 not_of_a_job: type[JobError] = Unsupported  # type: ignore[assignment]  # pyright: ignore[reportAssignmentType]

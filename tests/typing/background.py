@@ -1,0 +1,54 @@
+"""What type checkers see of background jobs, and of all else that is asked of a broker."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, assert_type
+
+from dragoman import AsyncClient, Client, CronView, JobView, ServiceView, WorkerView
+
+with Client("tcp://127.0.0.1:7400") as client:
+    job = client.enqueue("resize", b"big", delay=60, key="42", attempts=5, retry_first=1, not_before=datetime.now(UTC))
+    assert_type(job, str)
+    assert_type(client.enqueue("describe", {"picture": 42}, codec="json"), str)
+    assert_type(client.result(job), bytes)
+    assert_type(client.result(job, 30), bytes)
+    assert_type(client.result(job, timeout=30, codec="bytes"), bytes)
+    assert_type(client.result(job, codec="json"), Any)
+    assert_type(client.job(job), JobView)
+    assert_type(client.job(job).attempts[0].worker, str)
+    assert_type(client.jobs(service="resize", state="waiting", limit=10), list[JobView])
+    assert_type(client.cancel(job), bool)
+    assert_type(client.retry(job), str)
+    assert_type(client.why(job), str)
+    assert_type(client.services(), list[ServiceView])
+    assert_type(client.workers(), list[WorkerView])
+    assert_type(client.pause("resize", by="me"), ServiceView)
+    assert_type(client.resume("resize"), ServiceView)
+    assert_type(client.purge("resize", states=["waiting"]), int)
+    assert_type(client.drain(7, now=True), WorkerView)
+    assert_type(client.recur("nightly", "resize", b"all", cron="0 3 * * *", timezone="Europe/Rome"), CronView)
+    assert_type(client.recurring(), list[CronView])
+    assert_type(client.stop_recurring("nightly"), CronView)
+
+    client.enqueue("resize", patience=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    client.enqueue("resize", delay="soon")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    client.result(42)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
+    client.jobs(state="asleep")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    client.recur("nightly", "resize", hourly=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+
+with Client(codec="json") as objects:
+    assert_type(objects.result(job), Any)
+    assert_type(objects.result(job, codec="bytes"), bytes)
+
+
+async def main() -> None:
+    async with AsyncClient("tcp://127.0.0.1:7400") as client:
+        job = await client.enqueue("resize", b"big", delay=60, key="42")
+        assert_type(job, str)
+        assert_type(await client.result(job, timeout=30), bytes)
+        assert_type(await client.result(job, codec="json"), Any)
+        assert_type(await client.job(job), JobView)
+        assert_type(await client.jobs(quarantined=True), list[JobView])
+        assert_type(await client.recur("tick", "resize", every=60), CronView)
+        await client.enqueue("resize", patience=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
