@@ -12,12 +12,13 @@ import pytest
 
 from dragoman.core.model import Outcome
 from dragoman.server.wiring import DIALECTS
-from pairs import controller, majordomo, memodb, native, pingpong, powerhose
+from pairs import controller, http, majordomo, memodb, native, pingpong, powerhose
 from pairs.people import JOB_TIMEOUT, Caller, People, Worker
 from pairs.world import World
 
 PEOPLES = [
     native.NATIVE,
+    http.HTTP,
     pingpong.PLAIN,
     pingpong.PACKAGE,
     powerhose.POWERHOSE,

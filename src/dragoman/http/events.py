@@ -18,7 +18,7 @@ from dragoman.http.reading import in_path
 async def all_events(door: Door, request: Request) -> Any:
     if request.method == "HEAD":
         return Response(media_type=EVENTS)
-    return door.session.listeners.listen()
+    return door.session.listeners.listen(door.session.streams)
 
 
 async def job_events(door: Door, request: Request) -> Any:
@@ -31,7 +31,7 @@ async def job_events(door: Door, request: Request) -> Any:
         raise Refused(told_as_problem(Problem(kind="not found", detail=detail)))
     if request.method == "HEAD":
         return Response(media_type=EVENTS)
-    return door.session.listeners.listen(job)
+    return door.session.listeners.listen(door.session.streams, job)
 
 
 OPERATIONS = [

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from dragoman.core.effects import News
+from dragoman.core.ledger import Ledger
 from dragoman.core.model import Job, JobId, Payload, Worker
 from dragoman.desk.forms import Ending, JobName, State, View
 from dragoman.desk.views import dialect_of
 from dragoman.http.sse import EventStream, Streams
-
-JobEvent = Literal["waiting", "delayed", "running", "ended", "progress"]
 
 
 class JobNews(View, omit_defaults=True):
@@ -43,15 +41,16 @@ class WorkerNews(View):
 
 
 class Listeners:
-    def __init__(self, streams: Streams, watch: Callable[[bool], None]) -> None:
-        self.streams = streams
-        self._watch = watch  # is told whether anybody listens
+    """All of a broker's, whichever door they came in by."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
         self._to_all: dict[EventStream, None] = {}
         self._to_job: dict[JobId, dict[EventStream, None]] = {}
 
-    def listen(self, job: Job | None = None) -> EventStream:
+    def listen(self, streams: Streams, job: Job | None = None) -> EventStream:
         """A stream of what happens: to this job, beginning with how it is now, or to all."""
-        stream = EventStream(self.streams, lambda: self._leave(stream, job))
+        stream = EventStream(streams, lambda: self._leave(stream, job))
         if job is None:
             self._to_all[stream] = None
         else:
@@ -59,10 +58,10 @@ class Listeners:
             stream.publish(job.state.value, _encode(job_news(job, job.state.value)))
             if job.outcome is not None:
                 stream.end()
-        self._watch(True)
+        self._ledger.is_watched = True
         return stream
 
-    def say(self, news: News) -> None:
+    def say(self, news: News, now: float) -> None:
         job, worker = news.job, news.worker
         if job is not None:
             own = self._to_job.get(job.id, ())
@@ -88,7 +87,7 @@ class Listeners:
             if not others:
                 self._to_job.pop(job.id, None)
         if not self._to_all and not self._to_job:
-            self._watch(False)
+            self._ledger.is_watched = False
 
 
 def job_news(job: Job, event: str, progress: Payload = b"") -> JobNews:

@@ -16,7 +16,7 @@ from typing import Any, Final, Protocol
 
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
-from dragoman.core.effects import Answer, Dismiss, Effect, Give, News, Recall
+from dragoman.core.effects import Answer, Dismiss, Effect, Give, Progress, Recall
 from dragoman.core.model import BOOTING, Attempt, Payload, Terms, Token, Wishes, WorkerId
 from dragoman.http.guests import Call, Guest, Offer, Poll
 from dragoman.http.listeners import Listeners
@@ -31,7 +31,7 @@ FETCH: Final = 1.0  # so long a job waits for its worker to ask for it; then ano
 class Line(Protocol):
     """What this session asks of the line."""
 
-    watcher: Any
+    watcher: Any  # who is told news
 
     def ask_for_turn(self) -> None: ...
 
@@ -44,12 +44,15 @@ class HttpSession:
     def __init__(self, broker: Broker, line: Line, options: ListenerOptions, streams: Streams | None = None) -> None:
         self.options = options
         self.plans = Plans(options)
-        self.listeners = Listeners(streams or Streams(MOST_STREAMS), self._watch)
+        self.streams = streams or Streams(MOST_STREAMS)
+        if not isinstance(line.watcher, Listeners):  # there may be other doors
+            line.watcher = Listeners(broker.ledger)
+        self.listeners: Listeners = line.watcher
+        self.is_closed = False
         self._broker = broker
         self._line = line
         self._guests: dict[WorkerId, Guest] = {}
         self._waiting: Deadlines[Poll | Offer] = Deadlines()
-        self._is_closed = False
 
     # ---------------------------------------------------------------- callers
 
@@ -116,7 +119,7 @@ class HttpSession:
         owed = self._owed(guest, held, now)
         if owed is not None:
             self._hand_over(poll, owed)
-        elif self._is_closed:
+        elif self.is_closed:
             answer.set_result(None)
         else:
             guest.polls.append(poll)
@@ -160,8 +163,8 @@ class HttpSession:
 
     def close(self) -> None:
         """The broker is about to stop: nobody waits here for jobs or news any more."""
-        self._is_closed = True
-        self.listeners.streams.end()
+        self.is_closed = True
+        self.streams.end()
         for guest in self._guests.values():
             while guest.polls:
                 poll = guest.polls.popleft()
@@ -183,8 +186,8 @@ class HttpSession:
             guest: Guest = effect.worker.party
             self._line.remark("worker dismissed", worker=effect.worker.name, reason=effect.reason)
             self._forget(guest, effect.reason)
-        elif isinstance(effect, News):
-            self.listeners.say(effect)
+        elif isinstance(effect, Progress) and effect.is_part:
+            self._broker.counters.dropped_parts += 1
         # Accept: background jobs are the desk's. Progress: a response cannot tell it; whoever wants it watches.
 
     def tick(self, now: float) -> float:
@@ -209,10 +212,6 @@ class HttpSession:
         raise NotImplementedError("requests come by the HTTP server, not by the line")
 
     # ---------------------------------------------------------------- inside
-
-    def _watch(self, is_watched: bool) -> None:
-        self._line.watcher = self
-        self._broker.ledger.is_watched = is_watched
 
     def _give(self, attempt: Attempt, now: float) -> None:
         guest: Guest = attempt.worker.party

@@ -119,6 +119,8 @@ async def next_job(door: Door, request: Request) -> Response:
         raise
     if isinstance(said, str):
         raise Refused(_gone(said))
+    if said is None and session.is_closed:
+        _refuse("draining", "the broker is about to stop: ask again later")
     if said is None:
         return Response(status_code=204, headers=_recalls(guest))
     return _job(poll, said, door.now())
@@ -144,6 +146,8 @@ async def result(door: Door, request: Request) -> Response:
     stranded = door.broker.stranded.get(token)
     if stranded is not None:  # whoever names it was given it before we were started anew (R107)
         return _deliver_stranded(door, stranded, form, body, request, now)
+    if door.desk.is_loading and door.session.guest(in_path(request, "id", WorkerNumber)) is None:
+        _refuse("loading", "jobs of the last run are still being read: this may be one of them")
     guest = _worker(door, request)
     attempt = guest.attempt(token)
     if attempt is None:
@@ -318,7 +322,7 @@ OPERATIONS = [
         path_types=_ID,
         query=NextForm,
         headers=(SECRET, HELD),
-        problems=_OF_WORKERS,
+        problems=(*_OF_WORKERS, 503),
     ),
     Operation(
         "POST",
@@ -332,7 +336,7 @@ OPERATIONS = [
         query=ResultForm,
         bodies=(BYTES, TEXT, FailureForm),
         headers=(SECRET, ATTEMPT),
-        problems=(*_OF_WORKERS, 400, 409, 413),
+        problems=(*_OF_WORKERS, 400, 409, 413, 503),
     ),
     Operation(
         "POST",

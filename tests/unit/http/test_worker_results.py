@@ -300,8 +300,19 @@ def test_nobody_waits_for_jobs_of_a_broker_that_stops(world: World) -> None:
     worker = Worker(world)
     poll = worker.asks()
     world.session.close()
-    assert world.finish(poll).status_code == 204
-    assert world.finish(worker.asks()).status_code == 204
+    for answer in (world.finish(poll), world.finish(worker.asks())):
+        assert kind(answer) == (503, "draining")
+        assert "retry-after" in answer.headers
+
+
+def test_result_can_be_brought_to_a_broker_that_stops(world: World) -> None:
+    worker = Worker(world)
+    waiting = call(world)
+    given = worker.takes()
+    world.broker.close(world.now)
+    world.session.close()
+    assert worker.says("result", token(given), b"y").status_code == 204
+    assert world.finish(waiting).content == b"y"
 
 
 # ---------------------------------------------------------------- after a restart (R107)
@@ -323,6 +334,12 @@ def test_result_of_an_earlier_run_is_taken_from_whoever_can_name_it(world: World
     assert answer.status_code == 204, answer.text
     assert (only_job(world).outcome, only_job(world).result) == (Outcome.DONE, b"y")
     assert kind(world.ask("POST", "/v1/workers/12345/result", headers=headers, content=b"y")) == (410, "gone")
+
+
+def test_result_that_may_be_of_an_earlier_run_waits_until_its_jobs_are_read(world: World) -> None:
+    world.broker.ledger.is_loading = True
+    answer = world.ask("POST", "/v1/workers/12345/result", headers={"Dragoman-Attempt": "0" * 32}, content=b"y")
+    assert kind(answer) == (503, "loading")
 
 
 def test_failure_of_an_earlier_run_is_taken_too(world: World) -> None:

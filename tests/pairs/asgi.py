@@ -1,0 +1,101 @@
+"""Requests to the HTTP door of a world without sockets: its application, on a loop that is turned by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from dragoman.desk.desk import Desk
+from dragoman.desk.forms import HealthView
+from dragoman.diary.memory import MemoryDiary
+from dragoman.http.app import make_app
+from dragoman.http.door import Door
+from dragoman.http.guard import HANGUP, Hangup
+from dragoman.http.options import ListenerOptions
+from dragoman.http.session import HttpSession
+from pairs.world import World
+
+_doors: dict[World, Any] = {}  # the application of each world
+_loop: asyncio.AbstractEventLoop | None = None
+
+
+class Exchange:
+    """One request, and its response as far as it has come."""
+
+    def __init__(
+        self, world: World, method: str, path: str, body: bytes, headers: dict[str, str], options: ListenerOptions
+    ) -> None:
+        self._world = world
+        self._body = body
+        self.status = 0
+        self.headers: dict[str, str] = {}
+        self.content = b""
+        self.is_over = False
+        self.hangup = Hangup()
+        path, _, query = path.partition("?")
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": query.encode(),
+            "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
+            "client": ("127.0.0.1", 1),
+            "extensions": {HANGUP: self.hangup},
+        }
+        _the_loop().create_task(_app(world, options)(scope, self._receive, self._send))
+        settle(world)
+
+    async def _receive(self) -> dict[str, Any]:
+        return {"type": "http.request", "body": self._body, "more_body": False}
+
+    async def _send(self, message: dict[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self.headers = {name.decode(): value.decode() for name, value in message["headers"]}
+        else:
+            self.content += message.get("body", b"")
+            self.is_over = not message.get("more_body", False)
+
+
+def settle(world: World) -> None:
+    """Let everything run that can."""
+    loop = _the_loop()
+    for _ in range(4):
+        world.line.turn()
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+
+
+def end_all() -> None:
+    """Whoever still waits when a test is over is let go."""
+    global _loop
+    loop, _loop = _loop, None
+    _doors.clear()
+    if loop is not None:
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        for _ in range(4):
+            loop.call_soon(loop.stop)
+            loop.run_forever()
+        loop.close()
+
+
+def _the_loop() -> asyncio.AbstractEventLoop:
+    global _loop
+    if _loop is None:
+        _loop = asyncio.new_event_loop()
+    return _loop
+
+
+def _app(world: World, options: ListenerOptions) -> Any:
+    if world not in _doors:
+        session = HttpSession(world.broker, world.line, options)
+        desk = Desk(world.broker, world.line, MemoryDiary(), lambda: 0.0)
+        world.line.sessions += [session, desk]
+        _doors[world] = make_app(Door(world.broker, desk, session, world.line, lambda: world.now, _no_health, 200_000))
+    return _doors[world]
+
+
+def _no_health() -> HealthView:
+    raise NotImplementedError("nobody asks for it here")

@@ -1,0 +1,15 @@
+"""What pairs leave behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from pairs import asgi
+
+
+@pytest.fixture(autouse=True)
+def requests() -> Iterator[None]:
+    yield
+    asgi.end_all()
