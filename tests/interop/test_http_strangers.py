@@ -1,0 +1,136 @@
+"""A worker in shell and curl, written from the page about HTTP alone, with a whole broker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from programs import DRAGOMAN, STRANGERS, Program, Programs, until
+
+UPPER = ("tr", "a-z", "A-Z")
+LEASE = 1.0
+
+
+class Broker:
+    """A `dragoman serve` that can be started again where it was."""
+
+    def __init__(self, programs: Programs, client: httpx2.Client) -> None:
+        self._programs = programs
+        self._client = client
+        self._folder = programs.folder / "data"
+        self._serve(0)
+
+    def restart(self) -> None:
+        self._program.kill()
+        self._serve(int(self.url.rpartition(":")[2]))
+
+    def ask(self, method: str, path: str, **facts: Any) -> httpx2.Response:
+        return self._client.request(method, self.url + path, **facts)
+
+    def worker(self) -> dict[str, Any]:
+        """The only one, once it is there."""
+        (found,) = until(lambda: self.ask("GET", "/v1/workers").json()["workers"], "a worker")
+        return dict(found)
+
+    def job(self, name: str) -> dict[str, Any]:
+        return dict(self.ask("GET", f"/v1/jobs/{name}").json())
+
+    def enqueue(self, body: bytes) -> str:
+        accepted = self.ask("POST", "/v1/jobs?service=upper&timeout=600", content=body)
+        assert accepted.status_code == 202, accepted.text
+        return str(accepted.json()["id"])
+
+    def ended(self, name: str) -> dict[str, Any]:
+        until(lambda: self.job(name)["state"] == "ended", "the job's end")
+        return self.job(name)
+
+    def _serve(self, port: int) -> None:
+        url = f"http://127.0.0.1:{port}"
+        self._program = self._programs.start(DRAGOMAN, "serve", url, "--data", self._folder, "--strict")
+        self.url = self._program.prints(r"(http://127\.0\.0\.1:\d+) +both")
+
+
+@pytest.fixture
+def broker(programs: Programs) -> Iterator[Broker]:
+    with httpx2.Client(timeout=30, trust_env=False) as client:
+        yield Broker(programs, client)
+
+
+Start = Callable[..., Program]
+
+
+@pytest.fixture
+def start(programs: Programs, broker: Broker) -> Start:
+    def start(*command: str) -> Program:
+        worker = programs.start("sh", STRANGERS / "http_worker.sh", broker.url, "upper", LEASE, *command)
+        worker.prints("joined")
+        return worker
+
+    return start
+
+
+def gate(folder: Path) -> tuple[str, ...]:
+    """A command that begins, and ends when it is let."""
+    script = f"touch {folder}/begun; while [ ! -e {folder}/go ]; do sleep 0.05; done; tr a-z A-Z"
+    return ("sh", "-c", script)
+
+
+def test_shell_worker_is_short() -> None:
+    assert len((STRANGERS / "http_worker.sh").read_text().splitlines()) <= 80
+
+
+def test_shell_worker_answers_calls(broker: Broker, start: Start) -> None:
+    start(*UPPER)
+    for body in (b"bonjour", b"", bytes(range(128))):
+        answer = broker.ask("POST", "/v1/call/upper", content=body)
+        assert (answer.status_code, answer.content) == (200, body.upper())
+
+
+def test_shell_worker_s_failure_is_told_in_its_words(broker: Broker, start: Start) -> None:
+    start("sh", "-c", "echo it will not do >&2; exit 3")
+    answer = broker.ask("POST", "/v1/call/upper", content=b"x")
+    assert (answer.status_code, answer.json()["type"]) == (502, "urn:dragoman:failed")
+    assert answer.json()["detail"].strip() == "it will not do"
+
+
+def test_shell_worker_gives_signs_of_life_while_it_works(broker: Broker, start: Start, tmp_path: Path) -> None:
+    start(*gate(tmp_path))
+    name = broker.enqueue(b"slow")
+    until((tmp_path / "begun").exists, "the job is under way")
+    since = time.monotonic()
+    while time.monotonic() < since + 2 * LEASE:  # without a sign it would be given up by then
+        assert broker.worker()["running"] == [name]
+    (tmp_path / "go").touch()
+    assert broker.ended(name)["result"] == "SLOW"
+
+
+def test_shell_worker_stops_a_job_that_nobody_waits_for(broker: Broker, start: Start, tmp_path: Path) -> None:
+    worker = start(*gate(tmp_path))
+    name = broker.enqueue(b"slow")
+    until((tmp_path / "begun").exists, "the job is under way")
+    assert broker.ask("DELETE", f"/v1/jobs/{name}").status_code == 200
+    worker.prints("delivered .*: 409")
+    (tmp_path / "go").touch()
+    assert broker.ended(broker.enqueue(b"next"))["result"] == "NEXT"
+
+
+def test_shell_worker_brings_its_result_to_a_broker_that_was_killed_meanwhile(
+    broker: Broker, start: Start, tmp_path: Path
+) -> None:
+    """R107: the attempt goes on, and is the only one."""
+    worker = start(*gate(tmp_path))
+    name = broker.enqueue(b"slow")
+    until((tmp_path / "begun").exists, "the job is under way")
+    broker.restart()
+    (tmp_path / "go").touch()
+    worker.prints("delivered .*: 204")
+    job = broker.ended(name)
+    assert (job["outcome"], job["result"]) == ("done", "SLOW")
+    assert job["attempts"] == []  # none ended otherwise
+    worker.prints("joined", times=2)
+    assert broker.ended(broker.enqueue(b"next"))["result"] == "NEXT"
