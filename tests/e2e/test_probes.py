@@ -1,0 +1,70 @@
+"""Health and metrics of a broker that really runs, as a probe and a scraper get them."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from programs import DRAGOMAN, PATIENCE, Program, Programs, until
+
+
+def serve(programs: Programs) -> tuple[Program, str, str]:
+    """A broker, and where it speaks HTTP and native."""
+    broker = programs.start(DRAGOMAN, "serve", "http://127.0.0.1:0", "tcp://127.0.0.1:0", "--data", "memory")
+    return broker, broker.prints(r"(http://\S+) +both"), broker.prints(r" (tcp://\S+) +both")
+
+
+def get(url: str) -> tuple[int, str]:
+    asked = Request(url, headers={"Accept": "application/openmetrics-text;version=1.0.0,*/*;q=0.1"})
+    try:
+        with urlopen(asked, timeout=PATIENCE) as answer:
+            return answer.status, answer.read().decode()
+    except HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def numbers(url: str) -> dict[tuple[str, str], float]:
+    """By the sample's name and its service, if it has one."""
+    status, text = get(f"{url}/metrics")
+    assert status == 200
+    return {
+        (each.name, each.labels.get("service", "")): each.value
+        for family in text_string_to_metric_families(text)
+        for each in family.samples
+    }
+
+
+def test_a_running_broker_is_alive_and_ready_and_tells_its_numbers(programs: Programs) -> None:
+    broker, http, _ = serve(programs)
+    assert get(f"{http}/livez")[0] == 200
+    assert get(f"{http}/readyz")[0] == 200
+    status, text = get(f"{http}/v1/health")
+    assert (status, json.loads(text)["ready"]) == (200, True)
+    told = numbers(http)
+    assert told["dragoman_ready", ""] == 1
+    assert told["process_resident_memory_bytes", ""] > 0
+    broker.terminate()
+    assert broker.ends() == 0
+
+
+def test_one_that_drains_is_alive_but_not_ready(programs: Programs, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    broker, http, native = serve(programs)
+    programs.dragoman("worker", "--exec", f"cat {gate}", "--service", "wait", "--connect", native)
+    broker.prints("worker joined")
+    call = programs.dragoman("call", "wait", "x", "--connect", native)
+    until(lambda: numbers(http).get(("dragoman_jobs_running", "wait")) == 1, "the job runs")
+    broker.terminate()
+    until(lambda: get(f"{http}/readyz")[0] == 503, "it is not ready any more")
+    assert "about to stop" in get(f"{http}/readyz")[1]
+    assert get(f"{http}/livez")[0] == 200
+    gate.write_text("done")
+    assert (call.ends(), call.out.strip()) == (0, "done")
+    assert broker.ends() == 0
