@@ -438,6 +438,7 @@ class Pipe:
 
     def __init__(self, read: Callable[[], None] = lambda: None) -> None:
         self.sent = 0
+        self.received = 0
         self.backlog = 0
         self.read_dry = read
 
