@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import sys
@@ -23,6 +24,7 @@ LISTENERS = {
     "native+tcp://127.0.0.1:0": {"both": "7400"},
     "pingpong+tcp://127.0.0.1:0?frontend=0": {"workers": "7401", "callers": "7402"},
     "memodb+tcp://127.0.0.1:0": {"both": "7405"},
+    "http://127.0.0.1:0": {"both": "7480"},
 }
 
 
@@ -34,8 +36,8 @@ class Reader(Programs):
         self.ports = {}
         for url, places in LISTENERS.items():
             for who, port in places.items():
-                dialect = url.partition("+")[0]
-                self.ports[port] = self.broker.prints(rf"{dialect} +tcp://127.0.0.1:(\d+) +{who}")
+                dialect = url.partition(":")[0].partition("+")[0]
+                self.ports[port] = self.broker.prints(rf"{dialect} +\w+://127.0.0.1:(\d+) +{who}")
         for name, text in FILES.items():
             self.write(name, text)
 
@@ -45,7 +47,8 @@ class Reader(Programs):
     def type(self, command: str, more: str = "") -> Program:
         assert re.search(rf"^{re.escape(command)}$", README, re.MULTILINE), f"{command!r} is not in the README"
         first, *words = shlex.split(self._at_home(f"{command} {more}"))
-        return self.start({".venv/bin/dragoman": DRAGOMAN, ".venv/bin/python": sys.executable}[first], *words)
+        program = {".venv/bin/dragoman": DRAGOMAN, ".venv/bin/python": sys.executable, "curl": "curl"}[first]
+        return self.start(program, *(["--silent"] if first == "curl" else []), *words)
 
     def works(self) -> None:
         """Wait until the broker has a worker."""
@@ -76,7 +79,7 @@ CALL_IN_MEMODB = '.venv/bin/dragoman call default "hello" --connect memodb+tcp:/
 
 def test_every_program_of_the_readme_is_run_here() -> None:
     assert sorted(FILES) == ["reverse.py", "shout.py"]
-    assert len(BLOCKS) == 4, "the one at the top, shout.py, a caller for it, and reverse.py"
+    assert len(BLOCKS) == 5, "the one at the top, shout.py, a caller for it, a background job, and reverse.py"
 
 
 def test_the_two_programs_at_the_top(reader: Reader) -> None:
@@ -95,6 +98,31 @@ def test_the_first_worker_and_its_callers(reader: Reader) -> None:
     assert (called.ends(), called.out) == (0, "HELLO!")
     said = reader.reads(BLOCKS[2]).splitlines()
     assert said == ["b'HELLO!'", *(f"b'{number}!'" for number in range(1000))]
+
+
+def test_jobs_that_nobody_waits_for(reader: Reader) -> None:
+    reader.type(".venv/bin/dragoman worker shout:worker")
+    reader.works()
+    assert reader.reads(BLOCKS[3]) == "b'LATER!'\n"
+    door = "--connect http://127.0.0.1:7480"  # the default
+    enqueued = reader.type('.venv/bin/dragoman enqueue shout "hello"', door)
+    assert enqueued.ends() == 0, enqueued.err
+    listed = reader.type(".venv/bin/dragoman jobs", door)
+    assert listed.ends() == 0, listed.err
+    assert enqueued.out.strip() in listed.out
+    recurring = reader.type('.venv/bin/dragoman cron set nightly shout "wake up" --cron "30 2 * * *"', door)
+    assert recurring.ends() == 0, recurring.err
+
+
+def test_with_curl(reader: Reader) -> None:
+    reader.type(".venv/bin/dragoman worker shout:worker")
+    reader.works()
+    called = reader.type('curl --data-binary "hello" http://127.0.0.1:7480/v1/call/shout')
+    assert (called.ends(), called.out) == (0, "HELLO!")
+    enqueued = reader.type('curl --data-binary "hello" "http://127.0.0.1:7480/v1/jobs?service=shout"')
+    assert (enqueued.ends(), json.loads(enqueued.out)["service"]) == (0, "shout")
+    services = reader.type("curl http://127.0.0.1:7480/v1/services")
+    assert (services.ends(), [each["name"] for each in json.loads(services.out)["services"]]) == (0, ["shout"])
 
 
 def test_any_program_is_a_worker_for_two_peoples(reader: Reader) -> None:
