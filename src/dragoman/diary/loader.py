@@ -22,7 +22,6 @@ class Loader:
         self.is_due = False  # another batch may be read
         self.deliver: Callable[[list[Kept]], None] = _nothing
         self.finished: Callable[[], None] = _nothing
-        self.quarantined: dict[bytes, int] = {}  # their numbers: somebody may retry them, and nobody has their bytes
         self._connection = connection
         self._wall_offset = wall_offset
         self._batch = batch
@@ -45,5 +44,4 @@ class Loader:
         self.is_loading = bool(batch)
         if batch:
             self._after = batch[-1].number
-            self.quarantined.update((kept.id, kept.number) for kept in batch if kept.quarantined)
         return batch

@@ -11,7 +11,7 @@ import json
 from dataclasses import fields
 from math import inf
 
-from dragoman.core.model import ABSENT, Ending, Job, Outcome, Token, Wishes
+from dragoman.core.model import ABSENT, Ending, Job, JobId, Outcome, Payload, Token, Wishes
 from dragoman.core.revival import Kept
 
 Row = tuple[object, ...]
@@ -36,8 +36,6 @@ FATE_COLUMNS = (
 )
 OUTCOME = FATE_COLUMNS.index("outcome")
 QUARANTINED = FATE_COLUMNS.index("quarantined")
-RESULT = FATE_COLUMNS.index("result")
-RETRY_OF = JOB_COLUMNS.index("retry_of")
 PAYLOAD = JOB_COLUMNS.index("payload")
 
 MOST_WISHES = 1_024  # that are remembered: nearly all jobs wish one of a few things
@@ -47,12 +45,18 @@ DEFAULTS = {each.name: each.default for each in fields(Wishes)}
 class Scribe:
     """Makes rows of jobs as they are now: they go on changing while the rows wait to be written."""
 
-    __slots__ = ("_texts",)
+    __slots__ = ("_texts", "quarantined")
 
     def __init__(self) -> None:
+        self.quarantined: dict[JobId, int] = {}  # their numbers: a retry may need a payload that only the file has
         self._texts: dict[int, tuple[Wishes, str]] = {}
 
     def job_row(self, job: Job, offset: float) -> Row:
+        """In the place of its payload, the number of a job that has the same."""
+        payload: Payload | int = job.payload
+        if payload is ABSENT:
+            assert job.retry_of is not None
+            payload = self.quarantined[job.retry_of]
         return (
             job.number,
             job.id,
@@ -62,8 +66,17 @@ class Scribe:
             job.key,
             job.digest or None,
             job.retry_of,
-            None if job.payload is ABSENT else job.payload,  # a retry of a job of an earlier run: its bytes are here
+            payload,
         )
+
+    def fate_row(self, job: Job, offset: float) -> Row:
+        if job.quarantined:
+            self.quarantined[job.id] = job.number
+        return fate_row(job, offset)
+
+    def erased(self, job: Job) -> int:
+        self.quarantined.pop(job.id, None)
+        return job.number
 
     def _wishes(self, wishes: Wishes) -> str:
         known = self._texts.get(id(wishes))

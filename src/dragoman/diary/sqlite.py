@@ -18,7 +18,7 @@ from dragoman.core.revival import Kept
 from dragoman.diary import tables
 from dragoman.diary.ballast import Ballast
 from dragoman.diary.limits import DiaryLimits
-from dragoman.diary.records import Scribe, fate_row
+from dragoman.diary.records import Scribe
 from dragoman.diary.schema import AUTHOR, NAME, bring_up_to_date, check_file, damaged, open_file, within
 from dragoman.diary.trouble import DiaryError
 from dragoman.diary.writer import Close, Entries, Fetch, Load, Writer
@@ -76,24 +76,24 @@ class SqliteDiary:
     # ---------------------------------------------------------------- what the line asks for
 
     def apply(self, entries: list[Save | Note | Erase], done: Callable[[int, str | None], None]) -> None:
-        offset = self._wall_offset()
+        scribe, offset = self._scribe, self._wall_offset()
         written = Entries(done)
         for entry in entries:
             if type(entry) is Save:
                 job = entry.job
                 written.last = entry.number
                 if entry.number == job.number:
-                    written.jobs.append(self._scribe.job_row(job, offset))
+                    written.jobs.append(scribe.job_row(job, offset))
                     written.size += len(job.payload)
                 else:
-                    written.fates.append((job.number, fate_row(job, offset)))
+                    written.fates.append((job.number, scribe.fate_row(job, offset)))
                     written.size += len(job.result)
             elif type(entry) is Note:
                 written.last = entry.number
                 written.notes.append((entry.key, entry.value))
             else:
                 assert type(entry) is Erase
-                written.erased.append(entry.job.number)
+                written.erased.append(scribe.erased(entry.job))
         self._writer.queue.put(written)
 
     def fetch(self, job: Job, done: Callable[[Payload, Payload], None]) -> None:
@@ -112,7 +112,13 @@ class SqliteDiary:
 
     def load(self, deliver: Callable[[list[Kept]], None], finished: Callable[[], None]) -> None:
         """Bring all jobs of earlier runs, in batches, while everything else goes on."""
-        self._writer.queue.put(Load(deliver, finished))
+        quarantined = self._scribe.quarantined
+
+        def take_note(batch: list[Kept]) -> None:
+            quarantined.update((kept.id, kept.number) for kept in batch if kept.quarantined)
+            deliver(batch)
+
+        self._writer.queue.put(Load(take_note, finished))
 
     # ---------------------------------------------------------------- how it is
 

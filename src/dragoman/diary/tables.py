@@ -14,7 +14,7 @@ import apsw
 
 from dragoman.core.model import Payload
 from dragoman.diary.group import Group
-from dragoman.diary.records import FATE_COLUMNS, JOB_COLUMNS, PAYLOAD, RETRY_OF, Row
+from dragoman.diary.records import FATE_COLUMNS, JOB_COLUMNS, PAYLOAD, Row
 
 LARGE = 4_096  # bytes of a payload that is worth the while to drop before its job is erased
 ROWS_A_STATEMENT = (256, 16, 1)
@@ -50,14 +50,14 @@ SET_FATES = _statements(
 )
 
 
-def write(connection: apsw.Connection, group: Group, numbers: dict[bytes, int]) -> None:
-    """All of it, in the transaction that is open. `numbers`: of jobs that others may be a retry of, by their id."""
+def write(connection: apsw.Connection, group: Group) -> None:
+    """All of it, in the transaction that is open."""
     execute = connection.execute
     if group.jobs:
-        _write_rows(connection, ADD_JOBS, [row for row in group.jobs if row[PAYLOAD] is not None])
-        for row in group.jobs:
-            if row[PAYLOAD] is None:
-                execute(ADD_RETRIED, (*row[:PAYLOAD], numbers[row[RETRY_OF]]))  # type: ignore[index]
+        retried = [row for row in group.jobs if type(row[PAYLOAD]) is int]
+        _write_rows(connection, ADD_JOBS, [row for row in group.jobs if row not in retried] if retried else group.jobs)
+        for row in retried:
+            execute(ADD_RETRIED, row)
     if group.fates:
         _write_rows(connection, SET_FATES, list(group.fates.values()))
         finished = group.finished()

@@ -185,8 +185,7 @@ class Writer:
         """R104: nothing is acknowledged any more, and nothing is written: what the disk has is looked at anew."""
         sentence = self.problem = describe(error)
         self._leave_log()
-        failed = self.failed
-        self._post(lambda: failed(sentence))
+        self._post(lambda: self.failed(sentence))
 
     # ---------------------------------------------------------------- writing
 
@@ -217,7 +216,7 @@ class Writer:
         connection = self._connection
         try:
             connection.execute("BEGIN IMMEDIATE")
-            tables.write(connection, group, self._loader.quarantined)
+            tables.write(connection, group)
             connection.execute("COMMIT")
         except apsw.Error as error:
             trouble = passing(error, connection.system_errno)

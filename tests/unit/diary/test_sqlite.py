@@ -232,6 +232,22 @@ def test_retry_of_a_job_of_an_earlier_run_has_its_payload(houses: Any) -> None:
     assert third.broker.jobs[retried.id].retry_of == job.id
 
 
+def test_retry_of_a_job_that_a_restart_put_into_quarantine_has_its_payload(houses: Any) -> None:
+    """Doubtful before: nobody had brought its payload, and nobody knew where it was."""
+    house = houses()
+    house.worker()
+    job = house.enqueue(b"precious", attempts=1)
+    house.settle()
+    again = houses()
+    again.load()
+    assert again.broker.jobs[job.id].quarantined
+    retried = again.broker.retry(again.broker.jobs[job.id], again.now)
+    again.worker()
+    again.settle()
+    again.loop.run_until(lambda: again.line.turn() and again.given())
+    assert (again.given()[0].attempt.job, retried.payload) == (retried, b"precious")
+
+
 @pytest.mark.parametrize(("size", "left"), [(10_000, 0), (100, 100)])
 def test_large_payload_goes_with_the_outcome(houses: Any, size: int, left: int) -> None:
     house = houses()

@@ -102,6 +102,7 @@ class House:
         self.line.turn()
         while self.broker.ledger.gate.is_holding:
             self.loop.run_one()
+            assert not self.failures, self.failures
             self.line.turn()
 
     def enqueue(self, payload: bytes = b"x", key: str | None = None, service: str = "s", **wishes: Any) -> Job:

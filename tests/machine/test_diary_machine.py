@@ -1,0 +1,211 @@
+"""A broker with a diary that crashes at any instant, driven at random: what the file has is what memory had (I3, I16).
+
+A crash is a copy of the files as they are, and another broker on the copy. Whatever was acknowledged by then must be
+there, once, with all that has happened to it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Container
+from pathlib import Path
+from typing import Any
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+
+from dragoman.core.effects import Accept, Answer, Give
+from dragoman.core.model import DELAYED, RUNNING, Attempt, Job, JobId, Outcome
+from dragoman.core.revival import Kept
+from dragoman.diary.limits import DiaryLimits
+from dragoman.diary.sqlite import SqliteDiary
+from unit.diary.world import WALL, House, Loop
+
+LIMITS = DiaryLimits(ballast=0, idle=3_600.0, retry=3_600.0, load_batch=3)  # nothing happens by itself
+KEEP = 50.0
+
+
+class DiaryMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.root = Path(tempfile.mkdtemp(prefix="diary-machine-"))
+        self.runs = 0
+        self.accepted: dict[bytes, None] = {}  # what was promised
+        self.told: dict[bytes, Outcome] = {}
+        self.house = self.open(self.root / "0", 100.0)
+
+    def open(self, folder: Path, now: float) -> House:
+        folder.mkdir(exist_ok=True)
+        house = House(folder, LIMITS, seed=str(self.runs), now=now, offset=WALL, keep_outcomes=KEEP)
+        house.diary.failed = failed
+        house.load()
+        return house
+
+    def teardown(self) -> None:
+        self.house.close()
+        shutil.rmtree(self.root)
+
+    # ------------------------------------------------------------ what happens
+
+    @rule(
+        size=st.sampled_from([0, 1, 300, 5_000]),
+        key=st.sampled_from([None, None, "a", "b"]),
+        delay=st.sampled_from([0.0, 0.0, 5.0]),
+        attempts=st.integers(1, 3),
+    )
+    def enqueue(self, size: int, key: str | None, delay: float, attempts: int) -> None:
+        payload = (key or "x").encode() * size  # the same key with another payload is refused
+        house = self.house
+        wishes: dict[str, Any] = {"delay": delay, "attempts": attempts}
+        if key is None or house.broker.ledger.first_with(house.broker.roster.restore_service("s"), key) is None:
+            house.enqueue(payload, key=key, **wishes)
+
+    @rule(may_return=st.booleans(), capacity=st.integers(1, 3))
+    def join(self, may_return: bool, capacity: int) -> None:
+        self.house.worker(may_return=may_return, capacity=capacity)
+
+    def attempts(self) -> list[Attempt]:
+        return [job.attempt for job in self.house.broker.jobs.values() if job.attempt is not None]
+
+    @rule(pick=st.integers(0, 9), fails=st.booleans(), size=st.sampled_from([0, 5, 6_000]))
+    @precondition(lambda self: self.attempts())
+    def end(self, pick: int, fails: bool, size: int) -> None:
+        attempts = self.attempts()
+        attempt = attempts[pick % len(attempts)]
+        if fails:
+            self.house.broker.fail(attempt, "no \u20ac", self.house.now)
+        else:
+            self.house.broker.succeed(attempt, b"r" * size, self.house.now)
+
+    @rule(pick=st.integers(0, 9))
+    @precondition(lambda self: self.attempts())
+    def leave(self, pick: int) -> None:
+        attempts = self.attempts()
+        self.house.broker.leave(attempts[pick % len(attempts)].worker, self.house.now, "it died")
+
+    @rule(pick=st.integers(0, 9))
+    @precondition(lambda self: self.house.broker.jobs)
+    def withdraw(self, pick: int) -> None:
+        jobs = list(self.house.broker.jobs.values())
+        self.house.broker.withdraw(jobs[pick % len(jobs)], self.house.now)
+
+    @rule()
+    @precondition(lambda self: any(job.quarantined for job in self.house.broker.jobs.values()))
+    def retry(self) -> None:
+        job = next(job for job in self.house.broker.jobs.values() if job.quarantined)
+        self.house.broker.retry(job, self.house.now)
+
+    @rule(seconds=st.sampled_from([0.05, 1.0, 7.0, 60.0]))
+    def wait(self, seconds: float) -> None:
+        self.house.now += seconds
+        self.house.broker.shift(seconds, self.house.now)  # workers are not judged here
+        self.house.line.turn()
+
+    @rule()
+    def turn(self) -> None:
+        """What was decided goes to the diary; nobody has heard from it yet."""
+        self.house.line.turn()
+
+    # ------------------------------------------------------------ what must hold
+
+    @rule()
+    def compare(self) -> None:
+        """I16."""
+        self.house.settle()
+        self.wait_for_diary()  # nobody waits for erasures
+        self.hear()
+        memory = {job.number: job for job in self.house.broker.jobs.values() if job.wishes.durable}
+        kept = {each.number: each for each in self.read_copy()}
+        assert kept.keys() == memory.keys()
+        for number, job in memory.items():
+            check_same(kept[number], job, self.house.broker.stranded)
+
+    @rule()
+    def crash(self) -> None:
+        """I3, R107, R108."""
+        self.wait_for_diary()
+        self.hear()
+        for id in [id for id in self.accepted if id not in self.house.broker.jobs]:
+            del self.accepted[id]  # its keep time is over
+            self.told.pop(id, None)
+        spent = {job.id: job.spent for job in self.house.broker.jobs.values()}
+        folder = self.copy()
+        self.house.close()
+        self.house = self.open(folder, self.house.now)
+        jobs = self.house.broker.jobs
+        assert self.accepted.keys() <= jobs.keys(), "an acknowledged job is gone"
+        for id, outcome in self.told.items():
+            assert jobs[JobId(id)].outcome is outcome, "a job that ended has not"
+        for job in jobs.values():
+            assert job.spent <= (job.wishes.attempts or 1)
+            assert job.spent <= spent.get(job.id, 3) + 1
+        self.check_payloads()
+
+    def hear(self) -> None:
+        """Note what has been promised until now."""
+        for effect in self.house.caller.heard:
+            if isinstance(effect, Accept):
+                self.accepted[effect.job.id] = None
+            elif isinstance(effect, Answer) and effect.job is not None:
+                self.told[effect.job.id] = effect.outcome
+        self.told = {id: outcome for id, outcome in self.told.items() if id in self.house.broker.jobs}
+        self.house.caller.heard.clear()
+
+    def wait_for_diary(self) -> None:
+        """Until it has written what it was told: not what would be told next."""
+        is_here: list[bool] = []
+        self.house.diary.fetch(Job(JobId(b""), Any, b"", (), Any, 0.0), lambda *_: is_here.append(True))  # type: ignore[arg-type]
+        self.house.loop.run_until(lambda: is_here)
+
+    def check_payloads(self) -> None:
+        """Whatever is handed out has its bytes."""
+        self.house.settle()
+        for give in self.house.workers.of(Give):
+            job = give.attempt.job
+            assert len(job.payload) in (0, 1, 300, 5_000)
+
+    def copy(self) -> Path:
+        """The files as a crash would leave them: the diary's thread does nothing by itself here."""
+        self.runs += 1
+        folder = self.root / str(self.runs)
+        folder.mkdir()
+        for path in self.house.diary.path.parent.glob("diary.db*"):
+            shutil.copyfile(path, folder / path.name)
+        return folder
+
+    def read_copy(self) -> list[Kept]:
+        found: list[Kept] = []
+        loop, is_over = Loop(), []
+        diary = SqliteDiary(self.copy(), loop.post, lambda: WALL, LIMITS)
+        diary.load(found.extend, lambda: is_over.append(True))
+        loop.run_until(lambda: is_over)
+        diary.close()
+        return found
+
+
+def failed(sentence: str) -> None:
+    raise AssertionError(sentence)
+
+
+def check_same(kept: Kept, job: Job, stranded: Container[bytes]) -> None:
+    for name in ("id", "wishes", "key", "digest", "retry_of", "spent", "deaths", "outcome", "reason", "quarantined"):
+        assert getattr(kept, name) == getattr(job, name), name
+    assert kept.service == job.service.name
+    assert (kept.history or []) == (job.history or [])
+    assert abs(kept.created - job.created) < 1e-3
+    if job.outcome is not None:
+        assert abs(kept.keep_until - job.keep_until) < 1e-3
+    if job.state is RUNNING:
+        assert job.attempt is not None
+        assert (kept.token, kept.attempt) == (job.attempt.token, job.attempt.number)
+        assert kept.worker == job.attempt.worker.name
+        if job.attempt.token not in stranded:  # of one that was given out before a crash, the file knows more
+            assert kept.may_return == job.attempt.worker.terms.may_return
+    if job.state is DELAYED and job.spent:
+        assert abs(kept.start_at - job.start_at) < 1e-3
+
+
+TestDiaryMachine = DiaryMachine.TestCase
+TestDiaryMachine.settings = settings(max_examples=50, stateful_step_count=50, deadline=None)
