@@ -88,7 +88,7 @@ def test_the_two_programs_at_the_top(reader: Reader) -> None:
     reader.start(sys.executable, "ours.py")
     reader.works()
     imports = ours.splitlines()[0]
-    assert reader.reads(f"{imports}\n{theirs}") == "b'HELLO!'\n"
+    assert reader.reads(f"{imports}\n{theirs}") == "b'HELLO!'\nb'LATER!'\n"
 
 
 def test_the_first_worker_and_its_callers(reader: Reader) -> None:
