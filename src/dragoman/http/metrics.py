@@ -84,7 +84,7 @@ OPERATIONS = [
         name="metrics",
         summary="Counters, gauges and histograms for scrapers: OpenMetrics, or by Accept the older Prometheus text.",
         handler=metrics,
-        answers={200: TEXT},
+        answers={200: (OPENMETRICS.partition(";")[0], TEXT)},
         tag="health",
     ),
 ]

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from dragoman.desk.forms import FailureView, JobName, View
 from dragoman.http.door import Door
-from dragoman.http.operations import Header, Operation
+from dragoman.http.operations import TEXT, Header, Operation
 from dragoman.http.problems import MEDIA_TYPE as PROBLEM
 from dragoman.http.reading import JSON
 
@@ -102,7 +102,8 @@ class Schemas:
     """JSON Schemas of all types that operations name; those that have a name are among the components."""
 
     def __init__(self, operations: Sequence[Operation]) -> None:
-        bodies = [kind for each in operations for kind in (*each.bodies, *each.answers.values())]
+        bodies = [kind for each in operations for kind in each.bodies]
+        bodies += [kind for each in operations for answer in each.answers.values() for kind in _kinds(answer)]
         words = [kind for each in operations for kind in each.path_types.values()]
         headers = [header.kind for each in operations for header in _headers(each)]
         kinds = [kind for kind in [*bodies, *words, *headers, ProblemDetails] if not _is_media_type(kind)]
@@ -123,9 +124,7 @@ def _operation(operation: Operation, schemas: Schemas) -> OpenApi:
         "responses": _responses(operation, schemas),
     }
     if operation.bodies:
-        content: OpenApi = {}
-        for kind in operation.bodies:
-            content |= _content(kind, schemas)
+        content = _contents(operation.bodies, schemas)
         made["requestBody"] = {"required": all(map(_is_needed, operation.bodies)), "content": content}
     return made
 
@@ -168,7 +167,7 @@ def _responses(operation: Operation, schemas: Schemas) -> OpenApi:
     for status, kind in operation.answers.items():
         responses[str(status)] = {"description": DESCRIPTIONS[status]}
         if kind is not None:
-            responses[str(status)]["content"] = _content(kind, schemas)
+            responses[str(status)]["content"] = _contents(_kinds(kind), schemas)
         if status in operation.answer_headers:
             headers = operation.answer_headers[status]
             responses[str(status)]["headers"] = {each.name: _told(each, schemas) for each in headers}
@@ -190,10 +189,18 @@ def _told(header: Header, schemas: Schemas) -> OpenApi:
     return {"description": header.description, "schema": schemas.of(header.kind)}
 
 
-def _content(kind: Any, schemas: Schemas) -> OpenApi:
-    if not _is_media_type(kind):
-        return {JSON: {"schema": schemas.of(kind)}}
-    return {kind: {"schema": {"type": "string"} if kind.startswith("text/") else {}}}
+def _contents(kinds: Sequence[Any], schemas: Schemas) -> OpenApi:
+    contents: OpenApi = {}
+    for kind in kinds:
+        if not _is_media_type(kind):
+            contents[JSON] = {"schema": schemas.of(kind)}
+        else:
+            contents[kind] = {"schema": {"type": "string"}} if kind == TEXT else {}
+    return contents
+
+
+def _kinds(answer: Any) -> Sequence[Any]:
+    return answer if isinstance(answer, tuple) else (answer,)
 
 
 def _is_media_type(kind: Any) -> bool:

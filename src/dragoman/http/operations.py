@@ -31,7 +31,7 @@ class Operation:
     name: str
     summary: str
     handler: Callable[[Door, Request], Awaitable[Response]]
-    answers: Mapping[int, Any]  # by status: a form's type, a media type, or None for no body
+    answers: Mapping[int, Any]  # by status: a form's type, a media type, several of these, or None for no body
     tag: str
     path_types: Mapping[str, Any] = field(default_factory=dict)  # of the names in the path
     query: type[Any] | None = None  # its fields are the query's parameters

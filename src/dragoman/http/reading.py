@@ -48,9 +48,13 @@ def in_query(request: Request, form: type[Any]) -> Any:
             _invalid(f"{name[:64]}, in the query: say it once")
         words[name] = word
     try:
-        return msgspec.convert(words, form, strict=False)
+        said = msgspec.convert(words, form, strict=False)
     except msgspec.ValidationError as error:
         _invalid(f"in the query: {error}")
+    for name in words:
+        if getattr(said, name) is None:  # to msgspec the word null is no word, where it could be none
+            _invalid(f"{name}, in the query: leave it out instead of saying null")
+    return said
 
 
 async def body_of(door: Door, request: Request) -> bytes:

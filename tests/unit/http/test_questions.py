@@ -398,7 +398,9 @@ def test_jobs_are_chosen(world: World, query: str, count: int) -> None:
     assert len(world.ask("GET", f"/v1/jobs?{query}").json()["jobs"]) == count
 
 
-@pytest.mark.parametrize("query", ["limit=0", "limit=1001", "limit=x", "state=asleep", "colour=red", "after=x"])
+@pytest.mark.parametrize(
+    "query", ["limit=0", "limit=1001", "limit=x", "state=asleep", "colour=red", "after=x", "state=null"]
+)
 def test_a_choice_that_is_none(world: World, query: str) -> None:
     expect_problem(world.ask("GET", f"/v1/jobs?{query}"), 422, "invalid")
 
