@@ -20,6 +20,8 @@ import zmq
 from bench.brokers import (
     CONTROLLER_COMMAND,
     DRAGOMAN_COMMAND,
+    HTTP_COMMAND,
+    HTTP_ECHO_COMMAND,
     INTERPRETED,
     MEMODB_COMMAND,
     NATIVE_COMMAND,
@@ -36,6 +38,7 @@ from bench.brokers import (
 from bench.compare import (
     CALLED_BACK_SHAPE,
     ECHO_SHAPES,
+    HTTP_SHAPES,
     LARGE_SHAPES,
     MEMODB_LARGE_SHAPES,
     MEMODB_SHAPES,
@@ -45,7 +48,7 @@ from bench.compare import (
     compare,
 )
 from bench.core import run as run_core
-from bench.generator import CALLED_BACK_GENERATOR, Generator, Shape, find_generator, find_sp_generator
+from bench.generator import CALLED_BACK_GENERATOR, HTTP_GENERATOR, Generator, Shape, find_generator, find_sp_generator
 from bench.idle import measure_idle
 from bench.measure import NotMeasured
 from bench.parked import PARKED, measure_parked
@@ -65,6 +68,9 @@ PLAIN_SP = Kind("sp echo", "echo", PLAIN_SP_COMMAND)
 SP_FLOOR = Kind("sp floor", "echo", SP_ECHO_COMMAND)
 PLAIN_ECHO = Kind("asyncio echo", "raw", (*PLAIN_ECHO_COMMAND, str(MEMODB_LARGE_SHAPES[0].size)))
 NATIVE = Kind(SUBJECT, "native", NATIVE_COMMAND)
+HTTP = Kind(SUBJECT, "http", HTTP_COMMAND)
+HTTP_ECHO = Kind("Starlette", "httpecho", HTTP_ECHO_COMMAND)
+HTTP_RATE = 0.5
 MEMODB = Kind(SUBJECT, "memodb", MEMODB_COMMAND)
 CALLED_BACK = {  # and what a job costs there, with its caller's two messages: messages and new connections
     Kind("PingPong", "pingpong", DRAGOMAN_COMMAND): (4, 0),
@@ -184,6 +190,15 @@ def native_echo(bench: Bench) -> str:
     return comparison_table("native: echo, jobs of 100 bytes, workers of capacity 16", comparisons, CEILING)
 
 
+def http(bench: Bench) -> str:
+    """100-byte calls over HTTP to native workers, beside a bare Starlette application that repeats bodies."""
+    kinds, generator = (HTTP_ECHO, HTTP), HTTP_GENERATOR
+    comparisons = compare(HTTP_SHAPES, {}, kinds, generator, bench.plan, bench.repeats, tell)
+    bench.record["http"] = [_record(comparison, HTTP_ECHO.name) for comparison in comparisons]
+    title = "HTTP: calls of 100 bytes to native workers, beside a bare Starlette echo on uvicorn"
+    return comparison_table(f"{title} (load: {generator.title})", comparisons, HTTP_ECHO.name, HTTP_RATE)
+
+
 def memodb_echo(bench: Bench) -> str:
     """100-byte jobs over MemoDB, beside a bare SP server that repeats messages: a job is two such exchanges."""
     title = "MemoDB: echo, jobs of 100 bytes, beside a bare SP echo server"
@@ -297,6 +312,7 @@ SCENARIOS: dict[str, tuple[Callable[[Bench], str], ...]] = {
     "echo": (echo,),
     "large": (large,),
     "native": (native_echo,),
+    "http": (http,),
     "memory": (memory,),
     "core": (core,),
     "memodb": (memodb_echo, memodb_floor, memodb_large, memodb_memory),

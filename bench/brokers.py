@@ -56,6 +56,15 @@ CONTROLLER_COMMAND = (
 )
 SP_ECHO_COMMAND = (sys.executable, "-m", "bench.specho", "{frontend}")
 PLAIN_SP_COMMAND = (sys.executable, "-m", "bench.plainsp", "{frontend}")
+HTTP_COMMAND = (
+    "{dragoman}",
+    "serve",
+    "http://127.0.0.1:{frontend}",
+    "tcp://127.0.0.1:{backend}?lease=600",
+    "--data",
+    "memory",
+)
+HTTP_ECHO_COMMAND = (sys.executable, "-m", "bench.httpecho", "{frontend}")
 PLAIN_ECHO_COMMAND = (sys.executable, "-m", "bench.plainecho", "{frontend}")  # and the size of a message
 
 

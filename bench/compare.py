@@ -16,6 +16,7 @@ ECHO_SHAPES = tuple(Shape(workers, window, 100) for workers in (4, 64) for windo
 LARGE_SHAPES = (Shape(workers=4, window=8, size=1 << 20),)
 NATIVE_SHAPES = (Shape(workers=4, window=1, size=100), Shape(workers=4, window=100, size=100))
 MEMODB_SHAPES = tuple(Shape(64, 100, 100, is_shared) for is_shared in (False, True))
+HTTP_SHAPES = (Shape(workers=4, window=32, size=100),)
 CALLED_BACK_SHAPE = Shape(workers=16, window=32, size=100)
 MEMODB_LARGE_SHAPES = (Shape(workers=4, window=4, size=1 << 20),)
 

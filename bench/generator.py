@@ -1,5 +1,5 @@
 """Which load is used, how it is built, and how it is run: for PingPong load.c, or else load.py, for native load.c, for
-MemoDB spload.c, for workers that one has to call back calledback_load.py."""
+MemoDB spload.c, for workers that one has to call back calledback_load.py, for HTTP http_load.py."""
 
 from __future__ import annotations
 
@@ -49,6 +49,7 @@ class Shape:
 
 
 CALLED_BACK_GENERATOR = Generator("pyzmq and plain sockets", (sys.executable, "-m", "bench.calledback_load"))
+HTTP_GENERATOR = Generator("plain sockets in Python", (sys.executable, "-m", "bench.http_load"))
 
 
 def find_generator() -> Generator:
