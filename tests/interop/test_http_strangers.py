@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -134,3 +135,37 @@ def test_shell_worker_brings_its_result_to_a_broker_that_was_killed_meanwhile(
     assert job["attempts"] == []  # none ended otherwise
     worker.prints("joined", times=2)
     assert broker.ended(broker.enqueue(b"next"))["result"] == "NEXT"
+
+
+def raw(broker: Broker, target: str, body: bytes = b"", headers: str = "") -> socket.socket:
+    """A request whose answer nobody has read yet."""
+    host, _, port = broker.url.removeprefix("http://").partition(":")
+    connection = socket.create_connection((host, int(port)))
+    head = f"POST {target} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(body)}\r\n{headers}\r\n"
+    connection.sendall(head.encode() + body)
+    return connection
+
+
+def test_call_whose_connection_breaks_is_withdrawn(broker: Broker) -> None:
+    """R122, with real sockets."""
+    joined = broker.ask("POST", "/v1/workers", json={"services": ["upper"]}).json()
+    connection = raw(broker, "/v1/call/upper", b"x")
+    until(lambda: broker.ask("GET", "/v1/services/upper").json()["waiting"] == 1, "the call waits")
+    connection.close()
+    until(lambda: broker.ask("GET", "/v1/services/upper").json()["ended"] == {"cancelled": 1}, "it is withdrawn")
+    headers = {"Dragoman-Worker-Token": joined["token"]}
+    assert broker.ask("POST", f"/v1/workers/{joined['id']}/next?wait=0", headers=headers).status_code == 204
+
+
+def test_ask_whose_connection_breaks_takes_no_job(broker: Broker) -> None:
+    """R124, with real sockets."""
+    joined = broker.ask("POST", "/v1/workers", json={"services": ["upper"]}).json()
+    path, headers = f"/v1/workers/{joined['id']}", {"Dragoman-Worker-Token": joined["token"]}
+    connection = raw(broker, f"{path}/next", headers=f"Dragoman-Worker-Token: {joined['token']}\r\n")
+    until(lambda: broker.worker()["state"] == "idle", "it asks")
+    connection.close()
+    until(lambda: broker.worker()["state"] == "detached", "it does not ask any more")
+    name = broker.enqueue(b"x")
+    assert broker.job(name)["state"] == "waiting"
+    given = broker.ask("POST", f"{path}/next", headers=headers)
+    assert (given.content, given.headers["dragoman-job"]) == (b"x", name)
