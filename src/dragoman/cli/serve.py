@@ -121,7 +121,7 @@ def _what_to_try(opened: list[tuple[Listener, list[tuple[str, str]]]]) -> list[s
     for listener, places in opened:
         where = dict(places)
         workers, callers = where.get("workers", where.get("both")), where.get("callers", where.get("both"))
-        if workers is not None and callers is not None:
+        if workers is not None and callers is not None and not callers.startswith("http:"):  # curl needs no hint
             said = listener.address.options
             service = said.get("service", "default")
             worker = _address(listener.address.dialect, workers, said, ("service", "edition"))

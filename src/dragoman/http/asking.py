@@ -70,7 +70,7 @@ async def ask(door: Door, request: Request, question: str, form: Any, payload: P
         raise HungUp
     waiter = Waiter()
     ticket = door.desk.ask(question, form, payload, waiter, door.now())
-    door.line.wake()
+    door.line.ask_for_turn()
     if hangup is not None:
         hangup.call = waiter.hang_up
     try:

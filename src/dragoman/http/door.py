@@ -20,7 +20,7 @@ class Door:
     broker: Broker
     desk: Desk
     session: HttpSession
-    line: Any  # the line: `wake()` asks for a turn after a verb was called
+    line: Any  # the line: `ask_for_turn()` asks for one after a verb was called
     now: Callable[[], float]
     health: Callable[[], HealthView]
     max_payload: int
