@@ -35,7 +35,7 @@ def test_the_door_does_as_the_document_says(programs: Programs) -> None:
     broker, url = start_broker(programs)
     checked = programs.start(
         *(SCHEMATHESIS, "--config-file", HOW, "run", f"{url}/openapi.json"),
-        *("--phases", "examples,coverage,fuzzing", "--max-examples", 8, "--seed", 1, "--generation-deterministic"),
+        *("--phases", "examples,coverage,fuzzing", "--max-examples", 6, "--seed", 1, "--generation-deterministic"),
         *("--suppress-health-check", "all", "--request-timeout", 20, "--no-color"),
     )
     code = checked.ends(MOST_SECONDS)

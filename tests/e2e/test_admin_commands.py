@@ -1,0 +1,289 @@
+"""The commands that ask a running broker: what they print, for people and for programs, and how they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import shutil
+import socket
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from dragoman.cli import SECTIONS, dragoman
+from programs import DRAGOMAN, HANDLERS, Program, Programs, until
+
+UNKNOWN = "0" * 32
+
+
+class House:
+    """A broker, and commands that ask it."""
+
+    def __init__(self, programs: Programs, folder: Path) -> None:
+        self.programs = programs
+        self.folder = folder
+        self.broker = programs.dragoman(
+            *("serve", "http://127.0.0.1:0", "native+tcp://127.0.0.1:0", "--data", "memory", "--strict")
+        )
+        self.url = self.broker.prints(r"(http://\S+) +both")
+        self.native = self.broker.prints(r"native +(tcp://\S+)")
+
+    def ask(self, *words: object, given: bytes = b"") -> Program:
+        return self.programs.run(*words, "--connect", self.url, given=given)
+
+    def said(self, *words: object, given: bytes = b"") -> str:
+        asked = self.ask(*words, given=given)
+        assert (asked.ends(), asked.err) == (0, "")
+        return asked.out
+
+    def lines(self, *words: object) -> list[Any]:
+        return [json.loads(line) for line in self.said(*words, "--json").splitlines()]
+
+    def worker(self, handler: str, service: str) -> Program:
+        if not (self.folder / "handlers.py").exists():
+            shutil.copy(HANDLERS, self.folder / "handlers.py")
+        known = self.broker.err.count("worker joined")
+        worker = self.programs.dragoman(
+            *("worker", f"handlers:{handler}", "--service", service, "--threads", 1, "--connect", self.native)
+        )
+        until(lambda: self.broker.err.count("worker joined") > known, "it has joined")
+        return worker
+
+
+@pytest.fixture
+def house(programs: Programs, tmp_path: Path) -> House:
+    return House(programs, tmp_path)
+
+
+def test_a_job_from_its_order_to_its_result(house: House) -> None:
+    job = house.said("enqueue", "up", "-", "--key", "k", "--priority", 7, given=b"gr\xc3\xbc\xc3\x9fe \xff").strip()
+    assert house.said("enqueue", "up", "-", "--key", "k", given=b"gr\xc3\xbc\xc3\x9fe \xff").strip() == job
+    early = house.ask("result", job)
+    assert (early.ends(), early.out) == (4, "")
+    assert f"job {job} has not ended yet: it is waiting" in early.err
+    assert house.said("why", job) == "It waits: no worker offers 'up'.\n"
+    house.worker("upper", "up")
+    done = house.ask("result", job, "--wait", 15)
+    assert (done.ends(), done.out_bytes) == (0, b"GR\xc3\xbc\xc3\x9fE \xff")
+    shown = house.said("job", job)
+    assert [line.split()[1] for line in shown.splitlines()[:4]] == [job, "up", "ended", "done"]
+    (view,) = house.lines("job", job)
+    assert (view["id"], view["outcome"], view["priority"]) == (job, "done", 7)
+
+
+def test_enqueue_that_waits_prints_the_result(house: House) -> None:
+    house.worker("upper", "up")
+    assert house.said("enqueue", "up", "hello", "--wait", 15) == "HELLO"
+    late = house.ask("enqueue", "nobody", "hello", "--wait", 0.1)
+    assert late.ends() == 4
+    assert "has not ended yet" in late.err
+
+
+def test_a_job_that_is_cancelled_has_no_result(house: House) -> None:
+    first, second = (house.said("enqueue", "s", "x").strip() for _ in range(2))
+    asked = house.ask("cancel", first, UNKNOWN, second)
+    assert (asked.ends(), asked.out.split()) == (1, [first, second])
+    assert f"job {UNKNOWN}: Not found: there is no such job" in asked.err
+    ended = house.ask("result", first)
+    assert (ended.ends(), ended.out) == (1, "")
+    assert "The job was cancelled: cancelled on request" in ended.err
+    again = house.ask("retry", first)
+    assert again.ends() == 1
+    assert "only a job in quarantine" in again.err
+
+
+def test_a_job_in_quarantine_is_tried_again(house: House) -> None:
+    house.worker("slow", "slow")
+    job = house.said("enqueue", "slow", "not a number", "--attempts", 1).strip()
+    failed = house.ask("result", job, "--wait", 15)
+    assert failed.ends() == 1
+    assert "The job failed" in failed.err
+    assert [each["id"] for each in house.lines("jobs", "--quarantined")] == [job]
+    assert "in quarantine" in house.said("job", job)
+    again = house.said("retry", job).strip()
+    assert house.lines("job", again)[0]["retry_of"] == job
+
+
+def test_jobs_are_listed(house: House) -> None:
+    assert house.ask("jobs").err == "There are no such jobs.\n"
+    jobs = [house.said("enqueue", "s", "x").strip() for _ in range(3)]
+    house.said("enqueue", "t", "x", "--delay", 60)
+    assert [each["id"] for each in house.lines("jobs", "--service", "s")] == jobs[::-1]
+    assert [each["service"] for each in house.lines("jobs", "--state", "delayed")] == ["t"]
+    table = house.said("jobs", "--service", "s").splitlines()
+    assert table[0].split() == ["JOB", "SERVICE", "STATE", "AGE", "ATTEMPTS", "REASON"]
+    assert [line.split()[:3] for line in table[1:]] == [[job, "s", "waiting"] for job in jobs[::-1]]
+    some = house.ask("jobs", "--limit", 2)
+    assert len(some.out.splitlines()) == 3
+    assert "more than these 2" in some.err
+
+
+def test_a_service_is_paused_resumed_and_purged(house: House) -> None:
+    house.said("enqueue", "s", "x")
+    assert house.said("pause", "s", "--by", "Ada") == "s is paused; 1 jobs wait, 0 run\n"
+    assert "paused by Ada" in house.said("services")
+    assert house.said("resume", "s").startswith("s is not paused any more")
+    unasked = house.ask("purge", "s")
+    assert unasked.ends() == 2
+    assert "--yes" in unasked.err
+    assert house.said("purge", "s", "--yes") == "1 jobs of s are cancelled\n"
+    assert house.said("purge", "s", "--ended", "--yes") == "1 jobs of s are forgotten\n"
+    (service,) = house.lines("services")
+    assert (service["name"], service["waiting"]) == ("s", 0)
+
+
+@pytest.mark.parametrize(("answer", "code", "waiting"), [(b"y\n", 0, 0), (b"n\n", 130, 1)])
+def test_purge_asks_on_a_terminal(house: House, answer: bytes, code: int, waiting: int) -> None:
+    house.said("enqueue", "s", "x")
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(DRAGOMAN, [DRAGOMAN, "purge", "s", "--connect", house.url])
+    heard = b""
+    while b"[y/N]" not in heard:
+        heard += os.read(terminal, 1024)
+    os.write(terminal, answer)
+    _, status = os.waitpid(pid, 0)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(status) == code
+    assert house.lines("services")[0]["waiting"] == waiting
+
+
+def test_a_worker_is_listed_and_drained(house: House) -> None:
+    worker = house.worker("upper", "up")
+    (listed,) = house.lines("workers")
+    assert (listed["dialect"], listed["services"], listed["state"]) == ("native", ["up"], "idle")
+    row = house.said("workers").splitlines()[1]
+    assert row.split()[0] == str(listed["id"])
+    assert row.endswith("up")
+    assert house.said("drain", listed["id"]).startswith(f"worker {listed['id']} is ")
+    worker.terminate()
+    worker.ends()
+    until(lambda: house.lines("workers") == [], "it has gone")
+    gone = house.ask("drain", listed["id"], "--now")
+    assert gone.ends() == 1
+    assert "no such worker" in gone.err
+
+
+def test_recurring_jobs_are_kept(house: House) -> None:
+    shown = house.said("cron", "set", "poll", "check", "x", "--every", 3600)
+    assert "every 3600 s" in shown
+    house.said("cron", "set", "nightly", "report", "--cron", "0 3 * * *", "--timezone", "Europe/Vienna", "--paused")
+    listed = {each["name"]: each for each in house.lines("cron", "list")}
+    assert (listed["poll"]["every"], listed["nightly"]["cron"]) == (3600, "0 3 * * *")
+    assert "paused" in house.said("cron", "show", "nightly")
+    assert "not paused any more" in house.said("cron", "resume", "nightly")
+    assert house.said("cron", "pause", "nightly") == "nightly is paused\n"
+    assert "poll" in house.said("cron", "list")
+    assert house.said("cron", "remove", "poll") == "poll is removed\n"
+    assert house.ask("cron", "show", "poll").ends() == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["cron", "set", "x", "s"], "say one of --cron and --every"),
+        (["cron", "set", "x", "s", "--cron", "nonsense"], "Not valid"),
+        (["result", "nonsense"], "Not valid: id, in the path"),
+        (["enqueue", "a\x07b"], "Not valid"),
+        (["enqueue", "s", "--priority", "10"], "--priority"),
+        (["drain", "nonsense"], "nonsense"),
+    ],
+    ids=lambda each: " ".join(each[:2]) if isinstance(each, list) else None,
+)
+def test_what_cannot_be_meant_ends_with_2(house: House, words: list[str], complaint: str) -> None:
+    asked = house.ask(*words)
+    assert asked.ends() == 2
+    assert complaint in asked.err
+    assert "Traceback" not in asked.err
+
+
+def test_health(house: House) -> None:
+    assert "broker   ready" in house.said("health")
+    (view,) = house.lines("health")
+    assert (view["ready"], view["problems"]) == (True, [])
+
+
+def test_names_from_strangers_do_not_reach_the_terminal(house: House) -> None:
+    """T14."""
+    house.said("enqueue", "s", "\x1b[31mred\u202e", "--key", "a\u202eb")
+    house.said("pause", "s", "--by", "\x1b[2J")
+    for words in (["services"], ["jobs"], ["why", house.lines("jobs")[0]["id"]], ["job", house.lines("jobs")[0]["id"]]):
+        shown = house.said(*words)
+        assert all(each.isprintable() or each == "\n" for each in shown), shown
+    assert "\\x1b[2J" in house.said("services")
+
+
+# ---------------------------------------------------------------- no broker
+
+COMMANDS = [
+    ["enqueue", "s", "x"],
+    ["result", UNKNOWN],
+    ["job", UNKNOWN],
+    ["jobs"],
+    ["cancel", UNKNOWN],
+    ["retry", UNKNOWN],
+    ["services"],
+    ["workers"],
+    ["why", UNKNOWN],
+    ["pause", "s"],
+    ["resume", "s"],
+    ["drain", "1"],
+    ["purge", "s", "--yes"],
+    ["cron", "list"],
+    ["health"],
+]
+
+
+def run(*words: str) -> Result:
+    """Within this process, which is quicker."""
+    return CliRunner().invoke(dragoman, words)
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
+def test_without_a_broker_a_command_ends_with_3_and_says_what_to_do(words: list[str]) -> None:
+    asked = run(*words, "--connect", "http://127.0.0.1:1")
+    assert (asked.exit_code, asked.stdout) == (3, "")
+    assert "no broker answers at http://127.0.0.1:1" in asked.stderr
+    assert "dragoman serve" in asked.stderr
+
+
+@pytest.mark.parametrize("url", ["nonsense", "https://127.0.0.1:1", "http://", "http://h:port", "tcp://127.0.0.1:7400"])
+def test_an_address_that_is_none_ends_with_2(url: str) -> None:
+    asked = run("jobs", "--connect", url)
+    assert asked.exit_code == 2
+    assert "http://HOST:PORT" in asked.stderr
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
+def test_every_command_has_help_with_examples(words: list[str]) -> None:
+    helped = run(words[0], "--help")
+    assert helped.exit_code == 0
+    assert f"dragoman {words[0]}" in helped.stdout.partition("Examples:")[2]
+
+
+def test_every_command_stands_in_one_section_of_the_help() -> None:
+    listed = [command.name for commands in SECTIONS.values() for command in commands]
+    assert sorted(listed) == sorted(dragoman.commands)
+    helped = run("--help").stdout
+    assert all(f"\n{title}:\n" in helped for title in SECTIONS)
+
+
+def test_whoever_answers_may_be_no_broker() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer() -> None:
+            stranger, _ = listening.accept()
+            with stranger:
+                stranger.recv(65536)
+                stranger.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno")
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        asked = run("jobs", "--connect", f"http://127.0.0.1:{listening.getsockname()[1]}")
+        answering.join()
+    assert asked.exit_code == 1
+    assert "no Dragoman broker" in asked.stderr
