@@ -217,6 +217,13 @@ def test_names_from_strangers_do_not_reach_the_terminal(house: House) -> None:
     assert "\\x1b[2J" in house.said("services")
 
 
+@pytest.mark.parametrize("scheme", ["http+unix", "http+ipc"])
+def test_a_broker_may_listen_on_a_unix_socket(programs: Programs, tmp_path: Path, scheme: str) -> None:
+    url = f"{scheme}://{tmp_path}/s"
+    programs.dragoman("serve", url, "--data", "memory").prints("is listening")
+    assert "broker   ready" in programs.run("health", "--connect", url).out
+
+
 # ---------------------------------------------------------------- no broker
 
 COMMANDS = [
@@ -272,14 +279,15 @@ def test_every_command_stands_in_one_section_of_the_help() -> None:
     assert all(f"\n{title}:\n" in helped for title in SECTIONS)
 
 
-def test_whoever_answers_may_be_no_broker() -> None:
+@pytest.mark.parametrize("status", [b"404 Not Found", b"200 OK"])
+def test_whoever_answers_may_be_no_broker(status: bytes) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def answer() -> None:
             stranger, _ = listening.accept()
             with stranger:
                 stranger.recv(65536)
-                stranger.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno")
+                stranger.sendall(b"HTTP/1.1 " + status + b"\r\nContent-Length: 2\r\n\r\nno")
 
         answering = threading.Thread(target=answer)
         answering.start()

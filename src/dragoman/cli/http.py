@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 DEFAULT = "http://127.0.0.1:7480"
 PATIENCE = 30.0  # seconds, besides what the broker is asked to wait
+NO_BROKER = "whoever answered is no Dragoman broker"
 WRITTEN = "http://HOST:PORT or http+unix:///PATH"
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -39,7 +40,10 @@ class Answer:
     body: bytes
 
     def json(self) -> Any:
-        return json.loads(self.body)
+        try:
+            return json.loads(self.body)
+        except ValueError:
+            give_up(f"{NO_BROKER}: HTTP status {self.status}, and no JSON", FAILED)
 
 
 def path(*parts: object) -> str:
@@ -95,10 +99,10 @@ def give_up_on(answer: Answer) -> NoReturn:
 def problem_of(answer: Answer) -> str:
     """What went wrong, in words that are safe to print."""
     try:
-        said = answer.json()
+        said = json.loads(answer.body)
         return plain(f"{said['title']}: {said['detail']}" if said["detail"] else said["title"])
     except (ValueError, KeyError, TypeError):
-        return f"whoever answered is no Dragoman broker: HTTP status {answer.status}"
+        return f"{NO_BROKER}: HTTP status {answer.status}"
 
 
 def exit_code(answer: Answer) -> int:
@@ -113,7 +117,7 @@ def _connection(url: str, timeout: float) -> HTTPConnection:
         host, port = parts.hostname, parts.port
     except ValueError as error:
         give_up(f"--connect {url}: {error}; write {WRITTEN}", USAGE)
-    if parts.scheme == "http+unix" and parts.path and not parts.netloc:
+    if parts.scheme in ("http+unix", "http+ipc") and parts.path and not parts.netloc:
         return _unix_connection(unquote(parts.path), timeout)
     if parts.scheme != "http" or not host or parts.path.strip("/") or parts.query or parts.username:
         give_up(f"--connect {url}: write {WRITTEN}", USAGE)

@@ -491,6 +491,47 @@ def test_a_worker_that_is_not_there(world: World, method: str, rest: str, id: st
     expect_problem(world.ask(method, f"/v1/workers/{id}{rest}"), status, kind)
 
 
+# ---------------------------------------------------------------- recurring jobs
+
+
+def test_a_recurring_job_is_made_shown_paused_resumed_and_removed(world: World) -> None:
+    view = world.ask("PUT", "/v1/cron/a%2Fb", json={"service": "s", "every": 60, "payload": "x"}).json()
+    assert (view["name"], view["every"], view["paused"]) == ("a/b", 60, False)
+    assert world.ask("GET", "/v1/cron/a%2Fb").json() == view
+    assert world.ask("GET", "/v1/cron").json() == {"recurring": [view]}
+    assert world.ask("POST", "/v1/cron/a%2Fb/pause").json()["paused"] is True
+    assert world.ask("POST", "/v1/cron/a%2Fb/resume").json()["paused"] is False
+    world.wait(61)
+    (made,) = world.ask("GET", "/v1/jobs").json()["jobs"]
+    assert made["service"] == "s"
+    assert world.ask("DELETE", "/v1/cron/a%2Fb").json()["runs"] == 1
+    assert world.ask("GET", "/v1/cron").json() == {"recurring": []}
+
+
+@pytest.mark.parametrize(("method", "rest"), [("GET", ""), ("DELETE", ""), ("POST", "/pause"), ("POST", "/resume")])
+def test_a_recurring_job_that_is_not_there(world: World, method: str, rest: str) -> None:
+    expect_problem(world.ask(method, f"/v1/cron/none{rest}"), 404, "not-found")
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [
+        ("n", {}),
+        ("n", {"service": "s"}),
+        ("n", {"service": "s", "every": 0.5}),
+        ("n", {"service": "s", "every": 60, "cron": "* * * * *"}),
+        ("n", {"service": "s", "cron": "nonsense"}),
+        ("n", {"service": "s", "cron": "* * * * *", "timezone": "Middle/Earth"}),
+        ("n", {"service": "s", "every": 60, "name": "n"}),
+        ("n" * 129, {"service": "s", "every": 60}),
+        ("a%07b", {"service": "s", "every": 60}),
+    ],
+)
+def test_a_recurring_job_that_cannot_be_meant(world: World, name: str, body: Any) -> None:
+    expect_problem(world.ask("PUT", f"/v1/cron/{name}", json=body), 422, "invalid")
+    assert world.ask("GET", "/v1/cron").json() == {"recurring": []}
+
+
 # ---------------------------------------------------------------- paths
 
 
