@@ -1,0 +1,92 @@
+"""A broker with a diary that hands in background jobs to itself and says what it was promised, until it is killed.
+
+Run as `diary_driver.py FOLDER NUMBER`: reads what is there, says so, and then enqueues NUMBER jobs, a few at a time.
+Its own worker does some of them, fails at some, and never comes to an end with others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from math import inf
+from pathlib import Path
+
+from dragoman.core.effects import Accept, Effect, Give
+from dragoman.core.model import Attempt, Terms, Wishes
+from dragoman.server import clock
+from dragoman.server.config import Config
+from dragoman.server.datadir import DataFolder
+from dragoman.server.log import make_log
+from dragoman.server.serve import Server, loop_factory
+
+WISHES = Wishes(durable=True, waits=True, attempts=3, retry_first=0.01)
+AT_ONCE = 20
+
+
+class Driver:
+    """A session of one caller and one worker."""
+
+    def __init__(self, server: Server, number: int) -> None:
+        self.server = server
+        self.left = number
+        self.under_way = 0
+        self.is_over = asyncio.Event()
+
+    @property
+    def session(self) -> Driver:
+        return self
+
+    def tick(self, now: float) -> float:
+        return inf
+
+    def say(self, effect: Effect, now: float) -> None:
+        if isinstance(effect, Accept):
+            print("accepted", effect.job.id.hex(), flush=True)
+            self.under_way -= 1
+            self.hand_in()
+        elif isinstance(effect, Give):
+            asyncio.get_running_loop().call_later(0.002, self.do, effect.attempt)
+
+    def do(self, attempt: Attempt) -> None:
+        kind = attempt.job.id[-1] % 4
+        if kind == 0:
+            self.server.broker.fail(attempt, "no", clock.now())
+        elif kind < 3:
+            self.server.broker.succeed(attempt, attempt.job.payload, clock.now())
+        self.server.line.turn()
+
+    def hand_in(self) -> None:
+        while self.under_way < AT_ONCE and self.left:
+            self.left -= 1
+            self.under_way += 1
+            self.server.broker.submit("s", b"payload" * 20, self, WISHES, clock.now())
+        self.server.line.at_end_of_turn(lambda now: None)
+        if not self.left and not self.under_way:
+            self.is_over.set()
+
+
+async def main(folder: Path, number: int) -> None:
+    held = DataFolder(folder)
+    config = Config(listen=("native+tcp://127.0.0.1:0",), strict=False)
+    server = Server(asyncio.get_running_loop(), config, held.first_id, make_log("json", "info"), folder=folder)
+    server.listen()
+    while server.is_loading:
+        await asyncio.sleep(0.001)
+    for job in server.broker.jobs.values():
+        print("here", job.id.hex(), job.spent, flush=True)
+    print("ready", flush=True)
+    driver = Driver(server, number)
+    worker = server.broker.join(driver, None, "driver", ("s",), Terms(capacity=50), clock.now())
+    assert worker is not None
+    server.broker.idle(worker, clock.now())
+    driver.hand_in()
+    if number:
+        await driver.is_over.wait()
+    server.close()
+    held.close()
+    print("over", flush=True)
+
+
+if __name__ == "__main__":
+    with asyncio.Runner(loop_factory=loop_factory("auto")) as runner:
+        runner.run(main(Path(sys.argv[1]), int(sys.argv[2])))

@@ -1,0 +1,115 @@
+"""Brokers with a diary, as processes: killed, started again, on a folder that is taken, damaged, or too new."""
+
+from __future__ import annotations
+
+import re
+import signal
+import sys
+from pathlib import Path
+from random import Random
+
+import apsw
+
+from programs import Programs, until
+
+DRIVER = str(Path(__file__).with_name("diary_driver.py"))
+LISTEN = "native+tcp://127.0.0.1:0"
+ROUNDS = 5
+JOBS = 2_000
+
+
+def test_kill_at_any_instant_loses_no_acknowledged_job(programs: Programs, tmp_path: Path) -> None:
+    """N4 in small; I3, R107, R108."""
+    random = Random("kill")
+    folder = tmp_path / "data"
+    accepted: set[str] = set()
+    for _ in range(ROUNDS):
+        driver = programs.start(sys.executable, DRIVER, str(folder), str(JOBS))
+        driver.prints("ready")
+        check_all_here(driver.out, accepted)
+        wanted = random.randrange(1, 300)
+        until(lambda driver=driver, wanted=wanted: driver.out.count("accepted") >= wanted, "jobs to be accepted")
+        driver.signal(signal.SIGKILL)
+        driver.ends()
+        accepted |= set(re.findall(r"^accepted (\w{32})\n", driver.out, re.MULTILINE))
+    last = programs.start(sys.executable, DRIVER, str(folder), "0")
+    assert last.ends() == 0
+    check_all_here(last.out, accepted)
+    file = apsw.Connection(str(folder / "diary.db"))
+    jobs, ids, spent = file.execute(
+        "SELECT count(*), count(DISTINCT id), max(spent) FROM job LEFT JOIN fate USING (number)"
+    ).fetchall()[0]
+    file.close()
+    assert jobs == ids >= len(accepted) > ROUNDS
+    assert 0 < spent <= 3
+
+
+def check_all_here(said: str, accepted: set[str]) -> None:
+    here = re.findall(r"^here (\w{32}) (\d+)$", said, re.MULTILINE)
+    ids = [id for id, _ in here]
+    assert len(ids) == len(set(ids))
+    assert accepted <= set(ids)
+    assert max((int(spent) for _, spent in here), default=0) <= 3
+
+
+def test_broker_says_where_its_diary_is(programs: Programs, tmp_path: Path) -> None:
+    broker = programs.dragoman("serve", LISTEN, "--data", str(tmp_path / "data"))
+    broker.prints(f"background jobs are kept in {re.escape(str(tmp_path / 'data'))}")
+    broker.prints("diary read")
+    broker.signal(signal.SIGTERM)
+    assert broker.ends() == 0
+
+
+def test_second_broker_on_a_folder_ends_and_names_the_first(programs: Programs, tmp_path: Path) -> None:
+    """R105."""
+    first = programs.dragoman("serve", LISTEN, "--data", str(tmp_path / "data"))
+    first.prints("is listening")
+    second = programs.dragoman("serve", LISTEN, "--data", str(tmp_path / "data"))
+    assert second.ends() == 73
+    assert str(first.pid) in second.err
+
+
+def made(programs: Programs, folder: Path) -> None:
+    """A diary with something in it."""
+    assert programs.start(sys.executable, DRIVER, str(folder), "200").ends() == 0
+
+
+def test_damaged_diary_is_refused_and_recovered(programs: Programs, tmp_path: Path) -> None:
+    """R109."""
+    folder = tmp_path / "data"
+    made(programs, folder)
+    sound = programs.dragoman("diary", "check", str(folder))
+    assert (sound.ends(), sound.out) == (0, "in order\n")
+    with open(folder / "diary.db", "r+b") as file:
+        file.seek(10 * 4096)
+        file.write(b"\xff" * 4096)
+    broken = programs.dragoman("diary", "check", str(folder))
+    assert broken.ends() == 1
+    broker = programs.dragoman("serve", LISTEN, "--data", str(folder))
+    assert broker.ends() == 74
+    assert "dragoman diary recover" in broker.err
+    recovery = programs.dragoman("diary", "recover", str(folder))
+    assert recovery.ends() == 0
+    jobs = int(recovery.prints(r"recovered: (\d+) jobs"))
+    assert 100 < jobs <= 200
+    again = programs.start(sys.executable, DRIVER, str(folder), "0")
+    assert again.ends() == 0
+    assert len(re.findall("^here", again.out, re.MULTILINE)) == jobs
+
+
+def test_diary_of_a_newer_release_is_refused(programs: Programs, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    made(programs, folder)
+    file = apsw.Connection(str(folder / "diary.db"))
+    file.pragma("user_version", 99)
+    file.close()
+    broker = programs.dragoman("serve", LISTEN, "--data", str(folder))
+    assert broker.ends() == 74
+    assert "give another folder (--data)" in broker.err
+
+
+def test_recovery_keeps_away_from_a_running_broker(programs: Programs, tmp_path: Path) -> None:
+    broker = programs.dragoman("serve", LISTEN, "--data", str(tmp_path / "data"))
+    broker.prints("is listening")
+    recovery = programs.dragoman("diary", "recover", str(tmp_path / "data"))
+    assert recovery.ends() == 73
