@@ -1,0 +1,252 @@
+"""Background jobs inside one process, without sockets: how many a second become durable, and how a broker starts with
+a million of them. Run as a program, by the Python of the product that is measured; it prints one line of JSON.
+
+    python -m bench.durable submits CALLERS SECONDS     through broker, line and diary
+    python -m bench.durable bare CALLERS SECONDS        through nothing but a thread with the same statements
+    python -m bench.durable restart JOBS                time to index them, memory, and what a call takes meanwhile
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import resource
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from math import inf
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from dragoman.core.effects import Accept, Answer, Effect, Give
+from dragoman.core.model import Job, JobId, Service, Terms, Wishes
+from dragoman.diary import schema
+from dragoman.diary.records import Scribe
+from dragoman.server import clock
+from dragoman.server.config import Config
+from dragoman.server.serve import Server, loop_factory
+from dragoman.server.tuning import tune_process
+
+BODY = b"x" * 512
+WISHES = Wishes(durable=True, waits=True, attempts=3)
+CALL = Wishes(waits=True)
+WARMUP = 0.3
+EVERY = 0.02  # a call so often while jobs come back
+INSERT = "INSERT INTO job VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+class Quiet:
+    """A log that nobody reads."""
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return lambda *words, **fields: None
+
+
+def make_server(folder: Path) -> Server:
+    config = Config(listen=("native+tcp://127.0.0.1:0",))
+    return Server(asyncio.get_running_loop(), config, 1, Quiet(), folder=folder)
+
+
+class Callers:
+    """So many callers, each of whom hands in a job when the one before is safe."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.accepted = 0
+
+    @property
+    def session(self) -> Callers:
+        return self
+
+    def say(self, effect: Effect, now: float) -> None:
+        assert isinstance(effect, Accept), effect
+        self.accepted += 1
+        self.hand_in(now)
+
+    def hand_in(self, now: float) -> None:
+        self.server.broker.submit("s", BODY, self, WISHES, now)
+
+
+async def submits(callers: int, seconds: float, folder: Path) -> dict[str, float]:
+    server = make_server(folder)
+    server.listen()
+    tune_process()
+    asker = Callers(server)
+    for _ in range(callers):
+        asker.hand_in(clock.now())
+    server.line.turn()
+    await asyncio.sleep(WARMUP)
+    figures = await measure(seconds, lambda: asker.accepted, lambda: sum(server.diary.commits.counts))
+    server.close()
+    return figures
+
+
+async def bare(callers: int, seconds: float, folder: Path) -> dict[str, float]:
+    loop = asyncio.get_running_loop()
+    connection = schema.open_file(folder / "diary.db")
+    schema.bring_up_to_date(connection)
+    queue: SimpleQueue[Any] = SimpleQueue()
+    accepted = commits = 0
+
+    def work() -> None:
+        nonlocal commits
+        while (row := queue.get()) is not None:
+            rows = [row]
+            try:
+                while len(rows) < 5_000:
+                    row = queue.get_nowait()
+                    if row is None:
+                        return
+                    rows.append(row)
+            except Empty:
+                pass
+            connection.execute("BEGIN IMMEDIATE")
+            connection.executemany(INSERT, rows)
+            connection.execute("COMMIT")
+            commits += 1
+            loop.call_soon_threadsafe(tell, len(rows))
+
+    def tell(number: int) -> None:
+        nonlocal accepted
+        for _ in range(number):
+            accepted += 1
+            hand_in()
+
+    entropy = clock.SystemEntropy()
+    last = 0
+
+    def hand_in() -> None:
+        nonlocal last
+        last += 1
+        queue.put((last, entropy.job_id(), "s", "{}", time.time(), None, None, None, BODY))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    tune_process()
+    for _ in range(callers):
+        hand_in()
+    await asyncio.sleep(WARMUP)
+    figures = await measure(seconds, lambda: accepted, lambda: commits)
+    queue.put(None)
+    thread.join()
+    connection.close()
+    return figures
+
+
+async def measure(seconds: float, accepted: Callable[[], int], commits: Callable[[], int]) -> dict[str, float]:
+    """Jobs a second, CPU of this whole process per job, and jobs a commit."""
+    jobs, groups, start, used = accepted(), commits(), time.perf_counter(), time.process_time()
+    await asyncio.sleep(seconds)
+    jobs, groups = accepted() - jobs, commits() - groups
+    took, used = time.perf_counter() - start, time.process_time() - used
+    return {"rate": jobs / took, "us_per_job": used * 1e6 / max(jobs, 1), "group": jobs / max(groups, 1)}
+
+
+class Watch:
+    """One who calls a service again and again, the worker of it, and one who takes the first job of the diary."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self.began = 0.0
+        self.longest = 0.0
+        self.calls = 0
+        self.first_out = inf
+        self._asked = 0.0
+
+    @property
+    def session(self) -> Watch:
+        return self
+
+    def join(self) -> None:
+        broker, now = self.server.broker, clock.now()
+        for service in ("call", "s"):
+            worker = broker.join(self, None, service, (service,), Terms(), now)
+            assert worker is not None
+            broker.idle(worker, now)
+
+    def call(self) -> None:
+        self._asked = time.perf_counter()
+        self.server.broker.submit("call", b"x", self, CALL, clock.now())
+        self.server.line.at_end_of_turn(lambda now: None)
+
+    def say(self, effect: Effect, now: float) -> None:
+        if isinstance(effect, Give):
+            if effect.attempt.job.service.name == "call":
+                self.server.broker.succeed(effect.attempt, b"", now)
+            else:
+                self.first_out = min(self.first_out, time.perf_counter() - self.began)
+        elif isinstance(effect, Answer):
+            self.calls += 1
+            self.longest = max(self.longest, time.perf_counter() - self._asked)
+
+
+async def restart(jobs: int, folder: Path) -> dict[str, float]:
+    fill(folder, jobs)
+    loop = asyncio.get_running_loop()
+    start = time.perf_counter()
+    server = make_server(folder)
+    server.listen()
+    tune_process()
+    listening = time.perf_counter() - start
+    watch = Watch(server)
+    watch.began = start
+    watch.join()
+    due = loop.time()
+    stall = 0.0
+    while server.is_loading:
+        watch.call()
+        due += EVERY
+        await asyncio.sleep(due - loop.time())
+        stall = max(stall, loop.time() - due)
+        due = max(due, loop.time())
+    indexed = time.perf_counter() - start
+    while watch.first_out == inf:
+        await asyncio.sleep(0.01)
+    figures = {
+        "jobs": float(server.broker.ledger.present),
+        "listening": listening,
+        "indexed": indexed,
+        "first_out": watch.first_out,
+        "longest_call": watch.longest,
+        "longest_stall": stall,
+        "calls": float(watch.calls),
+        "rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+    server.close()
+    return figures
+
+
+def fill(folder: Path, jobs: int) -> None:
+    """A diary as a broker would leave it that was killed with so many jobs waiting."""
+    connection = schema.open_file(folder / schema.NAME)
+    schema.bring_up_to_date(connection)
+    scribe, service, entropy, now = Scribe(), Service("s", 60.0), clock.SystemEntropy(), clock.now()
+    connection.execute("BEGIN IMMEDIATE")
+    for number in range(1, jobs + 1):
+        job = Job(JobId(entropy.job_id()), service, BODY, (), WISHES, now + number * 1e-6)
+        job.number = number
+        connection.execute(INSERT, scribe.job_row(job, clock.wall_offset()))
+    connection.execute("COMMIT")
+    connection.close()
+    gc.collect()
+
+
+def main() -> None:
+    kind, *numbers = sys.argv[1:]
+    with tempfile.TemporaryDirectory(prefix="dragoman-bench-", dir=".") as name:
+        folder = Path(name)
+        with asyncio.Runner(loop_factory=loop_factory("auto")) as runner:
+            if kind == "restart":
+                figures = runner.run(restart(int(numbers[0]), folder))
+            else:
+                load = submits if kind == "submits" else bare
+                figures = runner.run(load(int(numbers[0]), float(numbers[1]), folder))
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()
