@@ -48,7 +48,17 @@ from bench.compare import (
     compare,
 )
 from bench.core import run as run_core
-from bench.generator import CALLED_BACK_GENERATOR, HTTP_GENERATOR, Generator, Shape, find_generator, find_sp_generator
+from bench.doors import DURABLE_SHAPES, durable_table, find_others, one_sync_us
+from bench.doors import OURS as DURABLE_OURS
+from bench.generator import (
+    CALLED_BACK_GENERATOR,
+    HTTP_GENERATOR,
+    Generator,
+    Shape,
+    find_generator,
+    find_sp_generator,
+    find_submit_generator,
+)
 from bench.idle import measure_idle
 from bench.measure import NotMeasured
 from bench.parked import PARKED, measure_parked
@@ -273,6 +283,21 @@ def queues(bench: Bench) -> str:
     return queues_table(standings)
 
 
+def durable(bench: Bench) -> str:
+    """Background jobs handed in, each acknowledged: with a diary and without, and beside servers that sync, too."""
+    generator = find_submit_generator()
+    others, missing = find_others()
+    kinds = (*DURABLE_OURS, *others)
+    sync_us = one_sync_us()
+    comparisons = compare(DURABLE_SHAPES, {}, kinds, generator, bench.plan, bench.repeats, tell)
+    bench.record["durable"] = {
+        "sync_us": sync_us,
+        "missing": missing,
+        "measured": [_measured(comparison) for comparison in comparisons],
+    }
+    return durable_table(comparisons, generator.title, sync_us, missing)
+
+
 def _record(comparison: Comparison, ceiling: str) -> dict[str, Any]:
     return {"cpu_ratio": comparison.cpu_ratio(SUBJECT, ceiling)} | _measured(comparison)
 
@@ -318,6 +343,7 @@ SCENARIOS: dict[str, tuple[Callable[[Bench], str], ...]] = {
     "memodb": (memodb_echo, memodb_floor, memodb_large, memodb_memory),
     "called_back": (called_back,),
     "queues": (queues,),
+    "durable": (durable,),
 }
 
 if __name__ == "__main__":

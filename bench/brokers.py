@@ -16,6 +16,7 @@ from typing import IO
 from bench.measure import NotMeasured
 
 ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "bench" / "build"
 PRODUCT = ROOT / ".venv" / "bin" / "dragoman"  # as users get it: compiled, where there is a C compiler
 INTERPRETED = Path(sys.executable).with_name("dragoman")  # the sources as they are
 READY_LIMIT = 15.0
@@ -73,12 +74,14 @@ class Kind:
     """A broker that can be started: its name in the tables, the load's mode for it, and its command.
 
     `{frontend}` and `{backend}` in the command become port numbers; without the latter both are one place. `{folder}`
-    becomes a folder, which is then the place of the workers, and `{dragoman}` the program that was chosen.
+    becomes a folder, which is then the place of the workers, `{data}` one for what must survive, and `{dragoman}` the
+    program that was chosen.
     """
 
     name: str
     mode: str
     command: tuple[str, ...]
+    program: str | None = None  # what is run under the command's name
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,13 +119,15 @@ def running(kind: Kind) -> Iterator[Broker]:
     frontend, backend = free_ports(2)
     if not any("{backend}" in part for part in kind.command):
         backend = frontend
-    with tempfile.TemporaryFile() as log, tempfile.TemporaryDirectory() as folder:
-        places = {"frontend": frontend, "backend": backend, "folder": folder, "dragoman": _chosen}
+    with tempfile.TemporaryFile() as log, tempfile.TemporaryDirectory() as folder, data_folder() as data:
+        places = {"frontend": frontend, "backend": backend, "folder": folder, "data": data, "dragoman": _chosen}
         command = [part.format_map(places) for part in kind.command]
         has_folder = any("{folder}" in part for part in kind.command)
         workers_place = folder if has_folder else f"tcp://127.0.0.1:{backend}"
         try:
-            process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            process = subprocess.Popen(
+                command, executable=kind.program, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
         except OSError as error:
             raise NotMeasured(f"{kind.name} cannot be started: {error}") from error
         try:
@@ -135,6 +140,12 @@ def running(kind: Kind) -> Iterator[Broker]:
             raise NotMeasured(f"{error}\n{_obituary(process, kind, log)}") from error
         finally:
             _stop(process)
+
+
+def data_folder() -> tempfile.TemporaryDirectory[str]:
+    """A folder on the disk that we are on ourselves: that of temporary files may be memory."""
+    BUILD.mkdir(exist_ok=True)
+    return tempfile.TemporaryDirectory(dir=BUILD, prefix="data-")
 
 
 def free_ports(count: int) -> list[int]:

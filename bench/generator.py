@@ -1,5 +1,6 @@
 """Which load is used, how it is built, and how it is run: for PingPong load.c, or else load.py, for native load.c, for
-MemoDB spload.c, for workers that one has to call back calledback_load.py, for HTTP http_load.py."""
+MemoDB spload.c, for workers that one has to call back calledback_load.py, for HTTP http_load.py, for background
+jobs submitload.c."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.brokers import ROOT, Broker
+from bench.brokers import BUILD, ROOT, Broker
 from bench.measure import NotMeasured, Run
 
 BENCH = ROOT / "bench"
@@ -67,6 +68,11 @@ def find_sp_generator() -> Generator:
     return Generator("C on plain sockets", (str(_build("spload", "sys/epoll.h")),))
 
 
+def find_submit_generator() -> Generator:
+    """Build submitload.c if need be. There is no other, for the same reason."""
+    return Generator("C on plain sockets", (str(_build("submitload", "sys/epoll.h")),))
+
+
 def run_load(generator: Generator, broker: Broker, shape: Shape, warmup: float, seconds: float) -> Run:
     """Drive a broker for some seconds. A run with a wrong or missing reply is no run."""
     command = [
@@ -96,7 +102,7 @@ def run_load(generator: Generator, broker: Broker, shape: Shape, warmup: float, 
 
 def _build(name: str, header: str, *libraries: str) -> Path:
     """Build one of the loads unless that was done. Raises NotMeasured with what hindered it."""
-    source, binary = BENCH / f"{name}.c", BENCH / "build" / name
+    source, binary = BENCH / f"{name}.c", BUILD / name
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None or not _has_header(compiler, header):
         package = "gcc libzmq3-dev" if header == "zmq.h" else "gcc libc6-dev"

@@ -8,10 +8,10 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from bench.brokers import ROOT
+from bench.brokers import BUILD
 from bench.measure import NotMeasured
 
-VENV = ROOT / "bench" / "build" / "queues-venv"
+VENV = BUILD / "queues-venv"
 PYTHON = VENV / "bin" / "python"
 REDIS_PACKAGE = "redis-tools"  # Debian's: it has the server's program under another name, and starts no service
 REDIS_OTHER_NAME = "redis-check-rdb"
@@ -33,21 +33,26 @@ def install(name: str, requirements: Sequence[str]) -> None:
 
 def find_redis() -> str:
     """The program of redis-server, which must be called by that name. Raises NotMeasured."""
-    found = _redis_here()
+    return find_program(("redis-server", REDIS_OTHER_NAME), REDIS_PACKAGE)
+
+
+def find_program(names: Sequence[str], package: str) -> str:
+    """A server's program under one of these names; as root it is installed if there is none. Raises NotMeasured."""
+    found = _first_of(names)
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
         try:
-            _run(["apt-get", "install", "-y", "-qq", REDIS_PACKAGE], "")
+            _run(["apt-get", "install", "-y", "-qq", package], "")
         except NotMeasured:
-            _run(["apt-get", "update", "-qq"], "no redis-server, and apt-get does not work")
-            _run(["apt-get", "install", "-y", "-qq", REDIS_PACKAGE], f"no redis-server, and no {REDIS_PACKAGE}")
-        found = _redis_here()
+            _run(["apt-get", "update", "-qq"], f"no {names[0]}, and apt-get does not work")
+            _run(["apt-get", "install", "-y", "-qq", package], f"no {names[0]}, and no {package}")
+        found = _first_of(names)
     if found is None:
-        raise NotMeasured("there is no redis-server: apt-get install redis-server")
+        raise NotMeasured(f"there is no {names[0]}: apt-get install {package}")
     return found
 
 
-def _redis_here() -> str | None:
-    return shutil.which("redis-server") or shutil.which(REDIS_OTHER_NAME)
+def _first_of(names: Sequence[str]) -> str | None:
+    return next((found for found in map(shutil.which, names) if found), None)
 
 
 def _run(command: Sequence[str], problem: str) -> None:
