@@ -1,0 +1,41 @@
+"""A worker's module for tests that kill: a copy of this file is put beside them.
+
+Every execution is a line of the file that EXECUTIONS names: job, attempt, and by whom. Results are such that only
+whoever was given this very job can have computed them.
+"""
+
+import os
+import signal
+import time
+from hashlib import blake2b
+
+from dragoman import Worker
+
+SECRET = b"nobody guesses this"
+
+worker = Worker("tcp://127.0.0.1:1")
+
+
+def result_of(job: str, payload: bytes) -> bytes:
+    return blake2b(job.encode() + payload, key=SECRET, digest_size=16).hexdigest().encode()
+
+
+def write_down(job: str, attempt: int, file: str) -> None:
+    """In one write: lines of many processes do not mix."""
+    descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.write(descriptor, b"%s %d %d\n" % (job.encode(), attempt, os.getpid()))
+    os.close(descriptor)
+
+
+@worker.service("work")
+def work(payload, ctx):
+    """`poison` takes the whole worker with it; what begins with `until` ends when there is a file of that name."""
+    write_down(ctx.job_id, ctx.attempt, os.environ["EXECUTIONS"])
+    if payload == b"poison":
+        os.killpg(os.getpgid(0), signal.SIGKILL)
+    if payload == b"fail":
+        raise ValueError("as I was told")
+    word, _, file = payload.partition(b" ")
+    while word == b"until" and not os.path.exists(file):
+        time.sleep(0.005)
+    return result_of(ctx.job_id, payload)

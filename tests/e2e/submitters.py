@@ -1,0 +1,77 @@
+"""Whoever hands in background jobs while brokers die: each job until it is acknowledged, and never as another."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from http.client import HTTPException
+
+from dragoman import BrokerUnavailable, Client
+from survivor import Survivor
+
+PATIENCE = 60.0  # for one job, over as many brokers as it takes
+REST = 0.02  # before the same is said again
+ORDER = {"attempts": 50, "retry_first": 0.05, "retry_cap": 0.2}  # nobody shall run out of attempts by our kills
+
+
+class Submitters:
+    """So many jobs for `work`, every other by HTTP, by several threads each. What was acknowledged is in `ids`."""
+
+    def __init__(self, house: Survivor, count: int, threads: int = 4) -> None:
+        self.ids: dict[int, str] = {}  # by the job's number, which is its payload
+        self.repeats = 0  # submits whose answer did not come
+        self._house = house
+        self._client = Client(house.native, connect_timeout=PATIENCE)
+        self._troubles: list[str] = []
+        self._threads = [
+            threading.Thread(target=self._work, args=(way, range(first, count, 2 * threads)), daemon=True)
+            for first in range(2 * threads)
+            for way in (self._by_http if first % 2 else self._by_client,)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def are_done(self) -> bool:
+        assert not self._troubles, self._troubles
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _work(self, way: Callable[[range], None], numbers: range) -> None:
+        try:
+            way(numbers)
+        except Exception as error:
+            self._troubles.append(repr(error))
+
+    def _by_client(self, numbers: range) -> None:
+        """The client says again what was not answered, by itself."""
+        for number in numbers:
+            try:
+                self.ids[number] = self._client.enqueue("work", b"%d" % number, **ORDER)  # type: ignore[arg-type]
+            except BrokerUnavailable as error:
+                raise AssertionError(f"job {number} was not enqueued: {error}") from error
+
+    def _by_http(self, numbers: range) -> None:
+        door = self._house.door()
+        for number in numbers:
+            order = {"service": "work", "payload": str(number), "key": f"job {number}", **ORDER}
+            body = json.dumps(order).encode()
+            deadline = time.monotonic() + PATIENCE
+            while number not in self.ids:
+                assert time.monotonic() < deadline, f"job {number} is not acknowledged"
+                try:
+                    status, _, said = door.ask("POST", "/v1/jobs", body, Content_Type="application/json")
+                except (OSError, HTTPException):
+                    door.close()  # the next request opens it anew
+                    self.repeats += 1
+                    time.sleep(REST)
+                    continue
+                if status == 202:
+                    self.ids[number] = json.loads(said)["id"]
+                else:
+                    assert status == 503, (status, said)  # it reads its diary
+                    time.sleep(REST)
+        door.close()

@@ -1,0 +1,137 @@
+"""A broker that is killed and started again on the same data folder, behind the same two doors."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+from programs import PATIENCE, Program, Programs, until
+
+Answer = tuple[int, dict[str, str], bytes]
+
+
+class Door(HTTPConnection):
+    """The HTTP door, by its socket file: no other run of this test has that."""
+
+    def __init__(self, place: str, timeout: float = 30.0) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._place = place
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._place)
+
+    def ask(self, method: str, path: str, body: bytes = b"", **headers: str) -> Answer:
+        """Status, headers by their small names, body. Raises OSError and HTTPException."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        self.request(method, path, body, named)
+        response = self.getresponse()
+        return response.status, {name.lower(): value for name, value in response.getheaders()}, response.read()
+
+
+class Survivor:
+    """Its doors are files in the test's folder, so that they are the same after every start."""
+
+    def __init__(self, programs: Programs, *flags: object, data: Path | None = None) -> None:
+        self.data = data or programs.folder / "data"
+        self.native = f"ipc://{programs.folder}/n"
+        self.place = str(programs.folder / "h")
+        self.url = f"http+unix://{self.place}"
+        self.kills = 0
+        self._programs = programs
+        self._flags = flags
+        self.start()
+
+    def start(self, until: str = "diary read") -> Program:
+        """Start it, and wait until it has printed this."""
+        words = ("serve", self.native, self.url, "--data", self.data, *self._flags)
+        self.broker = self._programs.dragoman(*words)
+        self.broker.prints(until)
+        return self.broker
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.broker.kill()
+        self.kills += 1
+
+    def kill_and_start(self) -> None:
+        self.kill()
+        self.start()
+
+    # ---------------------------------------------------------------- what it is asked
+
+    def door(self) -> Door:
+        return Door(self.place)
+
+    def ask(self, method: str, path: str, body: bytes = b"", **headers: str) -> Answer:
+        """On a connection of its own."""
+        door = self.door()
+        try:
+            return door.ask(method, path, body, **headers)
+        finally:
+            door.close()
+
+    def get(self, path: str) -> Any:
+        status, _, body = self.ask("GET", path)
+        assert status == 200, (path, status, body)
+        return json.loads(body)
+
+    def enqueue(self, service: str, payload: str = "", **order: Any) -> str:
+        """The id of a job that is on disk."""
+        said = json.dumps({"service": service, "payload": payload, **order}).encode()
+        status, _, body = self.ask("POST", "/v1/jobs", said, Content_Type="application/json")
+        assert status == 202, (status, body)
+        return str(json.loads(body)["id"])
+
+    def job(self, id: str) -> dict[str, Any]:
+        view: dict[str, Any] = self.get(f"/v1/jobs/{id}")
+        return view
+
+    def jobs(self, **filter: object) -> Iterator[dict[str, Any]]:
+        """All of them, page by page."""
+        door = self.door()
+        path: str | None = "/v1/jobs?limit=1000" + "".join(f"&{name}={value}" for name, value in filter.items())
+        while path is not None:
+            status, headers, body = door.ask("GET", path)
+            assert status == 200, (path, status, body)
+            yield from json.loads(body)["jobs"]
+            link = headers.get("link")
+            path = link.partition(">")[0].lstrip("<") if link else None
+        door.close()
+
+    def becomes(self, id: str, state: str, patience: float = PATIENCE) -> dict[str, Any]:
+        """Wait until this job is in that state; `state` may be an outcome as well."""
+
+        def look() -> dict[str, Any] | None:
+            view = self.job(id)
+            return view if state in (view["state"], view["outcome"]) else None
+
+        return until(look, f"job {id} is {state}", patience) or {}
+
+    def why(self, id: str) -> str:
+        """As the command says it."""
+        asked = self._programs.run("why", id, "--connect", self.url)
+        assert asked.ends() == 0, asked.err
+        return asked.out.strip()
+
+    def numbers(self) -> dict[str, float]:
+        """Everything that is counted, labels summed up: `dragoman_jobs_total` is that of all services and outcomes."""
+        status, _, body = self.ask("GET", "/metrics", Accept="application/openmetrics-text")
+        assert status == 200, body
+        found: dict[str, float] = {}
+        for family in text_string_to_metric_families(body.decode()):
+            for each in family.samples:
+                found[each.name] = found.get(each.name, 0.0) + each.value
+        return found
+
+    def has_ended_all(self) -> bool:
+        """Whether it knows all jobs, and none that has not ended."""
+        view = self.get("/v1/health")
+        return not view["loading"] and view["jobs"] == 0
