@@ -50,7 +50,7 @@ class Children:
         self._is_started = False
         self._is_closed = False
         self._problem = ""  # why no child could be started, the last time
-        self._problem_until = 0.0
+        self._is_resting = False  # until it is tried again
 
     async def start(self) -> None:
         """One child is there when this is over, the others are on their way. Raises CannotLoad."""
@@ -107,10 +107,7 @@ class Children:
         return child
 
     def _replace(self) -> None:
-        if self._is_closed or len(self._children) >= self._count:
-            return
-        if self._loop.time() < self._problem_until:
-            self._give_up_waiting()
+        if self._is_closed or self._is_resting or len(self._children) >= self._count:
             return
         try:
             self._add()
@@ -118,15 +115,20 @@ class Children:
             self._broken(str(problem))
 
     def _broken(self, problem: str) -> None:
-        """No child can be had. Those who wait are told so, unless another is there for them."""
+        """No child can be had. That may pass, so those who wait are told only the second time, unless another child is
+        there for them. Until then they keep our slots taken: who fails at once is always free, and gets all jobs."""
         if self._is_closed or not self._is_started:
             return
         log.error("a child process cannot be started: %s", problem)
-        self._problem = problem
-        self._problem_until = self._loop.time() + RETRY_REST
-        self._loop.call_later(RETRY_REST, self._replace)
-        if not self._children:
+        is_old, self._problem = bool(self._problem), problem
+        self._is_resting = True
+        self._loop.call_later(RETRY_REST, self._try_again)
+        if is_old:
             self._give_up_waiting()
+
+    def _try_again(self) -> None:
+        self._is_resting = False
+        self._replace()
 
     def _give_up_waiting(self) -> None:
         if not self._children:
@@ -138,6 +140,10 @@ class Children:
         child.work(job, self._numbers[job.service])
 
     # ---------------------------------------------------------------- what a child tells
+
+    def is_well(self) -> None:
+        """A child could be started."""
+        self._problem = ""
 
     def is_free(self, child: Child) -> None:
         if child.is_doomed:
@@ -252,6 +258,7 @@ class Child:
                     job.fail(read_failure(payload))
             elif kind == READY:
                 self.born.set_result("")
+                self._family.is_well()
                 self._family.is_free(self)
             elif kind == BROKEN:
                 self.born.set_result(bytes(payload).decode("utf-8", "replace"))

@@ -16,7 +16,7 @@ from dragoman.sdk import children
 from dragoman.sdk.childhood import Offer, Upbringing
 from dragoman.sdk.children import Children
 from dragoman.sdk.jobs import Crew, Job
-from dragoman.sdk.loading import Reference
+from dragoman.sdk.loading import CannotLoad, Reference
 from programs import PATIENCE
 
 
@@ -89,3 +89,51 @@ def test_a_child_that_is_gone_is_not_killed_again(monkeypatch: pytest.MonkeyPatc
         return problems
 
     assert asyncio.run(main()) == []
+
+
+class Barren:
+    """In the place of a family's `_add`: so many children cannot be started, and what waits meanwhile is noted."""
+
+    def __init__(self, hands: Children, failures: int) -> None:
+        self.tries = 0
+        self._hands = hands
+        self._failures = failures
+        self._add = hands._add
+
+    def __call__(self) -> Any:
+        self.tries += 1
+        if self.tries <= self._failures:
+            raise CannotLoad("no room")
+        return self._add()
+
+
+async def told_after(failures: int, jobs: int, barren: list[Barren]) -> list[tuple[Any, ...]]:
+    """What becomes of jobs, one given as soon as the last is over, if so many starts of children fail."""
+    hands, employer = family(), Employer()
+    crew = Crew({"echo": hands}, 1.0)
+    await crew.start()
+    barren.append(Barren(hands, failures))
+    hands._add = barren[0]  # type: ignore[method-assign]
+    kill_unseen(hands, answers=False)
+    async with asyncio.timeout(10.0):
+        for ticket in range(jobs):
+            crew.begin(Job(employer, ticket, b"%d" % ticket, Assignment("echo", "", 1, 30.0)))
+            while len(employer.told) <= ticket:
+                await asyncio.sleep(0.001)
+    await crew.close()
+    return employer.told
+
+
+def test_jobs_wait_for_a_child_that_cannot_be_started_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When the fork server had been killed, a worker failed all jobs that it could get hold of for a whole second."""
+    monkeypatch.setattr(children, "RETRY_REST", 0.1)
+    assert asyncio.run(told_after(1, 20, [])) == [(ticket, b"%d" % ticket) for ticket in range(20)]
+
+
+def test_where_no_child_can_be_started_each_job_costs_a_try(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that cannot do anything is no place where jobs are spent by the thousand."""
+    monkeypatch.setattr(children, "RETRY_REST", 0.02)
+    barren: list[Barren] = []
+    told = asyncio.run(told_after(1000, 5, barren))
+    assert told == [(ticket, "no child process can be started: no room") for ticket in range(5)]
+    assert barren[0].tries >= 5
