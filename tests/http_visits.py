@@ -113,6 +113,11 @@ class World:
         for _ in range(8):
             self.loop.run_until_complete(asyncio.sleep(0))
 
+    def pass_time(self, seconds: float) -> None:
+        """The loop's clock goes on, and nothing else does."""
+        then = self.loop.time() + seconds
+        self.loop.time = lambda: then  # type: ignore[method-assign]
+
     def close(self) -> None:
         self.server.abort()
         self.turn()

@@ -76,6 +76,12 @@ class HttpHouse:
         elif kind == "hasty":
             await send({"type": "http.response.start", "status": 404, "headers": [(b"content-length", b"0")]})
             await send({"type": "http.response.body", "body": b""})
+        elif kind == "forever":
+            try:
+                self.events.put("waiting")
+                await asyncio.Event().wait()
+            finally:
+                self.events.put("cancelled")
         elif kind == "broken":
             raise KeyError("secret")
         else:
@@ -444,6 +450,16 @@ def test_at_shutdown_nothing_holds_us_longer_than_the_time_given(open_house: Cal
         assert house.server.connections == 0
         house.hears("gone")
         assert (house.errors, house.complaints) == ([], [])
+
+
+def test_an_app_that_does_not_listen_is_cancelled_at_shutdown(open_house: Callable[..., HttpHouse]) -> None:
+    house = open_house()
+    with house.visit() as visitor:
+        visitor.sendall(get(line=b"GET /forever HTTP/1.1"))
+        house.hears("waiting")
+        house.run(house.server.close_gently(0.1))
+        house.hears("cancelled")
+    assert house.errors == []
 
 
 def test_event_streams_end_at_shutdown(open_house: Callable[..., HttpHouse]) -> None:

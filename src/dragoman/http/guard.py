@@ -206,9 +206,8 @@ class GuardedProtocol(HttpToolsProtocol):
         return rest
 
     def _overlook_upgrade(self, head: bytes) -> None:
-        """Begin anew with a head that wishes for nothing: this parser takes the next byte for another protocol's."""
+        """Begin anew with a head that wishes for nothing: to the parser, what follows this one is another protocol."""
         if self._fault is None:
-            self.parser = httptools.HttpRequestParser(self)
             self._is_upgrade = False
             self.parser.feed_data(framing.without_upgrade(head))
 

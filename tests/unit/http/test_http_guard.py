@@ -220,17 +220,56 @@ def test_a_body_that_is_quick_enough_has_its_time_and_no_more(world: World) -> N
 
 
 def test_a_body_that_we_do_not_read_is_not_late(world: World) -> None:
-    async def idle(scope: Any, receive: Any, send: Any) -> None:
-        await asyncio.Event().wait()
+    go = asyncio.Event()
 
-    world.serve(idle, HttpLimits())
+    async def tardy(scope: Any, receive: Any, send: Any) -> None:
+        await go.wait()
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    world.serve(tardy, HttpLimits())
     reading, patient = world.visit(), world.visit()
     reading.say(post(b"Content-Length: 1000000") + b"a" * 70_000)
     patient.say(post(b"Content-Length: 10", b"Expect: 100-continue"))
     for visit in (reading, patient):
         for second in range(200):
-            visit.look(second, passed=1)
+            visit.look(second + 1, passed=1)
         assert visit.statuses == []
+    go.set()
+    world.turn()
+    for visit in (reading, patient):
+        visit.look(209)
+    assert (reading.statuses, patient.statuses) == ([], [100])
+    patient.look(212)
+    assert patient.statuses == [100, 408]
+
+
+def test_a_slow_body_whose_response_has_begun_ends_without_a_word(world: World) -> None:
+    async def talker(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await asyncio.Event().wait()
+
+    world.serve(talker)
+    visit = world.visit()
+    visit.say(post(b"Content-Length: 10") + b"a")
+    visit.look(12)
+    assert (visit.statuses, world.reasons) == ([200], ["slow-body"])
+    assert visit.transport.is_aborted
+
+
+def test_nobody_who_is_refused_is_told_to_continue(world: World) -> None:
+    go = asyncio.Event()
+
+    async def tardy(scope: Any, receive: Any, send: Any) -> None:
+        await go.wait()
+        assert await receive() == {"type": "http.disconnect"}
+
+    world.serve(tardy)
+    visit = world.visit()
+    visit.say(post(b"Transfer-Encoding: chunked", b"Expect: 100-continue") + b"x\r\n")
+    go.set()
+    world.turn()
+    assert (visit.statuses, world.errors) == ([400], [])
 
 
 def test_a_body_refused_while_the_app_reads_it_is_a_hang_up_for_the_app(world: World) -> None:
@@ -288,6 +327,38 @@ def test_a_buffer_larger_than_the_largest_message_is_cut(world: World) -> None:
     visit.look(1.5)
     assert visit.transport.is_aborted
     assert world.reasons == ["send-buffer-full"]
+
+
+def test_a_reader_who_makes_room_again_and_again_is_not_cut(world: World) -> None:
+    """What waits may be as much at every look, and yet be other bytes."""
+    visit = world.visit()
+    visit.say(get(b"Connection: keep-alive"))
+    visit.protocol._due = float("inf")
+    visit.transport.unread = 1000
+    visit.look(1)
+    world.server._watch.stop()  # it is we who look
+    world.pass_time(100)
+    visit.protocol.pause_writing()
+    visit.protocol.resume_writing()
+    visit.look(150)
+    assert not visit.transport.is_aborted
+    visit.look(221)
+    assert visit.transport.is_aborted
+
+
+def test_a_sweep_that_comes_late_judges_nobody(world: World) -> None:
+    visit = world.visit()
+    visit.say(b"GET / HTT")
+    world.pass_time(60)
+    world.server._watch._sweep()
+    assert visit.statuses == []
+    for _ in range(9):
+        world.pass_time(1)
+        world.server._watch._sweep()
+    assert visit.statuses == []
+    world.pass_time(1.2)
+    world.server._watch._sweep()
+    assert visit.statuses == [408]
 
 
 def test_our_own_pause_makes_nobody_late(world: World) -> None:
@@ -351,7 +422,8 @@ def test_a_hang_up_is_heard_once_by_an_app_that_waits(world: World, go: Callable
     calls: list[Hangup] = []
     world.serve(waiting_app(calls), HttpLimits())
     visit = world.visit()
-    visit.say(post(b"Content-Length: %d" % size) + b"a" * size)
+    visit.say(post(b"Content-Length: %d" % size))
+    visit.say(b"a" * size)  # while the app waits for it
     heard: list[str] = []
     calls[0].call = lambda: heard.append("gone")
     assert not visit.transport.is_paused  # or no loop would ever tell
