@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from chaos_services import result_of
-from dragoman import AsyncClient
 from survivor import Survivor
+
+from dragoman import AsyncClient
 
 DONE = ("ended", "done", False)
 PERFECT_ZEROS = (

@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable
 from http.client import HTTPException
 
-from dragoman import BrokerUnavailable, Client
 from survivor import Survivor
+
+from dragoman import BrokerUnavailable, Client
 
 PATIENCE = 60.0  # for one job, over as many brokers as it takes
 REST = 0.02  # before the same is said again

@@ -9,12 +9,12 @@ import time
 from pathlib import Path
 
 import pytest
-
 from chaos_oracle import executions, judge_counters, judge_executions, judge_jobs, judge_results
 from http_worker import HttpWorker
-from programs import Program, Programs, until
 from submitters import Submitters
 from survivor import Survivor
+
+from programs import Program, Programs, until
 
 SERVICES = Path(__file__).with_name("chaos_services.py")
 PATIENT = ("--set", "max_deaths=100", "--set", "resume=1")  # what our kills cost shall not end a job
