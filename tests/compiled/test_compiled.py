@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from dragoman import Client
 from programs import DRAGOMAN, Programs
 
 ROOT = Path(__file__).parents[2]
@@ -109,6 +110,8 @@ def test_compiled_product_serves(compiled: Path, programs: Programs) -> None:
         large = os.urandom(300_000).hex().encode()
         called = programs.run("call", service, "-", "--connect", caller, given=large)
         assert (called.ends(), called.out_bytes) == (0, large.upper()), called.err
+    with Client(native) as client:
+        assert client.result(client.enqueue("n", b"later"), timeout=60) == b"LATER"
     assert "internal error" not in broker.err
     broker.terminate()
     assert broker.ends() == 0
