@@ -50,6 +50,7 @@ from bench.compare import (
 from bench.core import run as run_core
 from bench.doors import DURABLE_SHAPES, durable_table, find_others, one_sync_us
 from bench.doors import OURS as DURABLE_OURS
+from bench.durability import compare_diaries, diary_table, measure_restart, restart_table
 from bench.generator import (
     CALLED_BACK_GENERATOR,
     HTTP_GENERATOR,
@@ -328,6 +329,20 @@ def core(bench: Bench) -> str:
     return core_table(costs)
 
 
+def diary(bench: Bench) -> str:
+    """Background jobs, from submit to the word that they are safe, beside a bare thread that writes the same rows."""
+    found = compare_diaries(bench.plan.seconds, bench.repeats, tell)
+    bench.record["diary"] = [{"callers": callers} | runs for callers, runs in found.items()]
+    return diary_table(found)
+
+
+def restart(bench: Bench) -> str:
+    """A broker's start with a million waiting jobs."""
+    figures = measure_restart(bench.quick, tell)
+    bench.record["restart"] = [figures]
+    return restart_table(figures)
+
+
 def tell(line: str) -> None:
     """Say how far we are, where it does not mix with the tables."""
     print(line, file=sys.stderr, flush=True)
@@ -344,6 +359,8 @@ SCENARIOS: dict[str, tuple[Callable[[Bench], str], ...]] = {
     "called_back": (called_back,),
     "queues": (queues,),
     "durable": (durable,),
+    "diary": (diary,),
+    "restart": (restart,),
 }
 
 if __name__ == "__main__":

@@ -143,7 +143,7 @@ class Writer:
             self._post(told[0] if len(told) == 1 else lambda: _tell(told))
         if self._loader.is_due:
             self._load_more()
-        self._tidy(is_idle=not items)
+        self._tidy(is_idle=not items and not self._loader.is_loading)
 
     def _take(self) -> list[Item]:
         """What has come meanwhile; or what comes within a moment, if there is nothing else to do."""
@@ -299,7 +299,7 @@ class Writer:
             self._checkpoint("PASSIVE")
         elif is_idle and self._waiting_for_check is not None:
             self._check()
-        elif is_idle and not self._loader.is_loading:
+        elif is_idle:
             self._vacuum()
 
     def _checkpoint(self, mode: str) -> bool:
