@@ -292,12 +292,12 @@ class Writer:
     def _tidy(self, is_idle: bool) -> None:
         if monotonic() >= self._look_at:
             self._look_again()
-        log_bytes = self._log_pages * self._page_bytes
         if self._is_stuck:
             return
+        log_bytes = self._log_pages * self._page_bytes
         if log_bytes >= self._limits.busy_wal or (is_idle and self._log_pages):
             self._checkpoint("PASSIVE")
-        elif is_idle and self._waiting_for_check is not None:
+        if is_idle and self._waiting_for_check is not None:
             self._check()
         elif is_idle:
             self._vacuum()

@@ -55,6 +55,7 @@ class Disk(apsw.VFS):
     def __init__(self, name: str) -> None:
         self.name = name
         self.platters: dict[str, Platter] = {}
+        self.capacity: int | None = None  # bytes, for all that lies in the folder of its files
         self.before_write: Callable[[], None] = lambda: None
         self.before_sync: Callable[[], None] = lambda: None
         super().__init__(name, "", maxpathname=0)
@@ -66,6 +67,10 @@ class Disk(apsw.VFS):
         self.platters.pop(Path(filename).name, None)
         super().xDelete(filename, syncdir)
 
+    def room(self, folder: Path) -> int:
+        assert self.capacity is not None
+        return self.capacity - sum(path.stat().st_size for path in folder.iterdir())
+
     def after_power_cut(self, random: Random) -> dict[str, bytes]:
         return {name: platter.after_power_cut(random) for name, platter in self.platters.items()}
 
@@ -74,11 +79,16 @@ class DiskFile(apsw.VFSFile):
     def __init__(self, disk: Disk, name: Any, flags: list[int]) -> None:
         self._disk = disk
         path = name.filename() if isinstance(name, apsw.URIFilename) else name
+        self._folder = Path(path).parent if path else None
         self._platter = disk.platters.setdefault(Path(path).name if path else "", Platter())
         super().__init__("", name, flags)
 
     def xWrite(self, data: Any, offset: int) -> None:
         self._disk.before_write()
+        if self._disk.capacity is not None and self._folder is not None:
+            growth = offset + len(data) - self.xFileSize()
+            if growth > 0 and growth > self._disk.room(self._folder):
+                raise apsw.FullError()
         self._platter.unsafe.append((offset, bytes(data)))
         super().xWrite(data, offset)
 

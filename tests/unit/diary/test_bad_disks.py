@@ -11,6 +11,7 @@ import pytest
 
 from dragoman.core.effects import Accept, Answer
 from dragoman.core.model import JobState, Outcome, Refusal, Wishes
+from dragoman.diary.ballast import Ballast
 from dragoman.diary.limits import DiaryLimits
 
 from .disk import Disk
@@ -193,6 +194,29 @@ def test_file_that_has_reached_its_bound_takes_no_new_jobs(tmp_path: Path) -> No
         house.broker.succeed(give.attempt, b"", house.now)
     house.settle()
     until(lambda: house.diary.problem is None)
+    house.close()
+
+
+def test_jobs_that_end_and_are_erased_make_room_on_a_full_disk(
+    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R101, R110. A bug: what was tried each second to see whether there was room kept us from giving any back."""
+    limits = DiaryLimits(ballast=200_000, retry=0.005, idle=0.005, busy_wal=200_000)
+    monkeypatch.setattr(Ballast, "has_room", lambda _: disk.room(tmp_path) >= 2 * limits.ballast)
+    disk.capacity = 3_000_000
+    house = House(tmp_path, limits, vfs=disk.name, keep_outcomes=10.0)
+    house.worker(capacity=10_000)
+    while house.diary.problem is None:
+        house.enqueue(b"x" * 3_000)
+        house.settle()
+    for give in house.given():
+        house.broker.succeed(give.attempt, b"result", house.now)
+    house.settle()
+    assert len([each for each in house.answers() if each.outcome is Outcome.DONE]) == len(house.accepted()) > 100
+    house.now += 11.0
+    house.settle()
+    until(lambda: house.diary.problem is None)
+    assert (tmp_path / "ballast").exists()
     house.close()
 
 
