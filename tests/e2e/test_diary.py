@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import signal
 import sys
@@ -10,6 +11,13 @@ from random import Random
 
 import apsw
 
+from dragoman.core.effects import Accept, Effect
+from dragoman.core.model import Wishes
+from dragoman.diary.sqlite import SqliteDiary
+from dragoman.server import clock
+from dragoman.server.config import Config
+from dragoman.server.log import make_log
+from dragoman.server.serve import Server
 from programs import Programs, until
 
 DRIVER = str(Path(__file__).with_name("diary_driver.py"))
@@ -113,3 +121,51 @@ def test_recovery_keeps_away_from_a_running_broker(programs: Programs, tmp_path:
     broker.prints("is listening")
     recovery = programs.dragoman("diary", "recover", str(tmp_path / "data"))
     assert recovery.ends() == 73
+
+
+def test_disk_that_fails_ends_the_broker_with_its_own_code(tmp_path: Path) -> None:
+    """R104."""
+
+    async def live() -> int:
+        config = Config(listen=(LISTEN,))
+        server = Server(asyncio.get_running_loop(), config, 1, make_log("json", "error"), folder=tmp_path)
+        try:
+            server.listen()
+            assert isinstance(server.diary, SqliteDiary)
+            server.diary.failed("the diary failed (a disk)")
+            return await asyncio.wait_for(server.stopped, 10)
+        finally:
+            server.close()
+
+    assert asyncio.run(live()) == 74
+
+
+def test_draining_waits_for_the_diary(tmp_path: Path) -> None:
+    """R103: whoever handed in a job just before is told that it is safe."""
+
+    async def live() -> list[Effect]:
+        config = Config(listen=(LISTEN,))
+        server = Server(asyncio.get_running_loop(), config, 1, make_log("json", "error"), folder=tmp_path)
+        caller = Caller()
+        try:
+            server.listen()
+            server.broker.submit("s", b"x", caller, Wishes(durable=True, waits=True), clock.now())
+            server.drain()
+            assert await asyncio.wait_for(server.stopped, 10) == 0
+        finally:
+            server.close()
+        return caller.heard
+
+    assert [type(each) for each in asyncio.run(live())] == [Accept]
+
+
+class Caller:
+    def __init__(self) -> None:
+        self.heard: list[Effect] = []
+
+    @property
+    def session(self) -> Caller:
+        return self
+
+    def say(self, effect: Effect, now: float) -> None:
+        self.heard.append(effect)
