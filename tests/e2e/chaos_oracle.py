@@ -35,15 +35,18 @@ def executions(file: Path) -> Counter[tuple[str, int]]:
     return Counter((job, int(attempt)) for job, attempt, _ in words)
 
 
-def judge_jobs(house: Survivor, jobs: dict[str, bytes]) -> dict[str, dict[str, Any]]:
-    """I3, I22: each of these (payloads by id) is there once and done, and nothing else is there. Returns all views."""
+def judge_jobs(house: Survivor, jobs: dict[str, bytes], poison: tuple[str, ...] = ()) -> dict[str, dict[str, Any]]:
+    """I3, I22: each of these (payloads by id) is there once and done, and nothing is there besides but what is poison,
+    and that in quarantine. Returns the views of those that are done."""
     listed = list(house.jobs())
     views = {view["id"]: view for view in listed}
     assert len(views) == len(listed), "a job is listed once"
+    for bad in poison:
+        assert views.pop(bad)["quarantined"], f"{bad} is in quarantine"
     assert views.keys() == jobs.keys(), "what was acknowledged is there, and nothing else"
-    odd = [view for view in listed if (view["state"], view["outcome"], view["quarantined"]) != DONE]
+    odd = [view for view in views.values() if (view["state"], view["outcome"], view["quarantined"]) != DONE]
     assert not odd, f"{len(odd)} are not done, such as {odd[:3]}"
-    assert not list(house.jobs(quarantined="true"))
+    assert sorted(view["id"] for view in house.jobs(quarantined="true")) == sorted(poison)
     assert not [each for state in ("waiting", "delayed", "running") for each in house.jobs(state=state)]
     for service in house.get("/v1/services")["services"]:
         assert (service["waiting"], service["delayed"], service["running"]) == (0, 0, 0), service
@@ -61,17 +64,22 @@ def judge_counters(house: Survivor, kept: int) -> dict[str, float]:
     return told
 
 
-def judge_executions(views: dict[str, dict[str, Any]], seen: Counter[tuple[str, int]], most_unwritten: int) -> int:
+def judge_executions(views: dict[str, dict[str, Any]], seen: Counter[tuple[str, int]], most_unwritten: int) -> None:
     """I8: nothing was executed that was not handed out. An attempt is written down just after it was handed out, so a
-    broker that dies in between hands it out again under the same number: at most `most_unwritten` times in all.
-    Returns how often that was."""
+    broker that dies in between hands it out again under the same number: at most `most_unwritten` times in all."""
     given = {id: len(view["attempts"]) + 1 for id, view in views.items()}  # the last one was done
     assert {job for job, _ in seen} == views.keys(), "what is done was executed, and nothing else"
     assert not [(job, attempt) for job, attempt in seen if attempt > given[job]]
-    assert not [view for view in views.values() if len(view["attempts"]) >= view["max_attempts"]]
     unwritten = sum(seen.values()) - len(seen)
-    assert unwritten <= most_unwritten
-    return unwritten
+    assert unwritten <= most_unwritten, f"{unwritten} executions without an attempt of their own"
+
+
+def judge_attempts(views: dict[str, dict[str, Any]], most: int) -> None:
+    """Only deaths cost attempts, and each no more than was held by whoever died: `most` in all."""
+    attempts = [each for view in views.values() for each in view["attempts"]]
+    others = [each for each in attempts if each["outcome"] != "lost"]
+    assert not others, f"{len(others)} attempts were not lost, such as {others[:3]}"
+    assert len(attempts) <= most, f"{len(attempts)} attempts were lost"
 
 
 def judge_results(house: Survivor, jobs: dict[str, bytes]) -> None:

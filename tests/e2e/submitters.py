@@ -20,7 +20,7 @@ ORDER = {"attempts": 50, "retry_first": 0.05, "retry_cap": 0.2}  # nobody shall 
 class Submitters:
     """So many jobs for `work`, every other by HTTP, by several threads each. What was acknowledged is in `ids`."""
 
-    def __init__(self, house: Survivor, count: int, threads: int = 4) -> None:
+    def __init__(self, house: Survivor, count: int, threads: int = 12) -> None:
         self.ids: dict[int, str] = {}  # by the job's number, which is its payload
         self.repeats = 0  # submits whose answer did not come
         self._house = house

@@ -78,17 +78,22 @@ class Survivor:
         finally:
             door.close()
 
+    def say(self, method: str, path: str, **said: Any) -> tuple[int, Any]:
+        """In JSON, and what comes back: a view, or a problem."""
+        body = json.dumps(said).encode() if method in ("POST", "PUT") else b""
+        status, _, told = self.ask(method, path, body, Content_Type="application/json")
+        return status, json.loads(told) if told else None
+
     def get(self, path: str) -> Any:
-        status, _, body = self.ask("GET", path)
-        assert status == 200, (path, status, body)
-        return json.loads(body)
+        status, view = self.say("GET", path)
+        assert status == 200, (path, status, view)
+        return view
 
     def enqueue(self, service: str, payload: str = "", **order: Any) -> str:
         """The id of a job that is on disk."""
-        said = json.dumps({"service": service, "payload": payload, **order}).encode()
-        status, _, body = self.ask("POST", "/v1/jobs", said, Content_Type="application/json")
-        assert status == 202, (status, body)
-        return str(json.loads(body)["id"])
+        status, view = self.say("POST", "/v1/jobs", service=service, payload=payload, **order)
+        assert status == 202, (status, view)
+        return str(view["id"])
 
     def job(self, id: str) -> dict[str, Any]:
         view: dict[str, Any] = self.get(f"/v1/jobs/{id}")
@@ -117,9 +122,14 @@ class Survivor:
 
     def why(self, id: str) -> str:
         """As the command says it."""
-        asked = self._programs.run("why", id, "--connect", self.url)
-        assert asked.ends() == 0, asked.err
-        return asked.out.strip()
+        return self.whys({"": id})[""]
+
+    def whys(self, ids: dict[str, str]) -> dict[str, str]:
+        """The same of many, by the names they have for the test."""
+        asked = {name: self._programs.dragoman("why", id, "--connect", self.url) for name, id in ids.items()}
+        for each in asked.values():
+            assert each.ends() == 0, each.err
+        return {name: each.out.strip() for name, each in asked.items()}
 
     def numbers(self) -> dict[str, float]:
         """Everything that is counted, labels summed up: `dragoman_jobs_total` is that of all services and outcomes."""
