@@ -18,7 +18,7 @@ RECALL, RETURN, JOB = 0x31, b"\x32", 0x30
 class HandWorker(threading.Thread):
     """`hold` is answered when it is released; `fail why`, `parts N`, `report N` do what they say; the rest is echo."""
 
-    def __init__(self, endpoint: str, *services: str, capacity: int = 512) -> None:
+    def __init__(self, endpoint: str, *services: str, capacity: int = 512, returns: bool = False) -> None:
         super().__init__(daemon=True)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._socket = self._context.socket(zmq.DEALER)
@@ -33,7 +33,7 @@ class HandWorker(threading.Thread):
         self.attempts: list[tuple[int, int]] = []  # numbers, and milliseconds that they may run
         self.held: Queue[tuple[bytes, bytes]] = Queue()  # payload and token
         self.recalled: Queue[bytes] = Queue()
-        about = {"services": services, "capacity": capacity}
+        about = {"services": services, "capacity": capacity, "returns": returns}
         self._socket.send_multipart([HELLO + b"\x01\x02", json.dumps(about).encode()])
         assert self._socket.poll(10_000), "the broker says WELCOME"
         self._socket.recv_multipart()

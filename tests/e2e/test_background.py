@@ -84,7 +84,7 @@ def test_who_waits_for_a_result_waits_over_a_restart(house: House) -> None:
 
 def test_a_worker_that_went_on_delivers_to_the_broker_that_was_started_anew(house: House) -> None:
     """R107: the same attempt, not another."""
-    worker = HandWorker(house.url, "echo")
+    worker = HandWorker(house.url, "echo", returns=True)
     with Client(house.url) as client:
         job = client.enqueue("echo", b"hold")
         _, token = worker.held.get(timeout=PATIENCE)
@@ -96,6 +96,20 @@ def test_a_worker_that_went_on_delivers_to_the_broker_that_was_started_anew(hous
         again.release(token, b"done after all")
         assert client.result(job, timeout=PATIENCE) == b"done after all"
         again.stop()
+
+
+def test_what_a_worker_had_that_does_not_come_back_with_it_is_tried_again_at_once(house: House) -> None:
+    """R107, R9: nobody waits the time in which another kind of worker might deliver."""
+    worker = HandWorker(house.url, "echo")
+    with Client(house.url) as client:
+        job = client.enqueue("echo", b"hold")
+        worker.held.get(timeout=PATIENCE)
+        client.enqueue("nobody's")  # once this is on disk, so is to whom the other was given
+        house.restart()
+        until(lambda: client.job(job).state != "running", "the attempt is known to be lost")
+        (lost,) = client.job(job).attempts[:1]
+        assert (lost.outcome, lost.reason) == ("lost", "the broker stopped while it ran")
+        worker.stop()
 
 
 def test_attempts_back_off_quarantine_and_retry(house: House, tmp_path: Path) -> None:

@@ -99,6 +99,7 @@ def read_hello(message: Message) -> Hello:
         name=_text(about, "name", ""),
         services=_services(about) if is_worker else (),
         capacity=_count(about, "capacity", 1, MAX_CAPACITY) if is_worker else 1,
+        returns=is_worker and about.get("returns") is True,
         session="" if is_worker else _session(about),
         epoch="" if is_worker else _text(about, "epoch", ""),
         window=0 if is_worker else _count(about, "window", 0, LONGEST),
@@ -109,6 +110,8 @@ def write_hello(hello: Hello) -> list[Frame]:
     about: dict[str, Any] = {"name": hello.name} if hello.name else {}
     if hello.role is Role.WORKER:
         about |= {"services": list(hello.services), "capacity": hello.capacity}
+    if hello.returns:
+        about["returns"] = True
     if hello.session:
         about["session"] = hello.session
     if hello.epoch:

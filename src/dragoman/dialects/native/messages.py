@@ -96,6 +96,7 @@ class Hello:
     name: str = ""
     services: tuple[str, ...] = ()
     capacity: int = 1
+    returns: bool = False  # a worker: it can deliver to a broker that was started anew (R107)
     session: str = ""
     epoch: str = ""  # what the last WELCOME said of the session
     window: int = 0  # 0: not said

@@ -147,7 +147,7 @@ class NativeSession:
         self._max_payload = max_payload
         self._about = about
         self._plans: dict[bytes, Plan] = {}
-        self._terms: dict[int, Terms] = {}  # by capacity
+        self._terms: dict[tuple[int, bool], Terms] = {}  # by what workers say of themselves
         self._sessions = Sessions(options.max_sessions)
         self._asks = Asks(desk, line)
         self._gave: list[Worker] = []  # workers with something to send at the end of this turn
@@ -501,7 +501,7 @@ class NativeSession:
 
     def _welcome_worker(self, peer: Peer, hello: Hello, now: float) -> None:
         guest = Worker(peer, hello.name or peer.label)
-        terms = self._terms.get(hello.capacity)
+        terms = self._terms.get((hello.capacity, hello.returns))
         if terms is None:
             options = self._options
             terms = Terms(
@@ -510,9 +510,9 @@ class NativeSession:
                 capacity=hello.capacity,
                 unproven_limit=options.unproven_limit,
                 ends_with_connection=True,
-                may_return=True,
+                may_return=hello.returns,
             )
-            self._terms[hello.capacity] = terms
+            self._terms[hello.capacity, hello.returns] = terms
         worker = self._broker.join(self, guest, guest.name, hello.services, terms, now)
         if worker is None:
             raise Malformed("malformed", "services that cannot be offered: too many, or not names")

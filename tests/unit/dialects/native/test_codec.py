@@ -77,6 +77,13 @@ VECTORS: list[tuple[str, list[Frame], Callable[[list[Frame]], Any], Any, Callabl
         lambda: codec.write_hello(Hello(Role.WORKER, services=("echo",), capacity=16)),
     ),
     (
+        "HELLO of a worker that comes back with what it had",
+        [fromhex("01 01 02"), b'{"services": ["echo"], "capacity": 1, "returns": true}'],
+        codec.read_hello,
+        Hello(Role.WORKER, services=("echo",), returns=True),
+        lambda: codec.write_hello(Hello(Role.WORKER, services=("echo",), returns=True)),
+    ),
+    (
         "HELLO of a client",
         [fromhex("01 01 01"), b'{"name": "n", "session": "%s", "epoch": "e", "window": 5}' % (b"ab" * 16)],
         codec.read_hello,
