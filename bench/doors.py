@@ -15,7 +15,7 @@ from bench.brokers import Kind, data_folder
 from bench.compare import Comparison
 from bench.generator import Shape
 from bench.measure import NotMeasured
-from bench.queues.home import find_program, find_redis
+from bench.queues.home import find_beanstalkd, find_redis
 from bench.table import block, verdict
 
 SIZE = 512
@@ -44,7 +44,7 @@ def find_others() -> tuple[list[Kind], list[str]]:
     """The servers that stand beside ours, and why others do not."""
     kinds, missing = [], []
     try:
-        kinds.append(Kind("beanstalkd -f0", "beanstalkd", BEANSTALKD, find_program(("beanstalkd",), "beanstalkd")))
+        kinds.append(Kind("beanstalkd -f0", "beanstalkd", BEANSTALKD, find_beanstalkd()))
     except NotMeasured as problem:
         missing.append(f"beanstalkd: NOT MEASURED: {problem}")
     try:

@@ -1,4 +1,4 @@
-"""Where the other systems come from: an environment of the bench's own, and a redis-server."""
+"""Where the other systems come from: an environment of the bench's own, a redis-server, and a beanstalkd."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from bench.brokers import BUILD
 from bench.measure import NotMeasured
@@ -15,6 +16,7 @@ VENV = BUILD / "queues-venv"
 PYTHON = VENV / "bin" / "python"
 REDIS_PACKAGE = "redis-tools"  # Debian's: it has the server's program under another name, and starts no service
 REDIS_OTHER_NAME = "redis-check-rdb"
+BEANSTALKD = BUILD / "beanstalkd" / "usr" / "bin" / "beanstalkd"
 INSTALL_LIMIT = 300.0
 
 
@@ -33,32 +35,47 @@ def install(name: str, requirements: Sequence[str]) -> None:
 
 def find_redis() -> str:
     """The program of redis-server, which must be called by that name. Raises NotMeasured."""
-    return find_program(("redis-server", REDIS_OTHER_NAME), REDIS_PACKAGE)
-
-
-def find_program(names: Sequence[str], package: str) -> str:
-    """A server's program under one of these names; as root it is installed if there is none. Raises NotMeasured."""
-    found = _first_of(names)
+    found = _redis_here()
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
         try:
-            _run(["apt-get", "install", "-y", "-qq", package], "")
+            _run(["apt-get", "install", "-y", "-qq", REDIS_PACKAGE], "")
         except NotMeasured:
-            _run(["apt-get", "update", "-qq"], f"no {names[0]}, and apt-get does not work")
-            _run(["apt-get", "install", "-y", "-qq", package], f"no {names[0]}, and no {package}")
-        found = _first_of(names)
+            _run(["apt-get", "update", "-qq"], "no redis-server, and apt-get does not work")
+            _run(["apt-get", "install", "-y", "-qq", REDIS_PACKAGE], f"no redis-server, and no {REDIS_PACKAGE}")
+        found = _redis_here()
     if found is None:
-        raise NotMeasured(f"there is no {names[0]}: apt-get install {package}")
+        raise NotMeasured("there is no redis-server: apt-get install redis-server")
     return found
 
 
-def _first_of(names: Sequence[str]) -> str | None:
-    return next((found for found in map(shutil.which, names) if found), None)
+def _redis_here() -> str | None:
+    return shutil.which("redis-server") or shutil.which(REDIS_OTHER_NAME)
 
 
-def _run(command: Sequence[str], problem: str) -> None:
+def find_beanstalkd() -> str:
+    """Its program. Debian's package would start a service: it is unpacked and not installed. Raises NotMeasured."""
+    found = shutil.which("beanstalkd")
+    if found is not None:
+        return found
+    if not BEANSTALKD.exists():
+        folder = BUILD / "beanstalkd"
+        folder.mkdir(parents=True, exist_ok=True)
+        _run(["apt-get", "download", "-qq", "beanstalkd"], "no beanstalkd, and none can be had", folder)
+        for package in folder.glob("*.deb"):
+            _run(["dpkg", "-x", str(package), str(folder)], "beanstalkd cannot be unpacked")
+    return str(BEANSTALKD)
+
+
+def _run(command: Sequence[str], problem: str, folder: Path | None = None) -> None:
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", timeout=INSTALL_LIMIT
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=INSTALL_LIMIT,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NotMeasured(f"{problem}: {error}") from None
