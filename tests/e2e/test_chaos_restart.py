@@ -1,0 +1,232 @@
+"""A broker that is killed, or told to stop, with jobs in every state: what each is afterwards (R105, R107, R111)."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from chaos_services import result_of
+from survivor import Survivor
+from workforce import Workforce
+
+from programs import Programs, until
+
+RESTS = {"retry_first": 3600, "retry_jitter": 0}
+S = r"\d+(\.\d)? s"
+
+
+class Guest:
+    """A worker by HTTP that does nothing but what it is told to."""
+
+    def __init__(self, house: Survivor) -> None:
+        self._house = house
+        status, about = house.say("POST", "/v1/workers", services=["guest's"], name="guest", capacity=5)
+        assert status == 201, about
+        self._path, self._token = f"/v1/workers/{about['id']}", about["token"]
+
+    def take(self) -> str:
+        """The next job: the token of its attempt."""
+        path = f"{self._path}/next?wait=10"
+        status, headers, _ = self._house.ask("POST", path, Dragoman_Worker_Token=self._token)
+        assert status == 200
+        return headers["dragoman-attempt"]
+
+    def deliver(self, attempt: str, result: bytes, outcome: str = "done") -> int:
+        path = f"{self._path}/result?outcome={outcome}"
+        said = {"Dragoman_Attempt": attempt, "Dragoman_Worker_Token": self._token}
+        return self._house.ask("POST", path, result, **said)[0]
+
+
+def begun(workforce: Workforce, job: str) -> None:
+    until(lambda: job in workforce.executions.read_text(), f"job {job} has begun")
+
+
+def short(view: dict[str, Any]) -> tuple[Any, ...]:
+    """A job's state, outcome, and how its attempts ended."""
+    return view["state"], view["outcome"], [each["outcome"] for each in view["attempts"]]
+
+
+# -------------------------------------------------------------------- kill -9
+
+
+def test_jobs_of_every_state_survive_a_kill(programs: Programs) -> None:
+    house = Survivor(programs, "--set", "resume=5")
+    workforce = Workforce(programs, house)
+    guest = Guest(house)
+    gate = programs.folder / "gate"
+    jobs, attempts = one_of_each(house, guest, workforce, gate)
+    before = {name: house.job(id) for name, id in jobs.items()}
+    house.kill_and_start()
+    told = house.numbers()
+    assert told["dragoman_jobs_restored_total"] == sum(view["state"] != "ended" for view in before.values())
+    assert told["dragoman_outcomes_kept"] == sum(view["state"] == "ended" for view in before.values())
+
+    # What a worker has of it is still its own, under the attempt that it was given (R107).
+    assert guest.deliver(attempts["delivered late"], b"late, but here") == 204
+    assert guest.deliver(attempts["failed late"], b"too hard", "failed") == 204
+    assert guest.deliver(attempts["delivered late"], b"again") in (409, 410)
+    # Who does not come back within `resume` has lost it.
+    gate.touch()
+    house.becomes(jobs["forgotten"], "waiting")
+    house.becomes(jobs["at a native worker"], "done")
+    after = {name: house.job(id) for name, id in jobs.items()}
+    assert {name: short(view) for name, view in after.items()} == {
+        "waiting": ("waiting", None, []),
+        "delayed": ("delayed", None, []),
+        "at a native worker": ("ended", "done", ["lost"]),
+        "resting": ("delayed", None, ["failed"]),
+        "in quarantine": ("ended", "failed", ["failed"]),
+        "done": ("ended", "done", []),
+        "cancelled": ("ended", "cancelled", []),
+        "delivered late": ("ended", "done", []),
+        "failed late": ("delayed", None, ["failed"]),
+        "forgotten": ("waiting", None, ["lost"]),
+        "paused": ("waiting", None, []),
+    }
+    assert {name: view["result"] for name, view in after.items() if view["outcome"] == "done"} == {
+        "at a native worker": result_of(jobs["at a native worker"], f"until {gate}".encode()).decode(),
+        "done": "well done",
+        "delivered late": "late, but here",
+    }
+    kept = ("id", "service", "priority", "max_attempts", "created", "key", "quarantined", "retry_of")
+    assert {name: [view[each] for each in kept] for name, view in after.items()} == {
+        name: [view[each] for each in kept] for name, view in before.items()
+    }
+    for name in ("delayed", "resting"):
+        was, is_now = (datetime.fromisoformat(view[name]["not_before"]) for view in (before, after))
+        assert abs(is_now - was) < timedelta(seconds=1), name
+    judge_whys(house.whys(jobs))
+
+    # What can be done with them can still be done.
+    assert house.enqueue("guest's", "done", key="the key") == jobs["done"]
+    status, retried = house.say("POST", f"/v1/jobs/{jobs['in quarantine']}/retry")
+    assert (status, retried["retry_of"]) == (202, jobs["in quarantine"])
+    assert house.say("POST", "/v1/services/paused/resume")[1]["paused"] is False
+
+
+def one_of_each(
+    house: Survivor, guest: Guest, workforce: Workforce, gate: Path
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Jobs by what they are, and the attempts of those that the guest holds. The last is acknowledged after all else
+    was decided, so all of it is on disk."""
+    native = house.enqueue("work", f"until {gate}")
+    begun(workforce, native)
+    jobs, attempts = {"at a native worker": native}, {}
+    for name, order in {"resting": RESTS, "in quarantine": {"attempts": 1}}.items():
+        jobs[name] = house.enqueue("guest's", name, **order)
+        assert guest.deliver(guest.take(), b"no luck", "failed") == 204
+    jobs["done"] = house.enqueue("guest's", "done", key="the key")
+    assert guest.deliver(guest.take(), b"well done") == 204
+    for name in ("delivered late", "failed late", "forgotten"):
+        jobs[name] = house.enqueue("guest's", name, **RESTS)
+        attempts[name] = guest.take()
+    jobs["waiting"] = house.enqueue("nobody's", "w", priority=7)
+    jobs["delayed"] = house.enqueue("work", "d", delay=3600)
+    jobs["cancelled"] = house.enqueue("nobody's", "c")
+    assert house.say("DELETE", f"/v1/jobs/{jobs['cancelled']}")[0] == 200
+    assert house.say("POST", "/v1/services/paused/pause", by="the night shift")[0] == 200
+    jobs["paused"] = house.enqueue("paused", "p")
+    return jobs, attempts
+
+
+def judge_whys(told: dict[str, str]) -> None:
+    expected = {
+        "waiting": r"It waits: no worker offers 'nobody's'\.",
+        "delayed": rf"It may start in {S}, as it was asked for\.",
+        "at a native worker": r"It is done, at attempt 2\.",
+        "resting": rf"Retry in {S}: attempt 1 of 3 failed at worker guest: no luck\.",
+        "in quarantine": r"It ended failed: no luck\. It is in quarantine: `retry` makes a new job of it\.",
+        "done": r"It is done\.",
+        "cancelled": r"It ended cancelled: cancelled on request\.",
+        "delivered late": r"It is done\.",
+        "failed late": rf"Retry in {S}: attempt 1 of 3 failed at worker guest: too hard\.",
+        "forgotten": r"It waits: no worker offers 'guest's'\.",
+        "paused": r"It waits: service 'paused' is paused by the night shift\.",
+    }
+    odd = {name: said for name, said in told.items() if not re.fullmatch(expected[name], said)}
+    assert not odd
+
+
+def test_what_runs_elsewhere_is_told_as_such_until_it_is_given_up(programs: Programs) -> None:
+    """R107: while its worker may still come, the job is neither lost nor given to another."""
+    house = Survivor(programs)
+    guest = Guest(house)
+    job = house.enqueue("guest's", "x")
+    attempt = guest.take()
+    house.enqueue("guest's", "all before it is on disk", delay=3600)
+    house.kill_and_start()
+    another = Guest(house)
+    assert short(house.job(job)) == ("running", None, [None])
+    said = house.why(job)
+    assert re.fullmatch(
+        rf"Attempt 1 of 3 has run for {S} at worker \d+ \(guest\), which has been out of reach for {S}\.", said
+    ), said
+    assert guest.deliver(attempt, b"here") == 204
+    assert short(house.job(job)) == ("ended", "done", [])
+    del another
+
+
+def test_recurring_jobs_survive_a_kill(programs: Programs) -> None:
+    house = Survivor(programs)
+    assert house.say("PUT", "/v1/cron/hourly", service="work", every=3600, payload="tick")[0] == 200
+    assert house.say("PUT", "/v1/cron/nightly", service="work", cron="30 3 * * *", timezone="Europe/Vienna")[0] == 200
+    assert house.say("POST", "/v1/cron/nightly/pause")[0] == 200
+    assert house.say("PUT", "/v1/cron/often", service="work", every=1, payload="now")[0] == 200
+    until(lambda: house.get("/v1/cron/often")["runs"] >= 1, "it has made a job")
+    assert house.say("DELETE", "/v1/cron/often")[0] == 200
+    before = house.get("/v1/cron")
+    made = [view["id"] for view in house.jobs()]
+    house.kill_and_start()
+    assert house.get("/v1/cron") == before
+    assert [each["name"] for each in before["recurring"]] == ["hourly", "nightly"]
+    assert [each["paused"] for each in before["recurring"]] == [False, True]
+    assert [view["id"] for view in house.jobs()] == made
+
+
+# -------------------------------------------------------------------- SIGTERM, and who comes second
+
+
+def test_sigterm_keeps_what_waits_and_lets_end_what_runs(programs: Programs) -> None:
+    house = Survivor(programs)
+    workforce = Workforce(programs, house)
+    gate = programs.folder / "gate"
+    running = house.enqueue("work", f"until {gate}")
+    begun(workforce, running)
+    waiting = [house.enqueue("work", str(number)) for number in range(20)]
+    delayed = house.enqueue("work", "later", delay=3600)
+    second = programs.run("serve", "tcp://127.0.0.1:0", "--data", house.data)
+    assert second.ends() == 73
+    assert f"process id {house.broker.pid}" in second.err
+
+    house.broker.terminate()
+    house.broker.prints("draining")
+    status, problem = house.say("POST", "/v1/jobs", service="work", payload="too late")
+    assert (status, problem["type"]) == (503, "urn:dragoman:draining"), problem
+    gate.touch()
+    assert house.broker.ends() == 0
+    house.start()
+    assert short(house.job(running)) == ("ended", "done", [])
+    until(lambda: all(house.job(id)["outcome"] == "done" for id in waiting), "what waited is done")
+    assert short(house.job(delayed)) == ("delayed", None, [])
+    assert len(list(house.jobs())) == 22
+    assert len(workforce.executions.read_text().splitlines()) == 21, "each was executed once"
+
+
+def test_sigterm_twice_gives_up_what_runs_but_loses_nothing(programs: Programs) -> None:
+    house = Survivor(programs)
+    workforce = Workforce(programs, house)
+    gate = programs.folder / "gate"
+    running = house.enqueue("work", f"until {gate}")
+    begun(workforce, running)
+    waiting = house.enqueue("work", "w")
+    house.broker.terminate()
+    house.broker.prints("draining")
+    house.broker.terminate()
+    assert house.broker.ends() == 0
+    gate.touch()
+    house.start()
+    for job in (running, waiting):
+        house.becomes(job, "done")
+    assert short(house.job(running)) == ("ended", "done", ["lost"])
