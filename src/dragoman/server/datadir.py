@@ -29,9 +29,15 @@ class DataFolder:
             holder = os.pread(self._lock, 64, 0).decode("ascii", "replace").strip() or "unknown"
             os.close(self._lock)
             raise FolderTaken(f"the data folder {path} is in use by the broker with process id {holder}") from error
-        os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
-        self.epoch = self._next_epoch()
+        try:
+            os.ftruncate(self._lock, 0)
+            os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
+            self.epoch = self._next_epoch()
+        except OSError as error:
+            os.close(self._lock)
+            if error.filename is None:  # a full disk does not say of which file it speaks
+                error.filename = str(path)
+            raise
 
     @property
     def first_id(self) -> int:
