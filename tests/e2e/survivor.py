@@ -51,10 +51,16 @@ class Survivor:
 
     def start(self, until: str = "diary read") -> Program:
         """Start it, and wait until it has printed this."""
-        words = ("serve", self.native, self.url, "--data", self.data, *self._flags)
-        self.broker = self._programs.dragoman(*words)
+        self.broker = self.try_to_start()
         self.broker.prints(until)
         return self.broker
+
+    def try_to_start(self) -> Program:
+        return self.launch("serve", self.native, self.url, "--data", self.data, *self._flags)
+
+    def launch(self, *words: object) -> Program:
+        """How a command of ours is started."""
+        return self._programs.dragoman(*words)
 
     def kill(self) -> None:
         """kill -9."""

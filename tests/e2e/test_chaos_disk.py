@@ -1,0 +1,129 @@
+"""Real disks that are full or may not be written to, under real brokers (R101, R104, R110)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from chaos_services import result_of
+from small_disk import NAMESPACES, OnSmallDisk, SmallDisk
+from survivor import Survivor
+from workforce import Workforce
+
+from dragoman import Client, JobRefused
+from programs import Programs, until
+
+LARGE = "x" * 100_000
+
+
+@pytest.fixture
+def disk(programs: Programs) -> SmallDisk:
+    """Room for ballast, twice (it is made only where as much is left beside it), and a little more."""
+    if programs.start("unshare", *NAMESPACES, "true").ends() != 0:
+        pytest.skip("nobody may mount anything here, not even in a namespace of their own")
+    return SmallDisk(programs, "40m")
+
+
+def submit_until_full(house: Survivor) -> tuple[list[str], dict[str, Any]]:
+    """What was acknowledged until then, and how the first that was not is refused."""
+    accepted: list[str] = []
+
+    def is_refused() -> dict[str, Any] | None:
+        status, view = house.say("POST", "/v1/jobs", service="later", payload=LARGE)
+        if status == 202:
+            accepted.append(view["id"])
+            return None
+        assert status == 507, view
+        problem: dict[str, Any] = view
+        return problem
+
+    return accepted, until(is_refused, "the disk is full") or {}
+
+
+def test_a_full_disk_refuses_new_jobs_and_nothing_else(programs: Programs, disk: SmallDisk) -> None:
+    house = OnSmallDisk(programs, disk)
+    workforce = Workforce(programs, house, processes=2, concurrency=2)
+    gate = programs.folder / "gate"
+    payload = f"until {gate}"
+    waiting, running = house.enqueue("later", "w"), house.enqueue("work", payload)
+    until(lambda: running in workforce.executions.read_text(), "it has begun")
+    with Client(house.native) as client:
+        disk.fill()
+        accepted, problem = submit_until_full(house)
+        assert problem["type"] == "urn:dragoman:diary"
+        assert problem["detail"] == "diary: the disk is full"
+        with pytest.raises(JobRefused, match="the disk is full"):
+            client.enqueue("later", LARGE.encode())
+        status, _, body = house.ask("GET", "/readyz")
+        assert status == 503
+        assert b"the diary cannot write: the disk is full" in body
+        assert house.numbers()["dragoman_diary_problem"] == 1
+
+        assert len(client.call("work", b"a call goes on")) == 32
+        gate.touch()
+        assert house.becomes(running, "done")["result"] == result_of(running, payload.encode()).decode()
+        assert client.cancel(waiting)
+
+        disk.clear()
+        until(lambda: house.ask("GET", "/readyz")[0] == 200, "there is room again")
+        accepted.append(client.enqueue("later", b"small"))
+    assert (disk.seen / "data" / "ballast").stat().st_size == 16 << 20, "room is kept back for the next time"
+    house.kill_and_start()
+    assert {view["id"] for view in house.jobs()} == {waiting, running, *accepted}
+    assert [house.job(each)["outcome"] for each in (waiting, running)] == ["cancelled", "done"]
+
+
+def test_what_ends_on_a_full_disk_has_ended_after_a_kill(programs: Programs, disk: SmallDisk) -> None:
+    """The ballast was given up for it."""
+    house = OnSmallDisk(programs, disk)
+    workforce = Workforce(programs, house, processes=2, concurrency=2)
+    gate = programs.folder / "gate"
+    running = house.enqueue("work", f"until {gate}")
+    until(lambda: running in workforce.executions.read_text(), "it has begun")
+    disk.fill()
+    accepted, _ = submit_until_full(house)
+    gate.touch()
+    house.becomes(running, "done")
+    assert not (disk.seen / "data" / "ballast").exists()
+    house.kill_and_start()
+    assert {view["id"] for view in house.jobs()} == {running, *accepted}
+    assert house.job(running)["outcome"] == "done"
+    assert len(workforce.executions.read_text().splitlines()) == 1
+
+
+def test_a_disk_that_may_not_be_written_to_is_no_place_to_start(programs: Programs, disk: SmallDisk) -> None:
+    house = OnSmallDisk(programs, disk)
+    job = house.enqueue("later", "x")
+    house.kill()
+    disk.remount("ro")
+    refused = house.try_to_start()
+    assert refused.ends() == 74
+    assert "Read-only file system" in refused.err
+    assert "Traceback" not in refused.err
+    disk.remount("rw")
+    house.start()
+    assert house.job(job)["state"] == "waiting"
+
+
+def test_a_disk_without_any_room_is_no_place_to_start(programs: Programs, disk: SmallDisk) -> None:
+    house = OnSmallDisk(programs, disk)
+    job = house.enqueue("later", "x")
+    house.kill()
+    disk.fill()
+    refused = house.try_to_start()
+    assert refused.ends() == 74
+    assert "No space left on device" in refused.err
+    assert "Traceback" not in refused.err
+    disk.clear()
+    house.start()
+    assert house.job(job)["state"] == "waiting"
+
+
+def test_a_diary_of_its_largest_size_refuses_new_jobs_until_something_is_erased(programs: Programs) -> None:
+    house = Survivor(programs, "--set", "max_diary=6MiB")
+    accepted, problem = submit_until_full(house)
+    assert problem["detail"] == "diary: it takes 6291456 bytes already (max_diary)"
+    assert len(accepted) * len(LARGE) > 4 << 20
+    assert house.say("POST", "/v1/services/later/purge")[1]["purged"] == len(accepted)
+    until(lambda: house.ask("GET", "/readyz")[0] == 200, "there is room again")
+    house.enqueue("later", LARGE)
