@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -46,6 +47,12 @@ def test_a_running_broker_is_alive_and_ready_and_tells_its_numbers(programs: Pro
     assert get(f"{http}/readyz")[0] == 200
     status, text = get(f"{http}/v1/health")
     assert (status, json.loads(text)["ready"]) == (200, True)
+    _, text = get(f"{http}/metrics")
+    received = re.search(r'^dragoman_received_bytes_total\{dialect="http"\} (\d+)', text, re.MULTILINE)
+    sent = re.search(r'^dragoman_sent_bytes_total\{dialect="http"\} (\d+)', text, re.MULTILINE)
+    assert received is not None
+    assert sent is not None
+    assert (int(received[1]) > 300, int(sent[1]) > 300) == (True, True), "four requests, three answers"
     told = numbers(http)
     assert told["dragoman_ready", ""] == 1
     assert told["process_resident_memory_bytes", ""] > 0

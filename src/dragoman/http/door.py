@@ -25,3 +25,4 @@ class Door:
     health: Callable[[], HealthView]
     max_payload: int
     labels: ServiceLabels = field(default_factory=ServiceLabels)
+    traffic: Callable[[], tuple[int, int]] = lambda: (0, 0)  # bytes that came and went by HTTP

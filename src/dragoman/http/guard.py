@@ -22,7 +22,7 @@ from dragoman.http import framing
 from dragoman.http.framing import Chunks, Fault, Refused
 from dragoman.http.limits import HttpLimits
 from dragoman.http.problems import MEDIA_TYPE, problem, problem_body
-from dragoman.http.transports import LingeringTransport, tune
+from dragoman.http.transports import ResponseTransport, tune
 from dragoman.http.watch import Watch
 
 if TYPE_CHECKING:
@@ -156,6 +156,7 @@ class GuardedProtocol(HttpToolsProtocol):
     # ------------------------------------------------------------ bytes in
 
     def data_received(self, data: bytes) -> None:
+        self._watch.traffic.received += len(data)
         if self._kept:
             data, self._kept = self._kept + data, b""
         try:
@@ -285,8 +286,9 @@ class GuardedProtocol(HttpToolsProtocol):
         self._hangup = Hangup()
         self._running = cycle
         cycle.scope["extensions"] = {HANGUP: self._hangup}  # type: ignore[dict-item]
-        if self._phase is not ANSWER and not 0 < self._left <= self._following:
-            cycle.transport = LingeringTransport(self.transport, self._close_softly)  # type: ignore[assignment]
+        comes_more = self._phase is not ANSWER and not 0 < self._left <= self._following
+        close = self._close_softly if comes_more else None
+        cycle.transport = ResponseTransport(self.transport, self._watch.traffic, close)  # type: ignore[assignment]
         task = self.loop.create_task(self._run(cycle, app))
         task.add_done_callback(self.tasks.discard)
         self.tasks.add(task)

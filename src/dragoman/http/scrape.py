@@ -75,6 +75,7 @@ class Scrape:
 
     async def _look_at_peers(self) -> None:
         gone, present = dict(self._door.line.traffic), list(self._door.line.peers)
+        gone["http"] = self._door.traffic()
         # Connections of our own door do not pass through the line; whoever asks for our health is told of all.
         self._peers["http"] = max(0, self._door.health().peers - len(present))
         for peer in present:

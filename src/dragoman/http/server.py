@@ -13,6 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from dragoman.http.guard import GuardedProtocol
 from dragoman.http.hosts import Hosts
 from dragoman.http.limits import HttpLimits
+from dragoman.http.transports import Traffic
 from dragoman.http.watch import Report, Watch
 
 if TYPE_CHECKING:
@@ -62,6 +63,10 @@ class HttpServer:
     @property
     def connections(self) -> int:
         return len(self._watch)
+
+    @property
+    def traffic(self) -> Traffic:
+        return self._watch.traffic
 
     def listen(self, sock: socket.socket) -> None:
         """Serve whoever comes to this socket, which listens already and is ours from now on."""

@@ -12,18 +12,34 @@ KEEPALIVE_TRIES = 3
 USER_TIMEOUT_MS = 20_000
 
 
-class LingeringTransport:
-    """A transport for the response to a request whose body is not here yet: closing waits for who is still sending.
+class Traffic:
+    """Bytes that came and went, over all connections of a server."""
 
-    Some clients send everything before they read anything, and an answer that comes early would be lost to them.
+    __slots__ = ("received", "sent")
+
+    def __init__(self) -> None:
+        self.received = 0
+        self.sent = 0
+
+
+class ResponseTransport:
+    """What a response is written to: it counts. How it closes is up to whoever made it.
+
+    If the request's body is not here yet, closing waits for who is still sending: some clients send everything before
+    they read anything, and an answer that comes early would be lost to them.
     """
 
-    __slots__ = ("close", "is_closing", "write")
+    __slots__ = ("_traffic", "_write", "close", "is_closing")
 
-    def __init__(self, transport: asyncio.Transport, close: Callable[[], None]) -> None:
-        self.close = close
+    def __init__(self, transport: asyncio.Transport, traffic: Traffic, close: Callable[[], None] | None = None) -> None:
+        self._traffic = traffic
+        self._write = transport.write
+        self.close = close if close is not None else transport.close
         self.is_closing = transport.is_closing
-        self.write = transport.write
+
+    def write(self, data: bytes) -> None:
+        self._traffic.sent += len(data)
+        self._write(data)
 
 
 def tune(transport: asyncio.Transport) -> None:

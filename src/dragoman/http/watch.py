@@ -13,6 +13,7 @@ from uvicorn.server import ServerState
 
 from dragoman.http.hosts import Hosts
 from dragoman.http.limits import HttpLimits
+from dragoman.http.transports import Traffic
 
 if TYPE_CHECKING:
     from dragoman.http.guard import GuardedProtocol
@@ -35,6 +36,7 @@ class Watch:
         self.report = report
         self.failed = failed
         self.is_closing = False
+        self.traffic = Traffic()
         self.shared = ServerState()
         self.by_address: Counter[str] = Counter()
         times = (limits.head_timeout, limits.idle_timeout, limits.body_timeout, limits.body_grace)

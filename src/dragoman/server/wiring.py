@@ -99,6 +99,10 @@ class House:
     health: Callable[[], HealthView]
     http: list[tuple[HttpServer, HttpSession]]  # the open ones
 
+    def http_traffic(self) -> tuple[int, int]:
+        traffics = [server.traffic for server, _ in self.http]
+        return sum(each.received for each in traffics), sum(each.sent for each in traffics)
+
 
 @dataclass(frozen=True, slots=True)
 class Request:
@@ -268,6 +272,7 @@ def _serve_http(request: Request, listening: socket.socket) -> None:
     session = HttpSession(request.broker, line, own, streams)
     line.sessions.append(session)
     door = HttpDoor(request.broker, house.desk, session, line, house.now, house.health, limits.max_payload)
+    door.traffic = house.http_traffic
     hosts = [each for each in own.hosts.split(",") if each]
 
     def refused(reason: str, address: str) -> None:
