@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from chaos_oracle import executions, judge_attempts, judge_counters, judge_executions, judge_jobs, judge_results
-from http_worker import HttpWorker
+from http_hand import HttpWorker
 from submitters import Submitters
 from survivor import Survivor
 from workforce import Workforce

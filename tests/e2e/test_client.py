@@ -737,7 +737,7 @@ def test_the_examples_of_the_page_do_what_they_say(
     calling = re.split(r"^## ", page, flags=re.MULTILINE)[1]
     assert calling.startswith("Calling")
     examples = re.findall(r"^```python\n(.*?)^```$", calling, re.MULTILINE | re.DOTALL)
-    assert len(examples) == 6
+    assert len(examples) == 7
     python = ("dragoman.sdk.pickled_calls:run", "--service", "python", "--connect", broker.url)
     programs.dragoman("worker", *python).prints("connected")
     worker = HandWorker(broker.url, "resize", "describe", "render")

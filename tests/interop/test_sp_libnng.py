@@ -12,7 +12,7 @@ import shutil
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -457,7 +457,10 @@ def listens(program: Program, place: Place) -> Place:
     """Wait until it listens; returns where, which nngcat does not tell."""
 
     def port() -> int:
-        inodes = {each.readlink().name for each in Path(f"/proc/{program.pid}/fd").iterdir() if each.is_symlink()}
+        inodes = set()
+        for each in Path(f"/proc/{program.pid}/fd").iterdir():
+            with suppress(FileNotFoundError):  # closed meanwhile
+                inodes.add(each.readlink().name)
         for table in ("tcp", "tcp6"):
             for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
                 fields = line.split()

@@ -78,7 +78,6 @@ class Server:
         ahead = time.time() - now()  # where our clock is a virtual one, the days pass with it
         offset = clock.wall_offset if now is clock.now else lambda: ahead
         self.desk = Desk(self.broker, self.line, self.diary, offset)
-        self.line.sessions.append(self.desk)
         self.host = Host(loop, self.line, now)
         self._restoring: Restoring | None = None
         if isinstance(self.diary, SqliteDiary):
@@ -98,6 +97,7 @@ class Server:
         house = House(self._loop, self.desk, self._now, self.health, self._http)
         urls = self._config.listen or default_listeners(os.environ)
         listeners = [prepare(url, self.broker, self.line, house) for url in urls]
+        self.line.sessions.append(self.desk)
         for listener in listeners:
             places = []
             listener.before_open()
