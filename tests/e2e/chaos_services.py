@@ -1,6 +1,6 @@
 """A worker's module for tests that kill: a copy of this file is put beside them.
 
-Every execution is a line of the file that EXECUTIONS names: job, attempt, and by whom. Results are such that only
+Every execution is a line of the file that EXECUTIONS names: job, attempt, and when. Results are such that only
 whoever was given this very job can have computed them.
 """
 
@@ -23,7 +23,7 @@ def result_of(job: str, payload: bytes) -> bytes:
 def write_down(job: str, attempt: int, file: str) -> None:
     """In one write: lines of many processes do not mix."""
     descriptor = os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    os.write(descriptor, b"%s %d %d\n" % (job.encode(), attempt, os.getpid()))
+    os.write(descriptor, b"%s %d %.6f\n" % (job.encode(), attempt, time.monotonic()))
     os.close(descriptor)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
@@ -44,7 +45,7 @@ class Survivor:
         self.native = f"ipc://{programs.folder}/n"
         self.place = str(programs.folder / "h")
         self.url = f"http+unix://{self.place}"
-        self.kills = 0
+        self.kills: list[float] = []  # when it was killed
         self._programs = programs
         self._flags = flags
         self.start()
@@ -64,8 +65,8 @@ class Survivor:
 
     def kill(self) -> None:
         """kill -9."""
+        self.kills.append(time.monotonic())
         self.broker.kill()
-        self.kills += 1
 
     def kill_and_start(self) -> None:
         self.kill()

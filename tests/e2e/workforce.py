@@ -36,8 +36,8 @@ class Workforce:
         return len(self.workers) * self.concurrency
 
     def executed(self) -> int:
-        """About how many executions there were: lines differ in length by the digits of a process id."""
-        return self.executions.stat().st_size // 40
+        """About how many executions there were: lines differ in length by a digit."""
+        return self.executions.stat().st_size // 47
 
     def kill_one(self, chance: random.Random) -> None:
         """All of it, its parent alone, or any process below that: such a one its worker replaces itself."""
