@@ -46,6 +46,7 @@ INTERPRETED = (
 )
 
 REQUIREMENTS = ["mypy>=2.4,<3", "setuptools>=77"]
+REASON = "interpreted.txt"  # in the package: why it is
 LIBRARY = "dragoman"  # the file that all modules share is called so, and __mypyc; it lies beside the package
 
 
@@ -79,12 +80,13 @@ class CompileHotPath(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if self.target_name != "wheel" or version == "editable":
             return
-        problem = obstacle()
-        if problem is None:
-            self._folder = tempfile.TemporaryDirectory(prefix="dragoman-build-")
-            problem = self._compile(Path(self._folder.name), build_data)
+        self._folder = tempfile.TemporaryDirectory(prefix="dragoman-build-")
+        folder = Path(self._folder.name)
+        problem = obstacle() or self._compile(folder, build_data)
         if problem is not None:
             self.app.display_warning(f"dragoman is not compiled, it will be interpreted: {problem}")
+            (folder / REASON).write_text(problem)  # installers rarely show what was said: `dragoman --version` does
+            build_data["force_include"][str(folder / REASON)] = f"dragoman/{REASON}"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         if hasattr(self, "_folder"):

@@ -136,6 +136,7 @@ def test_where_nothing_can_be_compiled_the_wheel_is_pure(
     with zipfile.ZipFile(wheel) as packed:
         assert [name for name in packed.namelist() if name.endswith(".so")] == []
         assert "dragoman/core/broker.py" in packed.namelist()
+        assert packed.read("dragoman/interpreted.txt").decode().startswith(reason)  # for `dragoman --version`
 
 
 def test_no_pattern_of_the_list_is_left_without_a_file() -> None:
