@@ -108,7 +108,7 @@ def test_what_a_worker_had_that_does_not_come_back_with_it_is_tried_again_at_onc
         house.restart()
         until(lambda: client.job(job).state != "running", "the attempt is known to be lost")
         (lost,) = client.job(job).attempts[:1]
-        assert (lost.outcome, lost.reason) == ("lost", "the broker stopped while it ran")
+        assert (lost.outcome, lost.reason) == ("lost", "the broker died while it ran")
         worker.stop()
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from dragoman.core.counters import Counters
 from dragoman.core.deadlines import Deadlines
-from dragoman.core.door import BEING_DRAINED, PATIENCE_OVER, is_offer, objection, too_many_names
+from dragoman.core.door import BEING_DRAINED, PATIENCE_OVER, STOPPED, is_offer, objection, too_many_names
 from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Give, Progress, Recall, take_back
 from dragoman.core.entropy import Entropy
 from dragoman.core.gate import Promise
@@ -340,7 +340,7 @@ class Broker:
     def abort(self, now: float) -> None:
         """The time for draining is over: every attempt that still runs is given up."""
         for worker in list(self.roster.workers.values()):
-            self.leave(worker, now, "the broker stopped while it ran")
+            self.leave(worker, now, STOPPED)
 
     # ---------------------------------------------------------------- diary and time
 

@@ -8,6 +8,7 @@ from dragoman.core.model import Refusal, Service, Wishes, is_name
 from dragoman.core.policy import Policy
 
 PATIENCE_OVER = "its deadline passed"
+STOPPED = "the broker stopped while it ran"
 BEING_DRAINED = f"{Refusal.DRAINING}: the broker is about to stop"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dragoman.core.door import STOPPED
 from dragoman.core.model import LOST, Ending, Job, Outcome, Worker
 from dragoman.core.policy import Policy
 
@@ -12,7 +13,7 @@ def note_ending(job: Job, worker: Worker, outcome: Outcome, reason: str) -> None
     """One more attempt is spent: an entry of the job's history."""
     job.spent += 1
     job.refusals = 0
-    if outcome is LOST:
+    if outcome is LOST and reason != STOPPED:  # that we were told to stop is nobody's death
         job.deaths += 1
     remember_tried(job, worker)
     if job.history is None:

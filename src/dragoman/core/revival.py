@@ -129,4 +129,4 @@ def _strand(broker: Broker, job: Job, kept: Kept, token: Token, now: float, nobo
         broker.stranded[token] = attempt
         broker.detach(worker, now)
     else:
-        broker.leave(worker, now, "the broker stopped while it ran")
+        broker.leave(worker, now, "the broker died while it ran")  # perhaps of it

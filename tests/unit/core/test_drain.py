@@ -250,3 +250,14 @@ def test_abort_gives_up_what_still_runs(broker: CheckedBroker, caller: Caller) -
     assert of_kind(broker.take(), Answer) == [Answer(caller, call.job, Outcome.LOST, reason=reason)]
     assert (stored.job.state, stored.job.spent) == (JobState.DELAYED, 1)
     assert (broker.roster.workers, worker.state) == ({}, WorkerState.GONE)
+
+
+def test_being_stopped_is_nobodys_death(broker: CheckedBroker) -> None:
+    """R10: a long job that outlives three restarts that were meant is not poison."""
+    job = broker.store(attempts=10)
+    for now in (0.0, 100.0, 200.0):
+        broker.run_until(now)
+        broker.worker(now=now)
+        broker.take()
+        broker.abort(now)
+    assert (job.spent, job.deaths, job.outcome) == (3, 0, None)
