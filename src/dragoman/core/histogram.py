@@ -6,16 +6,32 @@ from bisect import bisect_left
 from typing import Final
 
 # Upper bounds in seconds; what takes longer than the last is counted behind it.
-BOUNDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 300.0)
+SHORTEST: Final = 0.0005
+BOUNDS: Final = (SHORTEST, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 300.0)
 
 
 class Histogram:
-    __slots__ = ("counts", "total")
+    """Made for things that take next to no time, as most do: those cost next to nothing to count."""
+
+    __slots__ = ("_longer", "_shortest", "total")
 
     def __init__(self) -> None:
-        self.counts = [0] * (len(BOUNDS) + 1)
+        self._shortest = 0  # of the first bucket
+        self._longer = [0] * (len(BOUNDS) + 1)
         self.total = 0.0
 
     def observe(self, seconds: float) -> None:
-        self.counts[bisect_left(BOUNDS, seconds)] += 1
         self.total += seconds
+        if seconds <= SHORTEST:
+            self._shortest += 1
+        else:
+            self._longer[bisect_left(BOUNDS, seconds)] += 1
+
+    @property
+    def counts(self) -> list[int]:
+        """By bucket."""
+        return [self._shortest, *self._longer[1:]]
+
+    @counts.setter
+    def counts(self, counts: list[int]) -> None:
+        self._shortest, self._longer = counts[0], [0, *counts[1:]]

@@ -152,7 +152,10 @@ class Ledger:
         job.outcome = outcome
         service = job.service
         service.jobs -= 1
-        service.ended[outcome] += 1
+        if outcome is DONE:
+            service.done += 1
+        else:
+            service.undone[outcome] += 1
         self.present -= 1
         self.bytes -= len(job.payload)
         self._counters.ended[outcome] += 1

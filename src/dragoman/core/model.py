@@ -350,7 +350,7 @@ class Service:
     """A name that callers ask for and workers offer."""
 
     __slots__ = (
-        "ended",
+        "done",
         "held_back",
         "held_back_until",
         "idle",
@@ -361,6 +361,7 @@ class Service:
         "paused_by",
         "queue",
         "ran",
+        "undone",
         "waited",
         "workers",
     )
@@ -376,9 +377,15 @@ class Service:
         self.paused = False
         self.paused_by = ""
         self.is_known = False  # a worker has offered it once
-        self.ended = dict.fromkeys(Outcome, 0)  # jobs by how they ended
+        self.done = 0  # jobs that ended so
+        self.undone = dict.fromkeys(Outcome, 0)  # and those that ended otherwise
         self.waited = Histogram()  # seconds before a first attempt
         self.ran = Histogram()  # seconds of an attempt
+
+    @property
+    def ended(self) -> dict[Outcome, int]:
+        """Jobs by how they ended."""
+        return self.undone | {DONE: self.done}
 
 
 def is_name(name: str, max_bytes: int) -> bool:
