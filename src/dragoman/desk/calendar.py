@@ -48,7 +48,7 @@ class Memory(msgspec.Struct, kw_only=True):
 
 
 class Entry:
-    __slots__ = ("alarm", "alarm_number", "cron", "due", "is_refused", "memory", "payload", "zone")
+    __slots__ = ("alarm", "alarm_number", "before", "cron", "due", "is_refused", "memory", "payload", "zone")
 
     def __init__(self, memory: Memory) -> None:
         """Objection: the form contradicts itself, or says what cannot be."""
@@ -59,6 +59,7 @@ class Entry:
         self.zone = zone_of(form.timezone)
         self.due = inf  # of the wall clock; inf = never
         self.is_refused = False  # its run is due, and was not let in
+        self.before: Memory | None = None  # what was remembered before the last run
         self.alarm = inf
         self.alarm_number = 0
 
@@ -163,6 +164,21 @@ class Calendar:
         """What it missed meanwhile stays missed."""
         return self._set_paused(name, False, wall)
 
+    def take_back(self, name: str, job: JobId) -> None:
+        """The diary could not write this run down: it is due still."""
+        entry = self._entries.get(name)
+        if entry is None or entry.before is None or entry.memory.last_job != job.hex():
+            return
+        memory, before = entry.memory, entry.before
+        if memory.decided != memory.last or memory.form.paused:
+            return  # something else was decided since
+        assert memory.last is not None
+        entry.due, entry.before = memory.last, None
+        entry.memory = msgspec.structs.replace(before, form=memory.form)
+        self._coming.disarm(entry)
+        self._refuse(entry)
+        self._write(entry)
+
     def tick(self, now: float, wall: float) -> float:
         """Make what is due. Gives the time for the next tick, by the clock of `now`."""
         if wall < self._wall:
@@ -212,14 +228,18 @@ class Calendar:
         moment = datetime.fromtimestamp(entry.due, UTC).isoformat()
         job = self._submit(memory.form, entry.payload, f"{PREFIX}{memory.form.name}/{moment}", now)
         if job is None:
-            entry.is_refused = True
-            self._refused.append(entry)
+            self._refuse(entry)
             self._retry_at = now + REST
             return
+        entry.before = msgspec.structs.replace(memory)
         memory.last = entry.due
         memory.last_job = job.hex()
         memory.runs += 1
         self._decide(entry, wall)
+
+    def _refuse(self, entry: Entry) -> None:
+        entry.is_refused = True
+        self._refused.append(entry)
 
     def _decide(self, entry: Entry, wall: float) -> None:
         entry.memory.decided = entry.due

@@ -50,6 +50,7 @@ from dragoman.desk.forms import (
     WorkerView,
 )
 from dragoman.desk.payloads import payload_of
+from dragoman.desk.run import Run
 from dragoman.desk.views import job_view, service_views, worker_view
 from dragoman.desk.why import why
 
@@ -349,12 +350,16 @@ class Desk:
         )
 
     def _submit_recurring(self, form: CronForm, payload: bytes, key: str, now: float) -> JobId | None:
+        if self.diary.problem is not None:
+            return None
         timeout = form.timeout if form.timeout is not None else JOB_TIMEOUT
         wishes = wishes_for(
             0.0, form.priority, form.attempts, timeout, form.retry_first, form.retry_cap, form.retry_jitter
         )
-        job = self.broker.submit(form.service, payload, Ticket(self, NOBODY, inf), wishes, now, key=key)
-        return job.id if job is not None else None
+        run = Run(self.calendar, form.name)
+        job = self.broker.submit(form.service, payload, Ticket(self, run, inf), wishes, now, key=key)
+        run.job = job.id if job is not None else None
+        return run.job
 
     def _is_over(self, id: JobId) -> bool:
         job = self.broker.jobs.get(id)

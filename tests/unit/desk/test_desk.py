@@ -491,3 +491,20 @@ def test_run_and_what_is_noted_of_it_are_one_transaction(world: World) -> None:
     world.diary.apply = watch  # type: ignore[method-assign]
     world.wait(10.0)
     assert applied == [["Save", "Note"]]
+
+
+def test_run_that_a_full_disk_refuses_is_made_when_there_is_room(world: World) -> None:
+    """It had counted as made, and what was noted of it said so: it was lost."""
+    world.ask("recur", name="n", service="s", every=10.0)
+    world.diary.problem = "the disk is full"
+    world.wait(12.0)
+    assert world.broker.jobs == {}
+    assert world.ask("recurrence", name="n").runs == 0
+    world.diary.problem = None
+    world.wait(1.5)
+    (job,) = world.broker.jobs.values()
+    view = world.ask("recurrence", name="n")
+    assert (view.runs, view.last_job) == (1, job.id.hex())
+    assert view.last == datetime.fromtimestamp(WALL + 1_010.0, UTC)
+    world.wait(10.0)
+    assert world.ask("recurrence", name="n").skipped == 1

@@ -1,0 +1,24 @@
+"""Who waits for a run of a recurring job to be let in."""
+
+from __future__ import annotations
+
+from dragoman.core.model import JobId, Payload
+from dragoman.desk.calendar import Calendar
+from dragoman.desk.forms import Problem, View
+
+
+class Run:
+    __slots__ = ("_calendar", "_name", "job")
+
+    def __init__(self, calendar: Calendar, name: str) -> None:
+        self._calendar = calendar
+        self._name = name
+        self.job: JobId | None = None
+
+    def answer(self, view: View, payload: Payload = b"") -> None:
+        pass
+
+    def refuse(self, problem: Problem) -> None:
+        """At once, and the calendar knows it; or when the diary could not write it."""
+        if self.job is not None:
+            self._calendar.take_back(self._name, self.job)
