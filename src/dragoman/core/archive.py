@@ -33,8 +33,8 @@ class Archive:
 
     def drop(self, job: Job) -> None:
         """Forget a job, kept or not."""
-        if job.key is not None:
-            del self._keys[job.service.name, job.key]
+        if job.key is not None and self._keys.get((job.service.name, job.key)) is job:
+            del self._keys[job.service.name, job.key]  # else a later one has it
         if job.is_archived:
             self.bytes -= _cost(job)
             job.keep_until = -1.0

@@ -169,6 +169,16 @@ def test_key_joins_a_job_of_an_earlier_run(broker: CheckedBroker) -> None:
     assert again.submit("s", b"other", Caller(), Wishes(durable=True, waits=True), NOW, key="k") is None
 
 
+def test_key_that_two_jobs_of_an_earlier_run_have_is_the_later_ones(broker: CheckedBroker) -> None:
+    """An outcome that was forgotten, and not erased yet when the broker died: forgetting it anew broke the broker."""
+    first = revive(broker, kept(1, outcome=Outcome.DONE, keep_until=NOW + 10.0, key="k"))
+    second = revive(broker, kept(2, outcome=Outcome.DONE, keep_until=NOW + 20.0, key="k"))
+    broker.run_until(NOW + 10.0)
+    assert broker.ledger.first_with(first.service, "k") is second
+    broker.run_until(NOW + 20.0)
+    assert broker.jobs == {}
+
+
 def test_quarantined_job_can_be_tried_again(broker: CheckedBroker) -> None:
     old = revive(broker, kept(outcome=Outcome.LOST, quarantined=True, spent=3, keep_until=NOW + 50.0))
     old.payload = b"fetched"
