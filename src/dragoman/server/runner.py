@@ -375,9 +375,10 @@ class Line:
         def fetched(payload: Payload, result: Payload) -> None:
             if isinstance(effect, Give):
                 job = effect.attempt.job
+                if job.attempt is not effect.attempt:
+                    return  # too late for this one; a next one waits for its own
                 self.broker.ledger.fetched(job, payload)
-                if job.attempt is effect.attempt:
-                    self.broker.effects.append(effect)
+                self.broker.effects.append(effect)
             else:
                 effect.result = result
                 self.broker.effects.append(effect)

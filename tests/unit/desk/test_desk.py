@@ -302,6 +302,28 @@ def _quarantined(world: World) -> str:
     return name
 
 
+def test_payload_that_comes_late_for_one_attempt_is_not_the_next_ones(world: World) -> None:
+    """R8. Both wait for it: the second was taken for sent when the first one's came, and was spent."""
+    kept = _ended(world)
+    kept.outcome = None
+    job = restore(world.broker, kept, world.now, None)
+    first = world.worker(name="first")
+    world.broker.leave(first, world.now, "gone")
+    second = world.worker(name="second")
+    world.diary.bodies[job.id] = (b"payload", b"")
+    (early, late) = world.diary.fetches
+    world.diary.fetches = [early]
+    world.diary.bring()
+    world.broker.leave(second, world.now, "gone")
+    assert (job.state, job.spent) == (JobState.WAITING, 0)
+    world.diary.fetches += [late]
+    world.diary.bring()
+    world.worker(name="third")
+    world.diary.bring()
+    world.line.turn()
+    assert [each.attempt.worker.name for each in world.workers.said] == ["third"]
+
+
 def test_retry_makes_a_new_job_of_one_in_quarantine(world: World) -> None:
     worker = world.worker()
     name = _quarantined(world)
