@@ -127,13 +127,13 @@ class Writer:
     def _turn(self) -> None:
         items = self._take()
         told: list[Call] = []
+        # Bodies that are asked for were written long ago, and what is written now may erase them.
+        told += [self._fetch(item) for item in items if type(item) is Fetch]
         entries = [item for item in items if type(item) is Entries]
         if entries:
             self._write(entries, told)
         for item in items:
-            if type(item) is Fetch:
-                told.append(self._fetch(item))
-            elif type(item) is Load:
+            if type(item) is Load:
                 self._loader.begin(item.deliver, item.finished)
             elif type(item) is Taken:
                 self._loader.is_taken()

@@ -13,7 +13,7 @@ from dragoman.core.model import ABSENT, JobState, Outcome, Refusal
 from dragoman.diary import writer
 from dragoman.diary.limits import DiaryLimits
 
-from .world import LIMITS, WALL, House
+from .world import LIMITS, WALL, House, until
 
 
 @pytest.fixture
@@ -88,6 +88,39 @@ def test_outcome_survives_and_is_fetched_when_it_is_asked_for(houses: Any) -> No
     again.line.fetch(found, lambda payload, result: brought.append((payload, result)))
     again.loop.run_until(lambda: brought)
     assert brought[0][1] == b"result"
+
+
+def test_outcome_that_is_asked_for_just_before_it_is_erased_is_told(
+    houses: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What had queued up was written first, and then the result of what it had erased was told as an empty one."""
+    house = houses()
+    house.worker()
+    job = house.enqueue()
+    house.settle()
+    house.broker.succeed(house.given()[0].attempt, b"result", house.now)
+    house.settle()
+    may_commit = threading.Event()
+    real = writer.Writer._try
+
+    def slow(self: writer.Writer, group: Any) -> str | None:
+        may_commit.wait(20)
+        return real(self, group)
+
+    monkeypatch.setattr(writer.Writer, "_try", slow)
+    again = houses()
+    again.load()
+    again.enqueue()
+    again.line.turn()
+    until(again.diary._writer.queue.empty)
+    found = again.broker.jobs[job.id]
+    told: list[bytes] = []
+    again.line.fetch(found, lambda _, result: told.append(bytes(result)))
+    again.broker.ledger.erase(found)
+    again.line.turn()
+    may_commit.set()
+    again.loop.run_until(lambda: told)
+    assert told == [b"result"]
 
 
 def test_attempts_and_history_survive(houses: Any) -> None:
