@@ -238,10 +238,13 @@ class Writer:
     def _flush_backlog(self) -> None:
         if self._is_stuck:
             return  # until we look again
-        if len(self._backlog):
-            self._is_stuck = self._try(self._backlog) is not None
-        if not self._is_stuck:
+        trouble = self._try(self._backlog) if len(self._backlog) else None
+        if trouble is None:
             self._backlog = Group()
+            return
+        if self.problem is None:
+            self._suffer(trouble)
+        self._is_stuck = True
 
     def _look_at_size(self) -> None:
         """L21."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from dragoman.core.effects import Accept, Answer
 from dragoman.core.model import JobState, Outcome, Refusal, Wishes
+from dragoman.diary import writer
 from dragoman.diary.ballast import Ballast
 from dragoman.diary.limits import DiaryLimits
 
@@ -177,6 +179,29 @@ def test_job_that_was_cancelled_before_it_was_refused_leaves_nothing(house: Hous
     until(lambda: house.diary.problem is None)
     house.close()
     assert saved_outcomes(tmp_path) == []
+
+
+def test_full_disk_is_noticed_by_erasures_that_waited_for_the_check(
+    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R101. Nobody knew of it: no checkpoint was made any more, however much room there was later."""
+    may_check = threading.Event()
+    real = writer.check_file
+    monkeypatch.setattr(writer, "check_file", lambda *facts: real(*facts) if may_check.is_set() else None)
+    limits = DiaryLimits(ballast=0, check_budget=-1.0, retry=0.01, idle=0.001)
+    house = House(tmp_path, limits, vfs=disk.name, keep_outcomes=10.0)
+    house.broker.withdraw(house.enqueue(), house.now)
+    house.settle()
+    house.now += 11.0
+    house.settle()
+    until(lambda: not house.diary._writer._log_pages)
+    disk.before_write = fails(apsw.SQLITE_FULL)
+    may_check.set()
+    until(lambda: house.diary.problem == "the disk is full")
+    disk.before_write = works
+    until(lambda: house.diary.problem is None)
+    assert not house.diary._writer._is_stuck
+    house.close()
 
 
 def test_file_that_has_reached_its_bound_takes_no_new_jobs(tmp_path: Path) -> None:
