@@ -148,7 +148,7 @@ class Ledger:
         self, job: Job, outcome: Outcome, result: Payload, reason: str, now: float, refusal: Refusal | None = None
     ) -> None:
         job.attempt = None
-        self.move(job, ENDED)
+        move_job(job, ENDED)
         job.outcome = outcome
         service = job.service
         service.jobs -= 1
@@ -169,6 +169,7 @@ class Ledger:
             self._keep(job, now, refusal)
             return
         del self.jobs[job.id]
+        self.tell_news("ended", job)
         if outcome is DONE and not job.callers:
             self._counters.unclaimed_results += 1
         for caller in job.callers:
@@ -177,6 +178,8 @@ class Ledger:
     def tell(self, job: Job, newcomers: tuple[Party, ...] = (), refusal: Refusal | None = None) -> None:
         """Answer whoever waits for a job whose outcome is kept."""
         assert job.outcome is not None
+        if not job.is_told:
+            self.tell_news("ended", job)
         for caller in job.callers + newcomers:
             self._effects.append(Answer(caller, job, job.outcome, job.result, job.reason, refusal))
         job.callers = ()

@@ -137,10 +137,16 @@ class Desk:
 
     def job(self, form: JobRef, payload: Payload, asker: Asker, now: float) -> None:
         job = self._find(form.id)
-        if job.state is ENDED:
+
+        def show() -> None:
             self._line.fetch(job, lambda _, result: asker.answer(job_view(job, self._offset(), result)))
-        else:
+
+        if job.state is not ENDED:
             asker.answer(job_view(job, self._offset()))
+        elif job.is_told:
+            show()
+        else:
+            self._line.when_saved(lambda _: show())
 
     def result(self, form: ResultForm, payload: Payload, asker: Asker, now: float) -> Ticket | None:
         """Its outcome, with the bytes of its result, or how it stands when patience is over."""

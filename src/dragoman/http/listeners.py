@@ -55,8 +55,9 @@ class Listeners:
             self._to_all[stream] = None
         else:
             self._to_job.setdefault(job.id, {})[stream] = None
-            stream.publish(job.state.value, _encode(job_news(job, job.state.value)))
-            if job.outcome is not None:
+            if job.outcome is None or job.is_told:  # else that is news when the diary has it (R103)
+                stream.publish(job.state.value, _encode(job_news(job, job.state.value)))
+            if job.is_told:
                 stream.end()
         self._ledger.is_watched = True
         return stream

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dragoman.core.effects import News
 from dragoman.core.histogram import BOUNDS, Histogram
 
-from .world import CheckedBroker, attempt_of
+from .world import Caller, CheckedBroker, attempt_of
 
 
 def news(broker: CheckedBroker) -> list[str]:
@@ -33,6 +33,20 @@ def test_life_of_a_job_and_of_its_worker(broker: CheckedBroker) -> None:
     broker.succeed(attempt_of(job), b"", 10.0)
     broker.leave(worker, 11.0, "gone")
     assert news(broker) == ["ended", "left"]
+
+
+def test_end_of_a_background_job_is_news_when_the_diary_has_it(broker: CheckedBroker) -> None:
+    """R103: after a crash it may end otherwise."""
+    broker.worker()
+    job = broker.store()
+    broker.take()
+    broker.ledger.is_watched = True
+    broker.succeed(attempt_of(job), b"", 1.0)
+    assert news(broker) == []
+    broker.save_all(2.0)
+    assert news(broker) == ["ended"]
+    broker.ledger.attend(job, Caller())
+    assert news(broker) == []
 
 
 def test_waiting_and_running_are_timed_by_service(broker: CheckedBroker) -> None:

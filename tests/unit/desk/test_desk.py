@@ -158,6 +158,19 @@ def test_unknown_job(world: World) -> None:
     assert world.ask("job", id=UNKNOWN).kind == "loading"
 
 
+def test_outcome_is_shown_when_the_diary_has_it(world: World) -> None:
+    """R103: whoever asks after a crash is told the same."""
+    world.worker()
+    name = world.enqueue()
+    world.diary.is_slow = True
+    world.broker.succeed(world.attempt(name), b"r", world.now)
+    asker = world.begin("job", id=name)
+    assert asker.told == []
+    world.diary.write()
+    world.line.turn()
+    assert [(each.outcome, each.result) for each in asker.told] == [("done", "r")]
+
+
 @pytest.mark.parametrize(("result", "text", "base64"), [(b"ok", "ok", None), (b"\xff\x00", None, "/wA=")])
 def test_job_shows_its_result(world: World, result: bytes, text: str | None, base64: str | None) -> None:
     name = world.enqueue()
