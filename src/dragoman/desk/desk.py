@@ -174,16 +174,12 @@ class Desk:
         job = self._find(form.id)
         if not job.quarantined:
             raise Objection("conflict", "only a job in quarantine can be tried again")
-
-        def again(payload: Payload, _: Payload) -> None:
-            job.payload = payload
-            retried = self.broker.retry(job, now)
-            if retried is None:
-                asker.refuse(Problem(kind="busy", detail="there is no room for it, or the broker is about to stop"))
-            else:
-                self._answer_when_saved(asker, lambda: job_view(retried, self._offset()))
-
-        self._line.fetch(job, again)
+        if self.is_loading:
+            raise Objection("loading", "jobs of the last run are still being read: it may have been tried again")
+        again = self.broker.retry(job, now)
+        if again is None:
+            raise Objection("busy", "there is no room for it, or the broker is about to stop")
+        self._answer_when_saved(asker, lambda: job_view(again, self._offset()))
 
     def jobs(self, form: JobsForm, payload: Payload, asker: Asker, now: float) -> None:
         """The newest first."""

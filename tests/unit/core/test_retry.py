@@ -268,10 +268,48 @@ def test_retry_of_a_forgotten_job_makes_nothing(broker: CheckedBroker) -> None:
 def test_retry_obeys_the_bounds(policy: dict[str, int]) -> None:
     """R15. A bug: a quarantined job could be retried without end, whatever was here already."""
     broker = CheckedBroker(**policy)
-    job = quarantined(broker)
+    job, other = quarantined(broker), quarantined(broker)
     assert broker.retry(job, 2.0) is not None
     broker.save_all(2.0)
-    assert broker.retry(job, 3.0) is None
+    assert broker.retry(other, 3.0) is None
+
+
+def test_retry_that_is_asked_for_again_makes_no_second_job(broker: CheckedBroker) -> None:
+    """Whoever lost the answer asks again. Only a retry that did not end well can be followed by another."""
+    job = quarantined(broker)
+    again = broker.retry(job, 2.0)
+    assert again is not None
+    assert broker.retry(job, 2.0) is again
+    broker.save_all(2.0)
+    broker.worker(now=3.0)
+    assert broker.retry(job, 3.0) is again
+    broker.succeed(attempt_of(again), b"", 4.0)
+    assert broker.retry(job, 5.0) is again
+
+
+def test_retry_that_did_not_end_well_can_be_followed_by_another(broker: CheckedBroker) -> None:
+    job = quarantined(broker)
+    again = broker.retry(job, 2.0)
+    assert again is not None
+    broker.withdraw(again, 2.0)
+    third = broker.retry(job, 3.0)
+    assert third is not None
+    assert third is not again
+    broker.save_all(3.0)
+    broker.run_until(2.0 + broker.policy.keep_outcomes)
+    assert broker.jobs == {third.id: third}
+
+
+def test_retry_does_not_wait_for_the_delay_again(broker: CheckedBroker) -> None:
+    broker.worker()
+    job = broker.store(delay=60.0, attempts=1)
+    broker.run_until(60.0)
+    broker.fail(attempt_of(job), "no", 61.0)
+    broker.save_all(61.0)
+    again = broker.retry(job, 62.0)
+    assert again is not None
+    broker.save_all(62.0)
+    assert again.state is JobState.RUNNING
 
 
 def test_job_brings_its_own_back_off(broker: CheckedBroker) -> None:

@@ -345,19 +345,27 @@ def test_retry_makes_a_new_job_of_one_in_quarantine(world: World) -> None:
     assert world.job(again.id).payload == b"x"
 
 
-def test_retry_of_an_earlier_run_fetches_its_payload(world: World) -> None:
+def test_retry_of_an_earlier_run_leaves_its_payload_where_it_is(world: World) -> None:
+    """A bug: it was fetched, and what the outcomes kept take was counted wrongly from then on."""
     kept = _ended(world)
     kept.outcome, kept.quarantined, kept.spent = Outcome.LOST, True, 3
     job = restore(world.broker, kept, world.now, None)
-    assert job.payload is ABSENT
-    world.diary.bodies[job.id] = (b"old payload", b"")
-    asker = world.begin("retry", id=job.id.hex())
-    assert asker.told == []
+    view = world.ask("retry", id=job.id.hex())
+    assert isinstance(view, JobView)
+    assert (job.payload is ABSENT, world.job(view.id).payload is ABSENT) == (True, True)
+    world.worker()
+    world.diary.bodies[world.job(view.id).id] = (b"old payload", b"")
     world.diary.bring()
     world.line.turn()
-    (view,) = asker.told
-    assert isinstance(view, JobView)
-    assert world.job(view.id).payload == b"old payload"
+    (give,) = world.workers.said
+    assert give.attempt.job.payload == b"old payload"
+
+
+def test_retry_waits_until_all_jobs_are_read(world: World) -> None:
+    world.worker()
+    name = _quarantined(world)
+    world.broker.ledger.is_loading = True
+    assert world.ask("retry", id=name).kind == "loading"
 
 
 def test_only_quarantine_can_be_left_by_retry(world: World) -> None:
