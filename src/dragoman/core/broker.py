@@ -104,7 +104,7 @@ class Broker:
                 return self._turn_away(caller, Refusal.INVALID, f"a key is 1 to {self.policy.max_key_bytes} bytes")
             first = self.ledger.first_with(known, key)
             if first is not None:
-                return self._join_first(first, payload, caller)
+                return self._join_first(first, payload, wishes, caller)
         if id is None:
             id = self.entropy.job_id()
         elif (clash := self.ledger.clash(id, wishes)) is not None:
@@ -392,8 +392,10 @@ class Broker:
         self.effects.append(Answer(caller, None, REFUSED, b"", f"{refusal}: {reason}", refusal))
         return None
 
-    def _join_first(self, first: Job, payload: Payload, caller: Party) -> Job | None:
+    def _join_first(self, first: Job, payload: Payload, wishes: Wishes, caller: Party) -> Job | None:
         """The same key again joins the first job, if it means the same (R24)."""
+        if wishes.durable and not first.wishes.durable:  # we would acknowledge what the diary does not have
+            return self._turn_away(caller, Refusal.KEY_REUSED, f"'{first.key}' came with a call before")
         if first.digest != digest(payload):
             return self._turn_away(caller, Refusal.KEY_REUSED, f"'{first.key}' came with another payload before")
         self.ledger.join_first(first, caller)

@@ -85,6 +85,16 @@ def test_same_key_with_another_payload_is_refused(broker: CheckedBroker, other: 
     ]
 
 
+def test_background_job_does_not_join_a_call(broker: CheckedBroker, caller: Caller) -> None:
+    """It would be acknowledged, and is not in the diary."""
+    broker.call(b"x", key="k", waits=True)
+    broker.take()
+    assert broker.submit("s", b"x", caller, Wishes(durable=True, waits=True), 1.0, key="k") is None
+    (told,) = broker.take()
+    assert isinstance(told, Answer)
+    assert told.refusal is Refusal.KEY_REUSED
+
+
 def test_same_key_at_another_service_is_another_job(broker: CheckedBroker) -> None:
     """R24: the scope is the service."""
     assert broker.call(key="k") is not broker.call(key="k", service="other")
