@@ -20,7 +20,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import Accept, Answer, Effect
 from dragoman.core.histogram import Histogram
-from dragoman.core.model import ENDED, RUNNING, Job, JobId, Payload, Refusal, Wishes, WorkerId, is_name
+from dragoman.core.model import ENDED, RUNNING, Job, JobId, Payload, Refusal, Service, Wishes, WorkerId, is_name
 from dragoman.desk.calendar import Calendar
 from dragoman.desk.forms import (
     CronForm,
@@ -93,7 +93,7 @@ class Ticket:
         self.session = desk
         self.asker: Asker | None = asker  # None: it has been answered, or has gone
         self.job: Job | None = None
-        self.due = due
+        self.due = due  # until when it waits for an outcome; inf: it waits for the job to be accepted
         self.alarm = inf
         self.alarm_number = 0
 
@@ -194,26 +194,29 @@ class Desk:
         asker.answer(ServicesView(services=views))
 
     def service(self, form: ServiceRef, payload: Payload, asker: Asker, now: float) -> None:
-        asker.answer(self._service_view(form.name, now))
+        asker.answer(self._service_view(self._service(form.name), now))
 
     def pause(self, form: PauseForm, payload: Payload, asker: Asker, now: float) -> None:
         most = self.broker.policy.max_service_bytes
         if not is_name(form.name, most):
             raise Objection("invalid", f"a service name is 1 to {most} bytes of printable text")
-        if self.broker.pause(form.name, form.by) is None:
+        service = self.broker.pause(form.name, form.by)
+        if service is None:
             raise Objection("busy", f"{self.broker.policy.max_services} services are known already (max_services)")
         self._line.note(f"pause/{form.name}", form.by)
-        self._answer_when_saved(asker, lambda: self._service_view(form.name, now))
+        self._answer_when_saved(asker, lambda: self._service_view(service, now))
 
     def resume(self, form: ServiceRef, payload: Payload, asker: Asker, now: float) -> None:
-        self._service_view(form.name, now)
+        service = self._service(form.name)
         self.broker.resume(form.name, now)
         self._line.note(f"pause/{form.name}", None)
-        self._answer_when_saved(asker, lambda: self._service_view(form.name, now))
+        self._answer_when_saved(asker, lambda: self._service_view(service, now))
 
     def purge(self, form: PurgeForm, payload: Payload, asker: Asker, now: float) -> None:
         """A few at a time: whoever wants something else of the broker meanwhile is not held up."""
-        self._service_view(form.name, now)
+        if self.is_loading:
+            raise Objection("loading", "jobs of the last run are still being read: ask again in a moment")
+        self._service(form.name)
         chosen = [
             job for job in self.broker.jobs.values() if job.service.name == form.name and job.state.value in form.states
         ]
@@ -263,7 +266,8 @@ class Desk:
         if isinstance(effect, Accept):
             ticket = effect.caller
             assert isinstance(ticket, Ticket)
-            self._done_with(ticket, now).answer(job_view(effect.job, self._offset()))
+            if ticket.due == inf:  # else it waits for the outcome
+                self._done_with(ticket, now).answer(job_view(effect.job, self._offset()))
         elif isinstance(effect, Answer):
             ticket = effect.caller
             assert isinstance(ticket, Ticket)
@@ -324,12 +328,15 @@ class Desk:
             ):
                 yield job
 
-    def _service_view(self, name: str, now: float) -> ServiceView:
+    def _service(self, name: str) -> Service:
         service = self.broker.roster.services.get(name)
         if service is None:
             raise Objection(
                 "not found", "there is no such service: no worker has offered it, and no job is there for it"
             )
+        return service
+
+    def _service_view(self, service: Service, now: float) -> ServiceView:
         return service_views([service], list(self.broker.roster.workers.values()), now)[0]
 
     def _worker_view(self, id: int, now: float) -> WorkerView:

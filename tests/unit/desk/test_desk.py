@@ -171,6 +171,19 @@ def test_outcome_is_shown_when_the_diary_has_it(world: World) -> None:
     assert [(each.outcome, each.result) for each in asker.told] == [("done", "r")]
 
 
+def test_acceptance_is_no_outcome(world: World) -> None:
+    """Whoever waited for a job's outcome was answered when the job was accepted."""
+    world.diary.is_slow = True
+    world.begin("enqueue", b"x", service="s")
+    (job,) = world.broker.jobs.values()
+    asker = world.begin("result", id=job.id.hex(), wait=5.0)
+    world.diary.write()
+    world.line.turn()
+    assert asker.told == []
+    world.wait(5.0)
+    assert [each.state for each in asker.told] == ["waiting"]
+
+
 @pytest.mark.parametrize(("result", "text", "base64"), [(b"ok", "ok", None), (b"\xff\x00", None, "/wA=")])
 def test_job_shows_its_result(world: World, result: bytes, text: str | None, base64: str | None) -> None:
     name = world.enqueue()
@@ -385,6 +398,14 @@ def test_purge_ends_what_waits_and_leaves_what_runs(world: World) -> None:
     ]
 
 
+def test_purge_waits_until_all_jobs_are_read(world: World) -> None:
+    """It left alone what came from the diary later, and said that it was done."""
+    name = world.enqueue()
+    world.broker.ledger.is_loading = True
+    assert world.ask("purge", name="s").kind == "loading"
+    assert world.job(name).state is JobState.WAITING
+
+
 def test_purge_of_outcomes_erases_them(world: World) -> None:
     world.worker()
     name = _quarantined(world)
@@ -483,6 +504,19 @@ def test_pause_is_remembered_and_says_by_whom(world: World) -> None:
     assert world.job(name).state is JobState.WAITING
     assert not world.ask("resume", name="s").paused
     assert (world.job(name).state, world.diary.notes) == (JobState.RUNNING, {})
+
+
+def test_service_may_be_forgotten_before_it_is_told_that_it_is_resumed() -> None:
+    """Its name was looked up again, by which the turn broke off."""
+    world = World(max_services=1)
+    world.ask("pause", name="s")
+    world.diary.is_slow = True
+    asker = world.begin("resume", name="s")
+    world.worker("other")
+    assert "s" not in world.broker.roster.services
+    world.diary.write()
+    world.line.turn()
+    assert [each.paused for each in asker.told] == [False]
 
 
 def test_drain_lets_a_worker_finish(world: World) -> None:
