@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 from pathlib import Path
 from urllib.error import HTTPError
+from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
@@ -74,4 +76,21 @@ def test_one_that_drains_is_alive_but_not_ready(programs: Programs, tmp_path: Pa
     assert get(f"{http}/livez")[0] == 200
     gate.write_text("done")
     assert (call.ends(), call.out.strip()) == (0, "done")
+    assert broker.ends() == 0
+
+
+def test_who_waits_for_an_outcome_is_told_how_it_stands_when_the_broker_stops(programs: Programs) -> None:
+    """R128. They were cut off, and held up the end."""
+    broker, http, _ = serve(programs)
+    with urlopen(Request(f"{http}/v1/jobs?service=s", data=b"x"), timeout=PATIENCE) as answer:
+        name = json.load(answer)["id"]
+    place = urlsplit(http)
+    with socket.create_connection((place.hostname, place.port), PATIENCE) as caller:
+        caller.sendall(f"GET /v1/jobs/{name}/result?wait=600 HTTP/1.1\r\nHost: {place.netloc}\r\n\r\n".encode())
+        for _ in range(2):  # then that has been read, too
+            assert get(f"{http}/livez")[0] == 200
+        broker.terminate()
+        told = b"".join(iter(lambda: caller.recv(4096), b""))
+    assert told.startswith(b"HTTP/1.1 202 ")
+    assert b'"state":"waiting"' in told
     assert broker.ends() == 0

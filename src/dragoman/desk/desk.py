@@ -284,11 +284,12 @@ class Desk:
         if ticket.asker is not None:
             self._done_with(ticket, now)
 
+    def close(self, now: float) -> None:
+        """The broker stops: whoever still waits for an outcome is told how its job stands."""
+        self._end_waits(inf, now)
+
     def tick(self, now: float) -> float:
-        for ticket in self._waiting.due(now):
-            job = ticket.job
-            assert job is not None
-            self._done_with(ticket, now).answer(job_view(job, self._offset()))
+        self._end_waits(now, now)
         self._go_on_purging(now)
         due = self.calendar.tick(now, now + self._offset()) if not self.is_loading else inf
         return now if self._purges else min(due, self._waiting.next())
@@ -389,6 +390,13 @@ class Desk:
         if ticket.job is not None and ticket.job.state is not ENDED:
             self.broker.abandon(ticket.job, ticket, now)
         return asker if asker is not None else NOBODY
+
+    def _end_waits(self, due: float, now: float) -> None:
+        """Of those whose patience is over by then."""
+        for ticket in self._waiting.due(due):
+            job = ticket.job
+            assert job is not None
+            self._done_with(ticket, now).answer(job_view(job, self._offset()))
 
     def _go_on_purging(self, now: float) -> None:
         for purge in list(self._purges):

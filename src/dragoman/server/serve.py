@@ -212,6 +212,7 @@ class Server:
         if self._is_saving() and self._now() < until:
             self._loop.call_later(0.005, self._stop_when_saved, until)
         else:
+            self.desk.close(self._now())
             self.line.turn()
             self._loop.create_task(self._close_http())
 
