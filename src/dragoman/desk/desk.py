@@ -396,7 +396,8 @@ class Desk:
         for ticket in self._waiting.due(due):
             job = ticket.job
             assert job is not None
-            self._done_with(ticket, now).answer(job_view(job, self._offset()))
+            if job.state is not ENDED:  # else it is told the outcome as soon as the diary has that
+                self._done_with(ticket, now).answer(job_view(job, self._offset()))
 
     def _go_on_purging(self, now: float) -> None:
         for purge in list(self._purges):

@@ -184,6 +184,20 @@ def test_acceptance_is_no_outcome(world: World) -> None:
     assert [each.state for each in asker.told] == ["waiting"]
 
 
+def test_patience_that_ends_while_the_outcome_is_written_lasts_until_then(world: World) -> None:
+    """It was told that the job is done, with an empty result."""
+    world.worker()
+    name = world.enqueue()
+    asker = world.begin("result", id=name, wait=5.0)
+    world.diary.is_slow = True
+    world.broker.succeed(world.attempt(name), b"r", world.now)
+    world.wait(6.0)
+    assert asker.told == []
+    world.diary.write()
+    world.line.turn()
+    assert [(each.outcome, asker.payload) for each in asker.told] == [("done", b"r")]
+
+
 @pytest.mark.parametrize(("result", "text", "base64"), [(b"ok", "ok", None), (b"\xff\x00", None, "/wA=")])
 def test_job_shows_its_result(world: World, result: bytes, text: str | None, base64: str | None) -> None:
     name = world.enqueue()
