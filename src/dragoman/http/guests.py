@@ -14,12 +14,14 @@ from dragoman.core.model import Attempt, Job, Payload, Token, Worker
 class Call:
     """Somebody who waits for a job's outcome: one request. Its answer is None if it does not wait any more."""
 
-    __slots__ = ("answer", "job", "session")
+    __slots__ = ("alarm", "alarm_number", "answer", "job", "session")
 
     def __init__(self, session: Any, answer: Future[Answer | None]) -> None:
         self.session = session  # to whom effects about its job go
         self.answer = answer
         self.job: Job | None = None
+        self.alarm = inf
+        self.alarm_number = 0
 
 
 class Poll:

@@ -16,8 +16,9 @@ from typing import Any, Final, Protocol
 
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
+from dragoman.core.door import PATIENCE_OVER
 from dragoman.core.effects import Answer, Dismiss, Effect, Give, Progress, Recall
-from dragoman.core.model import BOOTING, Attempt, Payload, Terms, Token, Wishes, WorkerId
+from dragoman.core.model import BOOTING, TIMED_OUT, Attempt, Payload, Terms, Token, Wishes, WorkerId
 from dragoman.http.guests import Call, Guest, Offer, Poll
 from dragoman.http.listeners import Listeners
 from dragoman.http.options import ListenerOptions
@@ -52,7 +53,7 @@ class HttpSession:
         self._broker = broker
         self._line = line
         self._guests: dict[WorkerId, Guest] = {}
-        self._waiting: Deadlines[Poll | Offer] = Deadlines()
+        self._waiting: Deadlines[Call | Poll | Offer] = Deadlines()
 
     # ---------------------------------------------------------------- callers
 
@@ -69,12 +70,15 @@ class HttpSession:
     ) -> Call:
         call = Call(self, answer)
         call.job = self._broker.submit(service, payload, call, wishes, now, deadline=deadline, key=key)
+        if call.job is not None and call.job.deadline > deadline:  # it has joined another's
+            self._waiting.arm(call, deadline)
         self._line.ask_for_turn()
         return call
 
     def hang_up(self, call: Call, now: float) -> None:
         """Nobody waits any more: a call that waits is withdrawn, one that runs may end (R122)."""
         _tell(call.answer, None)
+        self._waiting.disarm(call)
         if call.job is not None:
             self._broker.abandon(call.job, call, now)
             self._line.ask_for_turn()
@@ -177,6 +181,7 @@ class HttpSession:
         if type(effect) is Answer:
             call = effect.caller
             assert isinstance(call, Call)
+            self._waiting.disarm(call)
             _tell(call.answer, effect)
         elif type(effect) is Give:
             self._give(effect.attempt, now)
@@ -196,6 +201,10 @@ class HttpSession:
                 each.guest.worker.seen = now
                 _tell(each.answer, None)
                 self._take_away(each, now)
+            elif isinstance(each, Call):
+                assert each.job is not None
+                self._broker.abandon(each.job, each, now)
+                _tell(each.answer, Answer(each, each.job, TIMED_OUT, b"", PATIENCE_OVER))
             else:
                 del each.guest.offers[each.attempt.token]
                 self._withdraw_if_deaf(each.guest, now)

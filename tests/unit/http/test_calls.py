@@ -160,6 +160,17 @@ def test_same_key_joins_the_first_call(world: World) -> None:
     assert world.broker.counters.handed_out == 1
 
 
+def test_who_joins_a_job_by_its_key_has_a_patience_of_its_own(world: World) -> None:
+    """R122. It waited for as long as the first job took, whatever it had said."""
+    name = world.enqueue(key="k", delay=1_000.0)
+    headers = {"Idempotency-Key": "k", "Dragoman-Timeout": "5", "Dragoman-Wait": "true"}
+    joined = world.begin("POST", "/v1/call/s", content=b"x", headers=headers)
+    world.wait(6.0)
+    answer = world.finish(joined)
+    assert (kind(answer), answer.headers["dragoman-job"]) == ((504, "timed-out"), name)
+    assert (world.job(name).state, world.job(name).callers) == ("delayed", ())
+
+
 def test_same_key_with_another_payload_is_refused(world: World) -> None:
     Worker(world)
     world.begin("POST", "/v1/call/s", content=b"x", headers={"Idempotency-Key": "42"})
