@@ -31,6 +31,7 @@ from dragoman.http.session import token_of
 
 MOST_NAME_BYTES = 128
 MOST_HELD = 1000  # jobs at once
+BEING_READ = "jobs of the last run are still being read: this may be one of them"
 SAFE = "".join(chr(each) for each in range(0x20, 0x7F) if chr(each) != "%")
 
 WorkerNumber = Annotated[int, Meta(ge=0, le=2**53, description="The id that it was given when it joined.")]
@@ -147,9 +148,11 @@ async def result(door: Door, request: Request) -> Response:
     if stranded is not None:  # whoever names it was given it before we were started anew (R107)
         return _deliver_stranded(door, stranded, form, body, request, now)
     if door.desk.is_loading and door.session.guest(in_path(request, "id", WorkerNumber)) is None:
-        _refuse("loading", "jobs of the last run are still being read: this may be one of them")
+        _refuse("loading", BEING_READ)
     guest = _worker(door, request)
     attempt = guest.attempt(token)
+    if attempt is None and door.desk.is_loading:
+        _refuse("loading", BEING_READ)
     if attempt is None:
         door.broker.counters.late_results += 1
         raise Refused(_stale())

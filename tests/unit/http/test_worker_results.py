@@ -342,6 +342,13 @@ def test_result_that_may_be_of_an_earlier_run_waits_until_its_jobs_are_read(worl
     assert kind(answer) == (503, "loading")
 
 
+def test_result_that_may_be_of_an_earlier_run_waits_also_if_its_worker_has_joined_again(world: World) -> None:
+    """R107. It was told that its attempt is stale, and would have thrown the result away."""
+    worker = Worker(world)
+    world.broker.ledger.is_loading = True
+    assert kind(worker.says("result", "0" * 32, b"y")) == (503, "loading")
+
+
 def test_failure_of_an_earlier_run_is_taken_too(world: World) -> None:
     attempt = strand(world, attempts=1)
     headers = {"Dragoman-Attempt": attempt.hex()}
