@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 from math import inf
 from typing import Any
 
@@ -151,16 +150,7 @@ class Broker:
         if not job.quarantined or job.id not in self.jobs or self.is_draining:
             return None
         service = self.roster.restore_service(job.service.name)
-        key = f"retry/{job.id.hex()}"  # whoever asks again, for the answer was lost, gets the same
-        again = self.ledger.first_with(service, key)
-        if again is not None and (again.state is not ENDED or again.outcome is DONE):
-            return again
-        wishes = replace(job.wishes, delay=0.0) if job.wishes.delay else job.wishes
-        again = self.ledger.admit(self.entropy.job_id(), service, job.payload, (), wishes, now, key)
-        if again is not None:
-            again.retry_of = job.id
-            self._welcome(again, now)
-        return again
+        return self.ledger.admit_again(job, service, self.entropy.job_id(), now)
 
     # ---------------------------------------------------------------- workers
 

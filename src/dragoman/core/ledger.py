@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 from hashlib import blake2b
 from math import inf
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from dragoman.core.archive import Archive
 from dragoman.core.counters import Counters
 from dragoman.core.deadlines import Deadlines
+from dragoman.core.early import Early
 from dragoman.core.effects import Accept, Answer, Effect, Erase, News
 from dragoman.core.gate import Gate, Promise
 from dragoman.core.lifecycle import move_job
@@ -42,6 +44,7 @@ class Ledger:
         "_effects",
         "_policy",
         "bytes",
+        "early",
         "gate",
         "is_loading",
         "is_watched",
@@ -54,6 +57,7 @@ class Ledger:
         self.present = 0  # accepted and not ended
         self.bytes = 0  # payloads of those
         self.is_loading = False  # jobs of an earlier run still come back: which ids and keys are taken is not known
+        self.early = Early(policy.max_memory)  # results that may be of those
         self.is_watched = False  # whether anybody wants to hear News
         self.gate = Gate()
         self._archive = Archive(policy.max_outcome_bytes)
@@ -100,6 +104,19 @@ class Ledger:
             job.digest = digest(payload)
             self._archive.note_key(job)
         return job
+
+    def admit_again(self, job: Job, service: Service, id: JobId, now: float) -> Job | None:
+        """A new background job like this one; or that which was made of it before, unless it did not end well."""
+        key = f"retry/{job.id.hex()}"  # whoever asks again, for the answer was lost, gets the same
+        again = self.first_with(service, key)
+        if again is not None and (again.state is not ENDED or again.outcome is DONE):
+            return again
+        wishes = replace(job.wishes, delay=0.0) if job.wishes.delay else job.wishes
+        again = self.admit(id, service, job.payload, (), wishes, now, key)
+        if again is not None:
+            again.retry_of = job.id
+            self.save(again, Promise.ACCEPT)
+        return again
 
     def lack_of_room(self, service: Service, payload: Payload, key: str | None) -> str:
         """Which bound one more job would go over."""

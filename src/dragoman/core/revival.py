@@ -125,7 +125,11 @@ def _strand(broker: Broker, job: Job, kept: Kept, token: Token, now: float, nobo
     job.attempt = attempt
     move_job(job, RUNNING)
     worker.running[token] = attempt
-    if kept.may_return:
+    result = broker.ledger.early.take(token)
+    if result is not None:
+        broker.succeed(attempt, result, now)
+        broker.leave(worker, now, "it has delivered")
+    elif kept.may_return:
         broker.stranded[token] = attempt
         broker.detach(worker, now)
     else:

@@ -73,5 +73,7 @@ class Restoring:
         self._line.turn()
 
     def _end(self) -> None:
-        self._line.broker.ledger.is_loading = False
+        broker = self._line.broker
+        broker.ledger.is_loading = False
+        broker.counters.late_results += broker.ledger.early.clear()
         self._finished(self._jobs, self._now() - self._began)

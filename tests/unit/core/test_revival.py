@@ -136,6 +136,22 @@ def test_worker_that_names_its_attempt_may_still_deliver(broker: CheckedBroker, 
     assert broker.roster.workers == {}
 
 
+def test_result_that_comes_before_its_job_is_read_waits_for_it(broker: CheckedBroker) -> None:
+    """R107. Workers are back sooner than a large diary is read: what they brought was dropped."""
+    broker.ledger.is_loading = True
+    assert broker.ledger.early.keep(TOKEN, b"result")
+    job = revive(broker, given())
+    assert (job.outcome, job.result, broker.stranded, broker.roster.workers) == (Outcome.DONE, b"result", {}, {})
+
+
+def test_results_that_come_early_are_bounded() -> None:
+    broker = CheckedBroker(max_memory=10_000)
+    assert broker.ledger.early.keep(TOKEN, bytes(6_000))
+    assert not broker.ledger.early.keep(Token(b"u" * 16), bytes(6_000))
+    assert broker.ledger.early.clear() == 1
+    assert broker.ledger.early.keep(TOKEN, bytes(6_000))
+
+
 def test_worker_that_does_not_return_in_time_has_lost_it(broker: CheckedBroker) -> None:
     """R107: `resume` is 30 s. Its run time goes on meanwhile."""
     job = revive(broker, given())

@@ -525,14 +525,14 @@ class NativeSession:
         self._broker.idle(worker, now)
 
     def _result(self, guest: Worker, message: Message, now: float) -> None:
-        succeed = self._broker.succeed
+        succeed, ledger = self._broker.succeed, self._broker.ledger
         running: dict[Any, Attempt] = guest.worker.running if guest.worker is not None else {}
         for index, token in enumerate(read_result(message), 1):
             attempt = running.get(token) or guest.attempt(token) or self._stranded(token)
-            if attempt is None:
-                self._broker.counters.late_results += 1
-            else:
+            if attempt is not None:
                 succeed(attempt, message[index], now)
+            elif not ledger.is_loading or not ledger.early.keep(Token(token), message[index]):
+                self._broker.counters.late_results += 1
 
     def _failed(self, guest: Worker, message: Message, now: float) -> None:
         failed = read_failed(message)

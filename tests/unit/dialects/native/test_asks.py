@@ -213,3 +213,13 @@ def test_an_attempt_of_an_earlier_run_may_still_be_answered(way: str) -> None:
     assert world.counters.late_results == 0
     late.say(*answer)
     assert world.counters.late_results == 1
+
+
+def test_a_result_of_an_earlier_run_is_kept_while_jobs_are_read() -> None:
+    """R107."""
+    world = World()
+    worker = world.worker()
+    world.broker.ledger.is_loading = True
+    worker.say(*result((b"t" * 16, b"done")))
+    assert world.broker.ledger.early.take(Token(b"t" * 16)) == b"done"
+    assert world.counters.late_results == 0
