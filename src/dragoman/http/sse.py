@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 MOST_WAITING = 256
+MOST_BYTES = 1 << 20  # of those; but one event may be larger
 KEEP_ALIVE = 15.0
 COMMENT = b":\n\n"
 OVERFLOW = b"event: overflow\ndata:\n\n"
@@ -64,6 +65,7 @@ class EventStream:
         self._ended = ended
         self._keep_alive = keep_alive
         self._waiting: deque[bytes] = deque()
+        self._size = 0  # of these, in bytes
         self._news = asyncio.Event()
         self._is_over = False
 
@@ -71,11 +73,13 @@ class EventStream:
         """Queue an event. If too many wait already, the reader is too slow: it gets those, an overflow, and the end."""
         if self._is_over:
             return
-        if len(self._waiting) >= MOST_WAITING:
+        if len(self._waiting) >= MOST_WAITING or self._size >= MOST_BYTES:
             self._waiting.append(OVERFLOW)
             self.end()
         else:
-            self._waiting.append(event_bytes(event, data, id))
+            written = event_bytes(event, data, id)
+            self._waiting.append(written)
+            self._size += len(written)
             self._news.set()
 
     def end(self) -> None:
@@ -112,6 +116,7 @@ class EventStream:
                 await self._wait()
             body = b"".join(self._waiting) or (b"" if self._is_over else COMMENT)
             self._waiting.clear()
+            self._size = 0
             if body:
                 await send({"type": "http.response.body", "body": body, "more_body": True})
         await send({"type": "http.response.body", "body": b""})

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dragoman.http.guard import HANGUP, Hangup
-from dragoman.http.sse import COMMENT, MOST_WAITING, OVERFLOW, EventStream, Streams, event_bytes
+from dragoman.http.sse import COMMENT, MOST_BYTES, MOST_WAITING, OVERFLOW, EventStream, Streams, event_bytes
 
 
 class Reader:
@@ -110,6 +110,36 @@ async def test_a_reader_too_slow_gets_what_waited_an_overflow_and_the_end() -> N
     assert len(events) == 1 + MOST_WAITING + 1
     assert reader.read.endswith(event_bytes("e", str(MOST_WAITING - 1)) + OVERFLOW)
     assert reader.is_complete
+
+
+@run
+async def test_a_reader_too_slow_for_large_events_is_let_go_as_soon() -> None:
+    """A job's progress may be as large as a payload: 256 of them were gigabytes, for each reader."""
+    stream = EventStream(Streams(1))
+    reader = Reader(stream)
+    await turn()
+    reader.is_reading.clear()
+    stream.publish("e", "on its way")
+    await turn()
+    for _ in range(3):
+        stream.publish("progress", bytes(MOST_BYTES).replace(b"\0", b"x"))
+    reader.is_reading.set()
+    await reader.task
+    assert reader.read.count(b"event: progress") == 1
+    assert reader.read.endswith(OVERFLOW)
+    assert reader.is_complete
+
+
+@run
+async def test_large_events_pass_as_they_are_read() -> None:
+    stream = EventStream(Streams(1))
+    reader = Reader(stream)
+    for _ in range(3):
+        stream.publish("progress", bytes(MOST_BYTES).replace(b"\0", b"x"))
+        await turn()
+    stream.end()
+    await reader.task
+    assert (reader.read.count(b"event: progress"), OVERFLOW in reader.read) == (3, False)
 
 
 @run
