@@ -119,8 +119,10 @@ def compile_in(folder: Path) -> None:
     from mypyc.build import mypycify  # isort: skip  # it asks whether setuptools was imported before
 
     modules = [str(path) for path in modules_of(Path("dragoman").absolute())]
-    # What types our dependencies have is none of its business: they are not there while a wheel is built.
-    flags = ["--config-file=", "--ignore-missing-imports", "--no-warn-no-return"]
+    # What types our dependencies have is none of its business: where a wheel is built they may be there or not, and
+    # what imports them is not compiled.
+    flags = ["--config-file=", "--ignore-missing-imports", "--no-site-packages", "--follow-imports=silent"]
+    flags += ["--no-warn-no-return"]
     extensions = mypycify([*flags, *modules], opt_level="2", debug_level="0", multi_file=True, group_name=LIBRARY)
     for extension in extensions:
         extension.extra_compile_args.append("-Wno-error")  # a newer compiler may find something new to say

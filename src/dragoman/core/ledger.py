@@ -32,6 +32,7 @@ from dragoman.core.model import (
     Worker,
 )
 from dragoman.core.policy import Policy
+from dragoman.core.retries import note_last
 
 BEING_READ = "the diary is still being read, and may have this job: ask again in a moment"
 
@@ -164,6 +165,9 @@ class Ledger:
     def end(
         self, job: Job, outcome: Outcome, result: Payload, reason: str, now: float, refusal: Refusal | None = None
     ) -> None:
+        attempt = job.attempt
+        if attempt is not None and attempt.is_sent and job.wishes.durable:
+            note_last(job, attempt, outcome, reason)
         job.attempt = None
         move_job(job, ENDED)
         job.outcome = outcome

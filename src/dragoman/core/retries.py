@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman.core.door import STOPPED
-from dragoman.core.model import LOST, Ending, Job, Outcome, Worker
+from dragoman.core.model import LOST, Attempt, Ending, Job, Outcome, Worker
 from dragoman.core.policy import Policy
 
 TRIED_KEPT = 16  # so many workers a job remembers (R12)
@@ -19,6 +19,13 @@ def note_ending(job: Job, worker: Worker, outcome: Outcome, reason: str) -> None
     if job.history is None:
         job.history = []
     job.history.append(Ending(job.spent, worker.name, outcome, reason))
+
+
+def note_last(job: Job, attempt: Attempt, outcome: Outcome, reason: str) -> None:
+    """The job has ended while this attempt ran: it is not spent, but part of the history."""
+    if job.history is None:
+        job.history = []
+    job.history.append(Ending(attempt.number, attempt.worker.name, outcome, reason))
 
 
 def remember_tried(job: Job, worker: Worker) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import islice
 from math import inf
 from typing import Any, Protocol
@@ -20,7 +20,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import Accept, Answer, Effect
 from dragoman.core.histogram import Histogram
-from dragoman.core.model import ENDED, RUNNING, Job, JobId, Payload, Refusal, Service, Wishes, WorkerId, is_name
+from dragoman.core.model import ENDED, Job, JobId, Payload, Refusal, Service, Wishes, WorkerId, is_name
 from dragoman.desk.calendar import Calendar
 from dragoman.desk.forms import (
     CronForm,
@@ -50,12 +50,12 @@ from dragoman.desk.forms import (
     WorkerView,
 )
 from dragoman.desk.payloads import payload_of
+from dragoman.desk.purge import Purge
 from dragoman.desk.run import Run
 from dragoman.desk.views import job_view, service_views, worker_view
 from dragoman.desk.why import why
 
 JOB_TIMEOUT = 60.0
-PURGED_A_TURN = 1_000
 
 
 class Line(Protocol):
@@ -107,7 +107,7 @@ class Desk:
         self.diary = diary
         self._offset = offset  # what the wall clock is ahead of the one that jobs live by
         self._waiting: Deadlines[Ticket] = Deadlines()
-        self._purges: list[Purge] = []
+        self._purges: list[tuple[Purge, Asker]] = []
         self.calendar = Calendar(self._submit_recurring, line.note, self._is_over)
 
     @property
@@ -213,14 +213,10 @@ class Desk:
         self._answer_when_saved(asker, lambda: self._service_view(service, now))
 
     def purge(self, form: PurgeForm, payload: Payload, asker: Asker, now: float) -> None:
-        """A few at a time: whoever wants something else of the broker meanwhile is not held up."""
         if self.is_loading:
             raise Objection("loading", "jobs of the last run are still being read: ask again in a moment")
         self._service(form.name)
-        chosen = [
-            job for job in self.broker.jobs.values() if job.service.name == form.name and job.state.value in form.states
-        ]
-        self._purges.append(Purge(form.name, chosen, asker))
+        self._purges.append((Purge(self.broker, form), asker))
         self._line.when_saved(lambda problem: None)  # asks for a turn
 
     def workers(self, form: NoForm, payload: Payload, asker: Asker, now: float) -> None:
@@ -400,30 +396,15 @@ class Desk:
                 self._done_with(ticket, now).answer(job_view(job, self._offset()))
 
     def _go_on_purging(self, now: float) -> None:
-        for purge in list(self._purges):
-            for job in islice(purge.chosen, PURGED_A_TURN):
-                if job.state is ENDED:
-                    if job.is_archived:
-                        self.broker.ledger.erase(job)
-                        purge.count += 1
-                elif job.state is not RUNNING and self.broker.withdraw(job, now, "purged on request"):
-                    purge.count += 1
-                purge.left -= 1
-            if purge.left <= 0:
-                self._purges.remove(purge)
-                view = PurgeView(name=purge.name, purged=purge.count)
-                self._answer_when_saved(purge.asker, lambda view=view: view)  # type: ignore[misc]
+        for purge, asker in list(self._purges):
+            view = purge.go_on(now)
+            if view is not None:
+                self._purges.remove((purge, asker))
+                self._answer_when_saved(asker, partial(_same, view))
 
 
-class Purge:
-    __slots__ = ("asker", "chosen", "count", "left", "name")
-
-    def __init__(self, name: str, chosen: list[Job], asker: Asker) -> None:
-        self.name = name
-        self.chosen = iter(chosen)
-        self.left = len(chosen)
-        self.count = 0
-        self.asker = asker
+def _same(view: View) -> View:
+    return view
 
 
 class Nobody:

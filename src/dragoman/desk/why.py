@@ -40,8 +40,7 @@ def why(job: Job, broker: Broker, now: float, problem: str | None = None) -> str
 
 def _how_it_ended(job: Job) -> str:
     if job.outcome is DONE:
-        tries = len(job.history or ()) + 1
-        return "It is done." if tries == 1 else f"It is done, at attempt {tries}."
+        return f"It is done, at attempt {job.spent + 1}." if job.spent else "It is done."
     last = f"; {_last_ending(job)}" if job.history and job.spent > 1 else ""
     quarantine = " It is in quarantine: `retry` makes a new job of it." if job.quarantined else ""
     reason = f": {job.reason}" if job.reason else ""

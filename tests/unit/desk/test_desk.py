@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from dragoman.core.model import ABSENT, JobId, JobState, Outcome, Wishes, WorkerState
+from dragoman.core.model import ABSENT, JobId, JobState, Outcome, Terms, Wishes, WorkerState
 from dragoman.core.revival import Kept, restore
-from dragoman.desk.forms import JobView, Problem
+from dragoman.desk.forms import JobView, Problem, PurgeForm
 
-from .world import WALL, World
+from .world import WALL, Asker, World
 
 
 @pytest.fixture
@@ -206,6 +206,23 @@ def test_job_shows_its_result(world: World, result: bytes, text: str | None, bas
     view = world.ask("job", id=name)
     assert (view.state, view.outcome, view.result, view.result_base64) == ("ended", "done", text, base64)
     assert view.kept_until == datetime.fromtimestamp(WALL + world.now + 86_400.0, UTC)
+
+
+def test_job_that_is_done_shows_who_did_it(world: World) -> None:
+    name = world.enqueue()
+    world.worker(name="right")
+    world.broker.succeed(world.attempt(name), b"", world.now)
+    (attempt,) = world.ask("job", id=name).attempts
+    assert (attempt.number, attempt.worker, attempt.outcome) == (1, "right", "done")
+
+
+def test_job_that_was_cancelled_while_it_ran_shows_where(world: World) -> None:
+    name = world.enqueue()
+    world.worker(name="left")
+    world.line.turn()
+    world.ask("cancel", id=name)
+    (attempt,) = world.ask("job", id=name).attempts
+    assert (attempt.number, attempt.worker, attempt.outcome) == (1, "left", "cancelled")
 
 
 def test_job_shows_its_attempts(world: World) -> None:
@@ -437,6 +454,29 @@ def test_great_purge_takes_several_turns(world: World) -> None:
     world.line.turn()
     world.line.turn()
     assert [each.purged for each in asker.told] == [2_500]
+
+
+def test_purge_leaves_alone_what_has_gone_on_meanwhile(world: World) -> None:
+    """What was waiting when it was chosen, and ended before its turn: its outcome is nobody's to forget."""
+    names = [world.enqueue() for _ in range(3)]
+    world.desk.ask("purge", PurgeForm(name="s"), b"", Asker(), world.now)
+    worker = world.broker.join(world.workers, None, "w", ("s",), Terms(capacity=3), world.now)
+    assert worker is not None
+    world.broker.idle(worker, world.now)
+    for name in names:
+        world.broker.succeed(world.attempt(name), b"result", world.now)
+    world.wait(1.0)
+    assert [world.job(name).outcome for name in names] == [Outcome.DONE] * 3
+
+
+def test_two_purges_at_once_count_each_job_once(world: World) -> None:
+    names = [world.enqueue() for _ in range(5)]
+    askers = [Asker(), Asker()]
+    for asker in askers:
+        world.desk.ask("purge", PurgeForm(name="s"), b"", asker, world.now)
+    world.wait(1.0)
+    assert sum(asker.told[0].purged for asker in askers) == 5
+    assert [world.job(name).outcome for name in names] == [Outcome.CANCELLED] * 5
 
 
 class _Nobody:
