@@ -23,5 +23,5 @@ class MemoryDiary:
     def fetch(self, job: Job, done: Callable[[Payload, Payload], None]) -> None:
         done(job.payload, job.result)
 
-    def close(self) -> None:
-        pass
+    def close(self) -> str | None:
+        return None

@@ -99,10 +99,11 @@ class SqliteDiary:
     def fetch(self, job: Job, done: Callable[[Payload, Payload], None]) -> None:
         self._writer.queue.put(Fetch(job.number, done))
 
-    def close(self) -> None:
-        """Commit everything that was asked for, and end the thread."""
+    def close(self) -> str | None:
+        """Commit everything that was asked for, and end the thread. Returns why not all of it is there, if so."""
         self._writer.queue.put(Close())
         self._writer.thread.join()
+        return self._writer.problem if self._writer.unwritten else None
 
     # ---------------------------------------------------------------- at the start
 

@@ -90,6 +90,7 @@ class Writer:
     ) -> None:
         self.queue: SimpleQueue[Item] = SimpleQueue()
         self.problem: str | None = None
+        self.unwritten = 0  # changes that could not be written down to the end
         self.commits = Histogram()
         self.failed: Callable[[str], None] = lambda sentence: None
         self._connection = connection
@@ -173,6 +174,7 @@ class Writer:
         """Told to close: whatever was left undone is tried once more."""
         self._is_stuck = False
         self._flush_backlog()
+        self.unwritten = len(self._backlog)
         if not self._is_stuck and self._checkpoint("TRUNCATE"):
             return
         self._leave_log()

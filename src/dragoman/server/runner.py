@@ -43,7 +43,8 @@ class Diary(Protocol):
     def fetch(self, job: Job, done: Callable[[Payload, Payload], None]) -> None:
         """Bring a job's payload and result, as they were stored. At once or later, on the line's own thread."""
 
-    def close(self) -> None: ...
+    def close(self) -> str | None:
+        """Returns why not everything could be stored to the end, if so."""
 
 
 class Log(Protocol):

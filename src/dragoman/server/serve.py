@@ -151,12 +151,15 @@ class Server:
             self._faults.popleft()
         return count - self._faults[0][1]
 
-    def close(self) -> None:
-        """End every connection, then let the diary write what it still has."""
+    def close(self) -> bool:
+        """End every connection, then let the diary write what it still has. False: that was not possible."""
         for server, _ in self._http:
             server.abort()
         self.host.close()
-        self.diary.close()
+        problem = self.diary.close()
+        if problem is not None:  # R101: outcomes that were told are not on disk, and their jobs run again
+            self._log.error("not everything could be written down", problem=problem)
+        return problem is None
 
     def status(self) -> str:
         """In a few words, for whoever looks at the supervisor."""
@@ -321,10 +324,11 @@ async def _serve(
             loop.add_signal_handler(each, told_to_stop)
         announce(opened, folder)  # whoever reads it may signal us
         notifier.ready(loop, server.status)
-        return await server.stopped
+        code = await server.stopped
     finally:
-        server.close()
+        is_whole = server.close()
         notifier.close()
+    return code if is_whole else code or EXIT_DISK
 
 
 def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:

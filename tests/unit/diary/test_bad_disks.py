@@ -135,8 +135,20 @@ def test_what_could_not_be_written_is_tried_once_more_at_the_end(house: House, d
     house.broker.succeed(house.given()[0].attempt, b"result", house.now)
     house.settle()
     disk.before_write = works
-    house.close()
+    assert house.diary.close() is None
     assert saved_outcomes(tmp_path) == ["done"]
+
+
+def test_what_could_not_be_written_to_the_end_is_said(house: House, disk: Disk) -> None:
+    """Somebody was told an outcome that is not there: not even at the end may that go unsaid."""
+    house.worker()
+    house.enqueue()
+    house.settle()
+    disk.before_write = fails(apsw.SQLITE_FULL)
+    house.broker.succeed(house.given()[0].attempt, b"result", house.now)
+    house.settle()
+    assert house.diary.close() == "the disk is full"
+    disk.before_write = works
 
 
 def test_ballast_is_given_up_for_outcomes(tmp_path: Path, disk: Disk) -> None:
