@@ -133,6 +133,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if not watch.by_address[self._host]:
             del watch.by_address[self._host]
         self._phase, self._kept = REFUSED, b""
+        watch.bodies.forget(self)
         super().connection_lost(exc)
         self._leave_cycle()
         watch.leave()
@@ -235,12 +236,28 @@ class GuardedProtocol(HttpToolsProtocol):
             is_whole = end is not None
         if is_whole:
             self._chunks = None
+            self._watch.bodies.forget(self)
             self.flow.resume_reading()  # or we would not hear of a hang-up until there is an answer
             if self.cycle.response_complete:
                 self._rest()
             else:
                 self._phase, self._due = ANSWER, inf
+        elif not self.cycle.response_complete:  # else nobody keeps it
+            self._make_room(size)
         return rest
+
+    def _make_room(self, size: int) -> None:
+        """All bodies together may cost so much: beyond it, the largest is refused."""
+        bodies = self._watch.bodies
+        largest = bodies.grow(self, size)
+        if largest is self:
+            raise Refused(bodies.fault())
+        if largest is not None:
+            largest.give_way()
+
+    def give_way(self) -> None:
+        """Others need the room that our body takes."""
+        self._refuse(self._watch.bodies.fault())
 
     # ------------------------------------------------------------ what the parser and the application tell
 
@@ -270,6 +287,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
+        self._watch.bodies.forget(self)
         if self.transport.is_closing():
             return
         self.flow.resume_reading()
@@ -383,6 +401,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _turn_deaf(self) -> None:
         self._phase, self._kept, self._due = REFUSED, b"", self.loop.time() + LINGER
+        self._watch.bodies.forget(self)
 
     def _refuse(self, fault: Fault) -> None:
         cycle = self._running

@@ -1,4 +1,4 @@
-"""Every number that the HTTP door obeys (L13 to L15, R125 to R127)."""
+"""Every number that the HTTP door obeys (L6, L13 to L15, R125 to R127)."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ class HttpLimits:
     max_fields: int = 64
     max_target: int = 4096
     max_payload: int = 64 * MIB
+    max_memory: int = 1024 * MIB  # bodies that are under way, together
     max_send_buffer: int = 32 * MIB  # or one message, if that is more
     max_connections: int = 1024
     max_connections_per_address: int = 128

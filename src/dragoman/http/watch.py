@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, cast
 
 from uvicorn.server import ServerState
 
+from dragoman.http.bodies import Bodies
 from dragoman.http.hosts import Hosts
 from dragoman.http.limits import HttpLimits
 from dragoman.http.transports import Traffic
@@ -37,6 +38,7 @@ class Watch:
         self.failed = failed
         self.is_closing = False
         self.traffic = Traffic()
+        self.bodies = Bodies(limits.max_memory)
         self.shared = ServerState()
         self.by_address: Counter[str] = Counter()
         times = (limits.head_timeout, limits.idle_timeout, limits.body_timeout, limits.body_grace)

@@ -327,6 +327,8 @@ def prepare(url: str, broker: Broker, line: Line, house: House | None = None) ->
     own = read_options(kind, address.options, url, also=known)
     options = read_options(ListenerOptions, address.options, url, also=known)
     limits = read_options(limits_kind, address.options, url, also=known)
+    if isinstance(limits, HttpLimits) and "max_memory" not in address.options:
+        limits = replace(limits, max_memory=broker.policy.max_memory)
     _insist_on_loopback(address, is_loopback(address.place), options)
     return listen(Request(address, options, own, limits, broker, line, house))
 

@@ -1,0 +1,149 @@
+"""What bodies that are under way cost together, and who has to go when that is too much (R17, L6)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from dragoman.core.broker import Broker
+from dragoman.core.policy import Policy
+from dragoman.diary.memory import MemoryDiary
+from dragoman.http.watch import Watch
+from dragoman.server.runner import Limits, Line
+from dragoman.server.wiring import prepare
+from dragoman.testing.entropy import SeededEntropy
+from hostile_http import CHUNKED, LIMITS, get, post
+from http_visits import Visit, World
+
+TEN = replace(LIMITS, max_memory=10)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    world.serve(limits=TEN)
+    yield world
+    world.close()
+
+
+def half(world: World, size: int) -> Visit:
+    """Somebody who has sent so much of a body."""
+    visit = world.visit()
+    visit.say(post(b"Content-Length: 100") + b"a" * size)
+    return visit
+
+
+def held(world: World) -> int:
+    watch: Watch = world.server._watch
+    return watch.bodies.total
+
+
+def test_the_largest_body_goes_when_all_are_too_much(world: World) -> None:
+    """Two hundred bodies of 8 MiB each, none of them whole, once cost as much as they liked."""
+    small, large, other = half(world, 2), half(world, 6), half(world, 2)
+    assert held(world) == 10
+    small.say(b"a")
+    assert (small.statuses, large.statuses, other.statuses) == ([], [503], [])
+    assert (world.reasons, held(world)) == (["busy"], 5)
+    assert large.transport.is_finished
+    assert json.loads(large.body)["type"] == "urn:dragoman:busy"
+    assert b"retry-after: 1\r\n" in large.transport.written
+    small.say(b"a" * 97)
+    assert small.statuses == [200]
+
+
+def test_a_body_that_is_the_largest_itself_goes(world: World) -> None:
+    small, large = half(world, 4), half(world, 7)
+    assert (small.statuses, large.statuses, held(world)) == ([], [503], 4)
+    large.protocol.data_received(b"a" * 50)  # what it goes on to say costs nothing
+    assert held(world) == 4
+
+
+def test_bodies_in_chunks_count(world: World) -> None:
+    visit = world.visit()
+    visit.say(CHUNKED + b"5\r\nhallo\r\n")
+    visit.say(b"a\r\n0123")
+    assert (visit.statuses, held(world)) == ([503], 0)
+
+
+def test_a_body_that_comes_whole_costs_nothing(world: World) -> None:
+    visit = world.visit()
+    visit.say(post(b"Content-Length: 100") + b"a" * 100)
+    assert (visit.statuses, held(world)) == ([200], 0)
+
+
+def test_the_app_hears_of_a_body_that_had_to_go_as_of_a_hang_up(world: World) -> None:
+    heard: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        while True:
+            message = await receive()
+            heard.append(message["type"])
+            if message["type"] == "http.disconnect":
+                return
+
+    world.serve(app, TEN)
+    visit = half(world, 5)
+    visit.say(b"a" * 6)
+    assert heard == ["http.request", "http.disconnect"]
+    assert (visit.statuses, world.errors) == ([503], [])
+
+
+ENDS: dict[str, Callable[[Visit], None]] = {
+    "the rest comes": lambda visit: visit.say(b"a" * 95),
+    "it is closed": lambda visit: visit.transport.close(),
+    "it breaks": lambda visit: visit.protocol.connection_lost(ConnectionResetError()),
+    "it is too slow": lambda visit: visit.look(1000),
+    "the server stops": lambda visit: visit.world.server.abort(),
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+def test_whatever_ends_a_body_gives_its_room_back(world: World, end: Callable[[Visit], None]) -> None:
+    visit = half(world, 5)
+    assert held(world) == 5
+    end(visit)
+    world.turn()
+    assert held(world) == 0
+
+
+def test_chunks_that_are_wrong_give_their_room_back(world: World) -> None:
+    visit = world.visit()
+    visit.say(CHUNKED + b"5\r\nhal")
+    assert held(world) == 6
+    visit.say(b"lo, oh no")
+    assert (visit.statuses, held(world)) == ([400], 0)
+
+
+def test_what_follows_an_early_answer_costs_nothing(world: World) -> None:
+    go_on = asyncio.Event()
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await go_on.wait()
+        await send({"type": "http.response.start", "status": 404, "headers": [(b"content-length", b"0")]})
+        await send({"type": "http.response.body", "body": b""})
+
+    world.serve(app, TEN)
+    visit = half(world, 5)
+    assert held(world) == 5
+    go_on.set()
+    world.turn()
+    assert (visit.statuses, held(world)) == ([404], 0)
+    visit.say(b"a" * 90)
+    assert held(world) == 0
+    visit.say(b"a" * 5 + get())
+    assert visit.statuses == [404, 404]
+
+
+@pytest.mark.parametrize(("said", "limit"), [("", 1234), ("?max_memory=2MiB", 2 << 20)])
+def test_the_brokers_limit_holds_unless_the_url_says_another(said: str, limit: int) -> None:
+    broker = Broker(Policy(max_memory=1234), SeededEntropy("limit"))
+    line = Line(broker, MemoryDiary(), lambda: 0.0, lambda *_, **__: None, Limits())
+    listener = prepare("http://127.0.0.1:0" + said, broker, line)
+    (_, door) = listener.doors[0]
+    assert door.serve.args[0].limits.max_memory == limit  # type: ignore[union-attr, attr-defined]
