@@ -83,7 +83,7 @@ def too_many_fields(limits: HttpLimits) -> Fault:
 
 
 def payload_too_large(limits: HttpLimits) -> Fault:
-    return Fault(413, "payload-too-large", "Payload too large", f"max_payload is {limits.max_payload} bytes.")
+    return Fault(413, "too-large", "Too large", f"max_payload is {limits.max_payload} bytes.")
 
 
 def read_head(head: bytes, limits: HttpLimits) -> re.Match[bytes]:
