@@ -98,11 +98,18 @@ class World:
         self.reports: list[tuple[str, str]] = []
         self.errors: list[BaseException] = []
         self.hangups = 0
+        self.too_large: list[dict[str, Any]] = []
         self.server = HttpServer(self.loop, echo, LIMITS, [], lambda *each: self.reports.append(each))
 
     def serve(self, app: Any = echo, limits: HttpLimits = LIMITS) -> None:
         self.server = HttpServer(
-            self.loop, app, limits, [], lambda *each: self.reports.append(each), self.errors.append
+            self.loop,
+            app,
+            limits,
+            [],
+            lambda *each: self.reports.append(each),
+            self.errors.append,
+            too_large=self.too_large.append,
         )
 
     def visit(self, address: tuple[str, int] = ("127.0.0.1", 5)) -> Visit:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -41,6 +41,22 @@ def make_app(door: Door, operations: Iterable[Operation] | None = None) -> ASGIA
         await response(scope, receive, send)
 
     return app
+
+
+def make_too_large(door: Door) -> Callable[[dict[str, Any]], None]:
+    """What a server tells of requests whose bodies are too large: to some operations that means something."""
+    routes = Routes(each for each in all_operations() if each.too_large is not None)
+
+    def too_large(scope: dict[str, Any]) -> None:
+        found = routes.find(scope["raw_path"])
+        if found is None:
+            return
+        methods, scope["path_params"] = found
+        operation = methods.get(scope["method"])
+        if operation is not None and operation.too_large is not None:
+            operation.too_large(door, Request(scope))
+
+    return too_large
 
 
 async def _answer(door: Door, routes: Routes, scope: Scope, receive: Receive, send: Send) -> Response:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable
 from enum import Enum
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import httptools
 from uvicorn.config import Config
@@ -267,6 +267,8 @@ class GuardedProtocol(HttpToolsProtocol):
             length = framing.body_length(self.headers, self._head, self._limits, self._watch.hosts)
         except Refused as refused:
             self._fault = refused.fault  # the parser would make an error of its own of it
+            if refused.fault.status == 413:
+                self._name_operation(self._head)
             return
         if self.parser.should_upgrade():
             self._is_upgrade = True
@@ -280,6 +282,13 @@ class GuardedProtocol(HttpToolsProtocol):
             else:
                 self._phase, self._left = LENGTH, length
         super().on_headers_complete()
+
+    def _name_operation(self, head: re.Match[bytes]) -> None:
+        """In the scope, as the app would be told it: uvicorn does not come to that."""
+        target = httptools.parse_url(head[2])
+        self.scope["method"] = head[1].decode()
+        self.scope["raw_path"] = target.path
+        self.scope["query_string"] = target.query or b""
 
     def on_message_complete(self) -> None:
         if self._fault is None and not self._is_upgrade:
@@ -415,6 +424,8 @@ class GuardedProtocol(HttpToolsProtocol):
             self.flow.resume_reading()
             self.transport.write(self._words(fault))
             self.transport.write_eof()
+        if fault.status == 413:
+            self._watch.too_large(cast("dict[str, Any]", self.scope))
 
     def _words(self, fault: Fault) -> bytes:
         body = problem_body(fault.status, fault.reason, fault.title, fault.detail)

@@ -38,4 +38,5 @@ class Operation:
     bodies: tuple[Any, ...] = ()  # forms and media types, one of which the body is
     headers: tuple[Header, ...] = ()
     problems: tuple[int, ...] = ()  # statuses that come as problem+json
+    too_large: Callable[[Door, Request], None] | None = None  # what to do if the handler does not see it for that
     answer_headers: Mapping[int, tuple[Header, ...]] = field(default_factory=dict)  # worth knowing, by status

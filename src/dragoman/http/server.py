@@ -14,7 +14,7 @@ from dragoman.http.guard import GuardedProtocol
 from dragoman.http.hosts import Hosts
 from dragoman.http.limits import HttpLimits
 from dragoman.http.transports import Traffic
-from dragoman.http.watch import Report, Watch
+from dragoman.http.watch import Report, TooLarge, Watch
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -23,13 +23,14 @@ BACKLOG = 1024
 LAST_WORDS = 1.0  # how long an app may take to end once it is cancelled
 
 
-def _ignore(_: BaseException) -> None: ...
+def _ignore(_: object) -> None: ...
 
 
 class HttpServer:
     """`report(reason, address)` hears of every refusal, `failed(error)` of every exception out of the app.
 
     `end_streams` is called when the server begins to close: open event streams would else hold it up to the timeout.
+    `too_large(scope)` hears of requests whose body is too large for the app to see them.
     """
 
     def __init__(
@@ -41,10 +42,11 @@ class HttpServer:
         report: Report,
         failed: Callable[[BaseException], None] = _ignore,
         end_streams: Callable[[], None] | None = None,
+        too_large: TooLarge = _ignore,
     ) -> None:
         self._loop = loop
         self._hosts = Hosts(allowed_hosts)
-        self._watch = Watch(loop, limits, self._hosts, report, failed)
+        self._watch = Watch(loop, limits, self._hosts, report, failed, too_large)
         self._end_streams = end_streams
         # Loggers are left as they are, for they belong to the process; and nobody before us is believed to be a proxy.
         self._config = Config(

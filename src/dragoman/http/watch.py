@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from email.utils import formatdate
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from uvicorn.server import ServerState
 
@@ -25,17 +25,25 @@ NOSNIFF = (b"x-content-type-options", b"nosniff")
 
 Report = Callable[[str, str], None]
 ReportError = Callable[[BaseException], None]
+TooLarge = Callable[[dict[str, Any]], None]
 
 
 class Watch:
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, limits: HttpLimits, hosts: Hosts, report: Report, failed: ReportError
+        self,
+        loop: asyncio.AbstractEventLoop,
+        limits: HttpLimits,
+        hosts: Hosts,
+        report: Report,
+        failed: ReportError,
+        too_large: TooLarge,
     ) -> None:
         self.loop = loop
         self.limits = limits
         self.hosts = hosts
         self.report = report
         self.failed = failed
+        self.too_large = too_large
         self.is_closing = False
         self.traffic = Traffic()
         self.bodies = Bodies(limits.max_memory)

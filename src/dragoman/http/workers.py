@@ -142,7 +142,7 @@ def _job(poll: Poll, attempt: Attempt, now: float) -> Response:
 async def result(door: Door, request: Request) -> Response:
     form: ResultForm = in_query(request, ResultForm)
     token = _token(request)
-    body = await _answer_of(door, request, token)
+    body = await _answer_of(door, request)
     now = door.now()
     stranded = door.broker.stranded.get(token)
     if stranded is not None:  # whoever names it was given it before we were started anew (R107)
@@ -232,17 +232,38 @@ def _token(request: Request) -> Token:
     return token
 
 
-async def _answer_of(door: Door, request: Request, token: Token) -> bytes:
-    """The body. One that is too large is no result, but it is an end (R16)."""
+async def _answer_of(door: Door, request: Request) -> bytes:
     try:
         return await body_of(door, request)
     except Refused as refused:
-        guest = _worker(door, request)
-        attempt = guest.attempt(token)
-        if refused.response.status_code == 413 and attempt is not None:
-            reason = f"its answer is over max_payload {door.max_payload}"
-            door.session.fail(guest, attempt, reason, b"", door.now())
+        if refused.response.status_code == 413:
+            _end_too_large(door, request)
         raise
+
+
+def _end_too_large(door: Door, request: Request) -> None:
+    """What is too large is no result, but it is an end: its job would else be given again and again (R16)."""
+    broker, now = door.broker, door.now()
+    token = token_of(request.headers.get(ATTEMPT.name, ""))
+    if token is None:
+        return
+    length = request.headers.get("content-length")
+    size = f" of {length} bytes" if length is not None else ""
+    reason = f"its answer{size} is over max_payload {door.max_payload}"
+    stranded = broker.stranded.pop(token, None)
+    if stranded is not None:
+        broker.fail(stranded, reason, now)
+        door.line.ask_for_turn()
+        return
+    try:
+        guest = _worker(door, request)
+    except Refused:
+        return  # it is told that the body is too large
+    attempt = guest.attempt(token)
+    if attempt is None:
+        broker.counters.late_results += 1
+    else:
+        door.session.fail(guest, attempt, reason, b"", now)
 
 
 def _failure(body: bytes, request: Request) -> tuple[str, bytes]:
@@ -340,6 +361,7 @@ OPERATIONS = [
         bodies=(BYTES, TEXT, FailureForm),
         headers=(SECRET, ATTEMPT),
         problems=(*_OF_WORKERS, 400, 409, 413, 503),
+        too_large=_end_too_large,
     ),
     Operation(
         "POST",
