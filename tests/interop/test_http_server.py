@@ -19,16 +19,18 @@ from typing import Any
 
 import pytest
 
+from dragoman.http import guard
 from dragoman.http.guard import HANGUP
 from dragoman.http.limits import HttpLimits
 from dragoman.http.server import HttpServer
 from dragoman.http.sse import EventStream, Streams
 from dragoman.server.serve import loop_factory
 from dragoman.streams.places import listen_tcp, listen_unix
-from hostile_http import HOSTILE, LIMITS, RIGHT, echo, get, post
+from hostile_http import CHUNKED, HOSTILE, LIMITS, RIGHT, echo, get, post
 from programs import PATIENCE, until
 
 MIB = 1 << 20
+DRAINING = "urn:dragoman:draining"
 
 
 class HttpHouse:
@@ -73,6 +75,12 @@ class HttpHouse:
             stream.publish("hello", "you")
             await stream(scope, receive, send)
             self.events.put("stream over")
+        elif kind == "begin":
+            await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+            await send({"type": "http.response.body", "body": b"o", "more_body": True})
+            self.events.put("begun")
+            await self.let_go.wait()
+            await send({"type": "http.response.body", "body": b"k"})
         elif kind == "hasty":
             await send({"type": "http.response.start", "status": 404, "headers": [(b"content-length", b"0")]})
             await send({"type": "http.response.body", "body": b""})
@@ -450,6 +458,40 @@ def test_at_shutdown_nothing_holds_us_longer_than_the_time_given(open_house: Cal
         assert house.server.connections == 0
         house.hears("gone")
         assert (house.errors, house.complaints) == ([], [])
+
+
+def test_at_shutdown_half_a_body_is_answered_and_nobody_who_is_refused_keeps_us(
+    open_house: Callable[..., HttpHouse], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half a body kept us for as long as we had, and who was refused for as long as it was listened to."""
+    monkeypatch.setattr(guard, "LINGER", 1000.0)
+    house = open_house()
+    with house.visit() as half, house.visit() as chunks, house.visit() as refused:
+        half.sendall(post(b"Content-Length: 1000") + b"a")
+        chunks.sendall(CHUNKED + b"5\r\nhal")
+        refused.sendall(post(b"Content-Length: 1001") + b"a")
+        assert statuses(read_answer(refused)) == [413]
+        until(lambda: house.server._watch.bodies.total == 7, "all are here")
+        house.run(house.server.close_gently(1000))
+        for visitor in (half, chunks):
+            said = read_answer(visitor)
+            assert (statuses(said), json.loads(said.partition(b"\r\n\r\n")[2])["type"]) == ([503], DRAINING)
+    assert (house.errors, house.complaints) == ([], [])
+
+
+def test_at_shutdown_who_is_answered_before_the_body_is_there_does_not_keep_us(
+    open_house: Callable[..., HttpHouse], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guard, "LINGER", 1000.0)
+    house = open_house()
+    with house.visit() as early:
+        early.sendall(get(b"Content-Length: 1000", line=b"POST /begin HTTP/1.1") + b"a")
+        house.hears("begun")
+        closing_ = asyncio.run_coroutine_threadsafe(house.server.close_gently(1000), house.loop)
+        until(lambda: house.server._watch.is_closing, "the server closes")
+        house.loop.call_soon_threadsafe(house.let_go.set)
+        assert read_answer(early).endswith(b"ok")
+        closing_.result(PATIENCE)
 
 
 def test_an_app_that_does_not_listen_is_cancelled_at_shutdown(open_house: Callable[..., HttpHouse]) -> None:

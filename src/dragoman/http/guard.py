@@ -32,9 +32,13 @@ __all__ = ["GuardedProtocol", "Hangup", "HttpLimits"]
 
 HANGUP = "dragoman.hangup"
 LINGER = 2.0  # so long we listen to somebody we refused: closing on unread bytes would take our answer back
+LAST_LINGER = 0.1  # when we are about to be gone
 MOST_AHEAD = 1 << 16  # bytes of requests that came before their turn
 MOST_TURNED_AWAY = 128  # connections above the limit that are told so; the rest find the door shut
 BAD_REQUEST = framing.malformed("malformed-request", "The request is not HTTP/1.1, or its method is not known.")
+
+
+STOPPING = Fault(503, "draining", "Draining", "The broker is about to stop: ask again later.")
 
 
 class Phase(Enum):
@@ -393,8 +397,12 @@ class GuardedProtocol(HttpToolsProtocol):
         super().resume_writing()
 
     def shutdown(self) -> None:
-        """Close when the running request, if there is one, has its response."""
-        if self._phase is not REFUSED:  # who is refused is closed soon anyway, and may still be reading why
+        """Close when the running request, if there is one, has its response. Half a request is not waited for."""
+        if self._phase in (LENGTH, CHUNKS) and not self.cycle.response_started:
+            self._refuse(STOPPING)
+        elif self._phase is REFUSED:
+            self._hurry()
+        else:
             super().shutdown()
 
     def abort(self) -> None:
@@ -411,6 +419,12 @@ class GuardedProtocol(HttpToolsProtocol):
     def _turn_deaf(self) -> None:
         self._phase, self._kept, self._due = REFUSED, b"", self.loop.time() + LINGER
         self._watch.bodies.forget(self)
+        if self._watch.is_closing:
+            self._hurry()
+
+    def _hurry(self) -> None:
+        """Who is refused may still be reading why, but does not keep us."""
+        self.loop.call_later(LAST_LINGER, self.transport.abort)
 
     def _refuse(self, fault: Fault) -> None:
         cycle = self._running
