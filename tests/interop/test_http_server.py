@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from dragoman.http import guard
-from dragoman.http.guard import HANGUP
+from dragoman.http.hangup import HANGUP
 from dragoman.http.limits import HttpLimits
 from dragoman.http.server import HttpServer
 from dragoman.http.sse import EventStream, Streams

@@ -10,7 +10,7 @@ from dragoman.desk.forms import HealthView
 from dragoman.diary.memory import MemoryDiary
 from dragoman.http.app import make_app
 from dragoman.http.door import Door
-from dragoman.http.guard import HANGUP, Hangup
+from dragoman.http.hangup import HANGUP, Hangup
 from dragoman.http.options import ListenerOptions
 from dragoman.http.session import HttpSession
 from pairs.world import World

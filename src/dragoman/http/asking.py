@@ -12,7 +12,7 @@ from starlette.responses import Response
 from dragoman.core.model import Payload
 from dragoman.desk.forms import Problem, View
 from dragoman.http.door import Door
-from dragoman.http.guard import HANGUP, Hangup
+from dragoman.http.hangup import HANGUP, Hangup
 from dragoman.http.problems import problem
 
 # How the desk's problems are told: the status, and a title.

@@ -15,7 +15,7 @@ from dragoman.desk.forms import Problem, ServiceName
 from dragoman.desk.views import failure_view
 from dragoman.http.asking import HungUp, Refused, told_as_problem
 from dragoman.http.door import Door
-from dragoman.http.guard import HANGUP, Hangup
+from dragoman.http.hangup import HANGUP, Hangup
 from dragoman.http.operations import BYTES, Operation
 from dragoman.http.outcomes import outcome_response
 from dragoman.http.plans import HEADERS

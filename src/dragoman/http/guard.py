@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
 from enum import Enum
 from math import inf
 from typing import TYPE_CHECKING, Any, cast
@@ -20,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from dragoman.http import framing
 from dragoman.http.framing import Chunks, Fault, Refused
-from dragoman.http.limits import HttpLimits
+from dragoman.http.hangup import HANGUP, Hangup
 from dragoman.http.problems import MEDIA_TYPE, problem, problem_body
 from dragoman.http.transports import ResponseTransport, tune
 from dragoman.http.watch import Watch
@@ -28,9 +27,6 @@ from dragoman.http.watch import Watch
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
 
-__all__ = ["GuardedProtocol", "Hangup", "HttpLimits"]
-
-HANGUP = "dragoman.hangup"
 LINGER = 2.0  # so long we listen to somebody we refused: closing on unread bytes would take our answer back
 LAST_LINGER = 0.1  # when we are about to be gone
 MOST_AHEAD = 1 << 16  # bytes of requests that came before their turn
@@ -51,22 +47,6 @@ class Phase(Enum):
 
 
 IDLE, HEAD, LENGTH, CHUNKS, ANSWER, REFUSED = Phase
-
-
-class Hangup:
-    """In a request's scope: whom to call if the caller goes before the response is complete, and whether it has."""
-
-    __slots__ = ("call", "is_gone")
-
-    def __init__(self) -> None:
-        self.call: Callable[[], None] | None = None
-        self.is_gone = False
-
-    def happen(self) -> None:
-        self.is_gone = True
-        call, self.call = self.call, None
-        if call is not None:
-            call()
 
 
 class GuardedProtocol(HttpToolsProtocol):

@@ -22,8 +22,8 @@ from dragoman.core.model import Attempt, Token, is_text
 from dragoman.desk.forms import Form, Problem, ServiceName, View
 from dragoman.http.asking import Refused, told_as_problem
 from dragoman.http.door import Door
-from dragoman.http.guard import HANGUP, Hangup
 from dragoman.http.guests import Guest, Poll
+from dragoman.http.hangup import HANGUP, Hangup
 from dragoman.http.operations import BYTES, TEXT, Header, Operation
 from dragoman.http.problems import problem
 from dragoman.http.reading import body_of, in_body, in_path, in_query, is_json

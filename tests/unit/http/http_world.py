@@ -16,7 +16,7 @@ from dragoman.desk.desk import Desk
 from dragoman.desk.forms import HealthView
 from dragoman.http.app import make_app
 from dragoman.http.door import Door
-from dragoman.http.guard import HANGUP, Hangup
+from dragoman.http.hangup import HANGUP, Hangup
 from dragoman.http.options import ListenerOptions
 from dragoman.http.session import HttpSession
 from dragoman.server.runner import Limits, Line

@@ -13,7 +13,7 @@ from http_world import World
 
 from dragoman.core.effects import News
 from dragoman.http.app import make_app
-from dragoman.http.guard import HANGUP, Hangup
+from dragoman.http.hangup import HANGUP, Hangup
 
 UNKNOWN = "0" * 32
 

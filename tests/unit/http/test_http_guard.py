@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.http.guard import HANGUP, Hangup
+from dragoman.http.hangup import HANGUP, Hangup
 from dragoman.http.limits import HttpLimits
 from dragoman.http.server import HttpServer
 from hostile_http import CHUNKED, HOSTILE, LIMITS, RIGHT, echo, get, post
