@@ -75,10 +75,11 @@ async def enqueue(door: Door, request: Request) -> Response:
     view, _ = await ask(door, request, "enqueue", order, payload)
     headers = {"Location": f"/v1/jobs/{view.id}"}
     wait = _preferred_wait(request)
-    if wait is None:
+    if wait is not None:
+        headers["Preference-Applied"] = f"wait={wait:g}"
+    elif view.state != "ended":  # else it is an older one of the same key, and how it ended is known
         return told(view, 202, headers)
-    headers["Preference-Applied"] = f"wait={wait:g}"
-    view, result = await ask(door, request, "result", ResultForm(id=view.id, wait=wait))
+    view, result = await ask(door, request, "result", ResultForm(id=view.id, wait=wait or 0.0))
     if view.state != "ended":
         return told(view, 202, headers)
     show_result(view, result)
@@ -208,7 +209,8 @@ OPERATIONS = [
         "enqueue",
         "Enqueue a background job. It is on disk when the answer comes. The body is an order in JSON, or, if the query "
         "names the service, the payload as it is, whatever its content type; the query then says what an order would. "
-        "With `Prefer: wait=30` the answer is 200 with the outcome, if there is one within that many seconds.",
+        "With `Prefer: wait=30` the answer is 200 with the outcome, if there is one within that many seconds; so it is "
+        "if the job joins one of the same key that has ended.",
         enqueue,
         {202: JobView, 200: JobView},
         "jobs",

@@ -189,6 +189,19 @@ def test_whoever_prefers_to_wait_gets_the_outcome(world: World) -> None:
     assert answer.headers["location"] == f"/v1/jobs/{id}"
 
 
+@pytest.mark.parametrize("wait", [{}, {"prefer": "wait=30"}], ids=["at once", "who would wait"])
+def test_an_order_of_a_key_whose_job_has_ended_gets_the_outcome(world: World, wait: dict[str, str]) -> None:
+    """It was answered 202, ended, and without its result."""
+    order = {"service": "s", "payload": "x", "key": "k"}
+    world.worker()
+    id = world.ask("POST", "/v1/jobs", json=order).json()["id"]
+    assert world.ask("POST", "/v1/jobs", json=order).status_code == 202
+    world.succeed(id, b"result")
+    answer = world.ask("POST", "/v1/jobs", json=order, headers=wait)
+    assert (answer.status_code, answer.headers["location"]) == (200, f"/v1/jobs/{id}")
+    assert (answer.json()["state"], answer.json()["result"]) == ("ended", "result")
+
+
 def test_a_failure_comes_with_its_workers_account(world: World) -> None:
     world.worker()
     headers = {"prefer": "wait=30"}
