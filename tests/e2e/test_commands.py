@@ -132,6 +132,18 @@ def test_serve_ends_with_73_when_a_port_is_taken(programs: Programs, taken: str)
     assert "Traceback" not in program.err
 
 
+def test_a_hangup_neither_stops_a_broker_nor_changes_it(programs: Programs) -> None:
+    """R111."""
+    broker = programs.dragoman("serve", "tcp://127.0.0.1:0", "--data", "memory")
+    url = broker.prints(r"(tcp://127.0.0.1:\d+)")
+    os.kill(broker.pid, signal.SIGHUP)
+    broker.prints("SIGHUP changes nothing")
+    programs.dragoman("worker", "--exec", "cat", "--service", "echo", "--connect", url)
+    broker.prints("worker joined")
+    called = programs.dragoman("call", "echo", "still here", "--connect", url)
+    assert (called.ends(), called.out) == (0, "still here")
+
+
 def test_serve_ends_with_73_when_a_socket_file_is_taken_and_leaves_it_alone(programs: Programs, tmp_path: Path) -> None:
     url = f"pingpong+ipc://{tmp_path}/b?frontend=tcp%3A%2F%2F127.0.0.1%3A0"
     first = programs.broker(url=url)

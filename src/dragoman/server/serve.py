@@ -182,6 +182,10 @@ class Server:
         self.line.turn()
         self._stop_when_drained(self._now() + self._config.drain_timeout)
 
+    def stay_as_it_is(self) -> None:
+        """SIGHUP, which elsewhere means: read your settings anew (R111)."""
+        self._log.info("SIGHUP changes nothing: settings are read at the start")
+
     def _stop_when_drained(self, until: float) -> None:
         if not self._running() and not self._is_writing() and not self._is_saving():
             self._stop("drained")
@@ -322,6 +326,7 @@ async def _serve(
         tune_process()
         for each in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(each, told_to_stop)
+        loop.add_signal_handler(signal.SIGHUP, server.stay_as_it_is)
         announce(opened, folder)  # whoever reads it may signal us
         notifier.ready(loop, server.status)
         code = await server.stopped
