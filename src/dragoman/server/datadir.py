@@ -6,7 +6,14 @@ import errno
 import fcntl
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
+
+from dragoman.diary.ballast import Ballast
+from dragoman.diary.trouble import NO_ROOM
+
+T = TypeVar("T")
 
 IDS_A_RUN = 1 << 32
 MAX_EPOCH = 1 << 21  # ids stay below 2**53, so that every reader of JSON keeps them exact
@@ -16,12 +23,10 @@ class FolderTaken(Exception):
     """Another broker uses this data folder."""
 
 
-class DataFolder:
-    """Held for as long as the broker runs."""
+class FolderLock:
+    """Nobody else may use the folder until it is closed."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -32,11 +37,24 @@ class DataFolder:
         try:
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
-            self.epoch = self._next_epoch()
-        except OSError as error:
-            os.close(self._lock)
-            if error.filename is None:  # a full disk does not say of which file it speaks
-                error.filename = str(path)
+        except OSError:
+            pass  # the lock is what counts; who holds it is not known then
+
+    def close(self) -> None:
+        os.close(self._lock)
+
+
+class DataFolder:
+    """Held for as long as the broker runs."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = _with_room(path, lambda: FolderLock(path))
+        try:
+            self.epoch = _with_room(path, self._next_epoch)
+        except BaseException:
+            self._lock.close()
             raise
 
     @property
@@ -45,7 +63,7 @@ class DataFolder:
         return self.epoch * IDS_A_RUN + 1
 
     def close(self) -> None:
-        os.close(self._lock)
+        self._lock.close()
 
     def _next_epoch(self) -> int:
         kept = self.path / "epoch"
@@ -59,13 +77,33 @@ class DataFolder:
         if epoch >= MAX_EPOCH:
             raise OSError(errno.EINVAL, f"it has reached {MAX_EPOCH}: the ids of this folder are used up", str(kept))
         fresh = self.path / "epoch.new"
-        with open(fresh, "w", opener=_private) as file:
-            file.write(f"{epoch}\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(fresh, kept)
+        try:
+            with open(fresh, "w", opener=_private) as file:
+                file.write(f"{epoch}\n")
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(fresh, kept)
+        except OSError:
+            fresh.unlink(missing_ok=True)
+            raise
         _sync_folder(self.path)
         return epoch
+
+
+def _with_room(folder: Path, act: Callable[[], T]) -> T:
+    """Do it; on a full disk, in the room that an earlier run kept back (R101)."""
+    try:
+        try:
+            return act()
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            Ballast(folder, 0).drop()
+            return act()
+    except OSError as error:
+        if error.errno in NO_ROOM or error.filename is None:
+            error.filename = str(folder)  # a full disk does not say of which file it speaks
+        raise
 
 
 def first_id_without_folder() -> int:
