@@ -70,7 +70,7 @@ class Submitters:
                     self.repeats += 1
                     time.sleep(REST)
                     continue
-                if status == 202:
+                if status in (200, 202):
                     self.ids[number] = json.loads(said)["id"]
                 else:
                     assert status == 503, (status, said)  # it reads its diary

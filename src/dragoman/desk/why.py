@@ -41,10 +41,9 @@ def why(job: Job, broker: Broker, now: float, problem: str | None = None) -> str
 def _how_it_ended(job: Job) -> str:
     if job.outcome is DONE:
         return f"It is done, at attempt {job.spent + 1}." if job.spent else "It is done."
-    last = f"; {_last_ending(job)}" if job.history and job.spent > 1 else ""
     quarantine = " It is in quarantine: `retry` makes a new job of it." if job.quarantined else ""
-    reason = f": {job.reason}" if job.reason else ""
-    return f"It ended {job.outcome}{reason}{last}.{quarantine}"
+    reason = _last_ending(job) if job.history and job.history[-1].reason == job.reason else job.reason
+    return f"It ended {job.outcome}{f': {reason}' if reason else ''}.{quarantine}"
 
 
 def _who_runs_it(job: Job, now: float) -> str:

@@ -123,7 +123,10 @@ def test_ended_otherwise(world: World) -> None:
     world.worker(name="seven")
     name = world.enqueue(attempts=1)
     world.broker.fail(world.attempt(name), "no luck", world.now)
-    assert why(world, name) == "It ended failed: no luck. It is in quarantine: `retry` makes a new job of it."
+    assert why(world, name) == (
+        "It ended failed: attempt 1 of 1 failed at worker seven: no luck. "
+        "It is in quarantine: `retry` makes a new job of it."
+    )
     cancelled = world.enqueue(delay=9.0)
     world.ask("cancel", id=cancelled)
     assert why(world, cancelled) == "It ended cancelled: cancelled on request."
