@@ -9,6 +9,7 @@ import msgspec
 from dragoman.core.model import Payload
 from dragoman.desk.desk import QUESTIONS, Asker, Desk, Ticket
 from dragoman.desk.forms import Problem, View
+from dragoman.desk.sentences import sentence
 
 _readers: dict[str, msgspec.json.Decoder[Any]] = {}
 _writer = msgspec.json.Encoder()
@@ -47,16 +48,9 @@ def ask_json(desk: Desk, question: str, form: bytes, payload: Payload, asker: As
     try:
         read = reader.decode(form or b"{}")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        asker.refuse(Problem(kind="invalid", detail=f"{question}: {_sentence(error)}"))
+        asker.refuse(Problem(kind="invalid", detail=f"{question}: {sentence(error, QUESTIONS[question][0])}"))
         return None
     return desk.ask(question, read, payload, asker, now)
-
-
-def _sentence(error: Exception) -> str:
-    if isinstance(error, RecursionError):
-        return "the form is nested too deep"
-    text = str(error)
-    return text[:1].lower() + text[1:]
 
 
 class _Written:

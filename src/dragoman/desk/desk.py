@@ -52,6 +52,7 @@ from dragoman.desk.forms import (
 from dragoman.desk.payloads import payload_of
 from dragoman.desk.purge import Purge
 from dragoman.desk.run import Run
+from dragoman.desk.sentences import duration
 from dragoman.desk.views import job_view, service_views, worker_view
 from dragoman.desk.why import why
 
@@ -349,7 +350,9 @@ class Desk:
                 raise Objection("invalid", "not_before: write a zone behind it, such as Z or +02:00")
             delay = max(delay, form.not_before.timestamp() - self._offset() - now)
         if delay > self.broker.policy.max_delay:
-            raise Objection("invalid", f"it would start in more than {self.broker.policy.max_delay:g} s (max_delay)")
+            raise Objection(
+                "invalid", f"it would start in more than {duration(self.broker.policy.max_delay)} (max_delay)"
+            )
         timeout = form.timeout if form.timeout is not None else JOB_TIMEOUT
         return wishes_for(
             delay, form.priority, form.attempts, timeout, form.retry_first, form.retry_cap, form.retry_jitter

@@ -13,12 +13,11 @@ from msgspec import Meta, Struct
 DAY = 86_400.0
 MOST_ATTEMPTS = 100
 
+ID = "^[0-9a-f]{32}$"
 NAME = r"^[^\x00-\x1f\x7f-\x9f]+$"  # no control characters
 JOB = "0197f3a2c4d87b12a9e05c61f38d2b74"
 
-JobName = Annotated[
-    str, Meta(pattern="^[0-9a-f]{32}$", description="A job's id: 32 lower-case hex digits.", examples=[JOB])
-]
+JobName = Annotated[str, Meta(pattern=ID, description="A job's id: 32 lower-case hex digits.", examples=[JOB])]
 ServiceName = Annotated[
     str,
     Meta(

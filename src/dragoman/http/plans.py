@@ -9,6 +9,7 @@ import msgspec
 
 from dragoman.core.model import DEFAULT_PRIORITY, Wishes
 from dragoman.desk.forms import Attempts, JobTimeout, Key, Priority, Problem
+from dragoman.desk.sentences import sentence
 from dragoman.http.asking import Refused, told_as_problem
 from dragoman.http.operations import Header
 from dragoman.http.options import ListenerOptions
@@ -79,7 +80,7 @@ def _read(said: tuple[tuple[bytes, bytes], ...]) -> dict[bytes, Any]:
         except UnicodeDecodeError:
             _object(header, "it is not UTF-8")
         except msgspec.ValidationError as error:
-            _object(header, str(error))
+            _object(header, sentence(error, header.kind))
     return words
 
 

@@ -14,6 +14,7 @@ from msgspec.structs import fields
 from starlette.requests import ClientDisconnect, Request
 
 from dragoman.desk.forms import Form
+from dragoman.desk.sentences import sentence
 from dragoman.http.asking import HungUp, Refused
 from dragoman.http.door import Door
 from dragoman.http.problems import problem
@@ -38,7 +39,7 @@ def in_path(request: Request, name: str, kind: Any) -> Any:
     try:
         return msgspec.convert(request.path_params[name], kind, strict=False)
     except msgspec.ValidationError as error:
-        _invalid(f"{name}, in the path: {error}")
+        _invalid(f"{name}, in the path: {sentence(error, kind)}")
 
 
 def in_query(request: Request, form: type[Any]) -> Any:
@@ -50,7 +51,7 @@ def in_query(request: Request, form: type[Any]) -> Any:
     try:
         said = msgspec.convert(words, form, strict=False)
     except msgspec.ValidationError as error:
-        _invalid(f"in the query: {error}")
+        _invalid(f"in the query: {sentence(error, form)}")
     for name in words:
         if getattr(said, name) is None:  # to msgspec the word null is no word, where it could be none
             _invalid(f"{name}, in the query: leave it out instead of saying null")
@@ -81,7 +82,7 @@ async def in_body(door: Door, request: Request, form: type[Any]) -> Any:
     try:
         return msgspec.convert(said, form)
     except msgspec.ValidationError as error:
-        _invalid(f"in the body: {error}")
+        _invalid(f"in the body: {sentence(error, form)}")
 
 
 def is_json(request: Request) -> bool:

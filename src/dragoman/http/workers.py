@@ -20,6 +20,7 @@ from starlette.responses import Response
 from dragoman.core.door import is_offer
 from dragoman.core.model import Attempt, Token, is_text
 from dragoman.desk.forms import Form, Problem, ServiceName, View
+from dragoman.desk.sentences import sentence
 from dragoman.http.asking import Refused, told_as_problem
 from dragoman.http.door import Door
 from dragoman.http.guests import Guest, Poll
@@ -273,7 +274,7 @@ def _failure(body: bytes, request: Request) -> tuple[str, bytes]:
     try:
         form = msgspec.json.decode(body, type=FailureForm)
     except (msgspec.ValidationError, UnicodeDecodeError) as error:
-        _refuse("invalid", f"in the body: {error}")
+        _refuse("invalid", f"in the body: {sentence(error, FailureForm)}")
     except msgspec.DecodeError as error:
         raise Refused(problem(400, "malformed-json", "Malformed JSON", f"The body is not JSON: {error}.")) from None
     type, message = form.type.replace("\0", ""), form.message.replace("\0", "")
