@@ -63,7 +63,10 @@ TINY_CHUNKS = malformed(
 )
 
 
+BAD_REQUEST = malformed("malformed-request", "The request is not HTTP/1.1, or its method is not known.")
 TWO_LENGTHS = malformed("two-lengths", "Content-Length and Transfer-Encoding exclude each other.")
+BAD_LENGTH = malformed("malformed-length", "Content-Length is a number of bytes, in up to 18 digits.")
+BAD_CODING = malformed("malformed-coding", "Transfer-Encoding is chunked, and said once, or not there.")
 FOREIGN_HOST = Fault(403, "foreign-host", "Foreign host", "This server does not answer to the name that was asked for.")
 FOREIGN_ORIGIN = Fault(403, "foreign-origin", "Foreign origin", "Pages that are not served from here may not ask here.")
 ENCODED = Fault(415, "content-encoding", "Encoded body", "Bodies are taken as they are: send no Content-Encoding.")
@@ -84,6 +87,10 @@ def too_many_fields(limits: HttpLimits) -> Fault:
 
 def payload_too_large(limits: HttpLimits) -> Fault:
     return Fault(413, "too-large", "Too large", f"max_payload is {limits.max_payload} bytes.")
+
+
+def repeated(name: bytes) -> Fault:
+    return malformed("repeated-field", f"{name.decode()} is given more than once.")
 
 
 def read_head(head: bytes, limits: HttpLimits) -> re.Match[bytes]:
@@ -134,13 +141,27 @@ def _form(head: bytes) -> Fault:
     return FOLDED if b"\r\n " in head or b"\r\n\t" in head else BAD_FIELD
 
 
+def what_is_wrong(head: re.Match[bytes]) -> Fault:
+    """Of a head whose form is right, and which the parser refuses all the same: it does not say why."""
+    lines = [line.partition(b":") for line in head[0].split(b"\r\n")[1:]]
+    lengths = [value.strip() for name, _, value in lines if name.lower() == b"content-length"]
+    has_coding = any(name.lower() == b"transfer-encoding" for name, _, _ in lines)
+    if lengths and has_coding:
+        return TWO_LENGTHS
+    if len(lengths) > 1:
+        return repeated(b"content-length")
+    if lengths and LENGTH.fullmatch(lengths[0]) is None:
+        return BAD_LENGTH
+    return BAD_CODING if has_coding else BAD_REQUEST
+
+
 def body_length(fields: list[tuple[bytes, bytes]], head: re.Match[bytes], limits: HttpLimits, hosts: Hosts) -> int:
     """How long the body is, or IN_CHUNKS; if what the fields say is right. Names are in lower case. Raises Refused."""
     watched: dict[bytes, bytes] = {}
     for name, value in fields:
         if name in WATCHED:
             if name in watched:
-                raise Refused(malformed("repeated-field", f"{name.decode()} is given more than once."))
+                raise Refused(repeated(name))
             watched[name] = value
     host = watched.pop(b"host", None)
     if host is None:
@@ -182,7 +203,7 @@ def _body_length(watched: dict[bytes, bytes], host: bytes, version: bytes, limit
         length = IN_CHUNKS
     elif stated is not None:
         if LENGTH.fullmatch(stated) is None:
-            raise Refused(malformed("malformed-length", "Content-Length is not a number of bytes."))
+            raise Refused(BAD_LENGTH)
         length = int(stated)
         if length > limits.max_payload:
             raise Refused(payload_too_large(limits))

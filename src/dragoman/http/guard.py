@@ -31,7 +31,6 @@ LINGER = 2.0  # so long we listen to somebody we refused: closing on unread byte
 LAST_LINGER = 0.1  # when we are about to be gone
 MOST_AHEAD = 1 << 16  # bytes of requests that came before their turn
 MOST_TURNED_AWAY = 128  # connections above the limit that are told so; the rest find the door shut
-BAD_REQUEST = framing.malformed("malformed-request", "The request is not HTTP/1.1, or its method is not known.")
 
 
 STOPPING = Fault(503, "draining", "Draining", "The broker is about to stop: ask again later.")
@@ -163,7 +162,8 @@ class GuardedProtocol(HttpToolsProtocol):
         except Refused as refused:
             self._refuse(refused.fault)
         except httptools.HttpParserError:
-            self._refuse(framing.BAD_CHUNK if self._phase is CHUNKS else BAD_REQUEST)
+            assert self._head is not None
+            self._refuse(framing.BAD_CHUNK if self._phase is CHUNKS else framing.what_is_wrong(self._head))
 
     def _take_head(self, data: bytes) -> bytes:
         """Hand the parser a whole head, or keep its beginning. Returns what follows it."""
