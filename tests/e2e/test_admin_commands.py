@@ -124,14 +124,14 @@ def test_jobs_are_listed(house: House) -> None:
 
 def test_a_service_is_paused_resumed_and_purged(house: House) -> None:
     house.said("enqueue", "s", "x")
-    assert house.said("pause", "s", "--by", "Ada") == "s is paused; 1 jobs wait, 0 run\n"
+    assert house.said("pause", "s", "--by", "Ada") == "s is paused; waiting: 1, running: 0\n"
     assert "paused by Ada" in house.said("services")
     assert house.said("resume", "s").startswith("s is not paused any more")
     unasked = house.ask("purge", "s")
     assert unasked.ends() == 2
     assert "--yes" in unasked.err
-    assert house.said("purge", "s", "--yes") == "1 jobs of s are cancelled\n"
-    assert house.said("purge", "s", "--ended", "--yes") == "1 jobs of s are forgotten\n"
+    assert house.said("purge", "s", "--yes") == "1 job of s is cancelled\n"
+    assert house.said("purge", "s", "--ended", "--yes") == "1 job of s is forgotten\n"
     (service,) = house.lines("services")
     assert (service["name"], service["waiting"]) == ("s", 0)
 
@@ -171,6 +171,7 @@ def test_a_worker_is_listed_and_drained(house: House) -> None:
 def test_recurring_jobs_are_kept(house: House) -> None:
     shown = house.said("cron", "set", "poll", "check", "x", "--every", 3600)
     assert "every 3600 s" in shown
+    assert "(in 60 min)" in shown
     house.said("cron", "set", "nightly", "report", "--cron", "0 3 * * *", "--timezone", "Europe/Vienna", "--paused")
     listed = {each["name"]: each for each in house.lines("cron", "list")}
     assert (listed["poll"]["every"], listed["nightly"]["cron"]) == (3600, "0 3 * * *")
@@ -187,8 +188,8 @@ def test_recurring_jobs_are_kept(house: House) -> None:
     [
         (["cron", "set", "x", "s"], "say one of --cron and --every"),
         (["cron", "set", "x", "s", "--cron", "nonsense"], "Not valid"),
-        (["result", "nonsense"], "Not valid: id, in the path"),
-        (["enqueue", "a\x07b"], "Not valid"),
+        (["job", "xyz"], "Not valid: id, in the path: a job's id is 32 lower-case hex digits\n"),
+        (["enqueue", "a\x07b"], "Not valid: in the query: service: a name has no control characters\n"),
         (["enqueue", "s", "--priority", "10"], "--priority"),
         (["drain", "nonsense"], "nonsense"),
     ],

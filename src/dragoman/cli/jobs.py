@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from dragoman.cli.http import connect_option, give_up_on, json_option, path, request
-from dragoman.cli.tables import ago, print_json, print_table
+from dragoman.cli.tables import age, print_json, print_table
 
 A_PAGE = 1_000
 
@@ -64,7 +64,7 @@ def jobs(
             each["id"],
             each["service"],
             each["outcome"] or each["state"],
-            ago(str(each["created"])),
+            age(str(each["created"])),
             len(each["attempts"]),  # type: ignore[arg-type]
             each["reason"],
         )

@@ -24,4 +24,4 @@ def pause(service: str, url: str, by: str | None) -> None:
     Jobs go on arriving, and those that run may end. A pause outlives the broker.
     """
     view = ask(url, "POST", path("services", service, "pause"), said={"by": by} if by is not None else {})
-    click.echo(f"{plain(view['name'])} is paused; {view['waiting']} jobs wait, {view['running']} run")
+    click.echo(f"{plain(view['name'])} is paused; waiting: {view['waiting']}, running: {view['running']}")

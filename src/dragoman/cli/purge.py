@@ -35,4 +35,6 @@ def purge(service: str, url: str, ended: bool, yes: bool) -> None:
         click.confirm(f"{what}?", abort=True)
     states = ["ended"] if ended else ["waiting", "delayed"]
     view = ask(url, "POST", path("services", service, "purge"), said={"states": states})
-    click.echo(f"{view['purged']} jobs of {name} are {'forgotten' if ended else 'cancelled'}")
+    count = view["purged"]
+    jobs = f"1 job of {name} is" if count == 1 else f"{count} jobs of {name} are"
+    click.echo(f"{jobs} {'forgotten' if ended else 'cancelled'}")

@@ -19,4 +19,4 @@ Examples:
 def resume(service: str, url: str) -> None:
     """Hand out jobs of SERVICE again."""
     view = ask(url, "POST", path("services", service, "resume"))
-    click.echo(f"{plain(view['name'])} is not paused any more; {view['waiting']} jobs wait, {view['running']} run")
+    click.echo(f"{plain(view['name'])} is not paused any more; waiting: {view['waiting']}, running: {view['running']}")

@@ -58,6 +58,15 @@ def span(seconds: float) -> str:
 
 
 def ago(moment: str) -> str:
-    """How long since a moment, as the broker writes moments; `in 5 min` if it is still to come."""
-    passed = time.time() - datetime.fromisoformat(moment).timestamp()
-    return span(passed) if passed >= 0 else f"in {span(-passed)}"
+    """`5 min ago`, of a moment as the broker writes moments; `in 5 min` if it is still to come."""
+    passed = _since(moment)
+    return f"{span(passed)} ago" if passed >= 0 else f"in {span(-passed)}"
+
+
+def age(moment: str) -> str:
+    """How long since then."""
+    return span(max(0.0, _since(moment)))
+
+
+def _since(moment: str) -> float:
+    return time.time() - datetime.fromisoformat(moment).timestamp()

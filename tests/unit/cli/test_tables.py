@@ -1,0 +1,21 @@
+"""How moments are told at a terminal."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from dragoman.cli import tables
+
+
+@pytest.mark.parametrize(
+    ("seconds", "ago", "age"),
+    [(4, "4.0 s ago", "4.0 s"), (300, "5 min ago", "5 min"), (-4, "in 4.0 s", "0.0 s"), (-300_000, "in 3 d", "0.0 s")],
+)
+def test_a_moment_is_told_from_now(monkeypatch: pytest.MonkeyPatch, seconds: float, ago: str, age: str) -> None:
+    """What was four seconds ago, and what was to come in four, were hard to tell apart."""
+    now = 1_800_000_000.0
+    monkeypatch.setattr(tables.time, "time", lambda: now)
+    moment = datetime.fromtimestamp(now - seconds, UTC).isoformat()
+    assert (tables.ago(moment), tables.age(moment)) == (ago, age)
