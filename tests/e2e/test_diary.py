@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 
 import apsw
+import pytest
 
 from dragoman.core.effects import Accept, Effect
 from dragoman.core.model import Wishes
@@ -92,7 +93,7 @@ def test_damaged_diary_is_refused_and_recovered(programs: Programs, tmp_path: Pa
         file.seek(10 * 4096)
         file.write(b"\xff" * 4096)
     broken = programs.dragoman("diary", "check", str(folder))
-    assert broken.ends() == 1
+    assert broken.ends() == 74
     broker = programs.dragoman("serve", LISTEN, "--data", str(folder))
     assert broker.ends() == 74
     assert "dragoman diary recover" in broker.err
@@ -103,6 +104,54 @@ def test_damaged_diary_is_refused_and_recovered(programs: Programs, tmp_path: Pa
     again = programs.start(sys.executable, DRIVER, str(folder), "0")
     assert again.ends() == 0
     assert len(re.findall("^here", again.out, re.MULTILINE)) == jobs
+
+
+def test_a_diary_with_a_bad_byte_is_refused_and_recovered(programs: Programs, tmp_path: Path) -> None:
+    """The file was whole for SQLite: the check found nothing, and recovery ended in a traceback."""
+    folder = tmp_path / "data"
+    made(programs, folder)
+    file = apsw.Connection(str(folder / "diary.db"))
+    file.execute("UPDATE job SET service = CAST(x'61ff' AS TEXT) WHERE number = (SELECT max(number) FROM job)")
+    file.close()
+    broken = programs.dragoman("diary", "check", str(folder))
+    assert broken.ends() == 74
+    assert "1 jobs cannot be read" in broken.err
+    broker = programs.dragoman("serve", LISTEN, "--data", str(folder))
+    assert broker.ends() == 74
+    assert "dragoman diary recover" in broker.err
+    recovery = programs.dragoman("diary", "recover", str(folder))
+    assert recovery.ends() == 0
+    assert "left out: 1 jobs or notes that cannot be read" in recovery.out
+    again = programs.dragoman("serve", LISTEN, "--data", str(folder))
+    again.prints("diary read")
+    assert not list(folder.glob("*.new*"))
+    assert "Traceback" not in broken.err + broker.err + recovery.err
+
+
+def test_a_diary_in_order_is_recovered_only_by_force(programs: Programs, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    made(programs, folder)
+    epoch = (folder / "epoch").read_text()
+    left = programs.dragoman("diary", "recover", str(folder))
+    assert (left.ends(), left.out) == (0, "in order: there is nothing to recover\n")
+    assert not list(folder.glob("*damaged*"))
+    forced = programs.dragoman("diary", "recover", str(folder), "--force")
+    assert forced.ends() == 0
+    assert "recovered: 200 jobs" in forced.out
+    assert list(folder.glob("diary.db.damaged-*"))
+    assert (folder / "epoch").read_text() == epoch, "it is no run of a broker"
+
+
+@pytest.mark.parametrize("command", ["check", "recover"])
+def test_folders_without_a_diary_are_told_from_damaged_ones(programs: Programs, tmp_path: Path, command: str) -> None:
+    none = programs.dragoman("diary", command, str(tmp_path / "none"))
+    assert none.ends() == 2
+    assert none.err == f"dragoman: there is no folder {tmp_path / 'none'}\n"
+    (tmp_path / "empty").mkdir()
+    empty = programs.dragoman("diary", command, str(tmp_path / "empty"))
+    assert empty.ends() == 2
+    assert empty.err == f"dragoman: there is no diary in {tmp_path / 'empty'}\n"
+    assert not list((tmp_path / "empty").iterdir())
 
 
 def test_diary_of_a_newer_release_is_refused(programs: Programs, tmp_path: Path) -> None:
@@ -116,11 +165,13 @@ def test_diary_of_a_newer_release_is_refused(programs: Programs, tmp_path: Path)
     assert "give another folder (--data)" in broker.err
 
 
-def test_recovery_keeps_away_from_a_running_broker(programs: Programs, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["check", "recover"])
+def test_a_running_broker_keeps_its_diary_to_itself(programs: Programs, tmp_path: Path, command: str) -> None:
     broker = programs.dragoman("serve", LISTEN, "--data", str(tmp_path / "data"))
     broker.prints("is listening")
-    recovery = programs.dragoman("diary", "recover", str(tmp_path / "data"))
-    assert recovery.ends() == 73
+    refused = programs.dragoman("diary", command, str(tmp_path / "data"))
+    assert refused.ends() == 73
+    assert f"in use by the broker with process id {broker.pid}: stop it first" in refused.err
 
 
 def test_disk_that_fails_ends_the_broker_with_its_own_code(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import click
 
-from dragoman.cli.exits import DISK, FAILED, TAKEN, USAGE, give_up
+from dragoman.cli.exits import DISK, TAKEN, USAGE, give_up
 
 T = TypeVar("T")
 
@@ -21,40 +21,55 @@ def diary() -> None:
 @diary.command()
 @click.argument("folder", metavar="DIR")
 def check(folder: str) -> None:
-    """Say whether the diary in this folder is in order."""
+    """Say whether the diary in this folder is in order: exit code 0, or 74 if it is damaged."""
     from dragoman.diary import recovery
 
     found = _with_folder(folder, recovery.check)
     if found:
-        give_up(f"the diary in {folder} is damaged: {found}\nTo read what can be read: dragoman diary recover", FAILED)
+        give_up(f"the diary in {folder} is damaged: {found}\nTo read what can be read: dragoman diary recover", DISK)
     click.echo("in order")
 
 
 @diary.command()
 @click.argument("folder", metavar="DIR")
-def recover(folder: str) -> None:
+@click.option("--force", is_flag=True, help="Do it even if the diary is in order.")
+def recover(folder: str, force: bool) -> None:
     """Make a new diary of what can be read of a damaged one, which is kept beside it."""
     from dragoman.diary import recovery
 
-    found = _with_folder(folder, recovery.recover)
+    found = _with_folder(folder, lambda path: recovery.recover(path, force=force))
+    if found is None:
+        click.echo("in order: there is nothing to recover")
+        return
     click.echo(f"recovered: {found.jobs} jobs, {found.fates} of them with what happened to them; {found.notes} notes")
-    if found.unreadable:
-        click.echo(f"passed over: {found.unreadable} places that cannot be read")
+    if found.left_out:
+        click.echo(f"left out: {found.left_out} jobs or notes that cannot be read")
+    if found.untold:
+        click.echo(f"lost: the history of {found.untold} jobs, or why they ended; their outcomes are there")
+    if found.as_submitted:
+        click.echo(f"lost: what happened to {found.as_submitted} jobs; they are as they were submitted, and run again")
+    if found.places:
+        click.echo(f"passed over: {found.places} places that cannot be read; nobody knows what was there")
     click.echo(f"the damaged file is {found.damaged}")
 
 
 def _with_folder(folder: str, act: Callable[[Path], T]) -> T:
     """Do something to a diary that nobody else may touch meanwhile."""
+    from dragoman.diary.schema import NAME
     from dragoman.diary.trouble import DiaryError
-    from dragoman.server.datadir import DataFolder, FolderTaken
+    from dragoman.server.datadir import FolderLock, FolderTaken
 
     path = Path(folder).expanduser()
     if not path.is_dir():
         give_up(f"there is no folder {path}", USAGE)
     try:
-        held = DataFolder(path)
+        if not (path / NAME).exists():
+            give_up(f"there is no diary in {path}", USAGE)
+        held = FolderLock(path)
     except FolderTaken as error:
         give_up(f"{error}: stop it first", TAKEN)
+    except OSError as error:
+        give_up(f"{path} cannot be used: {error.strerror or error}", DISK)
     try:
         return act(path)
     except DiaryError as error:

@@ -9,6 +9,7 @@ import apsw
 from dragoman.core.revival import Kept
 from dragoman.diary import tables
 from dragoman.diary.records import Reader
+from dragoman.diary.trouble import Unreadable
 
 
 def _nothing(*_: object) -> None:
@@ -37,7 +38,10 @@ class Loader:
 
     def next_batch(self) -> list[Kept]:
         """Empty at the end."""
-        rows = tables.read_batch(self._connection, self._after, self.last, self._batch)
+        try:
+            rows = tables.read_batch(self._connection, self._after, self.last, self._batch)
+        except UnicodeDecodeError as error:
+            raise Unreadable(f"a text of a job after number {self._after} is none: {error.reason}") from error
         offset = self._wall_offset()
         batch = [self._reader.kept(row, offset) for row in rows]
         self.is_due = False

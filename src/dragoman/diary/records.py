@@ -13,6 +13,7 @@ from math import inf
 
 from dragoman.core.model import ABSENT, Ending, Job, JobId, Outcome, Payload, Token, Wishes
 from dragoman.core.revival import Kept
+from dragoman.diary.trouble import Unreadable
 
 Row = tuple[object, ...]
 
@@ -39,6 +40,11 @@ QUARANTINED = FATE_COLUMNS.index("quarantined")
 PAYLOAD = JOB_COLUMNS.index("payload")
 
 MOST_WISHES = 1_024  # that are remembered: nearly all jobs wish one of a few things
+MOST_NUMBER = 1 << 62
+MOST_TIME = 1e11  # seconds since 1970
+ID_BYTES = 16
+COUNTS = ("attempts", "default_attempts", "priority")
+NONSENSE = (ValueError, TypeError, OverflowError, RecursionError)  # what reading something else raises
 DEFAULTS = {each.name: each.default for each in fields(Wishes)}
 
 
@@ -133,7 +139,7 @@ def _text(text: str) -> str:
 
 
 class Reader:
-    """Makes jobs of an earlier run of rows. Equal wishes, and equal names, are one object."""
+    """Makes jobs of an earlier run of rows, or raises Unreadable. Equal wishes, and equal names, are one object."""
 
     __slots__ = ("_names", "_wishes")
 
@@ -143,44 +149,116 @@ class Reader:
 
     def kept(self, row: list[object] | Row, offset: float) -> Kept:
         """`row`: a job without its payload, then its fate without number and result, NULLs if there is none."""
-        number, id, service, wishes, created, key, digest, retry_of, *fate = row
-        assert isinstance(number, int)
-        assert isinstance(id, bytes)
-        assert isinstance(service, str)
-        assert isinstance(wishes, str)
-        assert isinstance(created, float)
-        name = self._names.setdefault(service, service)
-        kept = Kept(number, id, name, self._wishes_of(wishes), created - offset)  # type: ignore[arg-type]
-        kept.key = key  # type: ignore[assignment]
-        if digest is not None:
-            kept.digest = digest  # type: ignore[assignment]
-        kept.retry_of = retry_of  # type: ignore[assignment]
-        if fate[1] is not None:
-            _add_fate(kept, fate, offset)
+        kept = self.job(row[:PAYLOAD], offset)
+        self.add_fate(kept, row[PAYLOAD:], offset)
         return kept
+
+    def job(self, row: list[object] | Row, offset: float) -> Kept:
+        """`row`: a job without its payload."""
+        number, id, service, wishes, created, key, digest, retry_of = row
+        if type(number) is not int or not 0 < number <= MOST_NUMBER:
+            raise Unreadable(f"job {number!r} has no number of ours")
+        if type(id) is not bytes or len(id) != ID_BYTES:
+            raise Unreadable(f"the id of job {number} is none")
+        if type(service) is not str or type(wishes) is not str:
+            raise Unreadable(f"the service of job {number}, or what it wishes, is no text")
+        if type(created) is not float or not -MOST_TIME < created < MOST_TIME:
+            raise Unreadable(f"when job {number} was made is no time")
+        name = self._names.setdefault(service, service)
+        try:
+            kept = Kept(number, JobId(id), name, self._wishes_of(wishes), created - offset)
+        except NONSENSE as error:
+            raise Unreadable(f"what job {number} wishes makes no sense: {error}") from error
+        if key is not None:
+            if type(key) is not str:
+                raise Unreadable(f"the key of job {number} is no text")
+            kept.key = key
+        if digest is not None:
+            if type(digest) is not bytes:
+                raise Unreadable(f"the digest of job {number} is none")
+            kept.digest = digest
+        if retry_of is not None:
+            if type(retry_of) is not bytes or len(retry_of) != ID_BYTES:
+                raise Unreadable(f"the id of the job that job {number} repeats is none")
+            kept.retry_of = JobId(retry_of)
+        return kept
+
+    def add_fate(self, kept: Kept, row: list[object] | Row, offset: float) -> None:
+        """`row`: a fate without number and result, NULLs if there is none."""
+        if row[1] is None and row.count(None) == len(row):
+            return
+        try:
+            _add_fate(kept, row, offset)
+        except NONSENSE as error:
+            raise Unreadable(f"what happened to job {kept.number} makes no sense: {error}") from error
 
     def _wishes_of(self, text: str) -> Wishes:
         wishes = self._wishes.get(text)
         if wishes is None:
-            wishes = self._wishes[text] = Wishes(**json.loads(text))
+            wishes = self._wishes[text] = _wishes_of(text)
         return wishes
 
 
-def _add_fate(kept: Kept, fate: list[object], offset: float) -> None:
+def _wishes_of(text: str) -> Wishes:
+    wished = json.loads(text)
+    wishes = Wishes(**wished)
+    for name, value in wished.items():
+        usual = DEFAULTS[name]
+        if isinstance(usual, bool):
+            _require(type(value) is bool, name)
+        elif name in COUNTS:
+            _require(type(value) is int, name)
+        else:
+            _require(type(value) in (int, float) and float(value) >= 0.0, name)
+    return wishes
+
+
+def _add_fate(kept: Kept, fate: list[object] | Row, offset: float) -> None:
     start_at, spent, deaths, history, token, attempt, given, worker = fate[:8]
     outcome, reason, quarantined, keep_until, may_return = fate[8:]
-    kept.spent, kept.deaths = spent, deaths  # type: ignore[assignment]
-    if isinstance(start_at, float):
-        kept.start_at = start_at - offset
-    if isinstance(history, str):
-        kept.history = [Ending(number, who, Outcome(how), why) for number, who, how, why in json.loads(history)]
-    if isinstance(token, bytes):
-        assert isinstance(given, float)
-        kept.token, kept.attempt, kept.given = Token(token), attempt, given - offset  # type: ignore[assignment]
-        kept.worker, kept.may_return = worker, bool(may_return)  # type: ignore[assignment]
-    if isinstance(outcome, str):
-        kept.outcome = Outcome(outcome)
-        kept.reason = reason or ""  # type: ignore[assignment]
+    if type(spent) is not int or type(deaths) is not int or spent < 0 or deaths < 0:
+        raise ValueError("its attempts were not counted")
+    kept.spent, kept.deaths = spent, deaths
+    if start_at is not None:
+        kept.start_at = _time(start_at) - offset
+    if history is not None:
+        kept.history = _history_of(history)
+    if token is not None:
+        if type(token) is not bytes or type(attempt) is not int or type(worker) is not str:
+            raise ValueError("to whom it was given is not known")
+        kept.token, kept.attempt, kept.given = Token(token), attempt, _time(given) - offset
+        kept.worker, kept.may_return = worker, bool(may_return)
+    if outcome is not None:
+        kept.outcome = Outcome(_said(outcome))
+        if reason is not None:
+            kept.reason = _said(reason)
         kept.quarantined = bool(quarantined)
-        if isinstance(keep_until, float):
-            kept.keep_until = keep_until - offset
+        if keep_until is not None:
+            kept.keep_until = _time(keep_until) - offset
+
+
+def _history_of(text: object) -> list[Ending]:
+    endings = json.loads(_said(text))
+    _require(type(endings) is list, "history")
+    history = []
+    for number, who, how, why in endings:
+        _require(type(number) is int, "history")
+        history.append(Ending(number, _said(who), Outcome(how), _said(why)))
+    return history
+
+
+def _time(value: object) -> float:
+    if type(value) is not float:
+        raise ValueError(f"{value!r} is no time")
+    return value
+
+
+def _said(value: object) -> str:
+    if type(value) is not str:
+        raise ValueError(f"{value!r} is no text")
+    return value
+
+
+def _require(fact: bool, name: str) -> None:
+    if not fact:
+        raise ValueError(name)

@@ -9,7 +9,7 @@ from time import monotonic
 
 import apsw
 
-from dragoman.diary.trouble import ADVICE, DiaryError
+from dragoman.diary.trouble import ADVICE, Damaged, DiaryError
 
 NAME = "diary.db"
 APPLICATION = 0x44524147  # "DRAG"
@@ -65,12 +65,12 @@ def open_file(path: Path, vfs: str | None = None) -> apsw.Connection:
 
 def bring_up_to_date(connection: apsw.Connection, author: str = "") -> None:
     """Make the tables of a new file, or change an older one's; and sign it."""
-    is_new, version = _is_new(connection), connection.pragma("user_version")
+    fresh, version = is_new(connection), connection.pragma("user_version")
     if version == VERSION and connection.execute("SELECT value FROM note WHERE key = ?", (AUTHOR,)).get == author:
         return
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if is_new:
+        if fresh:
             connection.execute(TABLES)
             connection.pragma("application_id", APPLICATION)
         else:
@@ -92,20 +92,20 @@ def refuse_old_sqlite() -> None:
         raise DiaryError(f"SQLite {version} may damage the diary; install an apsw that brings {wanted} or newer")
 
 
-def damaged(path: Path, how: str) -> DiaryError:
-    return DiaryError(f"{path} is damaged ({how.splitlines()[-1]}): {ADVICE}")
+def damaged(path: Path, how: str) -> Damaged:
+    return Damaged(f"{path} is damaged ({how.splitlines()[-1]}): {ADVICE}")
 
 
 def _prepare(connection: apsw.Connection, path: Path) -> None:
     pragma = connection.pragma
     pragma("locking_mode", "EXCLUSIVE")  # before WAL: then the log's index is in our memory, and no file beside it
     application, version = pragma("application_id"), pragma("user_version")
-    is_new = _is_new(connection)
-    if not is_new and application != APPLICATION:
+    fresh = is_new(connection)
+    if not fresh and application != APPLICATION:
         raise DiaryError(f"{path} is no diary of Dragoman: move it away, or give another folder (--data)")
     if version > VERSION:
         raise _too_new(connection, path, version)
-    if is_new:
+    if fresh:
         pragma("auto_vacuum", "INCREMENTAL")
     if pragma("journal_mode", "WAL") != "wal":
         raise DiaryError(f"{path} cannot be used: no write-ahead log is possible on its file system")
@@ -114,7 +114,8 @@ def _prepare(connection: apsw.Connection, path: Path) -> None:
     pragma("cache_size", -16_384)
 
 
-def _is_new(connection: apsw.Connection) -> bool:
+def is_new(connection: apsw.Connection) -> bool:
+    """Whether nothing has been written into it yet."""
     return not connection.execute("SELECT count(*) FROM sqlite_schema").get
 
 

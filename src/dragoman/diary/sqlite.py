@@ -56,8 +56,12 @@ class SqliteDiary:
         except BaseException as error:
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # what we refuse stays as it is
             connection.close()
+            if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+                raise damaged(self.path, str(error)) from error
             if isinstance(error, apsw.Error):
                 raise DiaryError(f"{self.path} cannot be used: {error}") from error
+            if isinstance(error, UnicodeDecodeError):
+                raise damaged(self.path, f"a note is no text: {error.reason}") from error
             raise
         self._writer.thread.start()
 

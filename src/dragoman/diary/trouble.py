@@ -16,6 +16,14 @@ class DiaryError(Exception):
     """The diary cannot be used; the message says what to do."""
 
 
+class Damaged(DiaryError):
+    """Its file is not as we left it."""
+
+
+class Unreadable(Exception):
+    """A row of the diary that makes no sense."""
+
+
 def passing(error: apsw.Error, system_errno: int) -> str | None:
     """Why nothing can be written at the moment, if that may change without us (R101); None: it is broken (R104).
 
@@ -35,6 +43,6 @@ def passing(error: apsw.Error, system_errno: int) -> str | None:
 
 def describe(error: BaseException) -> str:
     """For whoever must look at it."""
-    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError | Unreadable):
         return f"the diary is damaged ({error}): {ADVICE}"
     return f"the diary failed ({type(error).__name__}: {error})"

@@ -12,22 +12,8 @@ from dragoman.diary import recovery, schema
 from dragoman.diary.limits import DiaryLimits
 from dragoman.diary.trouble import DiaryError, passing
 
+from .damage import damage, filled, raw
 from .world import LIMITS, House
-
-
-def raw(folder: Path) -> apsw.Connection:
-    """Nobody else has it open."""
-    return apsw.Connection(str(folder / "diary.db"))
-
-
-def filled(folder: Path, jobs: int = 300, size: int = 700) -> list[bytes]:
-    """A diary with so many jobs in it, closed; their ids."""
-    house = House(folder)
-    ids = [house.enqueue(b"%d" % number * size).id for number in range(jobs)]
-    house.line.note("pause/s", "ann")
-    house.settle()
-    house.close()
-    return list(ids)
 
 
 def test_file_of_a_newer_release_is_refused(tmp_path: Path) -> None:
@@ -85,12 +71,6 @@ def test_old_sqlite_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         House(tmp_path)
 
 
-def damage(folder: Path, page: int) -> None:
-    with open(folder / "diary.db", "r+b") as file:
-        file.seek(page * 4096)
-        file.write(b"\xff" * 4096)
-
-
 def test_damaged_file_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     """R109: nobody makes an empty one in its place."""
     filled(tmp_path)
@@ -106,7 +86,7 @@ def test_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DiaryError, match="is damaged"):
         House(tmp_path)
     with pytest.raises(DiaryError, match="can be read"):
-        recovery.recover(tmp_path)
+        recovery.recover(tmp_path, force=True)
 
 
 def test_damage_is_found_later_if_there_was_no_time_at_the_start(tmp_path: Path) -> None:
@@ -140,34 +120,6 @@ def test_nothing_is_erased_before_the_check(tmp_path: Path) -> None:
     last = House(tmp_path, LIMITS)
     assert last.diary.last_number == 0, "found in order, and erased"
     last.close()
-
-
-@pytest.mark.parametrize("page", [10, 40, 57])
-def test_recovery_brings_what_can_be_read(tmp_path: Path, page: int) -> None:
-    ids = filled(tmp_path)
-    damage(tmp_path, page)
-    assert recovery.check(tmp_path) != ""
-    found = recovery.recover(tmp_path)
-    assert found.damaged.exists()
-    assert found.unreadable > 0
-    assert recovery.check(tmp_path) == ""
-    again = House(tmp_path)
-    again.load()
-    assert len(again.broker.jobs) == found.jobs
-    assert set(again.broker.jobs) <= set(ids)
-    assert len(ids) * 0.8 < found.jobs < len(ids)
-    assert again.notes == {"pause/s": "ann"}
-    again.close()
-
-
-def test_recovery_of_a_whole_file_loses_nothing(tmp_path: Path) -> None:
-    ids = filled(tmp_path, 20)
-    found = recovery.recover(tmp_path)
-    assert (found.jobs, found.unreadable) == (20, 0)
-    again = House(tmp_path)
-    again.load()
-    assert list(again.broker.jobs) == ids
-    again.close()
 
 
 @pytest.mark.parametrize(
