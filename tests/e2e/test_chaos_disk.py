@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -105,15 +106,51 @@ def test_a_disk_that_may_not_be_written_to_is_no_place_to_start(programs: Progra
     assert house.job(job)["state"] == "waiting"
 
 
-def test_a_disk_without_any_room_is_no_place_to_start(programs: Programs, disk: SmallDisk) -> None:
+def test_a_broker_starts_on_a_full_disk_in_the_room_of_the_ballast(programs: Programs, disk: SmallDisk) -> None:
+    """It serves calls, and says that the diary cannot write."""
     house = OnSmallDisk(programs, disk)
+    workforce = Workforce(programs, house, processes=2, concurrency=2)
     job = house.enqueue("later", "x")
     house.kill()
     disk.fill()
+    house.start()
+    assert not (disk.seen / "data" / "epoch.new").exists()
+    status, _, body = house.ask("GET", "/readyz")
+    assert status == 503
+    assert b"the diary cannot write: the disk is full" in body
+    status, problem = house.say("POST", "/v1/jobs", service="later", payload="small")
+    assert (status, problem["detail"]) == (507, "diary: the disk is full")
+    with Client(house.native) as client:
+        assert len(client.call("work", b"a call", timeout=60, wait=True)) == 32
+    assert house.job(job)["state"] == "waiting"
+    house.kill_and_start()
+    assert house.job(job)["state"] == "waiting", "once more, without a ballast"
+
+    disk.clear()
+    until(lambda: house.ask("GET", "/readyz")[0] == 200, "there is room again")
+    house.enqueue("later", "small")
+    assert (disk.seen / "data" / "ballast").stat().st_size == 16 << 20
+    assert workforce.executions.read_text().count("\n") == 1
+
+
+def test_a_disk_without_any_room_and_without_ballast_is_no_place_to_start(programs: Programs, disk: SmallDisk) -> None:
+    house = OnSmallDisk(programs, disk)
+    job = house.enqueue("later", "x")
+    house.kill()
+    (disk.seen / "data" / "ballast").unlink()
+    disk.fill()
     refused = house.try_to_start()
     assert refused.ends() == 74
-    assert "No space left on device" in refused.err
+    assert f"No space left on device ({house.data})" in refused.err
     assert "Traceback" not in refused.err
+    assert not (disk.seen / "data" / "epoch.new").exists()
+    checked = house.launch("diary", "check", house.data)
+    assert (checked.ends(), checked.out) == (0, "in order\n"), checked.err
+    recovered = house.launch("diary", "recover", "--force", house.data)
+    assert recovered.ends() == 74
+    assert re.search(r"^dragoman: .*full", recovered.err), recovered.err
+    assert "Traceback" not in recovered.err
+    assert not list((disk.seen / "data").glob("*.new*"))
     disk.clear()
     house.start()
     assert house.job(job)["state"] == "waiting"

@@ -40,8 +40,16 @@ class Ballast:
 
     def has_room(self) -> bool:
         """Whether twice its size is free, for us."""
+        return self._free() >= 2 * self._size
+
+    @property
+    def is_missed(self) -> bool:
+        """Whether it is not there, and little more is free than its own room: it was given up, and the disk is full."""
+        return not self.is_there and self._free() < 1.5 * self._size
+
+    def _free(self) -> int:
         found = os.statvfs(self._folder)
-        return found.f_bavail * found.f_frsize >= 2 * self._size
+        return found.f_bavail * found.f_frsize
 
     def _fill(self) -> bool:
         """With bytes that are really there: a file with holes takes no room."""

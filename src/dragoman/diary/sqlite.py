@@ -20,7 +20,7 @@ from dragoman.diary.ballast import Ballast
 from dragoman.diary.limits import DiaryLimits
 from dragoman.diary.records import Scribe
 from dragoman.diary.schema import AUTHOR, NAME, bring_up_to_date, check_file, damaged, open_file, within
-from dragoman.diary.trouble import DiaryError
+from dragoman.diary.trouble import FULL, DiaryError, passing
 from dragoman.diary.writer import Close, Entries, Fetch, Load, Writer
 
 DEFAULT_LIMITS = DiaryLimits()
@@ -46,12 +46,14 @@ class SqliteDiary:
         connection = open_file(self.path, vfs)
         try:
             is_checked = self._check(connection, limits.check_budget)
-            bring_up_to_date(connection, author)
-            self._notes = {key: value for key, value in tables.read_notes(connection) if key != AUTHOR}
             ballast = Ballast(folder, limits.ballast)
+            self._bring_up_to_date(connection, author, ballast)
+            self._notes = {key: value for key, value in tables.read_notes(connection) if key != AUTHOR}
             ballast.make()
             connection.pragma("journal_size_limit", limits.max_wal)
             self._writer = Writer(connection, ballast, post, wall_offset, limits, author, is_checked)
+            if ballast.is_missed:
+                self._writer.problem = FULL  # until there is room for it again
             self.last_number = tables.last_number(connection)
         except BaseException as error:
             connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # what we refuse stays as it is
@@ -76,6 +78,16 @@ class SqliteDiary:
         if found:
             raise damaged(self.path, found)
         return found is not None
+
+    def _bring_up_to_date(self, connection: apsw.Connection, author: str, ballast: Ballast) -> None:
+        """R101: on a full disk in the room that is kept back."""
+        try:
+            bring_up_to_date(connection, author)
+        except apsw.Error as error:
+            if passing(error, connection.system_errno) != FULL:
+                raise
+            ballast.drop()
+            bring_up_to_date(connection, author)
 
     # ---------------------------------------------------------------- what the line asks for
 

@@ -12,6 +12,9 @@ ADVICE = "run `dragoman diary recover` on its folder"
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
+FULL = "the disk is full"
+
+
 class DiaryError(Exception):
     """The diary cannot be used; the message says what to do."""
 
@@ -30,12 +33,12 @@ def passing(error: apsw.Error, system_errno: int) -> str | None:
     A sync that failed is never in doubt: what the kernel had to write may be gone, whatever the reason it gives.
     """
     if isinstance(error, apsw.FullError):
-        return "the disk is full"
+        return FULL
     if isinstance(error, apsw.ReadOnlyError):
         return "its file cannot be written to"
     if isinstance(error, apsw.IOError) and getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_WRITE:
         if system_errno in NO_ROOM:
-            return "the disk is full"
+            return FULL
         if system_errno == errno.EROFS:
             return "its file cannot be written to"
     return None

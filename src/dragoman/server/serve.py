@@ -237,6 +237,8 @@ class Server:
         post = self._loop.call_soon_threadsafe
         diary = SqliteDiary(folder, post, clock.wall_offset, limits, author=release)
         diary.failed = self._diary_failed
+        if diary.problem is not None:
+            self._log.warning("diary cannot write", problem=diary.problem)
         return diary
 
     def _diary_failed(self, sentence: str) -> None:

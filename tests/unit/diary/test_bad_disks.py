@@ -180,6 +180,38 @@ def test_ballast_is_made_again_when_there_is_room(house: House, disk: Disk, tmp_
     assert (tmp_path / "ballast").stat().st_size == LIMITS.ballast
 
 
+def test_a_start_on_a_full_disk_takes_the_room_of_the_ballast(
+    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another release signs the file before anything else. New jobs are refused until there is room for a ballast."""
+    House(tmp_path, vfs=disk.name, author="older").close()
+    ballast = tmp_path / "ballast"
+    assert ballast.exists()
+    monkeypatch.setattr(Ballast, "_free", lambda _: LIMITS.ballast)
+    disk.before_write = fails(apsw.SQLITE_FULL, ballast.exists)
+    house = House(tmp_path, vfs=disk.name)
+    assert house.diary.problem == "the disk is full"
+    house.enqueue()
+    house.settle()
+    assert [each.outcome for each in house.answers()] == [Outcome.REFUSED]
+    assert not ballast.exists()
+    disk.before_write = works
+    monkeypatch.setattr(Ballast, "_free", lambda _: 2 * LIMITS.ballast)
+    until(lambda: house.diary.problem is None)
+    assert ballast.exists()
+    house.close()
+
+
+def test_a_disk_that_is_too_small_for_a_ballast_is_not_full_for_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Ballast, "_free", lambda _: 2 * LIMITS.ballast - 1)
+    house = House(tmp_path)
+    assert house.diary.problem is None
+    assert not (tmp_path / "ballast").exists()
+    house.close()
+
+
 def test_job_that_was_cancelled_before_it_was_refused_leaves_nothing(house: House, disk: Disk, tmp_path: Path) -> None:
     disk.before_write = fails(apsw.SQLITE_FULL)
     job = house.enqueue()

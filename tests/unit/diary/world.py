@@ -74,12 +74,13 @@ class House:
         seed: str = "diary",
         now: float = 100.0,
         offset: float = WALL,
+        author: str = "test",
         **policy: Any,
     ) -> None:
         self.now = now
         self.loop = Loop()
         self.failures: list[str] = []
-        self.diary = SqliteDiary(folder, self.loop.post, lambda: offset, limits, author="test", vfs=vfs)
+        self.diary = SqliteDiary(folder, self.loop.post, lambda: offset, limits, author=author, vfs=vfs)
         self.diary.failed = self.failures.append
         self.broker = Broker(Policy(**policy), SeededEntropy(seed))
         self.line = Line(self.broker, self.diary, lambda: self.now, lambda *_, **__: None, Limits(), strict=True)
