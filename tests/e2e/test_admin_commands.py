@@ -8,6 +8,7 @@ import pty
 import shutil
 import socket
 import threading
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,16 @@ def test_a_job_in_quarantine_is_tried_again(house: House) -> None:
     assert "in quarantine" in house.said("job", job)
     again = house.said("retry", job).strip()
     assert house.lines("job", again)[0]["retry_of"] == job
+
+
+def test_a_job_rests_as_long_as_it_was_told_to(house: House) -> None:
+    house.worker("slow", "slow")
+    rests = ["--retry-first", 3600, "--retry-cap", 7200, "--retry-jitter", 0]
+    job = house.said("enqueue", "slow", "not a number", *rests).strip()
+    until(lambda: house.lines("job", job)[0]["state"] == "delayed", "it rests")
+    (view,) = house.lines("job", job)
+    rest = datetime.fromisoformat(view["not_before"]) - datetime.fromisoformat(view["created"])
+    assert (len(view["attempts"]), rest >= timedelta(seconds=3600)) == (1, True)
 
 
 def test_jobs_are_listed(house: House) -> None:

@@ -10,6 +10,7 @@ import click
 
 from dragoman.cli.exits import USAGE, give_up
 from dragoman.cli.http import ask, connect_option, json_option, path
+from dragoman.cli.rests import rest_options
 from dragoman.cli.tables import ago, plain, print_facts, print_json, print_table
 
 
@@ -87,6 +88,7 @@ Examples:
     metavar="S",
     help="How long one attempt may run.  [default: 60]",
 )
+@rest_options
 @json_option
 def set_(
     name: str,

@@ -7,6 +7,7 @@ import sys
 import click
 
 from dragoman.cli.http import connect_option, give_up_on, path, request
+from dragoman.cli.rests import rest_options
 from dragoman.cli.result import EXITS, print_result
 
 
@@ -32,6 +33,7 @@ Examples:
     metavar="S",
     help="How long one attempt may run.  [default: 60]",
 )
+@rest_options
 @click.option("--key", metavar="KEY", help="A second job with this key and the same payload is the first one.")
 @click.option("--wait", type=click.FloatRange(min=0), metavar="S", help="Wait so long for the result, and print it.")
 def enqueue(
@@ -42,6 +44,9 @@ def enqueue(
     priority: int | None,
     attempts: int | None,
     timeout: float | None,
+    retry_first: float | None,
+    retry_cap: float | None,
+    retry_jitter: float | None,
     key: str | None,
     wait: float | None,
 ) -> None:
@@ -57,6 +62,9 @@ def enqueue(
         "priority": priority,
         "attempts": attempts,
         "timeout": timeout,
+        "retry_first": retry_first,
+        "retry_cap": retry_cap,
+        "retry_jitter": retry_jitter,
         "key": key,
     }
     answer = request(url, "POST", path("jobs"), query=query, body=payload)
