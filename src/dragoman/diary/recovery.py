@@ -51,7 +51,7 @@ def check(folder: Path) -> str:
     with closing(connection):
         try:
             return check_file(connection, lambda: False) or _check_rows(connection, path)
-        except (apsw.CorruptError, apsw.NotADBError) as error:
+        except (apsw.CorruptError, apsw.NotADBError, Damaged) as error:
             return str(error)
         except apsw.Error as error:
             raise DiaryError(f"{path} cannot be read: {error}") from error
@@ -132,7 +132,7 @@ class Table:
         self.columns = columns
         self._source = source
         self._read = read
-        self._known = {row[1] for row in source.execute(f"PRAGMA table_info({name})")}
+        self._known = _columns(source, name)
         self._salvage = Salvage(source, path, name, self._wanted({}))
         self._nonsense: list[int] = []
 
@@ -170,6 +170,17 @@ class Table:
         except Unreadable:
             return False
         return True
+
+
+def _columns(source: apsw.Connection, table: str) -> set[str]:
+    try:
+        found = {row[1] for row in source.execute(f"PRAGMA table_info({table})")}
+    except (apsw.Error, UnicodeDecodeError):
+        found = set()
+    missing = {*(JOB_COLUMNS if table == "job" else FATE_COLUMNS)} - found - {*SINCE}
+    if missing:
+        raise Damaged(f"the table {table} has no {', '.join(sorted(missing))}")
+    return found
 
 
 def _jobs(source: apsw.Connection, path: Path) -> Table:
@@ -227,14 +238,13 @@ def _open_damaged(path: Path) -> apsw.Connection:
 
 def _refuse_strangers(source: apsw.Connection, path: Path) -> None:
     try:
-        tables = {name for (name,) in source.execute("SELECT name FROM sqlite_schema")}
         version = source.pragma("user_version")
-    except (apsw.Error, UnicodeDecodeError) as error:
-        raise DiaryError(f"nothing of {path} can be read: {error}") from error
+        for table in ("job", "fate"):
+            _columns(source, table)
+    except (apsw.Error, Damaged) as error:
+        raise DiaryError(f"nothing of {path} can be read ({error}): restore a backup, or move it away") from error
     if version > VERSION:
         raise DiaryError(f"{path} was written by a newer Dragoman (format {version}): use that release")
-    if not tables >= {"job", "fate", "note"}:
-        raise DiaryError(f"nothing of {path} can be read: its tables cannot be found")
 
 
 def _copy_into(fresh: Path, source: apsw.Connection, path: Path, away: Path) -> Recovered:

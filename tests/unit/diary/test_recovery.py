@@ -262,3 +262,17 @@ def test_a_file_of_another_program_is_not_recovered(tmp_path: Path) -> None:
         with pytest.raises(DiaryError):
             recovery.recover(tmp_path, force=force)
     assert files(tmp_path) == {"diary.db"}
+
+
+@pytest.mark.parametrize("byte", [b"\x00", b"\xff", b"x"])
+def test_a_file_whose_tables_cannot_be_found_is_left_as_it_is(tmp_path: Path, byte: bytes) -> None:
+    """Without a word of what the columns are there is nothing to go by: that is said, and nothing is made up."""
+    filled(tmp_path, 3)
+    path = tmp_path / "diary.db"
+    path.write_bytes(path.read_bytes().replace(b"payload BLOB", byte + b"ayload BLOB"))
+    before = path.read_bytes()
+    assert recovery.check(tmp_path) != ""
+    with pytest.raises(DiaryError, match=r"nothing of .* can be read \(the table job has no .*payload.*\): restore a"):
+        recovery.recover(tmp_path)
+    assert path.read_bytes() == before
+    assert not list(tmp_path.glob("*.new*"))
