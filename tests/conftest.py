@@ -10,7 +10,6 @@ import pytest
 
 from programs import Programs
 
-
 # Who is started in the background of a shell script ignores Ctrl-C, and so would all that the tests start.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
