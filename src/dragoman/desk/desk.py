@@ -57,6 +57,7 @@ from dragoman.desk.views import job_view, service_views, worker_view
 from dragoman.desk.why import why
 
 JOB_TIMEOUT = 60.0
+UNTIL_LOADED = 0.2  # how often we look whether all jobs of an earlier run are here
 
 
 class Line(Protocol):
@@ -109,6 +110,7 @@ class Desk:
         self._offset = offset  # what the wall clock is ahead of the one that jobs live by
         self._waiting: Deadlines[Ticket] = Deadlines()
         self._purges: list[tuple[Purge, Asker]] = []
+        self._next_look = -inf  # when something here may be due
         self.calendar = Calendar(self._submit_recurring, line.note, self._is_over)
 
     @property
@@ -120,6 +122,7 @@ class Desk:
 
     def ask(self, question: str, form: Any, payload: Payload, asker: Asker, now: float) -> Ticket | None:
         """Answer, or see to it. A ticket is given to those who may have to wait and may want to leave."""
+        self._next_look = -inf
         try:
             ticket: Ticket | None = QUESTIONS[question][2](self, form, payload, asker, now)
         except Objection as objection:
@@ -260,6 +263,7 @@ class Desk:
     # ---------------------------------------------------------------- as a session
 
     def say(self, effect: Effect, now: float) -> None:
+        self._next_look = -inf
         if isinstance(effect, Accept):
             ticket = effect.caller
             assert isinstance(ticket, Ticket)
@@ -278,6 +282,7 @@ class Desk:
 
     def leave(self, ticket: Ticket, now: float) -> None:
         """Whoever waited has gone."""
+        self._next_look = -inf
         if ticket.asker is not None:
             self._done_with(ticket, now)
 
@@ -286,10 +291,13 @@ class Desk:
         self._end_waits(inf, now)
 
     def tick(self, now: float) -> float:
+        if now < self._next_look:  # nearly always: every turn of the loop comes by here
+            return self._next_look
         self._end_waits(now, now)
         self._go_on_purging(now)
-        due = self.calendar.tick(now, now + self._offset()) if not self.is_loading else inf
-        return now if self._purges else min(due, self._waiting.next())
+        due = self.calendar.tick(now, now + self._offset()) if not self.is_loading else now + UNTIL_LOADED
+        self._next_look = now if self._purges else min(due, self._waiting.next())
+        return self._next_look
 
     def opened(self, peer: Any, now: float) -> None:
         raise NotImplementedError("nobody comes to the desk by a wire of its own")
