@@ -7,7 +7,7 @@ import threading
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -556,7 +556,8 @@ def test_messages_without_an_end_are_bounded_for_all_peers_together() -> None:
     try:
         for _ in range(4):
             peers.append(Raw(house.callers).greet())
-            peers[-1].say(half)
+            with suppress(ConnectionError):  # it may be the one
+                peers[-1].say(half)
         until(lambda: house.counters.disconnected_slow >= 1, "one is disconnected")
         until(lambda: house.run(held) <= 8 << 20, "the rest fits")
         assert house.journal.mentions("max_memory")

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -341,10 +342,11 @@ def test_r17_a_client_that_never_reads_is_disconnected_and_others_are_served(
     rfc7_worker(programs, house)
     with Raw(house.workers, receive_buffer=4096) as deaf:
         deaf.greet(b"DEALER")
-        for _ in range(100):
-            deaf.message(b"", b"MDPC01", b"echo", bytes(200_000))
-            if house.counters.disconnected_slow:
-                break
+        with suppress(ConnectionError):  # it may be hung up on while it sends
+            for _ in range(100):
+                deaf.message(b"", b"MDPC01", b"echo", bytes(200_000))
+                if house.counters.disconnected_slow:
+                    break
         until(lambda: house.counters.disconnected_slow == 1, "it was hung up on")
     assert rfc7_call(programs, house.callers, "fine") == ["W did|fine"]
 
