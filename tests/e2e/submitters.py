@@ -71,7 +71,9 @@ class Submitters:
                     time.sleep(REST)
                     continue
                 if status in (200, 202):
-                    self.ids[number] = json.loads(said)["id"]
+                    view = json.loads(said)
+                    assert status == (200 if view["state"] == "ended" else 202), view
+                    self.ids[number] = view["id"]
                 else:
                     assert status == 503, (status, said)  # it reads its diary
                     time.sleep(REST)

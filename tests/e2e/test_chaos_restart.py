@@ -137,7 +137,8 @@ def judge_whys(told: dict[str, str]) -> None:
         "delayed": rf"It may start in {S}, as it was asked for\.",
         "at a native worker": r"It is done, at attempt 2\.",
         "resting": rf"Retry in {S}: attempt 1 of 3 failed at worker guest: no luck\.",
-        "in quarantine": r"It ended failed: attempt 1 of 1 failed at worker guest: no luck\. It is in quarantine: .*",
+        "in quarantine": r"It ended failed: attempt 1 of 1 failed at worker guest: no luck\. "
+        r"It is in quarantine: `retry` makes a new job of it\.",
         "done": r"It is done\.",
         "cancelled": r"It ended cancelled: cancelled on request\.",
         "delivered late": r"It is done\.",
