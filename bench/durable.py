@@ -2,6 +2,7 @@
 a million of them. Run as a program, by the Python of the product that is measured; it prints one line of JSON.
 
     python -m bench.durable submits CALLERS SECONDS     through broker, line and diary
+    python -m bench.durable jobs CALLERS SECONDS SLOTS  to the end: done by a worker of so many slots
     python -m bench.durable bare CALLERS SECONDS        through nothing but a thread with the same statements
     python -m bench.durable restart JOBS                time to index them, memory, and what a call takes meanwhile
 """
@@ -23,7 +24,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from dragoman.core.effects import Accept, Answer, Effect, Give
-from dragoman.core.model import Job, JobId, Service, Terms, Wishes
+from dragoman.core.model import Attempt, Job, JobId, Service, Terms, Wishes
 from dragoman.diary import schema
 from dragoman.diary.records import Scribe
 from dragoman.server import clock
@@ -81,6 +82,51 @@ async def submits(callers: int, seconds: float, folder: Path) -> dict[str, float
     server.line.turn()
     await asyncio.sleep(WARMUP)
     figures = await measure(seconds, lambda: asker.accepted, lambda: sum(server.diary.commits.counts))
+    server.close()
+    return figures
+
+
+class Finishers(Callers):
+    """Callers that wait for the outcome, and the worker that does their jobs at once."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(server)
+        self.given: list[Attempt] = []
+
+    def say(self, effect: Effect, now: float) -> None:
+        if isinstance(effect, Give):
+            self.given.append(effect.attempt)
+            if len(self.given) == 1:
+                asyncio.get_running_loop().call_soon(self.finish)
+        elif isinstance(effect, Answer):
+            self.accepted += 1
+            self.hand_in(now)
+
+    def finish(self) -> None:
+        """Results arrive with a later turn, as from a socket."""
+        attempts, self.given = self.given, []
+        for attempt in attempts:
+            self.server.broker.succeed(attempt, b"", clock.now())
+        self.server.line.turn()
+
+    def join(self, slots: int) -> None:
+        broker, now = self.server.broker, clock.now()
+        worker = broker.join(self, None, "w", ("s",), Terms(capacity=slots), now)
+        assert worker is not None
+        broker.idle(worker, now)
+
+
+async def jobs(callers: int, seconds: float, slots: int, folder: Path) -> dict[str, float]:
+    server = make_server(folder)
+    server.listen()
+    tune_process()
+    both = Finishers(server)
+    both.join(slots)
+    for _ in range(callers):
+        both.hand_in(clock.now())
+    server.line.turn()
+    await asyncio.sleep(WARMUP)
+    figures = await measure(seconds, lambda: both.accepted, lambda: sum(server.diary.commits.counts))
     server.close()
     return figures
 
@@ -242,6 +288,8 @@ def main() -> None:
         with asyncio.Runner(loop_factory=loop_factory("auto")) as runner:
             if kind == "restart":
                 figures = runner.run(restart(int(numbers[0]), folder))
+            elif kind == "jobs":
+                figures = runner.run(jobs(int(numbers[0]), float(numbers[1]), int(numbers[2]), folder))
             else:
                 load = submits if kind == "submits" else bare
                 figures = runner.run(load(int(numbers[0]), float(numbers[1]), folder))

@@ -29,14 +29,18 @@ def write_down(job: str, attempt: int, file: str) -> None:
 
 @worker.service("work")
 def work(payload, ctx):
-    """`poison` takes the whole worker with it; what begins with `until` ends when there is a file of that name."""
+    """`poison` takes the whole worker with it; what begins with `until` ends when there is a file of that name;
+    `slay` kills the process whose id is in the file of that name, and then its own worker."""
     write_down(ctx.job_id, ctx.attempt, os.environ["EXECUTIONS"])
-    if payload == b"poison":
+    word, _, file = payload.partition(b" ")
+    if word == b"slay":
+        with open(file) as text:
+            os.kill(int(text.read()), signal.SIGKILL)
+    if word in (b"poison", b"slay"):
         os.kill(os.getsid(os.getppid()), signal.SIGKILL)  # tests start each worker in a session of its own
         signal.pause()
     if payload == b"fail":
         raise ValueError("as I was told")
-    word, _, file = payload.partition(b" ")
     while word == b"until" and not os.path.exists(file):
         time.sleep(0.005)
     return result_of(ctx.job_id, payload)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import datetime, timedelta
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from chaos_services import result_of
 from survivor import Survivor
 from workforce import Workforce
 
-from programs import Programs, until
+from programs import PATIENCE, Programs, until
 
 RESTS = {"retry_first": 3600, "retry_jitter": 0}
 S = r"\d+(\.\d)? s"
@@ -148,6 +150,29 @@ def judge_whys(told: dict[str, str]) -> None:
     }
     odd = {name: said for name, said in told.items() if not re.fullmatch(expected[name], said)}
     assert not odd
+
+
+def test_job_with_one_attempt_runs_once_however_the_broker_is_killed(programs: Programs) -> None:
+    """R108, I8. A bug: a job was sent to its worker before the attempt was on disk. One whose handler killed the broker
+    at once ran again after the restart, with attempts=1, and four times with attempts=3."""
+    house = Survivor(programs, "--set", "resume=0.1")
+    workforce = Workforce(programs, house)
+    victim = programs.folder / "victim"
+    allowed = {}
+    for attempts in (1, 1, 1, 3):
+        house.say("POST", "/v1/services/work/pause")
+        job = house.enqueue("work", f"slay {victim}", attempts=attempts, retry_first=0.01)
+        allowed[job] = attempts
+        for _ in range(attempts):
+            victim.write_text(str(house.broker.pid))
+            with suppress(OSError, HTTPException):  # it may be killed before it answers
+                house.say("POST", "/v1/services/work/resume")
+            house.broker.process.wait(PATIENCE)
+            workforce.replace_the_dead()
+            house.start()
+        assert house.becomes(job, "ended")["outcome"] == "lost"
+    executed = [line.split()[0] for line in workforce.executions.read_text().splitlines()]
+    assert {job: executed.count(job) for job in allowed} == allowed
 
 
 def test_what_runs_elsewhere_is_told_as_such_until_it_is_given_up(programs: Programs) -> None:

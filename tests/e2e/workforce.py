@@ -9,7 +9,7 @@ from pathlib import Path
 
 from survivor import Survivor
 
-from programs import Program, Programs
+from programs import PATIENCE, Program, Programs
 
 SERVICES = Path(__file__).with_name("chaos_services.py")
 
@@ -52,6 +52,12 @@ class Workforce:
             worker.process.wait()
             self.workers[index] = self._hire()
         self.deaths += 1
+
+    def replace_the_dead(self) -> None:
+        """Start a worker for each that is known to have been killed by its own job."""
+        for index, worker in enumerate(self.workers):
+            worker.process.wait(PATIENCE)
+            self.workers[index] = self._hire()
 
     def _hire(self) -> Program:
         return self._programs.dragoman(*self._words, EXECUTIONS=str(self.executions))

@@ -150,7 +150,10 @@ class Broker:
         if not job.quarantined or job.id not in self.jobs or self.is_draining:
             return None
         service = self.roster.restore_service(job.service.name)
-        return self.ledger.admit_again(job, service, self.entropy.job_id(), now)
+        again = self.ledger.admit_again(job, service, self.entropy.job_id(), now)
+        if again is not None and not again.number:
+            self._welcome(again, now)
+        return again
 
     # ---------------------------------------------------------------- workers
 
@@ -342,17 +345,17 @@ class Broker:
 
     def saved(self, number: int, now: float, problem: str | None = None) -> None:
         """The diary has committed everything up to this save, or could not: then new jobs are refused."""
-        for job, promise in self.ledger.gate.release(number):
-            if promise is Promise.ANSWER:
+        for job, promise, attempt in self.ledger.gate.release(number, problem is None):
+            if promise is Promise.GIVE:
+                if attempt is not None and job.attempt is attempt:
+                    self.effects.append(Give(attempt))
+            elif promise is Promise.ANSWER:
                 self.ledger.tell(job)
-            elif promise is Promise.NOTHING:
-                continue
-            elif problem is None:
-                self.effects.extend(Accept(caller, job) for caller in job.callers)
-                if job.state is WAITING:
-                    self._place(job, now)
-            elif job.state is WAITING:
-                self._end_early(job, REFUSED, f"diary: {problem}", now, Refusal.DIARY)
+            elif promise is Promise.ACCEPT:
+                if problem is None:
+                    self.effects.extend(Accept(caller, job) for caller in job.callers)
+                elif job.state is not ENDED:
+                    self._end_early(job, REFUSED, f"diary: {problem}", now, Refusal.DIARY)
 
     def shift(self, gap: float, now: float) -> None:
         """We were paused, not they: no lease ran meanwhile (D13, R22)."""
@@ -392,15 +395,11 @@ class Broker:
         return first
 
     def _welcome(self, job: Job, now: float) -> None:
-        """A background job waits for the diary before it does anything else; a call starts at once."""
-        if job.wishes.durable:
-            self.ledger.save(job, Promise.ACCEPT)
-        else:
-            self._place(job, now)
-
-    def _place(self, job: Job, now: float) -> None:
-        """A new job: delay it, hand it out, or let it wait."""
+        """Delay a new job, give it to a worker, or queue it. A background job takes its place at once; its callers are
+        told, and its worker is sent it, when the store has it. One commit serves both if a worker is idle."""
         wishes = job.wishes
+        if wishes.durable:
+            self.ledger.save(job, Promise.ACCEPT)
         if wishes.delay > 0:
             job.start_at = now + min(wishes.delay, self.policy.max_delay)
             self.ledger.move(job, DELAYED)
@@ -442,8 +441,9 @@ class Broker:
         if due < worker.alarm:
             self._deadlines.arm(worker, due)
         if job.wishes.durable:
-            self.ledger.save(job)
-        self.effects.append(Give(attempt))
+            self.ledger.save(job, Promise.GIVE)  # R108: it leaves when the store has it
+        else:
+            self.effects.append(Give(attempt))
         return has_room
 
     def _freed(self, worker: Worker, now: float) -> None:

@@ -161,4 +161,5 @@ def take_back(attempt: Attempt, effects: deque[Effect]) -> bool:
         if type(effect) is Give and effect.attempt is attempt:
             del effects[index]
             return True
-    return attempt.job.payload is ABSENT  # the line waits for its payload, and will find that it is too late
+    # Otherwise it waits for its payload or its commit, and will find that it is too late.
+    return attempt.job.payload is ABSENT or attempt.job.wishes.durable

@@ -1,4 +1,4 @@
-"""The gate to the diary: what a durable job promises leaves only after the diary has it (R103)."""
+"""Holds acknowledgements, attempts and outcomes of background jobs until the store has committed them (R103, R108)."""
 
 from __future__ import annotations
 
@@ -7,50 +7,61 @@ from collections.abc import Iterator
 from enum import Enum, auto
 
 from dragoman.core.effects import Note, Save
-from dragoman.core.model import Job
+from dragoman.core.model import Attempt, Job
 
 
 class Promise(Enum):
-    """What leaves once a save is safe."""
+    """The action that follows once a save is committed."""
 
-    ACCEPT = auto()  # the job is in: tell its callers, and let it start
-    ANSWER = auto()  # the job has ended: tell its callers how
+    ACCEPT = auto()  # acknowledge the job to its callers
+    GIVE = auto()  # send the attempt to its worker
+    ANSWER = auto()  # send the outcome to the job's callers
     NOTHING = auto()
 
 
+Held = tuple[Job, Promise, Attempt | None]
+
+
 class Gate:
-    __slots__ = ("_held", "last", "safe")
+    __slots__ = ("_held", "_unwritten", "last", "safe")
 
     def __init__(self) -> None:
         self.last = 0  # the number of the newest save
-        self.safe = 0  # and of the last that the diary has committed
-        self._held: deque[tuple[int, Job, Promise]] = deque()
+        self.safe = 0  # and of the last that the store has committed
+        self._held: deque[tuple[int, Held]] = deque()
+        self._unwritten: list[Held] = []  # attempts whose save failed: the store writes them as soon as it can (R101)
 
     def hold(self, job: Job, promise: Promise) -> Save:
-        """Write the job down as it is now."""
+        """Store the job as it is now. With `Promise.GIVE`, its current attempt waits for that."""
         self.last += 1
         if not job.number:
             job.number = self.last
-        self._held.append((self.last, job, promise))
+        self._held.append((self.last, (job, promise, job.attempt if promise is Promise.GIVE else None)))
         return Save(job, self.last)
 
     def note(self, key: str, value: str | None) -> Note:
-        """Write down something that is no job."""
+        """Store a value that belongs to no job."""
         self.last += 1
         return Note(key, value, self.last)
 
-    def release(self, number: int) -> Iterator[tuple[Job, Promise]]:
-        """All that was held for saves up to this one, in their order."""
+    def release(self, number: int, is_written: bool) -> Iterator[Held]:
+        """All that was held for saves up to this one, in order; attempts only if the store has them."""
         self.safe = max(self.safe, number)
+        if is_written and self._unwritten:
+            unwritten, self._unwritten = self._unwritten, []
+            yield from unwritten
         while self._held and self._held[0][0] <= number:
-            _, job, promise = self._held.popleft()
-            yield job, promise
+            held = self._held.popleft()[1]
+            if is_written or held[1] is not Promise.GIVE:
+                yield held
+            else:
+                self._unwritten.append(held)
+
+    def has_accepted(self, job: Job) -> bool:
+        """Whether the store has this background job."""
+        return job.number <= self.safe
 
     @property
     def is_holding(self) -> bool:
-        """Whether something has been decided that the diary does not have yet."""
+        """Whether a decision waits for its commit."""
         return self.safe < self.last
-
-    def newcomers(self) -> Iterator[Job]:
-        """Jobs that wait to be accepted."""
-        return (job for _, job, promise in self._held if promise is Promise.ACCEPT)

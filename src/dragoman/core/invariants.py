@@ -22,14 +22,11 @@ def check(broker: Broker) -> None:
 
 def _check_jobs(broker: Broker) -> None:
     queued = {job.id: job for service in broker.roster.services.values() for job in service.queue}
-    unsaved = {job.id for job in broker.ledger.gate.newcomers()}
     present = 0
     for job in broker.jobs.values():
         attempt = job.attempt
         if job.state is JobState.WAITING:
-            require(
-                (job.id in queued) != (job.id in unsaved), "I1", f"{_name(job)} waits in no queue, or in two places"
-            )
+            require(job.id in queued, "I1", f"{_name(job)} waits in no queue")
         else:
             require(job.id not in queued, "I1", f"{_name(job)} is {job.state} and stands in a queue")
         require((job.state is JobState.RUNNING) == (attempt is not None), "I1", f"{_name(job)} runs without an attempt")
@@ -121,13 +118,9 @@ def _check_deadlines(broker: Broker) -> None:
     most = deadlines.SWEEP_FLOOR + 3 * (alarms.armed + 1)
     require(len(alarms) <= most, "I11", f"{len(alarms)} alarms, {living} live")
     for job in broker.jobs.values():
-        require(job.alarm <= job.due() or _is_unsaved(job), "I11", f"{_name(job)} will not be looked at in time")
+        require(job.alarm <= job.due(), "I11", f"{_name(job)} will not be looked at in time")
     for worker in broker.roster.workers.values():
         require(worker.alarm <= worker.due(), "I11", f"worker {worker.id} will not be looked at in time")
-
-
-def _is_unsaved(job: Job) -> bool:
-    return job.state is JobState.WAITING and job.order == inf
 
 
 def _name(job: Job) -> str:

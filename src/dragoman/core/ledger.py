@@ -19,7 +19,6 @@ from dragoman.core.model import (
     ABSENT,
     DONE,
     ENDED,
-    WAITING,
     Job,
     JobId,
     JobState,
@@ -116,7 +115,6 @@ class Ledger:
         again = self.admit(id, service, job.payload, (), wishes, now, key)
         if again is not None:
             again.retry_of = job.id
-            self.save(again, Promise.ACCEPT)
         return again
 
     def lack_of_room(self, service: Service, payload: Payload, key: str | None) -> str:
@@ -147,8 +145,7 @@ class Ledger:
         """One more caller waits for a job that came before, or is told at once how it ended."""
         if not self.attend(first, caller):
             return
-        is_saved = first.state is not WAITING or first.order != inf
-        if first.wishes.durable and is_saved and first.state is not ENDED:
+        if first.wishes.durable and first.state is not ENDED and self.gate.has_accepted(first):
             self._effects.append(Accept(caller, first))
 
     def attend(self, job: Job, caller: Party) -> bool:

@@ -6,6 +6,7 @@ from math import inf
 
 from dragoman.core.broker import Broker
 from dragoman.core.model import (
+    ABSENT,
     BOOTING,
     BUSY,
     DELAYED,
@@ -27,15 +28,21 @@ def why(job: Job, broker: Broker, now: float, problem: str | None = None) -> str
     """`problem`: what keeps the diary from writing, if something does."""
     if job.state is ENDED:
         return _how_it_ended(job)
+    if job.wishes.durable and not _is_stored(job, broker):
+        return f"It waits for the diary, which cannot write: {problem}." if problem else "It is being written to disk."
     if job.state is RUNNING:
         return _who_runs_it(job, now)
     if job.state is DELAYED:
         return _what_it_waits_out(job, now)
-    if job.order == inf:
-        return f"It waits for the diary, which cannot write: {problem}." if problem else "It is being written to disk."
     if broker.is_draining:
         return "It waits: the broker is about to stop, and hands nothing out."
     return _who_is_missing(job, broker, now)
+
+
+def _is_stored(job: Job, broker: Broker) -> bool:
+    """Whether the store has the job, and its attempt if it has one: the worker is sent it only then (R108)."""
+    is_accepted = broker.ledger.gate.has_accepted(job)
+    return is_accepted and (job.attempt is None or job.attempt.is_sent or job.payload is ABSENT)
 
 
 def _how_it_ended(job: Job) -> str:

@@ -102,6 +102,7 @@ class Writer:
         self._is_closing = False
         self._is_stuck = False  # not even what must not be lost can be written
         self._backlog = Group()
+        self._unsafe: Entries | None = None  # the last that a problem was reported for
         self._waiting_for_check: dict[int, None] | None = None if is_checked else {}  # jobs to be erased after it
         self._check_until = monotonic() + limits.check_patience
         self._look_at = monotonic() + limits.retry
@@ -209,8 +210,11 @@ class Writer:
         for each in entries:
             if not each.last:
                 continue  # nobody waits to hear of an erasure
-            is_safe = trouble is None or not (each.jobs or self._is_stuck)
-            told.append(_call_done(each, None if is_safe else trouble))
+            if trouble is not None and (each.jobs or self._is_stuck):
+                told.append(_call_done(each, trouble))
+                self._unsafe = each
+            else:
+                told.append(_call_done(each, None))
 
     def _try(self, group: Group) -> str | None:
         """Commit it, or say why that is not possible at the moment."""
@@ -299,6 +303,9 @@ class Writer:
             self._look_again()
         if self._is_stuck:
             return
+        if self._unsafe is not None and not len(self._backlog):
+            self._post(_call_done(self._unsafe, None))  # attempts wait for that: they are on disk by now (R108)
+            self._unsafe = None
         log_bytes = self._log_pages * self._page_bytes
         if log_bytes >= self._limits.busy_wal or (is_idle and self._log_pages):
             self._checkpoint("PASSIVE")

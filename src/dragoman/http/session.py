@@ -255,7 +255,8 @@ class HttpSession:
             self._broker.begin(offer.attempt, now)
             return offer.attempt
         if held is not None:
-            return next((each for token, each in worker.running.items() if token.hex() not in held), None)
+            sent = (each for each in worker.running.values() if each.is_sent)
+            return next((each for each in sent if each.token.hex() not in held), None)
         latest = guest.latest
         if latest is not None and worker.terms.capacity == 1 and latest.token in worker.running:
             return latest

@@ -258,6 +258,7 @@ def test_being_stopped_is_nobodys_death(broker: CheckedBroker) -> None:
     for now in (0.0, 100.0, 200.0):
         broker.run_until(now)
         broker.worker(now=now)
+        broker.save_all(now)
         broker.take()
         broker.abort(now)
     assert (job.spent, job.deaths, job.outcome) == (3, 0, None)

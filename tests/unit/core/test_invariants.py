@@ -35,7 +35,6 @@ class Busy(CheckedBroker):
         self.first = self.call(b"first", queue_timeout=50.0)
         self.second = self.call(b"second", now=1.0)
         self.late = self.call(b"delayed", delay=10.0, now=1.0)
-        self.unsaved = self.call(b"unsaved", durable=True, now=1.0)
         self.kept = self.call(b"kept", service="f", key="k", now=1.0)
         self.succeed(attempt_of(self.kept), b"result", 1.0)
         self.take()
@@ -94,11 +93,6 @@ def _(b: Busy) -> None:
 @damage("I1", "the workers of a service are miscounted")
 def _(b: Busy) -> None:
     b.roster.services["s"].workers += 1
-
-
-@damage("I1", "an unsaved job stands in a queue already")
-def _(b: Busy) -> None:
-    b.unsaved.service.queue.append(b.unsaved, 2.0)
 
 
 @damage("I2", "a worker holds more than its capacity")

@@ -12,6 +12,7 @@ from .world import Caller, CheckedBroker, attempt_of
 
 def lose(broker: CheckedBroker, job: Job, now: float) -> None:
     """Its worker dies, and another one comes."""
+    broker.save_all(now)
     broker.take()
     broker.leave(attempt_of(job).worker, now, "gone")
     broker.worker(now=now, name=f"w{len(job.history or [])}")

@@ -41,6 +41,7 @@ def test_waiting_job_comes_back_and_is_handed_out_without_its_payload(broker: Ch
     assert (job.state, job.arrival, broker.take()) == (JobState.WAITING, 900.0, [])
     broker.worker(now=NOW)
     assert job.payload is ABSENT
+    broker.save_all(NOW)
     assert broker.take() == [Save(job, 1), Give(attempt_of(job))]
 
 

@@ -11,7 +11,7 @@ from math import inf
 from typing import Any
 
 from dragoman.core.broker import Broker
-from dragoman.core.effects import Effect, Save
+from dragoman.core.effects import Effect, Give, Save
 from dragoman.core.invariants import check
 from dragoman.core.model import Attempt, Job, Terms, Wishes, Worker
 from dragoman.core.policy import Policy
@@ -93,8 +93,12 @@ class CheckedBroker:
     # ------------------------------------------------------------ ways into a state
 
     def take(self) -> list[Effect]:
+        """Carry out the effects as the line does: an attempt whose Give was taken has been sent."""
         effects = list(self.effects)
         self.effects.clear()
+        for effect in effects:
+            if isinstance(effect, Give):
+                effect.attempt.is_sent = True
         return effects
 
     def worker(self, *services: str, now: float = 0.0, name: str = "w", held: float = 0.0, **terms: Any) -> Worker:

@@ -127,6 +127,24 @@ def test_what_happened_meanwhile_is_told_at_once_and_written_when_it_can_be(
     assert saved_outcomes(tmp_path) == ["done"] * 5
 
 
+@pytest.mark.parametrize("with_a_new_job", [False, True])
+def test_attempt_that_cannot_be_written_is_sent_when_the_disk_works_again(
+    house: House, disk: Disk, with_a_new_job: bool
+) -> None:
+    """R101, R108: nothing else has to happen for that, and a job that is refused beside it makes no difference."""
+    house.enqueue()
+    house.settle()
+    disk.before_write = fails(apsw.SQLITE_FULL)
+    house.worker()
+    if with_a_new_job:
+        house.enqueue()
+    house.settle()
+    assert house.given() == []
+    disk.before_write = works
+    house.loop.run_until(lambda: house.line.turn() and house.given())
+    assert [each.attempt.number for each in house.given()] == [1]
+
+
 def test_what_could_not_be_written_is_tried_once_more_at_the_end(house: House, disk: Disk, tmp_path: Path) -> None:
     house.worker()
     house.enqueue()
