@@ -276,7 +276,7 @@ def test_file_that_has_reached_its_bound_takes_no_new_jobs(tmp_path: Path) -> No
     assert house.diary.problem == "it takes 400000 bytes already (max_diary)"
     house.enqueue()
     house.settle()
-    assert [each.refusal for each in house.answers()] == [Refusal.DIARY]
+    assert {each.refusal for each in house.answers()} == {Refusal.DIARY}  # one may have met the bound before
     for give in house.given():
         house.broker.succeed(give.attempt, b"", house.now)
     house.settle()
