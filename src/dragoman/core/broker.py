@@ -15,13 +15,13 @@ from collections.abc import Collection, Iterable
 from math import inf
 from typing import Any
 
-from dragoman.core.counters import Counters
+from dragoman.core.counters import UNNAMED, Counters
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.door import BEING_DRAINED, PATIENCE_OVER, STOPPED, is_offer, objection, too_many_names
 from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Give, Progress, Recall, take_back
 from dragoman.core.entropy import Entropy
 from dragoman.core.gate import Promise
-from dragoman.core.ledger import Ledger, digest
+from dragoman.core.ledger import Ledger
 from dragoman.core.lifecycle import move_job, move_worker
 from dragoman.core.model import (
     BOOTING,
@@ -52,7 +52,6 @@ from dragoman.core.model import (
     Token,
     Wishes,
     Worker,
-    is_name,
 )
 from dragoman.core.policy import Policy
 from dragoman.core.retries import are_spent, back_off, note_ending, remember_tried
@@ -94,23 +93,25 @@ class Broker:
         if known is None or self.is_draining or not (known.is_known or wishes.waits):
             refusal = objection(service, known, wishes, self.policy, self.is_draining)
             if refusal is not None:
-                return self._turn_away(caller, *refusal)
+                return self._turn_away(service, caller, *refusal)
             known = self.roster.service(service)
             if known is None:
-                return self._turn_away(caller, *too_many_names(self.policy))
+                return self._turn_away(service, caller, *too_many_names(self.policy))
         if key is not None:
-            if not is_name(key, self.policy.max_key_bytes):
-                return self._turn_away(caller, Refusal.INVALID, f"a key is 1 to {self.policy.max_key_bytes} bytes")
             first = self.ledger.first_with(known, key)
+            misuse = self.ledger.misuse(key, first, payload, wishes)
+            if misuse is not None:
+                return self._turn_away(service, caller, *misuse)
             if first is not None:
-                return self._join_first(first, payload, wishes, caller)
+                self.ledger.join_first(first, caller)
+                return first
         if id is None:
             id = self.entropy.job_id()
         elif (clash := self.ledger.clash(id, wishes)) is not None:
-            return self._turn_away(caller, *clash)
+            return self._turn_away(service, caller, *clash)
         job = self.ledger.admit(id, known, payload, (caller,), wishes, now, key)
         if job is None:
-            return self._turn_away(caller, Refusal.BUSY, self.ledger.lack_of_room(known, payload, key))
+            return self._turn_away(service, caller, Refusal.BUSY, self.ledger.lack_of_room(known, payload, key))
         job.deadline = deadline
         if wishes.durable or wishes.delay > 0.0:
             self._welcome(job, now)
@@ -380,19 +381,10 @@ class Broker:
 
     # ---------------------------------------------------------------- how a job comes in
 
-    def _turn_away(self, caller: Party, refusal: Refusal, reason: str) -> Job | None:
-        self.counters.refused += 1
+    def _turn_away(self, service: str, caller: Party, refusal: Refusal, reason: str) -> Job | None:
+        self.counters.refuse(service if service in self.roster.services else UNNAMED, refusal, reason)
         self.effects.append(Answer(caller, None, REFUSED, b"", f"{refusal}: {reason}", refusal))
         return None
-
-    def _join_first(self, first: Job, payload: Payload, wishes: Wishes, caller: Party) -> Job | None:
-        """The same key again joins the first job, if it means the same (R24)."""
-        if wishes.durable and not first.wishes.durable:  # we would acknowledge what the diary does not have
-            return self._turn_away(caller, Refusal.KEY_REUSED, f"'{first.key}' came with a call before")
-        if first.digest != digest(payload):
-            return self._turn_away(caller, Refusal.KEY_REUSED, f"'{first.key}' came with another payload before")
-        self.ledger.join_first(first, caller)
-        return first
 
     def _welcome(self, job: Job, now: float) -> None:
         """Delay a new job, give it to a worker, or queue it. A background job takes its place at once; its callers are

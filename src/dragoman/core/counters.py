@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
-from dragoman.core.model import Outcome
+from typing import Final
+
+from dragoman.core.model import Outcome, Refusal
+
+MOST_NAMED: Final = 1_000  # services whose dropped jobs are counted by name
+UNNAMED: Final = ""  # stands for all other services, and for names that are no services
+QUEUE_TIMEOUT: Final = "queue time-out"
+
+
+class Dropped:
+    """Jobs of one service that were refused, or timed out in the queue, since the last report."""
+
+    __slots__ = ("causes", "reason")
+
+    def __init__(self) -> None:
+        self.causes: dict[str, int] = {}  # jobs by cause: QUEUE_TIMEOUT or a Refusal
+        self.reason = ""  # of the latest one
 
 
 class Counters:
@@ -12,6 +28,7 @@ class Counters:
         "bad_messages",
         "clamped_timeouts",
         "disconnected_slow",
+        "dropped",
         "dropped_parts",
         "ended",
         "erased",
@@ -52,8 +69,25 @@ class Counters:
         self.peers_refused = 0  # L7, R23
         self.clamped_timeouts = 0  # R72
         self.replayed_answers = 0  # R60, R63: said again because the request came again
+        self.dropped: dict[str, Dropped] = {}  # by service; the server reports entries and removes them
         self.silent_endings: dict[str, int] = {}  # R73: by outcome, where the wire has no word for it
         self.bad_messages: dict[tuple[str, str], int] = {}  # D6, by dialect and reason
+
+    def refuse(self, service: str, cause: Refusal, reason: str) -> None:
+        """Count a submit that was turned away. `service`: UNNAMED if there is no such service."""
+        self.refused += 1
+        if cause is not Refusal.DRAINING:  # expected, and logged as `draining`
+            self.drop(service, cause, reason)
+
+    def drop(self, service: str, cause: str, reason: str) -> None:
+        """Count a job that no worker was given. Costs nothing where all goes well."""
+        dropped = self.dropped.get(service)
+        if dropped is None:
+            if len(self.dropped) >= MOST_NAMED:
+                service = UNNAMED
+            dropped = self.dropped.setdefault(service, Dropped())
+        dropped.causes[cause] = dropped.causes.get(cause, 0) + 1
+        dropped.reason = reason
 
     def silent_ending(self, outcome: Outcome) -> None:
         self.silent_endings[outcome] = self.silent_endings.get(outcome, 0) + 1

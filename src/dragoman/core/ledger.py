@@ -9,7 +9,7 @@ from math import inf
 from typing import Any
 
 from dragoman.core.archive import Archive
-from dragoman.core.counters import Counters
+from dragoman.core.counters import QUEUE_TIMEOUT, Counters
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.early import Early
 from dragoman.core.effects import Accept, Answer, Effect, Erase, News
@@ -19,6 +19,8 @@ from dragoman.core.model import (
     ABSENT,
     DONE,
     ENDED,
+    RUNNING,
+    TIMED_OUT,
     Job,
     JobId,
     JobState,
@@ -29,6 +31,7 @@ from dragoman.core.model import (
     Service,
     Wishes,
     Worker,
+    is_name,
 )
 from dragoman.core.policy import Policy
 from dragoman.core.retries import note_last
@@ -141,6 +144,18 @@ class Ledger:
     def first_with(self, service: Service, key: str) -> Job | None:
         return self._archive.find(service.name, key)
 
+    def misuse(self, key: str, first: Job | None, payload: Payload, wishes: Wishes) -> tuple[Refusal, str] | None:
+        """Why a submit with this key is refused, or None. `first`: the job that has the key already."""
+        if not is_name(key, self._policy.max_key_bytes):
+            return Refusal.INVALID, f"a key is 1 to {self._policy.max_key_bytes} bytes"
+        if first is None:
+            return None
+        if wishes.durable and not first.wishes.durable:  # we would acknowledge what the diary does not have
+            return Refusal.KEY_REUSED, f"'{key}' came with a call before"
+        if first.digest != digest(payload):
+            return Refusal.KEY_REUSED, f"'{key}' came with another payload before"
+        return None
+
     def join_first(self, first: Job, caller: Party) -> None:
         """One more caller waits for a job that came before, or is told at once how it ended."""
         if not self.attend(first, caller):
@@ -163,6 +178,8 @@ class Ledger:
         self, job: Job, outcome: Outcome, result: Payload, reason: str, now: float, refusal: Refusal | None = None
     ) -> None:
         attempt = job.attempt
+        if outcome is TIMED_OUT and attempt is None and (job.state is not RUNNING or job.queue_due <= now):
+            self._counters.drop(job.service.name, QUEUE_TIMEOUT, reason)
         if attempt is not None and attempt.is_sent and job.wishes.durable:
             note_last(job, attempt, outcome, reason)
         job.attempt = None

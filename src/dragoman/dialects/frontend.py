@@ -7,7 +7,7 @@ from typing import Final
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer
-from dragoman.core.model import DONE, Job, JobId, Wishes
+from dragoman.core.model import DONE, Job, JobId, Refusal, Wishes
 from dragoman.dialects.plain_calls import read_call, write_error
 from dragoman.dialects.seam import Line, Peer
 
@@ -60,6 +60,6 @@ class Frontend:
             peer.guest.jobs[job.id] = job
 
     def _refuse_large(self, peer: Peer, message: TooLarge) -> None:
-        self._broker.counters.refused += 1
-        sentence = f"refused: payload of {message.size} bytes is over max_payload {self._max_payload}"
-        self._line.send(peer, write_error(sentence))
+        reason = f"payload of {message.size} bytes is over max_payload {self._max_payload}"
+        self._broker.counters.refuse(self._service, Refusal.INVALID, reason)
+        self._line.send(peer, write_error(f"refused: {reason}"))

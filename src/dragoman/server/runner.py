@@ -24,6 +24,7 @@ from dragoman.core.invariants import check
 from dragoman.core.model import ABSENT, Farewell, Job, Payload
 from dragoman.dialects.seam import Session
 from dragoman.server.budget import Budget, Verdict
+from dragoman.server.drops import DropWarnings
 from dragoman.server.peer import DEFAULT_LIMITS, Peer, PeerLimits, Stream
 
 COMPLAINTS = 20  # log lines a second about peers that were turned away
@@ -85,6 +86,7 @@ class Line:
         self.dialler = dialler
         self.watcher: Session | None = None  # who is told News
         self.traffic: dict[str, tuple[int, int]] = {}  # by dialect: bytes received and sent by peers that have gone
+        self.drops = DropWarnings(broker.counters, log)
         self.lag = Histogram()  # how late turns are that had a time
         self._waiting_for_diary: deque[tuple[int, Callable[[str | None], None]]] = deque()
         self._diary = diary
@@ -299,6 +301,8 @@ class Line:
         self._watch(now)
         self._drain_effects(now)
         self._flush(now)
+        if broker.counters.dropped:
+            self.drops.look(now)
         if self._strict:
             check(broker)
         self._expected = min(due, broker.next_deadline(), self._deadlines.next(), now + PULSE)

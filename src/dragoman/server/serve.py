@@ -156,6 +156,7 @@ class Server:
         for server, _ in self._http:
             server.abort()
         self.host.close()
+        self.line.drops.close()
         problem = self.diary.close()
         if problem is not None:  # R101: outcomes that were told are not on disk, and their jobs run again
             self._log.error("not everything could be written down", problem=problem)

@@ -20,7 +20,7 @@ class ListenerOptions:
     heartbeat: float = seconds(2.5)  # how often every worker is told that we live, and expected to tell us
     liveness: int = count(3)  # an idle worker may miss so many
     job_timeout: float = seconds(60.0, least=0.0)  # 0 = none
-    queue_timeout: float = seconds(10.0, least=0.0)
+    queue_timeout: float = seconds(0.0, least=0.0)  # 0 = none: this wire has no message for a time-out
     attempts: int | None = field(default=None, metadata={"min": 1, "max": 100})
     unproven_limit: float = seconds(3600.0, least=0.0)
 

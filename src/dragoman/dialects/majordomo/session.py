@@ -84,7 +84,7 @@ class MajordomoSession:
             lease=options.heartbeat * options.liveness, silent_while_busy=True, unproven_limit=options.unproven_limit
         )
         self._wishes = Wishes(
-            queue_timeout=options.queue_timeout,
+            queue_timeout=options.queue_timeout or inf,
             job_timeout=options.job_timeout or inf,
             attempts=options.attempts,
             waits=True,

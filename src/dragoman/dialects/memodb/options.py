@@ -17,7 +17,7 @@ def count(default: int) -> int:
 class ListenerOptions:
     heartbeat_after: float = seconds(10.0)  # a worker's request is answered within this time
     heartbeat_timeout: float = seconds(10.0)  # and a HEARTBEAT answered by the worker within this
-    queue_timeout: float = seconds(10.0)
+    queue_timeout: float = seconds(0.0, least=0.0)  # 0 = none: this wire has no message for a time-out
     attempts: int | None = field(default=None, metadata={"min": 1, "max": 100})
     detach_timeout: float = seconds(60.0)  # R64: how long a worker whose connection is gone may take to come back
     orphan_grace: float = seconds(5.0, least=0.0)  # R64: the same for a caller whose job waits

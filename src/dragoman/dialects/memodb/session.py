@@ -492,10 +492,10 @@ class MemoDbSession:
                 self._wishes.clear()
             options = self._options
             wishes = self._wishes[timeout] = Wishes(
-                queue_timeout=options.queue_timeout,
+                queue_timeout=options.queue_timeout or inf,
                 job_timeout=inf if timeout == ENDLESS else timeout / 1000,
                 attempts=options.attempts,
-                waits=True,  # a worker may come within the queue_timeout
+                waits=True,  # a worker may still come
                 orphan_grace=options.orphan_grace,
             )
         return wishes

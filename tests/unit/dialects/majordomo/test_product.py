@@ -16,7 +16,7 @@ STATES = ("new", "idle", "answered", "busy", "unproven", "parted")
 
 def arrange(state: str, speech: Speech) -> tuple[World, Side]:
     """A world, and a worker's connection in that state."""
-    world = World(job_timeout=JOB_TIMEOUT)
+    world = World(job_timeout=JOB_TIMEOUT, queue_timeout=10)
     if state == "new":
         return world, world.connect(speech)
     if state in ("idle", "answered"):

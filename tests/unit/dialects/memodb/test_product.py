@@ -31,7 +31,7 @@ class Scene:
     """A worker in a state, and the caller whose job it may have."""
 
     def __init__(self, state: str, is_away: bool) -> None:
-        self.world = world = World()
+        self.world = world = World(queue_timeout=10)
         self.side, self.caller = world.connect(), world.connect()
         self.last, _, self.step = state.partition(" ")
         if not self.step:

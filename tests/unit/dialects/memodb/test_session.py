@@ -699,7 +699,7 @@ def test_many_different_timeouts_cost_no_memory_for_ever() -> None:
 
 
 def test_r73_a_job_that_no_worker_takes_within_queue_timeout_ends_in_silence() -> None:
-    world = World()
+    world = World(queue_timeout=10)
     caller = world.connect()
     caller.ask(1, job())
     world.wait(9.99)
@@ -709,6 +709,17 @@ def test_r73_a_job_that_no_worker_takes_within_queue_timeout_ends_in_silence() -
     assert caller.heard() == []
     assert not caller.is_lost
     assert world.silences == {"timed out": 1}
+
+
+def test_by_default_a_job_waits_for_a_worker_as_long_as_its_caller_is_there() -> None:
+    """A bug: queue_timeout was 10 s, and this wire has no message for a time-out: callers waited for nothing."""
+    world = World()
+    caller = world.connect()
+    caller.ask(1, job())
+    world.wait(86_400)
+    assert world.present == 1
+    assert world.worker(world.connect())
+    assert world.counters.handed_out == 1
 
 
 def test_the_run_time_of_a_job_begins_when_it_is_handed_out() -> None:
@@ -821,7 +832,7 @@ def test_a_worker_of_a_cancelled_job_is_not_waited_for_for_ever() -> None:
 
 def test_r73_silence_is_for_that_request_only() -> None:
     """The connection stays open, for others share it."""
-    world = World()
+    world = World(queue_timeout=10)
     side = world.connect()
     id = world.worker(side, 1)
     side.ask(2, job(service="nobody's"))
@@ -833,7 +844,7 @@ def test_r73_silence_is_for_that_request_only() -> None:
 
 
 def test_a_job_that_ended_in_silence_is_forgotten_and_the_next_resend_is_a_new_one() -> None:
-    world = World()
+    world = World(queue_timeout=10)
     side, caller = world.connect(), world.connect()
     caller.ask(1, job())
     world.wait(10.1)
