@@ -115,6 +115,19 @@ def test_a_caller_of_one_people_is_served_by_a_worker_of_another(
         _serve_another(world, caller, worker, workers, outcome)
 
 
+@pytest.mark.parametrize("callers", CALLERS, ids=str)
+def test_every_job_counts_for_its_caller(callers: People) -> None:
+    """L8, R29: no dialect forgets to say whose job it is."""
+    world = World()
+    caller, worker = callers.call(world), pingpong.PLAIN.worker(world)
+    caller.submit(b"bonjour")
+    owner = world.only_job().owner
+    assert owner is not None
+    assert owner.jobs == 1
+    worker.finish(b"good day")
+    assert owner.jobs == 0
+
+
 def _serve_another(world: World, caller: Caller, worker: Worker, workers: People, outcome: Outcome) -> None:
     """However the first ended, the next job is done, and nothing of the first reaches its caller (I7)."""
     if outcome in (Outcome.TIMED_OUT, Outcome.CANCELLED):

@@ -53,6 +53,7 @@ from dragoman.core.model import (
     Wishes,
     Worker,
 )
+from dragoman.core.owners import Owner, Owners
 from dragoman.core.policy import Policy
 from dragoman.core.retries import are_spent, back_off, note_ending, remember_tried
 from dragoman.core.roster import Roster
@@ -69,6 +70,7 @@ class Broker:
         self.resumed_at = -inf  # when we last came back from a pause of our own (D13)
         self.effects: deque[Effect] = deque()  # the line takes them from the left
         self.entropy = entropy
+        self.owners = Owners()
         self._deadlines: Deadlines[Any] = Deadlines()
         self.ledger = Ledger(policy, self.counters, self._deadlines, self.effects)
         self.jobs = self.ledger.jobs
@@ -87,16 +89,17 @@ class Broker:
         deadline: float = inf,
         key: str | None = None,
         id: JobId | None = None,
+        owner: Owner | None = None,
     ) -> Job | None:
         """Let a job in. None means that it was refused, and an Answer says why. `id`: if it brought one."""
         known = self.roster.services.get(service)
-        if known is None or self.is_draining or not (known.is_known or wishes.waits):
-            refusal = objection(service, known, wishes, self.policy, self.is_draining)
+        if known is None or self.is_draining or not known.is_known:
+            refusal = objection(service, known, wishes, self.policy, self.is_draining, owner)
             if refusal is not None:
                 return self._turn_away(service, caller, *refusal)
             known = self.roster.service(service)
             if known is None:
-                return self._turn_away(service, caller, *too_many_names(self.policy))
+                return self._turn_away(service, caller, *too_many_names(len(self.roster.services)))
         if key is not None:
             first = self.ledger.first_with(known, key)
             misuse = self.ledger.misuse(key, first, payload, wishes)
@@ -109,9 +112,9 @@ class Broker:
             id = self.entropy.job_id()
         elif (clash := self.ledger.clash(id, wishes)) is not None:
             return self._turn_away(service, caller, *clash)
-        job = self.ledger.admit(id, known, payload, (caller,), wishes, now, key)
+        job = self.ledger.admit(id, known, payload, (caller,), wishes, now, key, owner)
         if job is None:
-            return self._turn_away(service, caller, Refusal.BUSY, self.ledger.lack_of_room(known, payload, key))
+            return self._turn_away(service, caller, Refusal.BUSY, self.ledger.lack_of_room(known, key, owner))
         job.deadline = deadline
         if wishes.durable or wishes.delay > 0.0:
             self._welcome(job, now)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from dragoman.core.model import Refusal, Service, Wishes, is_name
+from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 
 PATIENCE_OVER = "its deadline passed"
@@ -13,7 +14,7 @@ BEING_DRAINED = f"{Refusal.DRAINING}: the broker is about to stop"
 
 
 def objection(
-    name: str, service: Service | None, wishes: Wishes, policy: Policy, is_draining: bool
+    name: str, service: Service | None, wishes: Wishes, policy: Policy, is_draining: bool, owner: Owner | None
 ) -> tuple[Refusal, str] | None:
     """Why a job for this service is turned away, or None. `service` is the one of that name, if there is one."""
     if is_draining:
@@ -22,6 +23,12 @@ def objection(
         return Refusal.INVALID, f"a service name is 1 to {policy.max_service_bytes} bytes of printable text"
     if not wishes.waits and (service is None or not service.is_known):
         return Refusal.NO_SUCH_SERVICE, f"no worker offers '{name}'"
+    if owner is not None and owner.names >= policy.max_services_per_caller and (service is None or not service.jobs):
+        return Refusal.BUSY, (
+            f"{owner.label} has jobs for {owner.names} names that no worker has offered; at most "
+            f"{policy.max_services_per_caller} are allowed (max_services_per_caller): start workers for them, or wait "
+            "until their jobs have ended"
+        )
     return None
 
 
@@ -32,5 +39,5 @@ def is_offer(services: Collection[str], policy: Policy) -> bool:
     return all(is_name(each, policy.max_service_bytes) for each in services)
 
 
-def too_many_names(policy: Policy) -> tuple[Refusal, str]:
-    return Refusal.BUSY, f"{policy.max_services} services are known already (max_services)"
+def too_many_names(known: int) -> tuple[Refusal, str]:
+    return Refusal.BUSY, f"{known} services are known already (max_services)"

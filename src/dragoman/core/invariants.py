@@ -18,6 +18,7 @@ def check(broker: Broker) -> None:
     for worker in broker.roster.workers.values():
         _check_worker(broker, worker)
     _check_deadlines(broker)
+    _check_owners(broker)
 
 
 def _check_jobs(broker: Broker) -> None:
@@ -121,6 +122,18 @@ def _check_deadlines(broker: Broker) -> None:
         require(job.alarm <= job.due(), "I11", f"{_name(job)} will not be looked at in time")
     for worker in broker.roster.workers.values():
         require(worker.alarm <= worker.due(), "I11", f"worker {worker.id} will not be looked at in time")
+
+
+def _check_owners(broker: Broker) -> None:
+    owners = {id(job.owner): job.owner for job in broker.jobs.values() if job.owner is not None}
+    for owner in owners.values():
+        jobs = sum(job.owner is owner and job.state is not JobState.ENDED for job in broker.jobs.values())
+        require(jobs == owner.jobs, "I5", f"{owner.label} has {jobs} jobs, {owner.jobs} are counted")
+        names = sum(service.owner is owner for service in broker.roster.services.values())
+        require(names == owner.names, "I5", f"{owner.label} is charged for {names} names, {owner.names} are counted")
+    for service in broker.roster.services.values():
+        is_due = service.jobs > 0 and not service.is_known
+        require(service.owner is None or is_due, "I5", f"service {service.name}: its owner is charged for nothing")
 
 
 def _name(job: Job) -> str:

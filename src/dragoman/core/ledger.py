@@ -33,6 +33,7 @@ from dragoman.core.model import (
     Worker,
     is_name,
 )
+from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 from dragoman.core.retries import note_last
 
@@ -86,19 +87,26 @@ class Ledger:
         wishes: Wishes,
         now: float,
         key: str | None = None,
+        owner: Owner | None = None,
     ) -> Job | None:
-        """None: there is no room for it (R15). `key`: nobody else has it (R24)."""
+        """None: there is no room for it (R15). `key`: nobody else has it (R24). `owner`: whose limits it counts for."""
         policy = self._policy
         if (
             (self.is_loading and key is not None)
             or self.present >= policy.max_jobs
             or service.queue.length >= policy.max_jobs_per_service
+            or (owner is not None and owner.jobs >= policy.max_jobs_per_caller)
             or self.bytes + len(payload) > policy.max_memory
         ):
             return None
         job = Job(id, service, payload, callers, wishes, now)
         self.jobs[id] = job
         service.jobs += 1
+        if owner is not None:
+            job.owner = owner
+            owner.jobs += 1
+            if not service.is_known and service.jobs == 1:
+                service.charge(owner)
         self.present += 1
         self.bytes += len(payload)
         self._counters.accepted += 1
@@ -115,12 +123,12 @@ class Ledger:
         if again is not None and (again.state is not ENDED or again.outcome is DONE):
             return again
         wishes = replace(job.wishes, delay=0.0) if job.wishes.delay else job.wishes
-        again = self.admit(id, service, job.payload, (), wishes, now, key)
+        again = self.admit(id, service, job.payload, (), wishes, now, key, job.owner)
         if again is not None:
             again.retry_of = job.id
         return again
 
-    def lack_of_room(self, service: Service, payload: Payload, key: str | None) -> str:
+    def lack_of_room(self, service: Service, key: str | None, owner: Owner | None) -> str:
         """Which bound one more job would go over."""
         policy = self._policy
         if self.is_loading and key is not None:
@@ -129,6 +137,11 @@ class Ledger:
             return f"{self.present} jobs are here already (max_jobs)"
         if service.queue.length >= policy.max_jobs_per_service:
             return f"{service.queue.length} jobs wait for it already (max_jobs_per_service)"
+        if owner is not None and owner.jobs >= policy.max_jobs_per_caller:
+            return (
+                f"{owner.label} has {owner.jobs} jobs here already; at most {policy.max_jobs_per_caller} are allowed "
+                "(max_jobs_per_caller): submit again when some have ended"
+            )
         return f"jobs take {self.bytes} bytes already (max_memory)"
 
     def save(self, job: Job, promise: Promise = Promise.NOTHING) -> None:
@@ -187,6 +200,10 @@ class Ledger:
         job.outcome = outcome
         service = job.service
         service.jobs -= 1
+        if job.owner is not None:
+            job.owner.jobs -= 1
+        if not service.jobs and service.owner is not None:
+            service.discharge()
         if outcome is DONE:
             service.done += 1
         else:

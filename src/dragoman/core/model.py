@@ -16,6 +16,7 @@ from math import inf
 from typing import Any, Final, NewType, Protocol
 
 from dragoman.core.histogram import Histogram
+from dragoman.core.owners import Owner
 from dragoman.core.queues import Queue
 
 JobId = NewType("JobId", bytes)  # 16 bytes in UUIDv7 layout, shown as 32 lower-case hex digits
@@ -190,6 +191,7 @@ class Job:
         "order",
         "orphan_due",
         "outcome",
+        "owner",
         "payload",
         "quarantined",
         "queue_due",
@@ -213,6 +215,7 @@ class Job:
         self.payload: Payload = payload
         self.callers = callers
         self.wishes = wishes
+        self.owner: Owner | None = None  # whose limits it counts for; None: nobody's
         self.state: JobState = WAITING
         self.created = now
         self.arrival = now  # when it began to wait: a delayed job does so later
@@ -357,6 +360,7 @@ class Service:
         "is_known",
         "jobs",
         "name",
+        "owner",
         "paused",
         "paused_by",
         "queue",
@@ -377,10 +381,21 @@ class Service:
         self.paused = False
         self.paused_by = ""
         self.is_known = False  # a worker has offered it once
+        self.owner: Owner | None = None  # who is charged for a name that only jobs use (R29)
         self.done = 0  # jobs that ended so
         self.undone = dict.fromkeys(Outcome, 0)  # and those that ended otherwise
         self.waited = Histogram()  # seconds before a first attempt
         self.ran = Histogram()  # seconds of an attempt
+
+    def charge(self, owner: Owner) -> None:
+        self.owner = owner
+        owner.names += 1
+
+    def discharge(self) -> None:
+        """A worker offers it, or the last of its jobs has ended."""
+        if self.owner is not None:
+            self.owner.names -= 1
+            self.owner = None
 
     @property
     def ended(self) -> dict[Outcome, int]:

@@ -20,9 +20,13 @@ class Policy:
     max_jobs_per_service: int = 1_000_000
     max_memory: int = GIB
 
+    # L8: what one caller may have present, waiting or running.
+    max_jobs_per_caller: int = 200_000
+
     # R29: names that peers bring are bounded.
     max_services: int = 10_000
     max_services_per_worker: int = 64
+    max_services_per_caller: int = 1_000  # that no worker has offered
     max_service_bytes: int = 128
     max_key_bytes: int = 256
     max_error_bytes: int = 65_536

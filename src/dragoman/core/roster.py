@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from math import inf
+from typing import Final
 
 from dragoman.core.lifecycle import move_worker, settle
 from dragoman.core.model import BUSY, DRAINING, GONE, IDLE, Attempt, Job, Service, Worker, WorkerId
+
+WORKERS_SHARE: Final = 5  # one in so many names is reserved for workers: callers cannot keep them out (R29)
 
 
 class Roster:
@@ -25,10 +28,10 @@ class Roster:
         return WorkerId(self._last_id)
 
     def service(self, name: str) -> Service | None:
-        """The service of that name, made if there is room for one more name (R29)."""
+        """The service of that name, made if there is room for one more name that no worker offers (R29)."""
         service = self.services.get(name)
         if service is None:
-            found = self.services_for((name,))
+            found = self.services_for((name,), reserve=self._max_services // WORKERS_SHARE)
             service = found[0] if found is not None else None
         return service
 
@@ -39,12 +42,13 @@ class Roster:
             service = self.services[name] = Service(name, self._age_step)
         return service
 
-    def services_for(self, names: Collection[str]) -> list[Service] | None:
+    def services_for(self, names: Collection[str], reserve: int = 0) -> list[Service] | None:
         """The services of these names, or none of them if one more name would be too many."""
         missing = [name for name in names if name not in self.services]
-        if len(self.services) + len(missing) > self._max_services:
+        most = self._max_services - reserve
+        if len(self.services) + len(missing) > most:
             self._forget_unused(keep=names)
-            if len(self.services) + len(missing) > self._max_services:
+            if len(self.services) + len(missing) > most:
                 return None
         for name in missing:
             self.services[name] = Service(name, self._age_step)
@@ -55,6 +59,7 @@ class Roster:
         for service in worker.services:
             service.workers += 1
             service.is_known = True
+            service.discharge()
         self.workers[worker.id] = worker
 
     def leave(self, worker: Worker) -> list[Attempt]:

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import msgspec
 
 from dragoman.core.model import Payload
+from dragoman.core.owners import Owner
 from dragoman.desk.desk import QUESTIONS, Asker, Desk, Ticket
 from dragoman.desk.forms import Problem, View
 from dragoman.desk.sentences import sentence
@@ -17,6 +18,9 @@ _writer = msgspec.json.Encoder()
 
 class WireAsker(Protocol):
     """Whoever asks by a wire. It is told one of these, once."""
+
+    @property
+    def owner(self) -> Owner | None: ...
 
     def tell(self, view: bytes, payload: Payload) -> None: ...
 
@@ -60,6 +64,10 @@ class _Written:
 
     def __init__(self, asker: WireAsker) -> None:
         self._asker = asker
+
+    @property
+    def owner(self) -> Owner | None:
+        return self._asker.owner
 
     def answer(self, view: View, payload: Payload = b"") -> None:
         self._asker.tell(_writer.encode(view), payload)

@@ -21,6 +21,7 @@ from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import Accept, Answer, Effect
 from dragoman.core.histogram import Histogram
 from dragoman.core.model import ENDED, Job, JobId, Payload, Refusal, Service, Wishes, WorkerId, is_name
+from dragoman.core.owners import Owner
 from dragoman.desk.calendar import Calendar
 from dragoman.desk.forms import (
     CronForm,
@@ -81,6 +82,10 @@ class Diary(Protocol):
 class Asker(Protocol):
     """Whoever asks. It is told one of these, once."""
 
+    @property
+    def owner(self) -> Owner | None:
+        """Whose limits its jobs count for."""
+
     def answer(self, view: View, payload: Payload = b"") -> None: ...
 
     def refuse(self, problem: Problem) -> None: ...
@@ -136,7 +141,7 @@ class Desk:
             raise Objection("loading", "jobs of the last run are still being read: keys cannot be looked up yet")
         ticket = Ticket(self, asker, inf)
         body = payload_of(form, payload)
-        ticket.job = self.broker.submit(form.service, body, ticket, wishes, now, key=form.key)
+        ticket.job = self.broker.submit(form.service, body, ticket, wishes, now, key=form.key, owner=asker.owner)
         return ticket
 
     def job(self, form: JobRef, payload: Payload, asker: Asker, now: float) -> None:
@@ -206,7 +211,7 @@ class Desk:
             raise Objection("invalid", f"a service name is 1 to {most} bytes of printable text")
         service = self.broker.pause(form.name, form.by)
         if service is None:
-            raise Objection("busy", f"{self.broker.policy.max_services} services are known already (max_services)")
+            raise Objection("busy", f"{len(self.broker.roster.services)} services are known already (max_services)")
         self._line.note(f"pause/{form.name}", form.by)
         self._answer_when_saved(asker, lambda: self._service_view(service, now))
 
@@ -419,6 +424,8 @@ def _same(view: View) -> View:
 
 
 class Nobody:
+    owner = None
+
     def answer(self, view: View, payload: Payload = b"") -> None:
         pass
 

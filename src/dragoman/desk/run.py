@@ -9,6 +9,7 @@ from dragoman.desk.forms import Problem, View
 
 class Run:
     __slots__ = ("_calendar", "_name", "job")
+    owner = None  # the calendar bounds how many there are
 
     def __init__(self, calendar: Calendar, name: str) -> None:
         self._calendar = calendar

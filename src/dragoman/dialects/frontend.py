@@ -55,7 +55,7 @@ class Frontend:
             self._broker.abandon(job, peer, now)
 
     def _submit(self, peer: Peer, payload: Frame, now: float) -> None:
-        job = self._broker.submit(self._service, payload, peer, self._wishes, now)
+        job = self._broker.submit(self._service, payload, peer, self._wishes, now, owner=peer.owner)
         if job is not None:
             peer.guest.jobs[job.id] = job
 

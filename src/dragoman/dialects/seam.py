@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from dragoman.carriers.carrier import Carrier, Frame, Message, TooLarge
 from dragoman.core.effects import Effect
+from dragoman.core.owners import Owner
 
 
 class Peer(Protocol):
@@ -40,6 +41,10 @@ class Peer(Protocol):
     @property
     def address(self) -> str:
         """Which machine it is on, or which user's it is on this one: all its connections have the same."""
+
+    @property
+    def owner(self) -> Owner:
+        """Whose limits its jobs count for."""
 
 
 class Line(Protocol):

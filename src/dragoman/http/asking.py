@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dragoman.core.model import Payload
+from dragoman.core.owners import Owner
 from dragoman.desk.forms import Problem, View
 from dragoman.http.door import Door
 from dragoman.http.hangup import HANGUP, Hangup
@@ -45,9 +46,10 @@ class HungUp(Exception):
 class Waiter:
     """The asker for one request: what it is told ends a future."""
 
-    __slots__ = ("told",)
+    __slots__ = ("owner", "told")
 
-    def __init__(self) -> None:
+    def __init__(self, owner: Owner) -> None:
+        self.owner = owner
         self.told: Future[tuple[View, Payload]] = get_running_loop().create_future()
 
     def answer(self, view: View, payload: Payload = b"") -> None:
@@ -68,7 +70,7 @@ async def ask(door: Door, request: Request, question: str, form: Any, payload: P
     hangup: Hangup | None = request.scope.get("extensions", {}).get(HANGUP)
     if hangup is not None and hangup.is_gone:
         raise HungUp
-    waiter = Waiter()
+    waiter = Waiter(door.owner(request.scope))
     ticket = door.desk.ask(question, form, payload, waiter, door.now())
     door.line.ask_for_turn()
     if hangup is not None:

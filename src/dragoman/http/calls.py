@@ -60,6 +60,7 @@ async def call(door: Door, request: Request) -> Response:
         now,
         deadline=now + plan.patience,
         key=plan.key,
+        owner=door.owner(scope),
     )
     if hangup is not None:
         hangup.call = lambda: session.hang_up(caller, door.now())

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from dragoman.core.broker import Broker
+from dragoman.core.owners import Owner
 from dragoman.desk.desk import Desk
 from dragoman.desk.forms import HealthView
+from dragoman.http.hosts import is_local
 from dragoman.http.labels import ServiceLabels
 
 if TYPE_CHECKING:
@@ -25,4 +27,13 @@ class Door:
     health: Callable[[], HealthView]
     max_payload: int
     labels: ServiceLabels = field(default_factory=ServiceLabels)
+    local_owner: Owner = field(default_factory=lambda: Owner("HTTP on this machine"))
     traffic: Callable[[], tuple[int, int]] = lambda: (0, 0)  # bytes that came and went by HTTP
+
+    def owner(self, scope: Mapping[str, Any]) -> Owner:
+        """Whose limits the jobs of this request count for: its address, since a connection may bring one request only.
+
+        All callers on this machine are one owner.
+        """
+        client = scope.get("client")
+        return self.local_owner if client is None or is_local(client[0]) else self.broker.owners.at(client[0])

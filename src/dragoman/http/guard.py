@@ -20,6 +20,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from dragoman.http import framing
 from dragoman.http.framing import Chunks, Fault, Refused
 from dragoman.http.hangup import HANGUP, Hangup
+from dragoman.http.hosts import is_local
 from dragoman.http.problems import MEDIA_TYPE, problem, problem_body
 from dragoman.http.transports import ResponseTransport, tune
 from dragoman.http.watch import Watch
@@ -99,12 +100,12 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _crowd(self) -> Fault | None:
         limits, watch = self._limits, self._watch
-        is_local = self._host in ("", "::1") or self._host.startswith(("127.", "::ffff:127."))
-        most = limits.max_connections_per_local_address if is_local else limits.max_connections_per_address
+        is_near = is_local(self._host)
+        most = limits.max_connections_per_local_address if is_near else limits.max_connections_per_address
         if len(watch) > limits.max_connections:
             detail = f"max_connections is {limits.max_connections}."
         elif watch.by_address[self._host] > most:
-            name = "max_connections_per_local_address" if is_local else "max_connections_per_address"
+            name = "max_connections_per_local_address" if is_near else "max_connections_per_address"
             detail = f"{name} is {most}."
         else:
             return None

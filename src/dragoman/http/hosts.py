@@ -51,3 +51,8 @@ def _bare(name: str) -> bytes:
     elif ":" in name and not name.startswith("["):
         name = f"[{name}]"
     return name.removesuffix(".").encode("ascii" if name.isascii() else "idna")
+
+
+def is_local(host: str) -> bool:
+    """Whether an address of a connection is on this machine. Empty: a Unix socket."""
+    return host in ("", "::1") or host.startswith(("127.", "::ffff:127."))

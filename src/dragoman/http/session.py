@@ -19,6 +19,7 @@ from dragoman.core.deadlines import Deadlines
 from dragoman.core.door import PATIENCE_OVER
 from dragoman.core.effects import Answer, Dismiss, Effect, Give, Progress, Recall
 from dragoman.core.model import BOOTING, TIMED_OUT, Attempt, Payload, Terms, Token, Wishes, WorkerId
+from dragoman.core.owners import Owner
 from dragoman.http.guests import Call, Guest, Offer, Poll
 from dragoman.http.listeners import Listeners
 from dragoman.http.options import ListenerOptions
@@ -67,9 +68,10 @@ class HttpSession:
         *,
         deadline: float,
         key: str | None,
+        owner: Owner | None = None,
     ) -> Call:
         call = Call(self, answer)
-        call.job = self._broker.submit(service, payload, call, wishes, now, deadline=deadline, key=key)
+        call.job = self._broker.submit(service, payload, call, wishes, now, deadline=deadline, key=key, owner=owner)
         if call.job is not None and call.job.deadline > deadline:  # it has joined another's
             self._waiting.arm(call, deadline)
         self._line.ask_for_turn()

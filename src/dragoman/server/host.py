@@ -155,7 +155,9 @@ class Host:
                 continue
             carrier = door.carrier()
             stream = Stream(self._loop, accepted, carrier)
-            peer = self._line.connected(door.session, door.endpoint, carrier, stream, label, address, door.limits)
+            peer = self._line.connected(
+                door.session, door.endpoint, carrier, stream, label, address, door.limits, is_near
+            )
             self._start(stream, peer)
 
     def _has_accepted_enough(self) -> bool:

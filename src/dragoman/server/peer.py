@@ -9,6 +9,7 @@ from math import inf
 from typing import Any, Protocol
 
 from dragoman.carriers.carrier import Carrier, Frame
+from dragoman.core.owners import Owner
 from dragoman.dialects.seam import Session
 
 
@@ -71,6 +72,7 @@ class Peer:
         "limits",
         "marks",
         "out",
+        "owner",
         "seen_sent",
         "session",
         "since",
@@ -87,6 +89,7 @@ class Peer:
         address: str,
         now: float,
         limits: PeerLimits = DEFAULT_LIMITS,
+        owner: Owner | None = None,
     ) -> None:
         self.session = session
         self.endpoint = endpoint
@@ -94,6 +97,8 @@ class Peer:
         self.label = label
         self.limits = limits
         self.address = address  # what `max_peers_per_address` counts by
+        self.owner = owner if owner is not None else Owner()  # whose limits its jobs count for
+        self.owner.connections += 1
         self.identity = b""
         self.guest: Any = None
         self.stream: Stream | None = None  # none while it is being dialled

@@ -130,9 +130,11 @@ class Line:
         label: str,
         address: str,
         limits: PeerLimits = DEFAULT_LIMITS,
+        is_local: bool = True,
     ) -> Peer:
         """A stream to a new peer is there. Its carrier may greet; the session hears of it when that is done."""
-        peer = Peer(session, endpoint, carrier, label, address, self._clock(), limits)
+        owner = None if is_local else self.broker.owners.at(address)
+        peer = Peer(session, endpoint, carrier, label, address, self._clock(), limits, owner)
         self._enter(peer, stream)
         return peer
 
@@ -502,6 +504,7 @@ class Line:
         if peer.is_lost:
             return
         peer.is_lost = True
+        peer.owner.connections -= 1
         peer.carrier.release()
         self._budget.forget(peer)
         self._deadlines.disarm(peer)

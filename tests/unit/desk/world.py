@@ -8,6 +8,7 @@ from typing import Any
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Erase, Note, Save
 from dragoman.core.model import Attempt, Job, JobId, Payload, Terms, Worker
+from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 from dragoman.desk.desk import QUESTIONS, Desk, Ticket
 from dragoman.desk.forms import Problem, View
@@ -66,7 +67,8 @@ class HandDiary:
 
 
 class Asker:
-    def __init__(self) -> None:
+    def __init__(self, owner: Owner | None = None) -> None:
+        self.owner = owner
         self.told: list[Any] = []
         self.payload: bytes = b""
         self.ticket: Ticket | None = None

@@ -38,6 +38,25 @@ def test_order_is_accepted_with_its_place(world: World) -> None:
     assert world.job(view["id"]).payload == "grüße".encode()
 
 
+def test_one_caller_cannot_take_all_names() -> None:
+    """R29. A bug: a caller that enqueued to 12,000 new names used up max_services for everybody, for good."""
+    world = World(max_services_per_caller=2)
+    for name in ("a", "b"):
+        assert world.ask("POST", f"/v1/jobs?service={name}").status_code == 202
+    said = expect_problem(world.ask("POST", "/v1/jobs?service=c"), 429, "busy")
+    assert "HTTP on this machine has jobs for 2 names" in said["detail"]
+    assert "max_services_per_caller" in said["detail"]
+    expect_problem(world.ask("POST", "/v1/call/c", headers={"dragoman-wait": "true"}), 429, "busy")
+    world.close()
+
+
+def test_jobs_of_a_remote_address_count_together(world: World) -> None:
+    """L8."""
+    far, near = {"client": ("192.0.2.1", 1)}, {"client": ("::1", 1)}
+    assert world.door.owner(far) is world.broker.owners.at("192.0.2.1")
+    assert world.door.owner(near) is world.door.owner({"client": None}) is world.door.local_owner
+
+
 def test_raw_body_is_the_payload_if_the_query_names_the_service(world: World) -> None:
     answer = world.ask("POST", "/v1/jobs?service=s&delay=5&priority=9&attempts=1", content=b"\x00\xff")
     view = answer.json()

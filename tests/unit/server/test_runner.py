@@ -116,6 +116,26 @@ def world() -> World:
     return World()
 
 
+def test_connections_of_a_remote_address_share_their_limits_and_local_ones_do_not(world: World) -> None:
+    """L8, R29."""
+
+    def connect(address: str, is_local: bool) -> Peer:
+        carrier, stream = Zmtp("ROUTER"), FakeStream()
+        return world.line.connected(
+            world.session, "door", carrier, stream, "a peer", address, PeerLimits(), is_local=is_local
+        )
+
+    near = [connect("127.0.0.1", True) for _ in range(2)]
+    far = [connect("192.0.2.1", False) for _ in range(2)]
+    other = connect("192.0.2.2", False)
+    assert near[0].owner is not near[1].owner
+    assert far[0].owner is far[1].owner
+    assert other.owner is not far[0].owner
+    assert far[0].owner.connections == 2
+    world.line.ended(far[0], "gone")
+    assert far[1].owner.connections == 1
+
+
 def test_after_a_long_sleep_a_handshake_has_its_time_out_and_no_more(world: World) -> None:
     """D13, R26. A bug: the alarm moved by the whole of an eight-hour sleep, and the peer stayed for as long."""
     limits = PeerLimits(handshake_timeout=10.0)

@@ -301,7 +301,7 @@ class MajordomoSession:
             told = self._look_up(request.service, request.body)
             self._line.send(peer, write_client_reply(caller.wire, request.service, told))
             return
-        job = self._broker.submit(request.service, request.body, peer, self._wishes, now)
+        job = self._broker.submit(request.service, request.body, peer, self._wishes, now, owner=peer.owner)
         if job is not None:
             caller.jobs[job.id] = job
 

@@ -379,7 +379,7 @@ class MemoDbSession:
         call = Call(self, peer, route, mark, timeout)
         contacts.waiting[route] = call
         self._waiting += 1
-        call.job = self._broker.submit(service, payload, call, wishes, now)
+        call.job = self._broker.submit(service, payload, call, wishes, now, owner=peer.owner)
 
     def _say_again(self, call: Call) -> None:
         """The same request once more: the same job, and the same answer if there is one (R62, R63)."""

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
+from dragoman.core.owners import Owner
 from dragoman.dialects.native.codec import read_ask, read_ask_number, write_object, write_tell
 from dragoman.dialects.native.messages import TOO_LARGE
 from dragoman.dialects.native.sessions import Client
@@ -39,6 +40,10 @@ class Ask:
         self._line = line
         self._number = number
         self.ticket: object | None = None
+
+    @property
+    def owner(self) -> Owner | None:
+        return self._client.owner
 
     def tell(self, view: bytes, payload: Frame) -> None:
         if self._is_waited_for():

@@ -14,7 +14,6 @@ from typing import Any, Final
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
-from dragoman.core.counters import UNNAMED
 from dragoman.core.effects import Answer, Dismiss, Effect, Give, Progress, Recall
 from dragoman.core.model import (
     DEFAULT_PRIORITY,
@@ -366,16 +365,15 @@ class NativeSession:
         jobs = client.jobs
         if len(jobs) + count > client.window:
             sentence = f"its client has {len(jobs)} of {client.window} jobs under way"
-            name = plan.service if plan.service in self._broker.roster.services else UNNAMED
             for id in read_names(ids):
                 self._refuse(client, id, Refusal.BUSY, sentence)
-                self._broker.counters.drop(name, Refusal.BUSY, sentence)
+                self._broker.counters.drop(plan.service, Refusal.BUSY, sentence)
             return
         submit = self._broker.submit
         service, wishes, deadline = plan.service, plan.wishes, now + plan.deadline
         names: list[Any] = read_names(ids)
         for index, id in enumerate(names, 2):
-            job = submit(service, message[index], client, wishes, now, deadline=deadline, id=id)
+            job = submit(service, message[index], client, wishes, now, deadline=deadline, id=id, owner=client.owner)
             if job is not None:
                 jobs[id] = job
             else:

@@ -9,6 +9,7 @@ from typing import Any
 
 from dragoman.carriers.carrier import Frame
 from dragoman.core.model import Job, JobId
+from dragoman.core.owners import Owner
 from dragoman.dialects.native.codec import write_result
 from dragoman.dialects.seam import Peer
 
@@ -88,6 +89,11 @@ class Client:
         self._emptied = 0  # of these, how many have been emptied: the first ones
         self._kept_count = 0
         self._kept_bytes = 0
+
+    @property
+    def owner(self) -> Owner | None:
+        """Whose limits its jobs count for; None while it is away."""
+        return self.peer.owner if self.peer is not None else None
 
     def keep(self, outcomes: Outcomes, max_bytes: int) -> None:
         """A client that keeps to its window cannot miss more than the last `window` outcomes."""

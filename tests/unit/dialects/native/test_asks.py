@@ -33,6 +33,16 @@ def test_a_background_job_is_told_when_it_is_kept_and_outlives_its_client() -> N
     assert (view["state"], view["outcome"], view["priority"], body) == ("ended", "done", 7, b"HELLO")
 
 
+def test_background_jobs_count_for_the_connection_that_asks() -> None:
+    """L8."""
+    world = World()
+    client = world.client()
+    id = enqueue(world, client)
+    owner = next(job for job in world.broker.jobs.values() if job.id.hex() == id).owner
+    assert owner is client.peer.owner
+    assert (owner.jobs, owner.names) == (1, 1)
+
+
 def test_a_payload_may_be_missing() -> None:
     world = World()
     worker = world.worker()

@@ -10,6 +10,7 @@ from dragoman.carriers.carrier import TooLarge
 from dragoman.core.broker import Broker
 from dragoman.core.invariants import check
 from dragoman.core.model import Job, JobState, Worker
+from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 from dragoman.dialects.frontend import FRONTEND
 from dragoman.dialects.pingpong.options import ListenerOptions
@@ -31,6 +32,7 @@ class FakePeer:
         self.identity = identity
         self.label = label
         self.guest: Any = None
+        self.owner = Owner()
         self.inbox: list[list[bytes]] = []
         self.closed: str | None = None  # why, once the session has asked for it
         self.is_lost = False
