@@ -51,17 +51,17 @@ def live(connected: socket.socket, upbringing: Upbringing) -> None:
     try:
         services = [_load(each) for each in upbringing.offers]
     except CannotLoad as problem:
-        pipe.say(BROKEN, str(problem).encode("utf-8", "replace"))
+        pipe.say(BROKEN, payload=str(problem).encode("utf-8", "replace"))
         return
     memory = Memory(upbringing.max_memory)
     pipe.say(READY)
     try:
         while True:
-            kind, message = pipe.hear()
+            kind, job, message = pipe.hear()
             if kind == JOB:  # CANCEL: our answer was on its way already
                 pipe.is_cancelled = False
-                said, answer = _work(pipe, services, message, upbringing.mute)
-                pipe.say(said, answer, memory.is_over())
+                said, answer = _work(pipe, job, services, message, upbringing.mute)
+                pipe.say(said, job, answer, memory.is_over())
     except (EOFError, OSError):
         return  # the parent has gone
 
@@ -94,7 +94,7 @@ def _load(offer: Offer) -> Service:
         raise CannotLoad(f"{offer.reference}: {error}") from error
 
 
-def _work(pipe: ChildPipe, services: list[Service], message: Frame, mute: str) -> tuple[int, Frame]:
+def _work(pipe: ChildPipe, job: int, services: list[Service], message: Frame, mute: str) -> tuple[int, Frame]:
     number, attempt, seconds, size = ORDER.unpack_from(message)
     service = services[number]
     start = ORDER.size + size
@@ -102,7 +102,7 @@ def _work(pipe: ChildPipe, services: list[Service], message: Frame, mute: str) -
     if service.wants_context:
         job_id = bytes(message[ORDER.size : start]).decode()
         assignment = Assignment(service.name, job_id, attempt, seconds or inf)
-        turn = Turn(pipe)
+        turn = Turn(pipe, job)
         context = Context(service.name, assignment, service.codec, turn.report, turn.is_cancelled, mute)
     try:
         return DONE, service.perform(message[start:], context)
@@ -117,24 +117,28 @@ class Turn:
     """What a handler says and asks through its context, from any thread: as long as its job runs, and no longer. What a
     thread says that it left behind would be taken for the next job's, and where it looks, the next job would come."""
 
-    __slots__ = ("_is_over", "_lock", "_pipe")
+    __slots__ = ("_is_over", "_job", "_lock", "_pipe")
 
-    def __init__(self, pipe: ChildPipe) -> None:
+    def __init__(self, pipe: ChildPipe, job: int) -> None:
         self._pipe = pipe
+        self._job = job
         self._lock = threading.RLock()
         self._is_over = False
 
     def report(self, payload: Frame, is_part: bool) -> None:
+        self._pipe.end_if_forked()
         with self._lock:
             if not self._is_over:
-                self._pipe.say(PART if is_part else PROGRESS, payload)
+                self._pipe.say(PART if is_part else PROGRESS, self._job, payload)
 
     def is_cancelled(self) -> bool:
         """Also once it is over: nobody waits any more."""
+        self._pipe.end_if_forked()
         with self._lock:
             return self._is_over or self._pipe.look()
 
     def end(self) -> None:
+        self._pipe.end_if_forked()
         with self._lock:
             self._is_over = True
 

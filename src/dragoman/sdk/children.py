@@ -17,12 +17,12 @@ from math import inf
 from types import ModuleType
 from typing import Any
 
-from dragoman.carriers.carrier import Messages
+from dragoman.carriers.carrier import Frame, Messages
 from dragoman.dialects.sides import Failure
 from dragoman.sdk.childhood import Upbringing, live, read_failure
 from dragoman.sdk.jobs import Job
 from dragoman.sdk.loading import CannotLoad
-from dragoman.sdk.pipes import BROKEN, CANCEL, DONE, FAILED, HEAD, JOB, ORDER, PART, READY, PipeReader, encode
+from dragoman.sdk.pipes import BROKEN, CANCEL, DONE, FAILED, HEAD, JOB, ORDER, PART, READY, SAID, PipeReader, encode
 from dragoman.streams.stream import Stream
 
 log = logging.getLogger("dragoman.worker")
@@ -32,6 +32,7 @@ RETRY_REST = 1.0  # when a child could not be started
 PARTING = 2.0  # until the ends of killed children have been seen
 LAST_WORDS = 5.0  # so long a child whose pipe is closed may take to end
 NURSERY = ["dragoman.sdk.nursery"]
+MOST_NUMBER = 0xFFFFFFFF  # of a job, in the head of a message
 
 
 class Children:
@@ -190,6 +191,7 @@ class Child:
         self._family = family
         self._loop = loop
         self._job: Job | None = None
+        self._number = 0  # of that job, or of the last one: what has another number is nobody's answer
         self._sent = 0  # bytes that had left for it before its job did
         self._alarm: asyncio.TimerHandle | None = None  # when it is killed, for it should have gone by itself
         ours, theirs = socket.socketpair()
@@ -210,16 +212,17 @@ class Child:
 
     def work(self, job: Job, service: int) -> None:
         self._job = job
+        self._number = self._number % MOST_NUMBER + 1
         job.doer = self
         self._sent = self._stream.sent
         said = job.assignment
         id = said.job_id.encode()
         seconds = 0.0 if said.timeout == inf else said.timeout
         order = ORDER.pack(service, min(said.attempt, 0xFFFF), seconds, len(id)) + id
-        self._stream.write([HEAD.pack(len(order) + len(job.payload), JOB, 0) + order, job.payload])
+        self._stream.write([HEAD.pack(len(order) + len(job.payload), JOB, 0, self._number) + order, job.payload])
 
     def cancel(self) -> None:
-        self._stream.write([encode(CANCEL)])
+        self._stream.write([encode(CANCEL, self._number)])
 
     def kill(self) -> None:
         """It, and what its handler has started."""
@@ -244,26 +247,32 @@ class Child:
     def _heard(self, messages: Messages) -> None:
         for message in messages:
             assert isinstance(message, list)
-            (kind, flag), payload = message
-            job = self._job
-            if kind in (DONE, FAILED):
-                assert job is not None, "a child answers, and there is no job"
-                self._job = None
-                self.jobs_done += 1
-                # First the next job, then the word of this one: the child has something to do meanwhile.
-                self._family.has_done(self, bool(flag))
-                if kind == DONE:
-                    job.finish(payload)
-                else:
-                    job.fail(read_failure(payload))
+            head, payload = message
+            kind, flag, number = SAID.unpack(head)
+            if number:
+                self._heard_of_job(kind, flag, number, payload)
             elif kind == READY:
                 self.born.set_result("")
                 self._family.is_well()
                 self._family.is_free(self)
             elif kind == BROKEN:
                 self.born.set_result(bytes(payload).decode("utf-8", "replace"))
-            elif job is not None:
-                job.report((payload, kind == PART))
+
+    def _heard_of_job(self, kind: int, flag: int, number: int, payload: Frame) -> None:
+        job = self._job
+        if job is None or number != self._number:
+            log.error("child %d answered for a job that it does not have; the answer was dropped", self.pid)
+        elif kind in (DONE, FAILED):
+            self._job = None
+            self.jobs_done += 1
+            # First the next job, then the word of this one: the child has something to do meanwhile.
+            self._family.has_done(self, bool(flag))
+            if kind == DONE:
+                job.finish(payload)
+            else:
+                job.fail(read_failure(payload))
+        else:
+            job.report((payload, kind == PART))
 
     def _ended(self, _: str) -> None:
         """It has closed its end: it is about to go, or of no use any more."""

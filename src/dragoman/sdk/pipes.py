@@ -1,4 +1,5 @@
-"""What a worker and its child processes say to each other: messages of a kind, a flag and bytes, on a socket pair.
+"""What a worker and its child processes say to each other: messages of a kind, a flag, a job and bytes, on a socket
+pair. The parent numbers the jobs of a child, and every answer of the child has the number of its job.
 
 Nothing here is ever unpickled. The parent's end never blocks (`PipeReader` stands behind a stream), the child's always
 does (`ChildPipe`), but for the moment in which a handler asks whether it was cancelled.
@@ -6,6 +7,7 @@ does (`ChildPipe`), but for the moment in which a handler asks whether it was ca
 
 from __future__ import annotations
 
+import os
 import select
 import socket
 import threading
@@ -14,8 +16,10 @@ from typing import Final
 
 from dragoman.carriers.carrier import Frame, Messages
 from dragoman.carriers.large import LARGE_FRAME, Large
+from dragoman.sdk.parents import end_if_forked
 
-HEAD: Final = Struct(">IBB")  # bytes behind the head, kind, flag
+HEAD: Final = Struct(">IBBI")  # bytes behind the head, kind, flag, number of the job (0: none)
+SAID: Final = Struct(">BBI")  # the head without the size
 ORDER: Final = Struct(">HHdB")  # which service, attempt, seconds (0: no limit), bytes of the job's id
 
 # What a parent says.
@@ -26,13 +30,13 @@ READY, BROKEN, DONE, FAILED, PROGRESS, PART = b"RBDFPE"
 READ_BYTES: Final = 1 << 16
 
 
-def encode(kind: int, payload: Frame = b"", flag: int = 0) -> bytes:
+def encode(kind: int, job: int = 0, payload: Frame = b"", flag: int = 0) -> bytes:
     """A small message, whole."""
-    return HEAD.pack(len(payload), kind, flag) + payload
+    return HEAD.pack(len(payload), kind, flag, job) + payload
 
 
 class PipeReader:
-    """The parent's ear, as a stream wants it. A message is its kind and flag, and its bytes."""
+    """The parent's ear, as a stream wants it. A message is its head without the size, and its bytes."""
 
     __slots__ = ("_held", "_large", "_said", "gap")
 
@@ -40,7 +44,7 @@ class PipeReader:
         self.gap: memoryview | None = None
         self._held = b""
         self._large: Large | None = None
-        self._said = b""  # kind and flag of the message whose large rest is on its way
+        self._said = b""  # head of the message whose large rest is on its way
 
     def feed(self, data: bytes) -> Messages:
         if self._held:
@@ -52,13 +56,13 @@ class PipeReader:
             body = start + HEAD.size
             if body + size > end:
                 if size >= LARGE_FRAME:
-                    self._said = data[body - 2 : body]
+                    self._said = data[body - SAID.size : body]
                     self._large = Large(size, end - body)
                     self._large.pour(data, body)
                     self.gap = self._large.gap
                     return messages
                 break
-            messages.append([data[body - 2 : body], data[body : body + size]])
+            messages.append([data[body - SAID.size : body], data[body : body + size]])
             start = body + size
         if start < end:
             self._held = data[start:]
@@ -76,11 +80,14 @@ class PipeReader:
 
 
 class ChildPipe:
-    """A child's end. Handlers may report from several threads."""
+    """A child's end. Handlers may report from several threads.
+
+    A process that a handler forks has this end, too. It never uses it: it ends as soon as it tries to."""
 
     def __init__(self, connected: socket.socket) -> None:
         connected.setblocking(True)
         self._socket = connected
+        self._process = os.getpid()
         self._held = b""
         self._lock = threading.Lock()
         self._looking = threading.Lock()
@@ -88,34 +95,40 @@ class ChildPipe:
         self._poll.register(connected, select.POLLIN)
         self.is_cancelled = False
 
-    def hear(self) -> tuple[int, Frame]:
-        """Wait for the next message: its kind, its bytes. Raises EOFError once the parent has gone."""
+    def end_if_forked(self) -> None:
+        """Ends a process that a handler forked. Called before any lock is taken: a fork may copy a taken one."""
+        end_if_forked(self._process)
+
+    def hear(self) -> tuple[int, int, Frame]:
+        """Wait for the next message: its kind, job and bytes. Raises EOFError once the parent has gone."""
+        self.end_if_forked()
         data = self._held or self._read()
         while len(data) < HEAD.size:
             data += self._read()
-        size, kind, _ = HEAD.unpack_from(data)
+        size, kind, _, job = HEAD.unpack_from(data)
         whole = HEAD.size + size
         if len(data) < whole:
-            return kind, self._read_large(data, whole)
+            return kind, job, self._read_large(data, whole)
         self._held = data[whole:]
-        return kind, data[HEAD.size : whole]
+        return kind, job, data[HEAD.size : whole]
 
     def look(self) -> bool:
         """Whether the parent has cancelled the job that runs. One system call, as long as it has not."""
         if not self.is_cancelled and (self._held or self._poll.poll(0)):  # it may have come together with the job
             with self._looking:
                 if self._held or self._poll.poll(0):  # else another thread was faster
-                    kind, _ = self.hear()  # raises EOFError in the handler: whom it works for is no more
+                    kind, _, _ = self.hear()  # raises EOFError in the handler: whom it works for is no more
                     assert kind == CANCEL, "a job came while another ran"
                     self.is_cancelled = True
         return self.is_cancelled
 
-    def say(self, kind: int, payload: Frame = b"", flag: int = 0) -> None:
+    def say(self, kind: int, job: int = 0, payload: Frame = b"", flag: int = 0) -> None:
+        self.end_if_forked()
         with self._lock:
             if len(payload) < LARGE_FRAME:
-                self._socket.sendall(encode(kind, payload, flag))
+                self._socket.sendall(encode(kind, job, payload, flag))
             else:
-                self._socket.sendall(HEAD.pack(len(payload), kind, flag))
+                self._socket.sendall(HEAD.pack(len(payload), kind, flag, job))
                 self._socket.sendall(payload)
 
     def _read(self) -> bytes:

@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+from dragoman.sdk.parents import end_if_forked
+
 
 class Postbox:
-    """Any thread may post; the loop's own thread then calls what was posted, in order."""
+    """Any thread may post; the loop's own thread then calls what was posted, in order. A process that a handler
+    forked has no such loop: it ends when it posts."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self._process = os.getpid()
         self._posted: deque[tuple[Callable[[Any], object], Any]] = deque()
         self._is_called = False
 
     def post(self, act: Callable[[Any], object], what: Any) -> None:
+        end_if_forked(self._process)
         self._posted.append((act, what))
         if not self._is_called:
             self._is_called = True

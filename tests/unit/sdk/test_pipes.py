@@ -9,12 +9,12 @@ import pytest
 from dragoman.carriers.carrier import Messages
 from dragoman.dialects.sides import Failure
 from dragoman.sdk.childhood import Turn, read_failure, write_failure
-from dragoman.sdk.pipes import CANCEL, DONE, JOB, PART, READY, ChildPipe, PipeReader, encode
+from dragoman.sdk.pipes import CANCEL, DONE, HEAD, JOB, PART, READY, ChildPipe, PipeReader, encode
 
 LARGE = bytes(range(256)) * 1024  # more than a buffer
-SAID = [(READY, b"", 0), (DONE, b"result", 1), (PART, LARGE, 0), (DONE, b"", 0)]
-STREAM = b"".join(encode(kind, payload, flag) for kind, payload, flag in SAID)
-HEARD = [[bytes((kind, flag)), payload] for kind, payload, flag in SAID]
+SAID = [(READY, 0, b"", 0), (DONE, 1, b"result", 1), (PART, 2, LARGE, 0), (DONE, 0xFFFFFFFF, b"", 0)]
+STREAM = b"".join(encode(*each) for each in SAID)
+HEARD = [[HEAD.pack(0, kind, flag, job)[4:], payload] for kind, job, payload, flag in SAID]
 
 
 def read(data: bytes, step: int) -> Messages:
@@ -42,10 +42,10 @@ def test_a_child_hears_small_and_large_messages_and_the_end() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         pipe = ChildPipe(theirs)
-        ours.sendall(encode(JOB, b"one") + encode(CANCEL) + encode(JOB, LARGE[:30_000]))
-        assert pipe.hear() == (JOB, b"one")
-        assert pipe.hear() == (CANCEL, b"")
-        assert pipe.hear() == (JOB, LARGE[:30_000])
+        ours.sendall(encode(JOB, 1, b"one") + encode(CANCEL, 1) + encode(JOB, 2, LARGE[:30_000]))
+        assert pipe.hear() == (JOB, 1, b"one")
+        assert pipe.hear() == (CANCEL, 1, b"")
+        assert pipe.hear() == (JOB, 2, LARGE[:30_000])
         ours.close()
         with pytest.raises(EOFError):
             pipe.hear()
@@ -71,8 +71,8 @@ def test_a_child_sees_a_cancel_that_came_together_with_its_job() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         pipe = ChildPipe(theirs)
-        ours.sendall(encode(JOB, b"one") + encode(CANCEL))
-        assert pipe.hear() == (JOB, b"one")
+        ours.sendall(encode(JOB, 1, b"one") + encode(CANCEL, 1))
+        assert pipe.hear() == (JOB, 1, b"one")
         assert pipe.look()
 
 
@@ -81,13 +81,13 @@ def test_what_a_job_leaves_behind_neither_speaks_nor_listens() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         pipe = ChildPipe(theirs)
-        turn = Turn(pipe)
+        turn = Turn(pipe, 1)
         assert not turn.is_cancelled()
         turn.end()
         turn.report(b"stray", True)
-        ours.sendall(encode(JOB, b"two"))
+        ours.sendall(encode(JOB, 2, b"two"))
         assert turn.is_cancelled()
-        assert pipe.hear() == (JOB, b"two")
+        assert pipe.hear() == (JOB, 2, b"two")
         ours.setblocking(False)
         with pytest.raises(BlockingIOError):
             ours.recv(1)

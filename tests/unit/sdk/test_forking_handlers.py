@@ -1,0 +1,171 @@
+"""Handlers that fork: the process they make has a copy of all that is the worker's, and must not use it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from typing import Any
+
+import pytest
+
+from dragoman.dialects.sides import Assignment, Failure
+from dragoman.sdk.childhood import Offer, Upbringing
+from dragoman.sdk.children import Children
+from dragoman.sdk.context import Context
+from dragoman.sdk.coroutines import Coroutines
+from dragoman.sdk.jobs import Crew, Hands, Job
+from dragoman.sdk.loading import Reference
+from dragoman.sdk.pipes import DONE, FAILED, PART, SAID
+from dragoman.sdk.services import describe
+from dragoman.sdk.threads import Threads
+
+JOBS = 200
+PATIENCE = 60.0
+SERVICES = ("forks", "returns", "raises", "emits", "looks", "echo")
+
+
+def forks(payload: bytes) -> bytes:
+    if os.fork() == 0:
+        os.execvp("no-such-program", ["no-such-program"])
+    return payload
+
+
+def exit_code_of(forked: int) -> bytes:
+    return b"%d" % os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1])
+
+
+def returns(payload: bytes) -> bytes:
+    forked = os.fork()
+    return exit_code_of(forked) if forked else b"a copy's answer"
+
+
+def raises(payload: bytes) -> bytes:
+    forked = os.fork()
+    if forked == 0:
+        raise ValueError("a copy's failure")
+    return exit_code_of(forked)
+
+
+def emits(payload: bytes, ctx: Context) -> bytes:
+    forked = os.fork()
+    if forked == 0:
+        ctx.emit(b"a copy's part")
+        os._exit(0)
+    return exit_code_of(forked)
+
+
+def looks(payload: bytes, ctx: Context) -> bytes:
+    forked = os.fork()
+    if forked == 0:
+        os._exit(7 if ctx.cancelled else 0)
+    return exit_code_of(forked)
+
+
+async def returns_async(payload: bytes) -> bytes:
+    return returns(payload)
+
+
+def echo(payload: bytes) -> bytes:
+    return payload
+
+
+class Employer:
+    def __init__(self) -> None:
+        self.told: dict[Any, list[tuple[str, bytes | str]]] = {}
+        self.over = 0
+
+    def finished(self, job: Job, result: Any) -> None:
+        self._note(job, "done", bytes(result))
+
+    def failed(self, job: Job, reason: str, failure: Failure) -> None:
+        self._note(job, "failed", reason)
+
+    def returned(self, job: Job) -> None:
+        self._note(job, "returned", "")
+
+    def reported(self, job: Job, payload: Any, is_part: bool) -> None:
+        self.told.setdefault(job.ticket, []).append(("report", bytes(payload)))
+
+    def _note(self, job: Job, outcome: str, result: bytes | str) -> None:
+        self.told.setdefault(job.ticket, []).append((outcome, result))
+        self.over += 1
+
+
+def children(count: int = 1) -> Children:
+    offers = tuple(Offer(name, "bytes", Reference(__name__, name)) for name in SERVICES)
+    return Children(Upbringing(offers), count)
+
+
+async def outcomes(hands: Hands, jobs: list[tuple[str, bytes]]) -> dict[Any, list[tuple[str, bytes | str]]]:
+    """What became of each job, all of them given at once."""
+    employer = Employer()
+    crew = Crew(dict.fromkeys((service for service, _ in jobs), hands), 1.0)
+    await crew.start()
+    try:
+        for number, (service, payload) in enumerate(jobs):
+            crew.begin(Job(employer, number, payload, Assignment(service, "", 1, PATIENCE)))
+        async with asyncio.timeout(PATIENCE):
+            while employer.over < len(jobs):
+                await asyncio.sleep(0.01)
+    finally:
+        await crew.close()
+    return employer.told
+
+
+def test_a_handler_that_forks_and_cannot_execute_mixes_up_no_results() -> None:
+    """The copy came back from the handler, answered on the worker's pipe and took jobs from it: later calls got the
+    results of others."""
+    jobs = [("forks" if number % 4 == 0 else "echo", b"job %d" % number) for number in range(JOBS)]
+    told = asyncio.run(outcomes(children(2), jobs))
+    assert told == {number: [("done", payload)] for number, (_, payload) in enumerate(jobs)}
+
+
+@pytest.mark.parametrize("service", ["returns", "raises", "emits"])
+def test_a_forked_copy_ends_without_a_word_to_the_worker(service: str) -> None:
+    told = asyncio.run(outcomes(children(), [(service, b""), ("echo", b"next")]))
+    assert told == {0: [("done", b"1")], 1: [("done", b"next")]}
+
+
+def test_a_forked_copy_does_not_read_the_worker_s_messages() -> None:
+    assert asyncio.run(outcomes(children(), [("looks", b"")])) == {0: [("done", b"1")]}
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.parametrize("function", [returns, raises])
+def test_a_copy_that_is_forked_in_a_thread_ends_as_well(function: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    """It waited for jobs that nobody could give it, and kept the worker's connection open."""
+    hands = Threads({"forks": describe("forks", function)}, 1)
+    assert asyncio.run(outcomes(hands, [("forks", b"")])) == {0: [("done", b"1")]}
+    assert "was forked by a handler, went on with the worker's own work and was ended" in capfd.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_copy_that_is_forked_by_a_coroutine_ends_as_well() -> None:
+    hands = Coroutines({"forks": describe("forks", returns_async)})
+    assert asyncio.run(outcomes(hands, [("forks", b"")])) == {0: [("done", b"1")]}
+
+
+@pytest.mark.parametrize("kind", [DONE, FAILED, PART])
+def test_an_answer_with_another_job_s_number_is_dropped(kind: int, caplog: pytest.LogCaptureFixture) -> None:
+    """An answer had no name: whatever came from a child was taken for the result of the job that it had."""
+
+    async def main() -> dict[Any, list[tuple[str, bytes | str]]]:
+        hands, employer = children(), Employer()
+        crew = Crew({"echo": hands}, 1.0)
+        await crew.start()
+        [child] = hands._children
+        crew.begin(Job(employer, "ours", b"right", Assignment("echo", "", 1, PATIENCE)))
+        child._heard([[SAID.pack(kind, 0, 2), b"wrong\0wrong\0wrong"]])
+        async with asyncio.timeout(PATIENCE):
+            while not employer.over:
+                await asyncio.sleep(0.01)
+        child._heard([[SAID.pack(kind, 0, 1), b"again\0again\0again"]])  # it has no job any more
+        await crew.close()
+        return employer.told
+
+    with caplog.at_level(logging.ERROR, "dragoman.worker"):
+        assert asyncio.run(main()) == {"ours": [("done", b"right")]}
+    assert [each.getMessage().partition(" answered ")[2] for each in caplog.records] == [
+        "for a job that it does not have; the answer was dropped"
+    ] * 2
