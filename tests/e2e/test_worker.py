@@ -27,6 +27,7 @@ class House:
 
     def __init__(self, programs: Programs, native: str, *others: str) -> None:
         self.native = native
+        self.programs = programs
         self.broker = programs.dragoman("serve", native, *others, "--data", "memory", "--strict")
         self.broker.prints("is listening")
         self.client = Client(native)
@@ -272,6 +273,21 @@ def test_a_handler_notices_that_it_was_cancelled(start: Start, house: House) -> 
         house.ask("notices", timeout=0.3)
     worker.prints("noticed")
     assert house.ask("upper", b"next") == b"NEXT"
+
+
+def test_parts_come_in_front_of_the_result_for_everybody_who_does_not_take_them(start: Start, house: House) -> None:
+    """They were lost without a word."""
+    start("--processes", 1)
+    whole = b"first second third"
+    assert house.ask("reports") == whole
+    assert list(house.client.map("reports", [b"", b""])) == [whole, whole]
+    with house.client.executor("reports") as pool:
+        assert list(pool.map(None, [b""])) == [whole]
+    assert house.client.result(house.client.enqueue("reports"), PATIENCE) == whole
+    printed = house.programs.dragoman("call", "reports", "", "--connect", house.native)
+    assert (printed.ends(), printed.out_bytes) == (0, whole)
+    job = house.client.submit("reports")
+    assert (list(job.parts()), job.result()) == ([b"first ", b"second "], b"third")
 
 
 def test_progress_parts_and_cancel_on_the_wire(start: Start, house: House) -> None:

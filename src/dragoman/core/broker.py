@@ -18,7 +18,7 @@ from typing import Any
 from dragoman.core.counters import UNNAMED, Counters
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.door import BEING_DRAINED, PATIENCE_OVER, STOPPED, is_offer, objection, too_many_names
-from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Give, Progress, Recall, take_back
+from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Give, Recall, take_back
 from dragoman.core.entropy import Entropy
 from dragoman.core.gate import Promise
 from dragoman.core.ledger import Ledger
@@ -256,6 +256,10 @@ class Broker:
             self.counters.late_results += 1
             self._prove(attempt, now)
             return False
+        if attempt.parts is not None:
+            result, problem = self.ledger.whole(attempt, attempt.parts, result)
+            if problem:
+                return self.fail(attempt, problem, now)
         del worker.running[attempt.token]
         job.service.ran.observe(now - attempt.given)
         self.ledger.end(job, DONE, result, "", now)
@@ -311,12 +315,9 @@ class Broker:
     def progress(self, attempt: Attempt, payload: Payload, now: float, *, is_part: bool = False) -> bool:
         """What a running job reports of itself, or a part of its result that is ready before the rest."""
         attempt.worker.seen = now
-        job = attempt.job
-        if job.attempt is not attempt:
+        if attempt.job.attempt is not attempt:
             return False
-        self.effects.extend(Progress(caller, attempt, payload, is_part) for caller in job.callers)
-        if not is_part:
-            self.ledger.tell_news("progress", job, None, payload)
+        self.ledger.report(attempt, payload, is_part)
         return True
 
     # ---------------------------------------------------------------- operators
@@ -505,7 +506,7 @@ class Broker:
     def _not_started(self, attempt: Attempt, now: float) -> None:
         """No worker can have seen it: back to its place in the queue, no attempt spent (R8)."""
         job = attempt.job
-        job.attempt = None
+        self.ledger.part_with(attempt)
         job.refusals += 1
         remember_tried(job, attempt.worker)
         if self.is_draining and not job.wishes.durable:
@@ -522,7 +523,7 @@ class Broker:
     def _spend(self, attempt: Attempt, outcome: Outcome, reason: str, now: float, account: Payload = b"") -> None:
         """A worker may have seen it: the attempt counts (R9). While attempts remain, rest and try again (R11)."""
         job = attempt.job
-        job.attempt = None
+        self.ledger.part_with(attempt)
         job.service.ran.observe(now - attempt.given)
         job.queue_due = inf  # the next attempt may wait as long as the first
         reason = reason.encode("utf-8", "replace")[: self.policy.max_error_bytes].decode("utf-8", "ignore")

@@ -57,7 +57,7 @@ class Counters:
         self.handed_out = 0  # attempts
         self.late_results = 0  # R2
         self.unclaimed_results = 0  # R19
-        self.dropped_parts = 0  # of results, late or for callers whose wire has no word for parts
+        self.dropped_parts = 0  # of results, late
         self.expired_workers = 0
         self.false_expiries = 0  # R88: dropped workers that turned out to live
         self.ready_while_busy = 0  # R34

@@ -54,6 +54,9 @@ def _check_jobs(broker: Broker) -> None:
     )
     size = sum(len(job.payload) for job in broker.jobs.values() if job.state is not JobState.ENDED)
     require(size == broker.ledger.bytes, "I5", f"payloads take {size} bytes, {broker.ledger.bytes} are counted")
+    attempts = [job.attempt for job in broker.jobs.values() if job.attempt is not None]
+    size = sum(len(piece) for each in attempts if each.parts is not None for piece in each.parts.pieces)
+    require(size == broker.ledger.part_bytes, "I5", f"parts take {size} bytes, {broker.ledger.part_bytes} are counted")
 
 
 def _check_service(broker: Broker, service: Service) -> None:

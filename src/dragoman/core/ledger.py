@@ -12,7 +12,7 @@ from dragoman.core.archive import Archive
 from dragoman.core.counters import QUEUE_TIMEOUT, Counters
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.early import Early
-from dragoman.core.effects import Accept, Answer, Effect, Erase, News
+from dragoman.core.effects import Accept, Answer, Effect, Erase, News, Progress
 from dragoman.core.gate import Gate, Promise
 from dragoman.core.lifecycle import move_job
 from dragoman.core.model import (
@@ -21,10 +21,12 @@ from dragoman.core.model import (
     ENDED,
     RUNNING,
     TIMED_OUT,
+    Attempt,
     Job,
     JobId,
     JobState,
     Outcome,
+    Parts,
     Party,
     Payload,
     Refusal,
@@ -53,6 +55,7 @@ class Ledger:
         "is_loading",
         "is_watched",
         "jobs",
+        "part_bytes",
         "present",
     )
 
@@ -60,6 +63,7 @@ class Ledger:
         self.jobs: dict[JobId, Job] = {}  # all that are present, and the ended ones whose outcome is kept
         self.present = 0  # accepted and not ended
         self.bytes = 0  # payloads of those
+        self.part_bytes = 0  # parts of results, of those that run
         self.is_loading = False  # jobs of an earlier run still come back: which ids and keys are taken is not known
         self.early = Early(policy.max_memory)  # results that may be of those
         self.is_watched = False  # whether anybody wants to hear News
@@ -185,6 +189,50 @@ class Ledger:
         job.orphan_due = inf
         return True
 
+    # ---------------------------------------------------------------- what a job says while it runs
+
+    def report(self, attempt: Attempt, payload: Payload, is_part: bool) -> None:
+        """Pass on what a running job says of itself. A part of its result is kept, unless its caller takes parts."""
+        job = attempt.job
+        if is_part and not job.wishes.streams:
+            self._keep_part(attempt, payload)
+            return
+        self._effects.extend(Progress(caller, attempt, payload, is_part) for caller in job.callers)
+        if not is_part:
+            self.tell_news("progress", job, None, payload)
+
+    def whole(self, attempt: Attempt, parts: Parts, rest: Payload) -> tuple[Payload, str]:
+        """A result with its parts in front of it; or empty, and why it cannot be had."""
+        size, most = parts.size + len(rest), attempt.worker.terms.max_payload
+        if size > most:
+            return b"", f"its result of {size} bytes is over max_payload {most}"
+        if parts.kept < parts.size:
+            return b"", f"there was no room for the parts of its result, {parts.size} bytes (max_memory)"
+        return b"".join([*parts.pieces, rest]), ""
+
+    def part_with(self, attempt: Attempt) -> None:
+        """The attempt is over: it is not its job's any more, and nor are the parts that came of a result."""
+        attempt.job.attempt = None
+        parts = attempt.parts
+        if parts is not None:
+            self.part_bytes -= parts.kept
+            attempt.parts = None
+
+    def _keep_part(self, attempt: Attempt, part: Payload) -> None:
+        parts = attempt.parts
+        if parts is None:
+            parts = attempt.parts = Parts()
+        self.part_bytes -= parts.kept
+        parts.size += len(part)
+        has_room = self.part_bytes + parts.size <= self._policy.max_memory
+        if has_room and parts.size <= attempt.worker.terms.max_payload and parts.kept + len(part) == parts.size:
+            parts.pieces.append(part)
+            parts.kept = parts.size
+        else:  # the job will fail: nothing is gained by keeping any of it
+            parts.pieces.clear()
+            parts.kept = 0
+        self.part_bytes += parts.kept
+
     # ---------------------------------------------------------------- how a job ends
 
     def end(
@@ -196,6 +244,8 @@ class Ledger:
         if attempt is not None and attempt.is_sent and job.wishes.durable:
             note_last(job, attempt, outcome, reason)
         job.attempt = None
+        if attempt is not None and attempt.parts is not None:
+            self.part_with(attempt)
         move_job(job, ENDED)
         job.outcome = outcome
         service = job.service

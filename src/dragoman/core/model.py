@@ -102,6 +102,7 @@ class Terms:
     detach_timeout: float = 60.0  # how long one is waited for that is out of reach and has no lease to run out (R64)
     may_return: bool = False  # it can name an attempt that it was given before the broker was started anew (R107)
     ends_with_connection: bool = False  # its session hangs up on a silent one, and then says what never left (R8)
+    max_payload: int = 64 << 20  # bytes of a result, with the parts that came ahead of it
     attempts: int = 1  # D8: the attempts its dialect's document gives a job that did not bring a number
 
     def __post_init__(self) -> None:
@@ -125,6 +126,7 @@ class Wishes:
     retry_cap: float | None = None
     retry_jitter: float | None = None
     orphan_grace: float = 0.0  # how long a waiting call outlives its caller
+    streams: bool = False  # parts of the result go to the caller as they come; else they are joined in front of it
 
     def __post_init__(self) -> None:
         if not 0 <= self.priority <= HIGHEST_PRIORITY:
@@ -133,10 +135,21 @@ class Wishes:
             raise ValueError(f"attempts {self.attempts} is less than 1")
 
 
+class Parts:
+    """The parts of a result that are kept until the rest of it comes."""
+
+    __slots__ = ("kept", "pieces", "size")
+
+    def __init__(self) -> None:
+        self.pieces: list[Payload] = []
+        self.kept = 0  # bytes of these
+        self.size = 0  # bytes of all that came: more than are kept if there was no room for them
+
+
 class Attempt:
     """One handing-out of a job to a worker."""
 
-    __slots__ = ("doubted", "due", "given", "is_sent", "job", "number", "token", "worker")
+    __slots__ = ("doubted", "due", "given", "is_sent", "job", "number", "parts", "token", "worker")
 
     def __init__(self, job: Job, number: int, token: Token, worker: Worker, given: float, due: float) -> None:
         self.job = job
@@ -147,6 +160,7 @@ class Attempt:
         self.due = due  # when its run time is over
         self.is_sent = False  # the line has carried out its Give
         self.doubted = inf  # since when it has been over without a result (D11)
+        self.parts: Parts | None = None  # of its result, for callers that take it whole
 
     @property
     def over_at(self) -> float:

@@ -94,6 +94,7 @@ class Wishes:
     priority: int | None = None
     attempts: int | None = None
     waits: bool = False  # for a worker, even if none offers the service
+    is_whole: bool = False  # the parts of the result are wanted in front of it, and not as they come
 
 
 class ReportingSide(WorkerSide, Protocol):

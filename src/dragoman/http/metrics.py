@@ -24,7 +24,7 @@ COUNTERS: Final[Mapping[str, tuple[str, str]]] = {
     "erased": ("dragoman_outcomes_erased_total", "Kept outcomes that were forgotten."),
     "late_results": ("dragoman_late_results_total", "Results that came after their attempt was over."),
     "unclaimed_results": ("dragoman_unclaimed_results_total", "Results of calls whose callers had gone."),
-    "dropped_parts": ("dragoman_dropped_parts_total", "Parts of results that came late or could not be told."),
+    "dropped_parts": ("dragoman_dropped_parts_total", "Parts of results that came late."),
     "expired_workers": ("dragoman_expired_workers_total", "Workers given up because they were silent."),
     "false_expiries": ("dragoman_false_expiries_total", "Workers given up that turned out to live."),
     "ready_while_busy": ("dragoman_ready_while_busy_total", "Workers that said they were free while they held a job."),

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.door import PATIENCE_OVER
-from dragoman.core.effects import Answer, Dismiss, Effect, Give, Progress, Recall
+from dragoman.core.effects import Answer, Dismiss, Effect, Give, Recall
 from dragoman.core.model import BOOTING, TIMED_OUT, Attempt, Payload, Terms, Token, Wishes, WorkerId
 from dragoman.core.owners import Owner
 from dragoman.http.guests import Call, Guest, Offer, Poll
@@ -193,8 +193,6 @@ class HttpSession:
             guest: Guest = effect.worker.party
             self._line.remark("worker dismissed", worker=effect.worker.name, reason=effect.reason)
             self._forget(guest, effect.reason)
-        elif isinstance(effect, Progress) and effect.is_part:
-            self._broker.counters.dropped_parts += 1
         # Accept: background jobs are the desk's. Progress: a response cannot tell it; whoever wants it watches.
 
     def tick(self, now: float) -> float:

@@ -7,7 +7,7 @@ from dragoman.sdk.errors import Unsupported
 from dragoman.sdk.peoples import Target, caller_target
 
 MOST_KEPT = 1024  # wishes that are remembered
-_Key = tuple[str, float | None, float | None, float | None, int | None, int | None, bool]
+_Key = tuple[str, float | None, float | None, float | None, int | None, int | None, bool, bool]
 
 
 class Asking:
@@ -28,10 +28,11 @@ class Asking:
         priority: int | None = None,
         attempts: int | None = None,
         wait: bool = False,
+        is_whole: bool = False,
     ) -> Wishes:
-        """Raises Unsupported for what the wire cannot say, ValueError for what makes no sense, AddressError for a
-        service that cannot be there."""
-        key = (service, timeout, job_timeout, queue_timeout, priority, attempts, wait)
+        """`is_whole`: the parts of the result are joined in front of it. Raises Unsupported for what the wire cannot
+        say, ValueError for what makes no sense, AddressError for a service that cannot be there."""
+        key = (service, timeout, job_timeout, queue_timeout, priority, attempts, wait, is_whole)
         known = self._known.get(key)
         if known is not None:
             return known
@@ -46,7 +47,7 @@ class Asking:
             self.needs("wait")
         if len(self._known) >= MOST_KEPT:
             self._known.clear()
-        made = self._known[key] = Wishes(service, timeout, job_timeout, queue_timeout, priority, attempts, wait)
+        made = self._known[key] = Wishes(*key)
         return made
 
     def has(self, word: str) -> bool:

@@ -103,8 +103,10 @@ class AsyncClient(AsyncBackground[Result]):
         wait: bool = False,
     ) -> Any:
         """Submit a job and wait for its result. Raises JobError or BrokerUnavailable. Options as for `Client.call`."""
-        wishes = self.asking.wishes(service, timeout, job_timeout, queue_timeout, priority, attempts, wait)
-        return await self._enter(wishes, payload, self._codec if codec is None else codec_of(codec), keeps_parts=False)
+        wishes = self.asking.wishes(
+            service, timeout, job_timeout, queue_timeout, priority, attempts, wait, is_whole=True
+        )
+        return await self._enter(wishes, payload, self._codec if codec is None else codec_of(codec))
 
     @overload
     def submit(
@@ -176,7 +178,9 @@ class AsyncClient(AsyncBackground[Result]):
         wait: bool = False,
     ) -> AsyncIterator[Any]:
         """The results of many jobs, in the order of their payloads, as `Client.map` gives them."""
-        wishes = self.asking.wishes(service, timeout, job_timeout, queue_timeout, priority, attempts, wait)
+        wishes = self.asking.wishes(
+            service, timeout, job_timeout, queue_timeout, priority, attempts, wait, is_whole=True
+        )
         chosen = self._codec if codec is None else codec_of(codec)
         size = window_of(self.asking.target, window)
         if isinstance(payloads, AsyncIterable):
@@ -187,7 +191,7 @@ class AsyncClient(AsyncBackground[Result]):
         under_way: deque[AsyncJob[Any]] = deque()
         try:
             for payload in payloads:
-                under_way.append(self._enter(wishes, payload, codec, keeps_parts=False))
+                under_way.append(self._enter(wishes, payload, codec))
                 while under_way and (len(under_way) >= window or under_way[0].done()):
                     yield await under_way.popleft()
             while under_way:
@@ -210,7 +214,7 @@ class AsyncClient(AsyncBackground[Result]):
                 if coming is not None and coming.done():
                     payload, coming = coming.result(), None
                     if payload is not _END:
-                        under_way.append(self._enter(wishes, payload, codec, keeps_parts=False))
+                        under_way.append(self._enter(wishes, payload, codec))
                         while len(under_way) >= window:
                             yield await under_way.popleft()
                         coming = asyncio.ensure_future(_next(payloads))
@@ -275,9 +279,9 @@ class AsyncClient(AsyncBackground[Result]):
         if not self._is_closed and self._engine is not None and self._process == os.getpid():
             warnings.warn(f"unclosed client of {self.url}", ResourceWarning, source=self, stacklevel=2)
 
-    def _enter(self, wishes: Wishes, payload: Any, codec: Codec, keeps_parts: bool = True) -> AsyncJob[Any]:
+    def _enter(self, wishes: Wishes, payload: Any, codec: Codec) -> AsyncJob[Any]:
         engine = self._engine_here()
-        job: AsyncJob[Any] = AsyncJob(self, wishes, as_sent(codec, payload), codec, keeps_parts)
+        job: AsyncJob[Any] = AsyncJob(self, wishes, as_sent(codec, payload), codec)
         engine.enter(job)
         return job
 

@@ -114,8 +114,10 @@ class Client(Background[Result]):
         `queue_timeout`: how long it may wait for a free worker. `priority`: 0 to 9, the higher the sooner; 5 if it is
         not said. `attempts`: how often it may be handed out. `wait`: wait for a worker even if none offers the service.
         """
-        wishes = self.asking.wishes(service, timeout, job_timeout, queue_timeout, priority, attempts, wait)
-        job = self._enter(wishes, payload, self._codec if codec is None else codec_of(codec), keeps_parts=False)
+        wishes = self.asking.wishes(
+            service, timeout, job_timeout, queue_timeout, priority, attempts, wait, is_whole=True
+        )
+        job = self._enter(wishes, payload, self._codec if codec is None else codec_of(codec))
         try:
             return job.result()
         finally:
@@ -187,7 +189,9 @@ class Client(Background[Result]):
         any number of them, even without end. `timeout` is for each job. A job's error is raised in its place, and ends
         the iteration; whoever ends it, what is under way then is cancelled.
         """
-        wishes = self.asking.wishes(service, timeout, job_timeout, queue_timeout, priority, attempts, wait)
+        wishes = self.asking.wishes(
+            service, timeout, job_timeout, queue_timeout, priority, attempts, wait, is_whole=True
+        )
         chosen = self._codec if codec is None else codec_of(codec)
         return self._map(wishes, iter(payloads), chosen, window_of(self.asking.target, window))
 
@@ -195,7 +199,7 @@ class Client(Background[Result]):
         under_way: deque[JobFuture[Any]] = deque()
         try:
             for payload in payloads:
-                under_way.append(self._enter(wishes, payload, codec, keeps_parts=False))
+                under_way.append(self._enter(wishes, payload, codec))
                 while under_way and (len(under_way) >= window or under_way[0].done()):
                     yield _first(under_way)
             while under_way:
@@ -203,6 +207,13 @@ class Client(Background[Result]):
         finally:
             for job in under_way:
                 job.cancel()
+
+    def submit_whole(
+        self, service: str, payload: Any, *, codec: str | None = None, **options: Unpack[Options]
+    ) -> JobFuture[Any]:
+        """As `submit`, for whoever has no use for parts: they are joined in front of the result, as by `call`."""
+        wishes = self.asking.wishes(service, is_whole=True, **options)
+        return self._enter(wishes, payload, self._codec if codec is None else codec_of(codec))
 
     @staticmethod
     def as_completed(futures: Iterable[JobFuture[Each]], timeout: float | None = None) -> Iterator[JobFuture[Each]]:
@@ -259,12 +270,12 @@ class Client(Background[Result]):
         if self._thread is not None and self._thread.is_current():
             raise RuntimeError("a callback of this client cannot wait for one of its jobs: the two share a thread")
 
-    def _enter(self, wishes: Wishes, payload: Any, codec: Codec, keeps_parts: bool = True) -> JobFuture[Any]:
+    def _enter(self, wishes: Wishes, payload: Any, codec: Codec) -> JobFuture[Any]:
         if self._process != os.getpid():
             self.check_process()
         encoded = as_sent(codec, payload)
         thread = self._thread or self._start()
-        job: JobFuture[Any] = JobFuture(self, wishes, encoded, codec, keeps_parts)
+        job: JobFuture[Any] = JobFuture(self, wishes, encoded, codec)
         thread.engine.enter(job)
         if self._is_closed:
             thread.engine.refuse_the_rest()

@@ -9,9 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any
 
 Payload = bytes | bytearray
+
+JSON_SEPARATOR = b"\n"  # never inside of what we write as JSON
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,8 @@ class Codec:
     name: str
     encode: Callable[[Any], Payload]
     decode: Callable[[Payload], Any]
+    decode_whole: Callable[[Payload], Any]  # a result with its parts in front: a list, if there is more than one object
+    separator: bytes = b""  # behind a part: objects stay apart when they are joined
 
 
 def codec(name: str) -> Codec:
@@ -79,9 +84,39 @@ def _from_pickle(payload: Payload) -> Any:
     return pickle.loads(payload)  # noqa: S301 - asked for by name
 
 
+def _whole_json(payload: Payload) -> Any:
+    try:
+        return json.loads(payload)
+    except json.JSONDecodeError:
+        lines = bytes(payload).split(JSON_SEPARATOR)
+        if len(lines) == 1:
+            raise
+        return [json.loads(line) for line in lines]
+
+
+def _whole_cbor(payload: Payload) -> Any:
+    import cbor2
+
+    return _all_of(payload, cbor2.load)
+
+
+def _whole_pickle(payload: Payload) -> Any:
+    import pickle
+
+    return _all_of(payload, pickle.load)
+
+
+def _all_of(payload: Payload, load: Callable[[BytesIO], Any]) -> Any:
+    stream = BytesIO(payload)
+    values = [load(stream)]
+    while stream.tell() < len(payload):
+        values.append(load(stream))
+    return values if len(values) > 1 else values[0]
+
+
 CODECS: Mapping[str, Codec] = {
-    "bytes": Codec("bytes", as_bytes, bytes),
-    "json": Codec("json", _to_json, _from_json),
-    "cbor": Codec("cbor", _to_cbor, _from_cbor),
-    "pickle": Codec("pickle", _to_pickle, _from_pickle),
+    "bytes": Codec("bytes", as_bytes, bytes, bytes),
+    "json": Codec("json", _to_json, _from_json, _whole_json, JSON_SEPARATOR),
+    "cbor": Codec("cbor", _to_cbor, _from_cbor, _whole_cbor),
+    "pickle": Codec("pickle", _to_pickle, _from_pickle, _whole_pickle),
 }

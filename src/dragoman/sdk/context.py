@@ -62,4 +62,4 @@ class Context:
         is emitted must not get lost in silence."""
         if self._mute:
             raise Unsupported(f"{self._mute} has no word for parts of a result; return it whole")
-        self._report(self._codec.encode(part), True)
+        self._report(self._codec.encode(part) + self._codec.separator, True)

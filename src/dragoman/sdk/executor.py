@@ -61,7 +61,7 @@ class ServiceExecutor(concurrent.futures.Executor):
         with self._lock:
             if self._is_shut_down:
                 raise RuntimeError("cannot schedule new futures after shutdown")
-            job = self._client.submit(self._service, payload, codec=self._codec, **self._options)
+            job = self._client.submit_whole(self._service, payload, codec=self._codec, **self._options)
             self._under_way[job] = None
         job.add_done_callback(self._forget)
         return job

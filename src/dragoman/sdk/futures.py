@@ -38,10 +38,11 @@ _rare = threading.RLock()  # for what few jobs ever need; the collector may clos
 class _Told:
     """What a job has said of itself while it ran."""
 
-    __slots__ = ("attempt", "listeners", "report")
+    __slots__ = ("attempt", "listeners", "parts", "report")
 
     def __init__(self) -> None:
         self.attempt = 0
+        self.parts: list[Frame] = []  # of this attempt, for a result that is wanted whole
         self.report: Frame | None = None
         self.listeners: list[Listener] = []
 
@@ -53,7 +54,7 @@ class _Submitted:
     _told: _Told | None = None
     question: Question | None = None  # it is a job
 
-    def _begin(self, wishes: Wishes, payload: Frame, codec: Codec, asking: Asking, keeps_parts: bool) -> None:
+    def _begin(self, wishes: Wishes, payload: Frame, codec: Codec, asking: Asking) -> None:
         self.wishes = wishes
         self.payload = payload
         self.job_id = new_job_id()
@@ -63,7 +64,6 @@ class _Submitted:
         self.due = 0.0
         self._codec = codec
         self._asking = asking
-        self._keeps_parts = keeps_parts
 
     @property
     def id(self) -> str:
@@ -92,10 +92,14 @@ class _Submitted:
         told = self._telling()
         if attempt < told.attempt:
             return
-        told.attempt = attempt
+        if attempt > told.attempt:
+            told.attempt = attempt
+            told.parts.clear()
+        if is_part and self.wishes.is_whole:
+            told.parts.append(payload)
+            return
         if is_part:
-            if self._keeps_parts:
-                self._keep((attempt, payload))
+            self._keep((attempt, payload))
             return
         told.report = payload
         for listener in list(told.listeners):
@@ -116,10 +120,17 @@ class _Submitted:
                 self._told = _Told()
             return self._told
 
-    def _decoded(self, result: Frame) -> Any:
+    def _result_of(self, rest: Frame) -> Any:
+        """What came last, with what came ahead of it if the result is wanted whole. Raises JobFailed."""
+        if not self.wishes.is_whole:
+            return self._decoded(rest)
+        parts = self._told.parts if self._told is not None else None
+        return self._decoded(b"".join([*parts, rest]) if parts else rest, self._codec.decode_whole)
+
+    def _decoded(self, result: Frame, decode: Callable[[Frame], Any] | None = None) -> Any:
         """Raises JobFailed."""
         try:
-            return self._codec.decode(result)
+            return (decode or self._codec.decode)(result)
         except Exception as error:  # a codec raises what its library raises
             what = f"{type(error).__name__}: {error}"
             told = f"failed: the result of {self.wishes.service} cannot be read as {self._codec.name}: {what}"
@@ -142,11 +153,9 @@ class JobFuture(_Submitted, concurrent.futures.Future[Result]):
     Callbacks run in the client's own thread. They may submit, but must neither block nor wait for another job.
     """
 
-    def __init__(
-        self, client: Client[Any], wishes: Wishes, payload: Frame, codec: Codec, keeps_parts: bool = True
-    ) -> None:
+    def __init__(self, client: Client[Any], wishes: Wishes, payload: Frame, codec: Codec) -> None:
         concurrent.futures.Future.__init__(self)
-        self._begin(wishes, payload, codec, client.asking, keeps_parts)
+        self._begin(wishes, payload, codec, client.asking)
         self._client = client
         self._is_asked = False  # to be cancelled
         self._is_cancelled = False
@@ -216,7 +225,7 @@ class JobFuture(_Submitted, concurrent.futures.Future[Result]):
     def succeed(self, result: Frame) -> None:
         """For the engine: this is how it ended."""
         try:
-            value = self._decoded(result)
+            value = self._result_of(result)
         except JobFailed as error:
             self.fail(error)
             return
@@ -264,11 +273,9 @@ class AsyncJob(_Submitted, asyncio.Future[Result]):
     Cancelled, also because the task that awaits it is cancelled or out of time, it ends at once and the broker is told.
     """
 
-    def __init__(
-        self, client: AsyncClient[Any], wishes: Wishes, payload: Frame, codec: Codec, keeps_parts: bool = True
-    ) -> None:
+    def __init__(self, client: AsyncClient[Any], wishes: Wishes, payload: Frame, codec: Codec) -> None:
         asyncio.Future.__init__(self)
-        self._begin(wishes, payload, codec, client.asking, keeps_parts)
+        self._begin(wishes, payload, codec, client.asking)
         self._client = client
         self._parts: asyncio.Queue[Part] | None = None
 
@@ -299,7 +306,7 @@ class AsyncJob(_Submitted, asyncio.Future[Result]):
     def succeed(self, result: Frame) -> None:
         """For the engine: this is how it ended."""
         try:
-            value = self._decoded(result)
+            value = self._result_of(result)
         except JobFailed as error:
             self.fail(error)
             return

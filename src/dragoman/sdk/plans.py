@@ -158,7 +158,7 @@ def why(id: str) -> Plan[str]:
 def _outcome(job: JobView, payload: Frame, codec: Codec) -> Any:
     if job.outcome == "done":
         try:
-            return codec.decode(payload)
+            return codec.decode_whole(payload)
         except Exception as error:  # a codec raises what its library raises
             what = f"{type(error).__name__}: {error}"
             told = f"failed: the result of {job.service} cannot be read as {codec.name}: {what}"

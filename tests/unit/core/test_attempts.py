@@ -84,8 +84,8 @@ def test_worker_that_is_free_again_gets_the_next_job_after_the_answer(
 def test_progress_goes_to_every_caller(broker: CheckedBroker, caller: Caller) -> None:
     other = Caller("other")
     broker.worker()
-    job = broker.call(caller=caller, key="k")
-    broker.call(caller=other, key="k")
+    job = broker.call(caller=caller, key="k", streams=True)
+    broker.call(caller=other, key="k", streams=True)
     broker.take()
     attempt = attempt_of(job)
     assert broker.progress(attempt, b"half", 1.0)

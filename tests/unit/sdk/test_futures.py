@@ -170,11 +170,38 @@ def test_parts_end_with_the_jobs_error_for_everybody() -> None:
             next(parts)
 
 
-def test_parts_of_a_call_are_not_kept() -> None:
-    job = JobFuture(FakeClient(), Wishes("echo"), b"", codec("bytes"), keeps_parts=False)  # type: ignore[arg-type]
-    job.report(b"a", True, 1)
-    job.succeed(b"")
+def whole(codec_name: str) -> JobFuture[Any]:
+    return JobFuture(FakeClient(), Wishes("echo", is_whole=True), b"", codec(codec_name))  # type: ignore[arg-type]
+
+
+def test_parts_of_a_result_that_is_wanted_whole_are_joined_in_front_of_it() -> None:
+    """They were dropped, and the last part was taken for the result."""
+    job = whole("bytes")
+    job.report(b"lost ", True, 1)
+    job.report(b"{}", False, 2)
+    job.report(b"one ", True, 2)
+    job.report(b"late ", True, 1)
+    job.report(b"two ", True, 2)
+    job.succeed(b"rest")
+    assert job.result() == b"one two rest"
     assert list(job.parts()) == []
+
+
+@pytest.mark.parametrize("name", ["json", "cbor", "pickle"])
+@pytest.mark.parametrize("values", [[[1, 2]], [1, 2, 3], ["a\nb", {"c": None}, None]])
+def test_objects_that_are_joined_are_a_list_of_them(name: str, values: list[Any]) -> None:
+    chosen = codec(name)
+    job = whole(name)
+    *parts, rest = values
+    job.succeed(b"".join([*(chosen.encode(each) + chosen.separator for each in parts), chosen.encode(rest)]))
+    assert job.result() == (values if parts else rest)
+
+
+def test_what_is_no_json_is_still_an_error() -> None:
+    job = whole("json")
+    job.succeed(b"{")
+    with pytest.raises(JobFailed, match="cannot be read as json"):
+        job.result()
 
 
 # -------------------------------------------------------------------- asyncio

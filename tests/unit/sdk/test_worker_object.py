@@ -219,7 +219,7 @@ def test_progress_and_parts_are_reported_in_order() -> None:
     assert told.reports == [
         (b'{"done": 1}', False),
         ('{"done": 3, "total": 10, "note": "grüß"}'.encode(), False),
-        (b'{"a":1}', True),
+        (b'{"a":1}\n', True),
     ]
 
 

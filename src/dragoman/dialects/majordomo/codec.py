@@ -146,9 +146,10 @@ def write_client_reply(wire: Wire, service: str, body: Frame) -> list[Frame]:
     return _answer(wire, command, service, body)
 
 
-def write_client_part(wire: Wire, service: str, body: Frame) -> list[Frame] | None:
-    """None: this edition has no word for it."""
-    return None if wire.client_partial is None else _answer(wire, (wire.client_partial,), service, body)
+def write_client_part(wire: Wire, service: str, body: Frame) -> list[Frame]:
+    """For editions that have a word for it."""
+    assert wire.client_partial is not None, "clients of this edition take results whole"
+    return _answer(wire, (wire.client_partial,), service, body)
 
 
 def _answer(wire: Wire, command: Sequence[Frame], service: str, body: Frame) -> list[Frame]:

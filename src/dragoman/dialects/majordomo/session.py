@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
 from math import inf
 from typing import Final
 
@@ -81,7 +82,10 @@ class MajordomoSession:
         self._max_payload = max_payload
         # D5: a worker with one thread, as in the Guide, cannot speak while it works. That it is dead is seen by D12.
         self._terms = Terms(
-            lease=options.heartbeat * options.liveness, silent_while_busy=True, unproven_limit=options.unproven_limit
+            lease=options.heartbeat * options.liveness,
+            silent_while_busy=True,
+            unproven_limit=options.unproven_limit,
+            max_payload=max_payload,
         )
         self._wishes = Wishes(
             queue_timeout=options.queue_timeout or inf,
@@ -89,6 +93,7 @@ class MajordomoSession:
             attempts=options.attempts,
             waits=True,
         )
+        self._streaming = replace(self._wishes, streams=True)
         self._named: dict[bytes, Peer] = {}
         self._beats: OrderedDict[Guest, None] = OrderedDict()  # all workers, in the order of `beat_due`
         self._owed: OrderedDict[Token, None] = OrderedDict()
@@ -301,7 +306,8 @@ class MajordomoSession:
             told = self._look_up(request.service, request.body)
             self._line.send(peer, write_client_reply(caller.wire, request.service, told))
             return
-        job = self._broker.submit(request.service, request.body, peer, self._wishes, now, owner=peer.owner)
+        wishes = self._wishes if caller.wire.client_partial is None else self._streaming
+        job = self._broker.submit(request.service, request.body, peer, wishes, now, owner=peer.owner)
         if job is not None:
             caller.jobs[job.id] = job
 
@@ -327,11 +333,8 @@ class MajordomoSession:
         """A part of a result. What a job reports besides has no word here."""
         if progress.is_part:
             peer: Peer = progress.caller  # type: ignore[assignment]
-            frames = write_client_part(peer.guest.wire, progress.attempt.job.service.name, progress.payload)
-            if frames is None:
-                self._broker.counters.dropped_parts += 1
-            else:
-                self._line.send(peer, frames)
+            name = progress.attempt.job.service.name
+            self._line.send(peer, write_client_part(peer.guest.wire, name, progress.payload))
 
     # ---------------------------------------------------------------- jobs go out
 

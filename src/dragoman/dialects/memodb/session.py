@@ -17,7 +17,7 @@ from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
-from dragoman.core.effects import Answer, Dismiss, Effect, Give, Progress, Recall
+from dragoman.core.effects import Answer, Dismiss, Effect, Give, Recall
 from dragoman.core.model import CANCELLED, DONE, REFUSED, RUNNING, Attempt, Job, Terms, Wishes
 from dragoman.dialects.memodb import messages
 from dragoman.dialects.memodb.answers import Answers
@@ -117,8 +117,6 @@ class MemoDbSession:
             self._recall(effect.attempt, effect.reason, now)
         elif type(effect) is Dismiss:
             self._dismiss(effect)
-        elif type(effect) is Progress:
-            self._broker.counters.dropped_parts += effect.is_part  # this wire has no word for it
         # Accept: nobody here asks for background jobs.
 
     def lost(self, peer: Peer, unsent: Sequence[object], now: float) -> None:

@@ -239,7 +239,7 @@ def read_order(head: Frame) -> Order:
     except UnicodeDecodeError:
         raise Malformed("malformed", "the service's name is not UTF-8") from None
     return Order(
-        service, Flag(flags & 7), priority, attempts, deadline / 1000, job_timeout / 1000, queue_timeout / 1000
+        service, Flag(flags & 15), priority, attempts, deadline / 1000, job_timeout / 1000, queue_timeout / 1000
     )
 
 

@@ -74,6 +74,7 @@ class Flag(IntFlag):
     WAIT = 1  # for a worker, even if none offers the service
     BACKGROUND = 2
     ACCEPT = 4  # answer ACCEPTED
+    WHOLE = 8  # no PART: RESULT brings the result whole
 
 
 NO_FLAGS: Final = Flag(0)

@@ -409,7 +409,7 @@ class ClientSide(sides.ClientSide):
             self._heads.clear()
         order = Order(
             wishes.service,
-            Flag.WAIT if wishes.waits else NO_FLAGS,
+            (Flag.WAIT if wishes.waits else NO_FLAGS) | (Flag.WHOLE if wishes.is_whole else NO_FLAGS),
             UNSAID_PRIORITY if wishes.priority is None else wishes.priority,
             wishes.attempts or 0,
             *(min(each or 0.0, LONGEST) for each in (wishes.timeout, wishes.job_timeout, wishes.queue_timeout)),

@@ -395,6 +395,7 @@ class NativeSession:
             priority=DEFAULT_PRIORITY if order.priority == UNSAID_PRIORITY else order.priority,
             waits=bool(order.flags & Flag.WAIT),
             orphan_grace=options.resume,
+            streams=not order.flags & Flag.WHOLE,
         )
         plan = Plan(order, wishes)
         if len(head) <= LONGEST_PLAN:
@@ -513,6 +514,7 @@ class NativeSession:
                 unproven_limit=options.unproven_limit,
                 ends_with_connection=True,
                 may_return=hello.returns,
+                max_payload=self._max_payload,
             )
             self._terms[hello.capacity, hello.returns] = terms
         worker = self._broker.join(self, guest, guest.name, hello.services, terms, now)

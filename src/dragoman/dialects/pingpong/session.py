@@ -13,7 +13,7 @@ from typing import Final
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
-from dragoman.core.effects import Answer, Dismiss, Effect, Give, Progress
+from dragoman.core.effects import Answer, Dismiss, Effect, Give
 from dragoman.core.model import Attempt, Farewell, Terms, Wishes, Worker
 from dragoman.dialects.frontend import Caller, Frontend
 from dragoman.dialects.pingpong.codec import read_worker, write_job
@@ -117,8 +117,6 @@ class PingPongSession:
             self._frontend.answer(effect)
         elif type(effect) is Dismiss:
             self._dismiss(effect, now)
-        elif type(effect) is Progress:
-            self._broker.counters.dropped_parts += effect.is_part  # this wire has no word for it
         # Recall: nor for this. Accept: nobody here asks for background jobs.
 
     def lost(self, peer: Peer, unsent: Sequence[object], now: float) -> None:

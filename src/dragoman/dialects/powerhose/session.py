@@ -16,7 +16,7 @@ from dragoman.carriers.carrier import Carrier, Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
-from dragoman.core.effects import Answer, Dismiss, Effect, Give, Progress, Recall
+from dragoman.core.effects import Answer, Dismiss, Effect, Give, Recall
 from dragoman.core.model import Attempt, Job, Terms, Wishes, Worker
 from dragoman.dialects.frontend import Caller, Frontend
 from dragoman.dialects.powerhose.codec import body_of, read_registration, read_result, write_job
@@ -171,8 +171,6 @@ class PowerhoseSession:
             self._recall(effect.attempt, effect.reason, now)
         elif type(effect) is Dismiss:
             self._dismiss(effect)
-        elif type(effect) is Progress:
-            self._broker.counters.dropped_parts += effect.is_part  # this wire has no word for it
         # Accept: nobody here asks for background jobs.
 
     def lost(self, peer: Peer, unsent: Sequence[object], now: float) -> None:

@@ -101,8 +101,8 @@ def test_what_a_client_is_told_is_written_and_read(wire: Wire, final: list[bytes
     service = None if wire is FIELD else "echo"
     assert codec.write_client_reply(wire, "echo", b"x") == final
     assert codec.read_reply(final, wire) == ClientReply(service, b"x", True)
-    assert codec.write_client_part(wire, "echo", b"x") == part
     if part is not None:
+        assert codec.write_client_part(wire, "echo", b"x") == part
         assert codec.read_reply(part, wire) == ClientReply(service, b"x", False)
 
 

@@ -120,7 +120,7 @@ TABLE = {
         "DISCONNECT; parted; bad",
         "DISCONNECT; parted; bad",
         "-; idle; part",
-        "-; busy; part",  # its client speaks 0.1
+        "-; busy",  # its client speaks 0.1: it is kept for the result
         "-; unproven; part",
         "-; parted; part",
     ),

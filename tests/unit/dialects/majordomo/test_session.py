@@ -130,15 +130,25 @@ def test_parts_go_ahead_of_the_rest(speech: Speech) -> None:
     assert world.counters.dropped_parts == 0
 
 
-def test_a_client_without_a_word_for_parts_gets_the_rest_and_they_are_counted() -> None:
+def test_a_client_without_a_word_for_parts_gets_them_in_front_of_the_rest() -> None:
+    """They were dropped: it took the last part of its result for all of it."""
     world = World()
     worker, client = world.busy(RFC18, RFC7)
     worker.reply(b"one", part=True)
     worker.reply(b"two", part=True)
     assert client.told() == []
-    assert world.counters.dropped_parts == 2
     worker.reply(b"rest")
-    assert client.done(b"rest")
+    assert client.done(b"onetworest")
+    assert world.counters.dropped_parts == 0
+
+
+def test_a_result_whose_parts_are_too_large_together_fails() -> None:
+    world = World()
+    worker, client = world.busy(RFC18, RFC7)
+    worker.reply(b"x" * (MAX_PAYLOAD // 2), part=True)
+    worker.reply(b"x" * (MAX_PAYLOAD // 2 + 1))
+    assert client.told() == []
+    assert world.ended == {"failed": 1}
 
 
 def test_a_part_of_a_job_that_is_over_is_dropped() -> None:

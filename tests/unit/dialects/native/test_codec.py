@@ -506,7 +506,7 @@ def test_attempts_are_at_most_100() -> None:
 
 def test_flags_that_are_not_known_are_passed_over() -> None:
     head = bytearray(codec.write_order(Order("echo")))
-    head[1] = 0xF8
+    head[1] = 0xF0
     assert codec.read_order(head).flags == NO_FLAGS
 
 

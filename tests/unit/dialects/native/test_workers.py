@@ -125,6 +125,19 @@ def test_a_part_leaves_before_the_result_that_completes_it() -> None:
     assert client.told() == [("PART", id, 1, b"1"), ("RESULT", id, b"2")]
 
 
+def test_a_client_that_wants_a_result_whole_gets_its_parts_in_front_of_it() -> None:
+    """Flag 8. Whatever connections break meanwhile, none of them is missed."""
+    world = World()
+    worker, client = world.worker(), world.client()
+    token, id = world.running(worker, client, flags=8)
+    worker.hear(report("PART", token, b"1"))
+    worker.hear(report("PROGRESS", token, b"half"))
+    worker.hear(report("PART", token, b"2"))
+    worker.hear(result((token, b"3")))
+    world.turn()
+    assert client.told() == [("PROGRESS", id, 1, b"half"), ("RESULT", id, b"123")]
+
+
 def test_progress_of_an_attempt_that_is_over_reaches_nobody_and_frees_no_slot() -> None:
     """It crossed the RECALL: its worker is still at it."""
     world = World()
