@@ -48,6 +48,10 @@ def always_raises(payload):
     raise ValueError("this payload is bad")
 
 
+def raises_its_payload(payload):
+    raise ValueError(payload.decode())
+
+
 def dies(payload):
     if payload == b"die":
         os._exit(7)

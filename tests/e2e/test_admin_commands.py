@@ -109,6 +109,21 @@ def test_a_job_in_quarantine_is_tried_again(house: House) -> None:
     assert house.lines("job", again)[0]["retry_of"] == job
 
 
+def test_text_of_a_failure_is_escaped_by_every_command(house: House) -> None:
+    """T14: `dragoman call` printed the text of a worker's failure as it came, escape sequences and all."""
+    house.worker("raises_its_payload", "bad")
+    text, escaped = "\x1b]0;owned\x07\nsecond line", r"\x1b]0;owned\x07\nsecond line"
+    called = house.programs.run("call", "bad", "-", "--connect", house.native, given=text.encode())
+    assert (called.ends(), called.err) == (1, f"dragoman: failed: ValueError: {escaped}\n")
+    job = house.said("enqueue", "bad", "-", "--attempts", 1, given=text.encode()).strip()
+    result = house.ask("result", job, "--wait", 15)
+    assert (result.ends(), result.err.count(escaped), result.err.count("\n")) == (1, 1, 1)
+    for command in ("job", "why", "jobs"):
+        said = house.said(command, *(() if command == "jobs" else (job,)))
+        assert escaped in said
+        assert "\x1b" not in said
+
+
 def test_a_job_rests_as_long_as_it_was_told_to(house: House) -> None:
     house.worker("slow", "slow")
     rests = ["--retry-first", 3600, "--retry-cap", 7200, "--retry-jitter", 0]

@@ -26,7 +26,7 @@ def check(folder: str) -> None:
 
     found = _with_folder(folder, recovery.check)
     if found:
-        give_up(f"the diary in {folder} is damaged: {found}\nTo read what can be read: dragoman diary recover", DISK)
+        give_up(f"the diary in {folder} is damaged: {found}. To read what can be read: dragoman diary recover", DISK)
     click.echo("in order")
 
 

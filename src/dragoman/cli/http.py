@@ -11,7 +11,6 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 import click
 
 from dragoman.cli.exits import FAILED, TIMED_OUT, UNREACHABLE, USAGE, give_up
-from dragoman.cli.tables import plain
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection
@@ -97,10 +96,10 @@ def give_up_on(answer: Answer) -> NoReturn:
 
 
 def problem_of(answer: Answer) -> str:
-    """What went wrong, in words that are safe to print."""
+    """The problem that an answer reports, in one sentence."""
     try:
         said = json.loads(answer.body)
-        return plain(f"{said['title']}: {said['detail']}" if said["detail"] else said["title"])
+        return f"{said['title']}: {said['detail']}" if said["detail"] else str(said["title"])
     except (ValueError, KeyError, TypeError):
         return f"{NO_BROKER}: HTTP status {answer.status}"
 

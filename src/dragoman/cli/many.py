@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import click
 
+from dragoman.cli.exits import complain
 from dragoman.cli.http import exit_code, problem_of, request
-from dragoman.cli.tables import plain
 
 
 def ask_each(jobs: Sequence[str], url: str, method: str, path: Callable[[str], str]) -> None:
@@ -18,6 +18,6 @@ def ask_each(jobs: Sequence[str], url: str, method: str, path: Callable[[str], s
         if answer.status < 400:
             click.echo(answer.json()["id"])
         else:
-            click.echo(f"dragoman: job {plain(job)}: {problem_of(answer)}", err=True)
+            complain(f"job {job}: {problem_of(answer)}")
             code = code or exit_code(answer)
     raise click.exceptions.Exit(code)

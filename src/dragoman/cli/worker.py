@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.exits import USAGE, give_up
+from dragoman.cli.exits import USAGE, complain, give_up
 
 if TYPE_CHECKING:
     from dragoman.sdk.loading import CannotLoad, Reference
@@ -142,7 +142,7 @@ def _run_object(
         watch = _wait_for_better(target, error, home)
         code = 0
     if watch is not None and watch.changed:
-        click.echo(f"dragoman: changed: {', '.join(map(os.path.relpath, watch.changed))}; starting anew", err=True)
+        complain(f"changed: {', '.join(map(os.path.relpath, watch.changed))}; starting anew")
         start_anew()
     return code
 
@@ -191,7 +191,8 @@ def _wait_for_better(target: str, error: CannotLoad, home: Reference) -> Any:
     except (ImportError, ValueError):
         spec = None
     watch = Watch({*files, spec.origin} if spec is not None and spec.origin else files)
-    click.echo(f"dragoman: cannot run {target}: {error}\ndragoman: waiting for a change", err=True)
+    complain(f"cannot run {target}: {error}")
+    complain("waiting for a change")
     watch.wait_here()
     return watch
 
