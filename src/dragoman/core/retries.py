@@ -43,12 +43,26 @@ def are_spent(job: Job, worker: Worker, policy: Policy) -> bool:
 
 def back_off(job: Job, outcome: Outcome, policy: Policy, jitter: float) -> float:
     """How long the job rests before its next attempt (R11). `jitter` is between -1 and 1."""
-    wishes = job.wishes
-    first = policy.retry_first if wishes.retry_first is None else wishes.retry_first
-    cap = policy.retry_cap if wishes.retry_cap is None else wishes.retry_cap
-    spread = policy.retry_jitter if wishes.retry_jitter is None else wishes.retry_jitter
+    first, cap, spread = _back_off_terms(job, policy)
     if outcome is LOST and job.spent == 1:
         delay = min(policy.retry_after_loss, cap)
     else:
         delay = min(cap, first * 2.0 ** min(job.spent - 1, 32))
     return delay * (1.0 + spread * jitter)
+
+
+def longest_back_off(job: Job, policy: Policy) -> float:
+    """The longest delay before the next attempt of a job that has spent some, however they ended."""
+    first, cap, spread = _back_off_terms(job, policy)
+    longest = max(first * 2.0 ** min(job.spent - 1, 32), policy.retry_after_loss)
+    return min(cap, longest) * (1.0 + spread)
+
+
+def _back_off_terms(job: Job, policy: Policy) -> tuple[float, float, float]:
+    """First delay, longest delay and jitter: the job's own, or the policy's."""
+    wishes = job.wishes
+    return (
+        policy.retry_first if wishes.retry_first is None else wishes.retry_first,
+        policy.retry_cap if wishes.retry_cap is None else wishes.retry_cap,
+        policy.retry_jitter if wishes.retry_jitter is None else wishes.retry_jitter,
+    )

@@ -22,6 +22,7 @@ from dragoman.core.model import (
     Wishes,
     Worker,
 )
+from dragoman.core.retries import longest_back_off
 
 
 class Kept:
@@ -85,10 +86,10 @@ def restore(broker: Broker, kept: Kept, now: float, nobody: Any) -> Job:
     job.key, job.digest, job.retry_of = kept.key, kept.digest, kept.retry_of
     job.spent, job.deaths, job.history = kept.spent, kept.deaths, kept.history
     if kept.outcome is not None:
-        _restore_ended(broker, job, kept)
+        _restore_ended(broker, job, kept, now)
         return job
     broker.ledger.restore(job)
-    start_at = max(kept.start_at, kept.created + kept.wishes.delay if not kept.spent else 0.0)
+    start_at = _start_at(broker, job, kept, now)
     if kept.token is not None:
         _strand(broker, job, kept, kept.token, now, nobody)
     elif start_at > now:
@@ -96,7 +97,7 @@ def restore(broker: Broker, kept: Kept, now: float, nobody: Any) -> Job:
         move_job(job, DELAYED)
         broker._deadlines.arm(job, job.due())
     else:
-        job.arrival = max(kept.created, start_at)
+        job.arrival = min(max(kept.created, start_at), now)
         job.queue_due = now + kept.wishes.queue_timeout
         service.queue.restore(job, job.arrival)
         broker._deadlines.arm(job, job.due())
@@ -104,13 +105,21 @@ def restore(broker: Broker, kept: Kept, now: float, nobody: Any) -> Job:
     return job
 
 
-def _restore_ended(broker: Broker, job: Job, kept: Kept) -> None:
+def _start_at(broker: Broker, job: Job, kept: Kept, now: float) -> float:
+    """When a delayed job starts, at most its whole delay from now: stored times are as right as the wall clock was, and
+    one that was set back since would turn seconds into days (R25)."""
+    if kept.spent:
+        return min(kept.start_at, now + longest_back_off(job, broker.policy))
+    return min(max(kept.start_at, kept.created + kept.wishes.delay), now + kept.wishes.delay)
+
+
+def _restore_ended(broker: Broker, job: Job, kept: Kept, now: float) -> None:
     assert kept.outcome is not None
     job.reason, job.quarantined = kept.reason, kept.quarantined
     job.result = ABSENT
     if not kept.quarantined:
         job.payload = b""
-    broker.ledger.restore_ended(job, kept.outcome, kept.keep_until)
+    broker.ledger.restore_ended(job, kept.outcome, min(kept.keep_until, now + broker.policy.keep_outcomes))
 
 
 def _strand(broker: Broker, job: Job, kept: Kept, token: Token, now: float, nobody: Any) -> None:
@@ -120,7 +129,8 @@ def _strand(broker: Broker, job: Job, kept: Kept, token: Token, now: float, nobo
     worker = Worker(roster.next_id(), nobody, None, kept.worker, terms, now)
     roster.enter(worker, ())
     move_worker(worker, IDLE)
-    attempt = Attempt(job, kept.attempt, token, worker, kept.given, kept.given + job.wishes.job_timeout)
+    given = min(kept.given, now)
+    attempt = Attempt(job, kept.attempt, token, worker, given, given + job.wishes.job_timeout)
     attempt.is_sent = True
     job.attempt = attempt
     move_job(job, RUNNING)

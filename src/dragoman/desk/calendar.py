@@ -5,8 +5,12 @@ in the same turn, so that the diary has both or neither. An entry remembers two 
 `since` is dealt with: a run made late stands for all that were missed, and puts `since` at the time it was made.
 `decided` is the scheduled moment of the last run that was made or skipped, and no run is made for it or before it ever
 again. The two differ for the sake of a wall clock that was wrong: when it goes back to before `since`, the entry goes
-on from the time it is then, or from `decided` if that is later. An entry that made runs in a future that was none has
-to be removed and put anew if it shall not wait for it.
+on from the time it is then, or from `decided` if that is later. An entry with a cron expression that made runs in a
+future that was none has to be removed and put anew if it shall not wait for it.
+
+An interval (`every`) does not wait for the wall clock to catch up: when that is set back, all moments of the entry are
+moved back by as much (`Entry.move_back`). While the broker runs, the monotonic clock says by how much; after a restart,
+the last moment in the notes does. Either way the next run is due within one interval.
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ MOST_PAYLOAD: Final = 64 << 10  # bytes: it is written down again with every run
 MOST_NAME: Final = 128  # bytes
 LONGEST_WAIT: Final = 60.0  # then the wall clock is looked at again
 REST: Final = 1.0  # after a run that was not let in
+STEP: Final = 1.0  # seconds: a wall clock that falls back by less is being adjusted, not set
 PREFIX: Final = "cron/"
 
 
@@ -45,6 +50,7 @@ class Memory(msgspec.Struct, kw_only=True):
     last_job: str | None = None
     runs: int = 0
     skipped: int = 0
+    set_back: int = 0  # how often its moments were moved back: part of the keys, since moments then come twice
 
 
 class Entry:
@@ -74,6 +80,22 @@ class Entry:
         while (due := self.memory.start + step * form.every) <= since or step == 0:
             step += 1
         return due
+
+    def move_back(self, seconds: float) -> None:
+        """The wall clock was set back: an interval goes on as if it had shown the new time all along."""
+        memory = self.memory
+        memory.start -= seconds
+        memory.since -= seconds
+        memory.decided -= seconds
+        memory.set_back += 1
+        self.due -= seconds
+        self.before = None
+
+    def key(self) -> str:
+        """The idempotency key of the run that is due."""
+        memory = self.memory
+        moment = datetime.fromtimestamp(self.due, UTC).isoformat()
+        return f"{PREFIX}{memory.form.name}/{moment}{f'~{memory.set_back}' if memory.set_back else ''}"
 
     def view(self) -> CronView:
         memory, form = self.memory, self.memory.form
@@ -108,12 +130,14 @@ class Calendar:
         self._refused: deque[Entry] = deque()
         self._retry_at = -inf  # by the clock that jobs live by
         self._wall = -inf  # the latest that the wall clock has shown
+        self._ahead = -inf  # how far the wall clock was ahead of the other
 
     # ---------------------------------------------------------------- what is asked
 
-    def load(self, notes: Mapping[str, str], wall: float) -> dict[str, str]:
+    def load(self, notes: Mapping[str, str], now: float, wall: float) -> dict[str, str]:
         """Take up what was noted. What cannot be is left alone, such as a zone that this machine does not know: it is
         given back, name and sentence."""
+        self._look_at_clocks(now, wall)
         problems = {}
         for key, value in notes.items():
             if not key.startswith(PREFIX):
@@ -133,8 +157,9 @@ class Calendar:
     def get(self, name: str) -> CronView:
         return self._find(name).view()
 
-    def put(self, form: CronForm, wall: float) -> CronView:
+    def put(self, form: CronForm, now: float, wall: float) -> CronView:
         """Define it, or define it anew: with the same schedule its grid and its counts go on."""
+        self._look_at_clocks(now, wall)
         memory = Memory(form=form, start=wall, since=wall, decided=0.0)
         entry = Entry(memory)
         check_names(form)
@@ -157,12 +182,12 @@ class Calendar:
         del self._entries[name]
         self._note(PREFIX + name, None)
 
-    def pause(self, name: str, wall: float) -> CronView:
-        return self._set_paused(name, True, wall)
+    def pause(self, name: str, now: float, wall: float) -> CronView:
+        return self._set_paused(name, True, now, wall)
 
-    def resume(self, name: str, wall: float) -> CronView:
+    def resume(self, name: str, now: float, wall: float) -> CronView:
         """What it missed meanwhile stays missed."""
-        return self._set_paused(name, False, wall)
+        return self._set_paused(name, False, now, wall)
 
     def take_back(self, name: str, job: JobId) -> None:
         """The diary could not write this run down: it is due still."""
@@ -181,9 +206,7 @@ class Calendar:
 
     def tick(self, now: float, wall: float) -> float:
         """Make what is due. Gives the time for the next tick, by the clock of `now`."""
-        if wall < self._wall:
-            self._turn_back(wall)
-        self._wall = wall
+        self._look_at_clocks(now, wall)
         left = MOST_AT_ONCE
         if now >= self._retry_at:
             for _ in range(min(left, len(self._refused))):
@@ -200,6 +223,22 @@ class Calendar:
         return self._next_tick(now, wall)
 
     # ---------------------------------------------------------------- inside
+
+    def _look_at_clocks(self, now: float, wall: float) -> None:
+        """Notice a wall clock that was set back. One that jumps ahead, or was right while the machine slept and the
+        other clock stood still, makes what was missed once."""
+        back = self._ahead - (wall - now)
+        if back >= STEP:
+            for entry in self._entries.values():
+                if entry.cron is None:
+                    entry.move_back(back)
+                    if not entry.is_refused:
+                        self._rearm(entry)
+        if back >= STEP or back < 0.0:
+            self._ahead = wall - now
+        if wall < self._wall:
+            self._turn_back(wall)
+        self._wall = wall
 
     def _next_tick(self, now: float, wall: float) -> float:
         after = now + min(max(self._coming.next() - wall, 0.0), LONGEST_WAIT) if self._coming.armed else inf
@@ -225,8 +264,7 @@ class Calendar:
 
     def _run(self, entry: Entry, now: float, wall: float) -> None:
         memory = entry.memory
-        moment = datetime.fromtimestamp(entry.due, UTC).isoformat()
-        job = self._submit(memory.form, entry.payload, f"{PREFIX}{memory.form.name}/{moment}", now)
+        job = self._submit(memory.form, entry.payload, entry.key(), now)
         if job is None:
             self._refuse(entry)
             self._retry_at = now + REST
@@ -256,6 +294,9 @@ class Calendar:
 
     def _arm(self, entry: Entry, wall: float) -> None:
         self._wall = max(self._wall, wall)
+        latest = max(entry.memory.since, entry.memory.decided)
+        if entry.cron is None and latest > wall:
+            entry.move_back(latest - wall)
         entry.due = inf if entry.memory.form.paused else entry.next(_believed(entry.memory, wall))
         self._rearm(entry)
 
@@ -269,7 +310,8 @@ class Calendar:
             entry.is_refused = False
             self._refused.remove(entry)
 
-    def _set_paused(self, name: str, paused: bool, wall: float) -> CronView:
+    def _set_paused(self, name: str, paused: bool, now: float, wall: float) -> CronView:
+        self._look_at_clocks(now, wall)
         entry = self._find(name)
         memory = entry.memory
         if memory.form.paused is not paused:
@@ -299,6 +341,7 @@ def _go_on(memory: Memory, before: Entry) -> None:
     """What a new definition takes over from the one before it."""
     old, form = before.memory, memory.form
     memory.decided, memory.last, memory.last_job = old.decided, old.last, old.last_job
+    memory.set_back = old.set_back
     if (before.cron, old.form.every, old.form.timezone) == (cron_of(form), form.every, form.timezone):
         memory.start, memory.runs, memory.skipped = old.start, old.runs, old.skipped
         if not old.form.paused:

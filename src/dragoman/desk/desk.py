@@ -246,7 +246,7 @@ class Desk:
     def recur(self, form: CronForm, payload: Payload, asker: Asker, now: float) -> None:
         if payload:
             form = replace(form, payload=None, payload_base64=b64encode(payload_of(form, payload)).decode())
-        view = self.calendar.put(form, now + self._offset())
+        view = self.calendar.put(form, now, now + self._offset())
         self._answer_when_saved(asker, lambda: view)
 
     def recurrence(self, form: CronRef, payload: Payload, asker: Asker, now: float) -> None:
@@ -258,11 +258,11 @@ class Desk:
         self._answer_when_saved(asker, lambda: view)
 
     def pause_recurring(self, form: CronRef, payload: Payload, asker: Asker, now: float) -> None:
-        view = self.calendar.pause(form.name, now + self._offset())
+        view = self.calendar.pause(form.name, now, now + self._offset())
         self._answer_when_saved(asker, lambda: view)
 
     def resume_recurring(self, form: CronRef, payload: Payload, asker: Asker, now: float) -> None:
-        view = self.calendar.resume(form.name, now + self._offset())
+        view = self.calendar.resume(form.name, now, now + self._offset())
         self._answer_when_saved(asker, lambda: view)
 
     # ---------------------------------------------------------------- as a session

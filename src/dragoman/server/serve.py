@@ -82,7 +82,7 @@ class Server:
         self._restoring: Restoring | None = None
         if isinstance(self.diary, SqliteDiary):
             self._restoring = Restoring(self.diary, self.line, now, self._loaded)
-            unread = self.desk.calendar.load(self._restoring.prepare(), time.time())
+            unread = self.desk.calendar.load(self._restoring.prepare(), now(), now() + offset())
             for name, problem in unread.items():
                 log.warning("recurring job cannot be read", name=name, problem=problem)
         self._http: list[tuple[HttpServer, HttpSession]] = []

@@ -27,7 +27,7 @@ def kept(number: int = 1, *, service: str = "s", created: float = 900.0, delay: 
 
 
 def given(number: int = 1, *, may_return: bool = True, **facts: Any) -> Kept:
-    return kept(number, token=TOKEN, attempt=1, given=990.0, worker="w", may_return=may_return, **facts)
+    return kept(number, token=TOKEN, attempt=1, worker="w", may_return=may_return, **{"given": 990.0, **facts})
 
 
 def revive(broker: CheckedBroker, found: Kept, now: float = NOW) -> Job:
@@ -100,14 +100,52 @@ def test_delay_goes_on_while_we_are_down(broker: CheckedBroker, delay: float, cr
     assert (job.state, job.arrival) == (JobState.WAITING, created + delay)
 
 
+@pytest.mark.parametrize(
+    ("facts", "delay"),
+    [
+        ({"delay": 5.0}, 5.0),
+        ({"delay": 5.0, "spent": 1, "start_at": NOW + 93_593.0}, 1.0 * 1.2),
+        ({"spent": 1, "start_at": NOW + 93_593.0}, 1.0 * 1.2),
+        ({"spent": 3, "start_at": NOW + 93_593.0}, 4.0 * 1.2),
+    ],
+)
+def test_delay_is_no_longer_than_it_was_after_the_wall_clock_was_set_back(
+    broker: CheckedBroker, facts: dict[str, Any], delay: float
+) -> None:
+    """R25: a delay of 5 s took 93,593 s, since the restart found its due time by a clock that had been set back."""
+    job = revive(broker, kept(created=NOW + 93_588.0, **facts))
+    assert (job.state, job.start_at) == (JobState.DELAYED, NOW + delay)
+
+
+def test_job_from_a_future_that_was_none_waits_behind_nobody_who_came_later(broker: CheckedBroker) -> None:
+    """R25, I12: restored after the wall clock was set back."""
+    old = [revive(broker, kept(number, created=NOW + 90_000.0 + number)) for number in (11, 12)]
+    new = broker.store(now=NOW + 1.0)
+    worker = broker.worker(now=NOW + 2.0)
+    order = []
+    for _ in range(3):
+        (attempt,) = worker.running.values()
+        order.append(attempt.job)
+        broker.succeed(attempt, b"", NOW + 2.0)
+    assert order == [*old, new]
+
+
+def test_run_time_and_keep_time_are_no_longer_after_the_wall_clock_was_set_back(broker: CheckedBroker) -> None:
+    """R25."""
+    running = revive(broker, given(1, given=NOW + 90_000.0))
+    ended = revive(broker, kept(2, outcome=Outcome.DONE, keep_until=NOW + 190_000.0))
+    assert attempt_of(running).given == NOW
+    assert ended.keep_until == NOW + broker.plain.policy.keep_outcomes
+
+
 def test_retry_goes_on_with_its_history(broker: CheckedBroker) -> None:
     """R108: what was spent stays spent."""
     history = [Ending(1, "w", Outcome.LOST, "gone"), Ending(2, "w", Outcome.FAILED, "no")]
-    job = revive(broker, kept(spent=2, deaths=1, history=history, start_at=NOW + 10.0))
-    assert (job.state, job.start_at) == (JobState.DELAYED, NOW + 10.0)
+    job = revive(broker, kept(spent=2, deaths=1, history=history, start_at=NOW + 2.0))
+    assert (job.state, job.start_at) == (JobState.DELAYED, NOW + 2.0)
     broker.worker(now=NOW)
-    broker.run_until(NOW + 10.0)
-    broker.fail(attempt_of(job), "again no", NOW + 11.0)
+    broker.run_until(NOW + 2.0)
+    broker.fail(attempt_of(job), "again no", NOW + 3.0)
     assert (job.outcome, job.quarantined, job.spent) == (Outcome.FAILED, True, 3)
 
 

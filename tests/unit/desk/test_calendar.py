@@ -37,7 +37,7 @@ def test_a_run_has_the_form_the_payload_and_a_key_with_its_moment() -> None:
 
     world.calendar = Calendar(submit, lambda key, value: None, lambda job: True)
     form = CronForm(name="report", service="s", cron="0 * * * *", payload_base64="AP8=", priority=7)
-    world.calendar.put(form, NOON)
+    world.calendar.put(form, STARTED, NOON)
     world.calendar.tick(STARTED, NOON + HOUR)
     assert asked == [(form, b"\x00\xff", "cron/report/2024-05-15T13:00:00+00:00", STARTED)]
 
@@ -213,14 +213,14 @@ def test_paused_one_makes_nothing_and_catches_up_on_nothing() -> None:
     world = World()
     world.put(overlap=True)
     world.wall += HOUR + 1  # one is due
-    view = world.calendar.pause("report", world.wall)
+    view = world.calendar.pause("report", world.now, world.wall)
     world.commit()
     assert (view.paused, view.next) == (True, None)
     assert world.tick() == inf
     world.advance(3 * HOUR)
     world.crash(down=HOUR / 4)
     assert world.calendar.get("report").paused
-    view = world.calendar.resume("report", world.wall)
+    view = world.calendar.resume("report", world.now, world.wall)
     world.commit()
     assert (view.paused, clock(view.next)) == (False, "2024-05-15T17:00:00+00:00")
     world.tick()
@@ -234,11 +234,11 @@ def test_pausing_and_resuming_twice_changes_nothing() -> None:
     world = World()
     world.put(overlap=True)
     world.wall += HOUR + 1
-    assert not world.calendar.resume("report", world.wall).paused
+    assert not world.calendar.resume("report", world.now, world.wall).paused
     world.tick()
     assert len(world.moments()) == 1  # what was due when it was resumed for nothing
-    world.calendar.pause("report", world.wall)
-    assert world.calendar.pause("report", world.wall).paused
+    world.calendar.pause("report", world.now, world.wall)
+    assert world.calendar.pause("report", world.now, world.wall).paused
 
 
 def test_it_may_be_put_paused_and_put_to_go_on() -> None:
@@ -254,9 +254,9 @@ def test_it_may_be_put_paused_and_put_to_go_on() -> None:
 def test_resumed_interval_is_on_its_old_grid() -> None:
     world = World()
     world.put(every=600.0)
-    world.calendar.pause("report", world.wall)
+    world.calendar.pause("report", world.now, world.wall)
     world.advance(1700.0)
-    assert clock(world.calendar.resume("report", world.wall).next) == "2024-05-15T12:30:00+00:00"
+    assert clock(world.calendar.resume("report", world.now, world.wall).next) == "2024-05-15T12:30:00+00:00"
 
 
 # ---------------------------------------------------------------- mistakes
@@ -291,13 +291,13 @@ def test_form_that_cannot_be_is_refused(form: dict[str, object], sentence: str) 
 
 def test_service_name_is_looked_at_when_it_is_put() -> None:
     with pytest.raises(Objection, match="a service name is"):
-        World().calendar.put(CronForm(name="a", service="a\0", every=5.0), NOON)
+        World().calendar.put(CronForm(name="a", service="a\0", every=5.0), STARTED, NOON)
 
 
 @pytest.mark.parametrize("ask", ["get", "remove", "pause", "resume"])
 def test_unknown_name_is_not_found(ask: str) -> None:
     world = World()
-    arguments = ("nobody", NOON) if ask in ("pause", "resume") else ("nobody",)
+    arguments = ("nobody", STARTED, NOON) if ask in ("pause", "resume") else ("nobody",)
     with pytest.raises(Objection, match='no recurring job is called "nobody"') as caught:
         getattr(world.calendar, ask)(*arguments)
     assert caught.value.problem.kind == "not found"

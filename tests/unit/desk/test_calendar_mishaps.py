@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from dragoman.desk.calendar import MOST_AT_ONCE
 
-from .two_clocks import DAY, HOUR, MINUTE, NOON, World, clock
+from .two_clocks import DAY, HOUR, MINUTE, NOON, STARTED, World, clock
 
 # ---------------------------------------------------------------- clocks
 
@@ -59,8 +59,8 @@ def test_wall_clock_that_goes_back_repeats_nothing_whatever_happens_meanwhile(ho
     if how == "crash":
         world.crash()
     elif how == "pause":
-        world.calendar.pause("report", world.wall)
-        world.calendar.resume("report", world.wall)
+        world.calendar.pause("report", world.now, world.wall)
+        world.calendar.resume("report", world.now, world.wall)
     else:
         world.put(overlap=True, cron="0 * * * *" if how == "put" else "0,1 * * * *")
     world.advance(1.5 * HOUR)
@@ -102,6 +102,57 @@ def test_a_past_that_was_none_makes_nothing_again() -> None:
     world.advance(MINUTE)
     assert world.moments() == []
     assert clock(world.calendar.get("report").next) == "2024-05-15T16:00:00+00:00"
+
+
+@pytest.mark.parametrize("back", [90.0, 100.0, HOUR, DAY])
+def test_interval_goes_on_evenly_when_the_wall_clock_is_set_back(back: float) -> None:
+    """R25: schedules with `every` stood still until the wall clock had caught up with their last run."""
+    world = World()
+    world.put(every=100.0, overlap=True)
+    world.advance(230.0)
+    assert len(world.moments()) == 2
+    world.wall -= back
+    world.advance(69.0)
+    assert world.moments() == []
+    world.advance(1.0)
+    assert len(world.moments()) == 1
+    world.advance(10 * MINUTE)
+    assert len(world.moments()) == 6
+
+
+@pytest.mark.parametrize("how", ["crash", "pause", "put", "put another", "cron before"])
+def test_interval_costs_one_interval_at_most_when_the_wall_clock_is_set_back(how: str) -> None:
+    """R25: whatever happens before the clock is looked at again."""
+    world = World()
+    world.put(overlap=True, **({"cron": "* * * * *"} if how == "cron before" else {"every": 100.0}))
+    world.advance(230.0)
+    world.moments()
+    world.wall -= DAY
+    if how == "crash":
+        world.crash(down=5.0)
+    elif how == "pause":
+        world.calendar.pause("report", world.now, world.wall)
+        world.calendar.resume("report", world.now, world.wall)
+    else:
+        world.put(overlap=True, every=100.0 if how == "put" else 50.0)
+    world.advance(100.0)
+    assert 1 <= len(world.moments()) <= 2
+    world.crash()
+    world.advance(100.0)
+    assert 1 <= len(world.moments()) <= 2
+
+
+def test_run_that_was_refused_before_the_wall_clock_was_set_back_is_made_once() -> None:
+    world = World()
+    world.put(every=100.0, overlap=True)
+    world.is_open = False
+    world.advance(100.5)
+    world.wall -= DAY
+    world.is_open = True
+    world.advance(1.0)
+    assert len(world.moments()) == 1
+    world.advance(98.0)
+    assert world.moments() == []
 
 
 def test_clock_that_goes_back_a_little_makes_no_run_of_the_moment_it_was_put() -> None:
@@ -169,7 +220,7 @@ def test_refused_run_follows_its_definition(how: str) -> None:
     if how == "remove":
         world.calendar.remove("report")
     elif how == "pause":
-        world.calendar.pause("report", world.wall)
+        world.calendar.pause("report", world.now, world.wall)
     elif how == "put":
         world.put(overlap=True, payload="other")
     else:
@@ -212,7 +263,7 @@ def test_note_that_cannot_be_read_is_given_back_and_holds_nothing_up() -> None:
     notes = {**world.notes, "cron/c": "{", "pause/a": "somebody"}
     notes["cron/b"] = notes["cron/b"].replace("Europe/Berlin", "Europe/Atlantis")
     fresh = World()
-    problems = fresh.calendar.load(notes, NOON)
+    problems = fresh.calendar.load(notes, STARTED, NOON)
     assert problems.keys() == {"b", "c"}
     assert '"Europe/Atlantis" is no time zone' in problems["b"]
     fresh.advance(HOUR)
@@ -291,7 +342,7 @@ class ClocksGoWrong(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(["hourly", "often", "once"]), paused=st.booleans())
     def somebody_pauses(self, name: str, paused: bool) -> None:
-        (self.world.calendar.pause if paused else self.world.calendar.resume)(name, self.world.wall)
+        (self.world.calendar.pause if paused else self.world.calendar.resume)(name, self.world.now, self.world.wall)
         self.world.commit()
 
     @rule(cron=st.sampled_from(["0 * * * *", "*/30 * * * *"]))
@@ -317,6 +368,7 @@ class ClocksGoWrong(RuleBasedStateMachine):
             for view in world.calendar.list():
                 assert view.paused is (view.next is None)
                 assert view.next is None or view.next.timestamp() > world.wall
+                assert view.every is None or view.next is None or view.next.timestamp() <= world.wall + view.every
 
 
 TestClocksGoWrong = ClocksGoWrong.TestCase

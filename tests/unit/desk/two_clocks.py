@@ -60,7 +60,7 @@ class World:
         self._pending_jobs, self._pending_notes = {}, []
         self.now, self.wall = STARTED, self.wall + down
         self.calendar = Calendar(self._submit, self._note, self._is_over)
-        assert self.calendar.load(self.notes, self.wall) == {}
+        assert self.calendar.load(self.notes, self.now, self.wall) == {}
 
     def finish_all(self) -> None:
         self.over |= set(self.jobs.values()) | set(self._pending_jobs.values())
@@ -68,7 +68,7 @@ class World:
     def put(self, name: str = "report", **form: object) -> CronView:
         if "every" not in form:
             form.setdefault("cron", "0 * * * *")
-        view = self.calendar.put(CronForm(name=name, service="s", **form), self.wall)  # type: ignore[arg-type]
+        view = self.calendar.put(CronForm(name=name, service="s", **form), self.now, self.wall)  # type: ignore[arg-type]
         self.commit()
         return view
 
@@ -90,7 +90,7 @@ class World:
     def moments(self) -> list[str]:
         """The scheduled moments of what was made since last asked."""
         made, self.made = self.made, []
-        return [key.rpartition("/")[2].removesuffix("+00:00") for key, _ in made]
+        return [key.rpartition("/")[2].partition("+00:00")[0] for key, _ in made]
 
 
 def clock(moment: datetime | None) -> str | None:
