@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from dragoman import Client
 from dragoman.cli import SECTIONS, dragoman
 from programs import DRAGOMAN, HANDLERS, Program, Programs, until
 
@@ -107,6 +108,25 @@ def test_a_job_in_quarantine_is_tried_again(house: House) -> None:
     assert "in quarantine" in house.said("job", job)
     again = house.said("retry", job).strip()
     assert house.lines("job", again)[0]["retry_of"] == job
+    assert house.lines("job", job)[0]["retried_as"] == again
+    assert house.ask("result", again, "--wait", 15).ends() == 1
+    assert [each["id"] for each in house.lines("jobs", "--quarantined")] == [again]
+    twice = house.ask("retry", job)
+    assert (twice.ends(), twice.out) == (1, "")
+    assert f"it was retried already, as job {again}, which ended failed: retry that one" in twice.err
+
+
+def test_a_pipeline_gets_all_jobs_of_a_list(house: House) -> None:
+    """`jobs --quarantined --json | ... retry` retried 20 of them, and nothing said that there were more."""
+    with Client(house.native) as client:
+        names = [client.enqueue("nobody", b"x") for _ in range(25)]
+    found = house.said("jobs", "--service", "nobody", "--json")
+    assert [json.loads(line)["id"] for line in found.splitlines()] == names[::-1]
+    some = house.ask("jobs", "--service", "nobody", "--json", "--limit", 3)
+    assert (len(some.out.splitlines()), some.err) == (3, "There are more than these 3: --limit shows them.\n")
+    cancelled = house.said("cancel", names[0], "-", given="\n".join(names[1:]).encode())
+    assert cancelled.split() == names
+    assert house.said("retry", "-") == ""
 
 
 def test_text_of_a_failure_is_escaped_by_every_command(house: House) -> None:

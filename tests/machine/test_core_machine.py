@@ -424,7 +424,7 @@ class AtTheBounds(Machine):
         job = chosen(self.jobs, number)
         result = self.broker.adopt(job) if verb == "adopt" else getattr(self.broker, verb)(job, self.now)
         if verb == "retry" and result is not None:
-            assert (result.retry_of, job.quarantined) == (job.id, True)
+            assert (result.retry_of, job.retried_as, job.quarantined) == (job.id, result.id, False)
             self.jobs.append(result)
         self.carry_out()
 

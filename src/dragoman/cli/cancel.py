@@ -12,7 +12,7 @@ from dragoman.cli.many import ask_each
     epilog="""\b
 Examples:
   dragoman cancel 0197f3a2c4d87b12a9e05c61f38d2b74
-  dragoman jobs --service resize --state delayed --json | jq -r .id | xargs dragoman cancel
+  dragoman jobs --service resize --state delayed --json | jq -r .id | dragoman cancel -
 """,
 )
 @click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
@@ -20,6 +20,7 @@ Examples:
 def cancel(jobs: tuple[str, ...], url: str) -> None:
     """Cancel jobs, in whatever state they are, and print their ids.
 
-    One that has ended already is an error; the others are cancelled all the same.
+    JOB is a job's id; `-` reads ids from standard input, one a line. One that has ended already is an error;
+    the others are cancelled all the same.
     """
     ask_each(jobs, url, "DELETE", lambda job: path("jobs", job))

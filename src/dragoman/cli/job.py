@@ -42,6 +42,7 @@ def job(job: str, url: str, as_json: bool) -> None:
             ("priority", view["priority"]),
             ("key", view["key"]),
             ("retry of", view["retry_of"]),
+            ("retried as", view["retried_as"]),
             ("result", _shortened(view["result"])),
             ("result", view["result_base64"] and "bytes: `dragoman result` prints them"),
         ]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from math import inf
+from typing import Any
+
 import click
 
 from dragoman.cli.http import connect_option, give_up_on, json_option, path, request
 from dragoman.cli.tables import age, print_json, print_table
 
 A_PAGE = 1_000
+A_SCREEN = 20
 
 
 @click.command(
@@ -15,7 +20,7 @@ A_PAGE = 1_000
 Examples:
   dragoman jobs
   dragoman jobs --service resize --state waiting
-  dragoman jobs --quarantined --json | jq -r .id | xargs dragoman retry
+  dragoman jobs --quarantined --json | jq -r .id | dragoman retry -
 """,
 )
 @connect_option
@@ -27,7 +32,9 @@ Examples:
     help="Only jobs that ended so.",
 )
 @click.option("--quarantined", is_flag=True, help="Only jobs in quarantine, which `dragoman retry` tries again.")
-@click.option("--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Show so many at most.")
+@click.option(
+    "--limit", type=click.IntRange(min=1), help="List so many jobs at most.  [default: 20, or all with --json]"
+)
 @json_option
 def jobs(
     url: str,
@@ -35,41 +42,66 @@ def jobs(
     state: str | None,
     outcome: str | None,
     quarantined: bool,
-    limit: int,
+    limit: int | None,
     as_json: bool,
 ) -> None:
-    """List jobs, the newest first."""
+    """List jobs, the newest first.
+
+    If there are more jobs than were listed, a line on standard error says so.
+    """
     query = {
         "service": service,
         "state": state,
         "outcome": outcome,
         "quarantined": "true" if quarantined else None,
     }
-    found: list[dict[str, object]] = []
-    after = None
-    while len(found) < limit:
-        page = {**query, "after": after, "limit": min(limit - len(found), A_PAGE)}
-        answer = request(url, "GET", path("jobs"), query=page)
-        if answer.status >= 400:
-            give_up_on(answer)
-        found += answer.json()["jobs"]
-        after = answer.json()["after"]
-        if after is None:
-            break
+    if limit is None and not as_json:
+        limit = A_SCREEN
+    pages = Pages(url, query, limit)
     if as_json:
-        print_json(*found)
-        return
+        for page in pages:
+            print_json(*page)
+    else:
+        _print_rows([each for page in pages for each in page])
+    if pages.has_more:
+        click.echo(f"There are more than these {limit}: --limit shows them.", err=True)
+
+
+class Pages:
+    """The jobs that match a query, page by page, up to a limit."""
+
+    def __init__(self, url: str, query: dict[str, str | None], limit: int | None) -> None:
+        self._url = url
+        self._query = query
+        self._left = limit if limit is not None else inf
+        self.has_more = False  # there were more than the limit allows
+
+    def __iter__(self) -> Iterator[list[dict[str, Any]]]:
+        after = None
+        while True:
+            page = {**self._query, "after": after, "limit": int(min(self._left, A_PAGE))}
+            answer = request(self._url, "GET", path("jobs"), query=page)
+            if answer.status >= 400:
+                give_up_on(answer)
+            view = answer.json()
+            yield view["jobs"]
+            self._left -= len(view["jobs"])
+            after = view["after"]
+            if after is None or self._left <= 0:
+                break
+        self.has_more = after is not None
+
+
+def _print_rows(jobs: list[dict[str, Any]]) -> None:
     rows = [
         (
             each["id"],
             each["service"],
             each["outcome"] or each["state"],
-            age(str(each["created"])),
-            len(each["attempts"]),  # type: ignore[arg-type]
+            age(each["created"]),
+            len(each["attempts"]),
             each["reason"],
         )
-        for each in found
+        for each in jobs
     ]
     print_table(("JOB", "SERVICE", "STATE", "AGE", "ATTEMPTS", "REASON"), rows, "There are no such jobs.")
-    if after is not None:
-        click.echo(f"There are more than these {limit}: --limit shows them.", err=True)

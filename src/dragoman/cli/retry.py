@@ -12,7 +12,7 @@ from dragoman.cli.many import ask_each
     epilog="""\b
 Examples:
   dragoman retry 0197f3a2c4d87b12a9e05c61f38d2b74
-  dragoman jobs --quarantined --json | jq -r .id | xargs dragoman retry
+  dragoman jobs --quarantined --json | jq -r .id | dragoman retry -
 """,
 )
 @click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
@@ -20,6 +20,7 @@ Examples:
 def retry(jobs: tuple[str, ...], url: str) -> None:
     """Make a new job of each JOB in quarantine, and print the new ids.
 
-    In quarantine are jobs whose attempts are spent: `dragoman jobs --quarantined` lists them.
+    JOB is a job's id; `-` reads ids from standard input, one a line. In quarantine are jobs whose attempts are spent:
+    `dragoman jobs --quarantined` lists them. A job that is retried leaves the quarantine.
     """
     ask_each(jobs, url, "POST", lambda job: path("jobs", job, "retry"))

@@ -150,12 +150,12 @@ class Broker:
         job.orphan_due = inf
 
     def retry(self, job: Job, now: float) -> Job | None:
-        """Make a new job of one that is in quarantine, once. None if it is not, or there is no room."""
+        """Make a new job of one that is in quarantine; it leaves that. None if it is not there, or there is no room."""
         if not job.quarantined or job.id not in self.jobs or self.is_draining:
             return None
         service = self.roster.restore_service(job.service.name)
         again = self.ledger.admit_again(job, service, self.entropy.job_id(), now)
-        if again is not None and not again.number:
+        if again is not None:
             self._welcome(again, now)
         return again
 

@@ -121,16 +121,26 @@ class Ledger:
         return job
 
     def admit_again(self, job: Job, service: Service, id: JobId, now: float) -> Job | None:
-        """A new background job like this one; or that which was made of it before, unless it did not end well."""
-        key = f"retry/{job.id.hex()}"  # whoever asks again, for the answer was lost, gets the same
-        again = self.first_with(service, key)
-        if again is not None and (again.state is not ENDED or again.outcome is DONE):
-            return again
+        """A new background job like this one, which is in quarantine and leaves it."""
         wishes = replace(job.wishes, delay=0.0) if job.wishes.delay else job.wishes
-        again = self.admit(id, service, job.payload, (), wishes, now, key, job.owner)
+        again = self.admit(id, service, job.payload, (), wishes, now, None, job.owner)
         if again is not None:
             again.retry_of = job.id
+            self.leave_quarantine(again)
         return again
+
+    def leave_quarantine(self, again: Job) -> None:
+        """The job that this one retries leaves the quarantine, and names it. The diary is not told: after a restart,
+        `retry_of` of this one says the same."""
+        first = self.jobs.get(again.retry_of) if again.retry_of is not None else None
+        if first is not None:
+            first.quarantined, first.retried_as = False, again.id
+
+    def _return_to_quarantine(self, again: Job) -> None:
+        """The retry could not be written down."""
+        first = self.jobs.get(again.retry_of) if again.retry_of is not None else None
+        if first is not None and first.retried_as == again.id:
+            first.quarantined, first.retried_as = True, None
 
     def lack_of_room(self, service: Service, key: str | None, owner: Owner | None) -> str:
         """Which bound one more job would go over."""
@@ -336,6 +346,7 @@ class Ledger:
         """Somebody may come back for this outcome: keep it for a while, within bounds (L20)."""
         if refusal is Refusal.DIARY:  # never acknowledged and never stored: as if it had not come
             self.tell(job, refusal=refusal)
+            self._return_to_quarantine(job)
             self._drop(job)
             return
         self._archive.keep(job, now + self._policy.keep_outcomes)

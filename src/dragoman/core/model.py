@@ -212,6 +212,7 @@ class Job:
         "reason",
         "refusals",
         "result",
+        "retried_as",
         "retry_of",
         "service",
         "spent",
@@ -249,7 +250,8 @@ class Job:
         self.key: str | None = None
         self.digest = b""
         self.retry_of: JobId | None = None
-        self.quarantined = False
+        self.quarantined = False  # its attempts are spent, and it has not been retried
+        self.retried_as: JobId | None = None  # the job that a retry made of it
         self.outcome: Outcome | None = None
         self.is_told = False  # of a kept outcome: its callers have been answered
         self.result: Payload = b""  # of a failed job: its worker's own account, where its wire has room for one

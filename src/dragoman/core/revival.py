@@ -85,6 +85,7 @@ def restore(broker: Broker, kept: Kept, now: float, nobody: Any) -> Job:
     job.number = kept.number
     job.key, job.digest, job.retry_of = kept.key, kept.digest, kept.retry_of
     job.spent, job.deaths, job.history = kept.spent, kept.deaths, kept.history
+    broker.ledger.leave_quarantine(job)
     if kept.outcome is not None:
         _restore_ended(broker, job, kept, now)
         return job

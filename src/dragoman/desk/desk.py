@@ -20,7 +20,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import Accept, Answer, Effect
 from dragoman.core.histogram import Histogram
-from dragoman.core.model import ENDED, Job, JobId, Payload, Refusal, Service, Wishes, WorkerId, is_name
+from dragoman.core.model import DONE, ENDED, Job, JobId, Payload, Refusal, Service, Wishes, WorkerId, is_name
 from dragoman.core.owners import Owner
 from dragoman.desk.calendar import Calendar
 from dragoman.desk.forms import (
@@ -59,6 +59,7 @@ from dragoman.desk.why import why
 
 JOB_TIMEOUT = 60.0
 UNTIL_LOADED = 0.2  # how often we look whether all jobs of an earlier run are here
+STILL_READ = "jobs of the last run are still being read: ask again in a moment"
 
 
 class Line(Protocol):
@@ -180,15 +181,18 @@ class Desk:
         self._answer_when_saved(asker, lambda: job_view(job, self._offset()))
 
     def retry(self, form: JobRef, payload: Payload, asker: Asker, now: float) -> None:
+        """A client whose answer was lost asks again, and gets the job that was made the first time."""
         job = self._find(form.id)
-        if not job.quarantined:
-            raise Objection("conflict", "only a job in quarantine can be tried again")
-        if self.is_loading:
-            raise Objection("loading", "jobs of the last run are still being read: it may have been tried again")
-        again = self.broker.retry(job, now)
+        again = self._retried(job)
+        if again is None:
+            if not job.quarantined:
+                raise Objection("conflict", "only a job in quarantine can be tried again")
+            if self.is_loading:
+                raise Objection("loading", "jobs of the last run are still being read: it may have been tried again")
+            again = self.broker.retry(job, now)
         if again is None:
             raise Objection("busy", "there is no room for it, or the broker is about to stop")
-        self._answer_when_saved(asker, lambda: job_view(again, self._offset()))
+        self._answer_when_saved(asker, partial(self._job_view, again))
 
     def jobs(self, form: JobsForm, payload: Payload, asker: Asker, now: float) -> None:
         """The newest first."""
@@ -223,7 +227,7 @@ class Desk:
 
     def purge(self, form: PurgeForm, payload: Payload, asker: Asker, now: float) -> None:
         if self.is_loading:
-            raise Objection("loading", "jobs of the last run are still being read: ask again in a moment")
+            raise Objection("loading", STILL_READ)
         self._service(form.name)
         self._purges.append((Purge(self.broker, form), asker))
         self._line.when_saved(lambda problem: None)  # asks for a turn
@@ -320,13 +324,32 @@ class Desk:
         if job is not None:
             return job
         if self.is_loading:
-            raise Objection("loading", "jobs of the last run are still being read: ask again in a moment")
+            raise Objection("loading", STILL_READ)
         raise Objection("not found", "there is no such job: it never was, or its outcome has been erased")
+
+    def _retried(self, job: Job) -> Job | None:
+        """The job that an earlier retry made of this one; None if there was none. Objection: it did not end well."""
+        if job.retried_as is None:
+            return None
+        again = self.broker.jobs.get(job.retried_as)
+        if again is not None and (again.state is not ENDED or again.outcome is DONE):
+            return again
+        name = job.retried_as.hex()
+        if again is None:
+            raise Objection("conflict", f"it was retried already, as job {name}, whose outcome has been erased")
+        advice = ": retry that one" if again.quarantined else ""
+        raise Objection("conflict", f"it was retried already, as job {name}, which ended {again.outcome}{advice}")
+
+    def _job_view(self, job: Job) -> JobView:
+        return job_view(job, self._offset())
 
     def _matching(self, form: JobsForm) -> Iterator[Job]:
         newest_first = iter(reversed(self.broker.jobs.values()))
         if form.after is not None:
             last = bytes.fromhex(form.after)
+            if last not in self.broker.jobs:
+                gone = f"the list cannot go on after job {form.after}, which has been erased: start it again"
+                raise Objection("loading", STILL_READ) if self.is_loading else Objection("not found", gone)
             for job in newest_first:
                 if job.id == last:
                     break

@@ -144,6 +144,7 @@ class JobView(View):
     kept_until: Moment | None = None
     key: str | None = None
     retry_of: JobName | None = None
+    retried_as: JobName | None = None
     result: str | None = None
     result_base64: str | None = None
     error: FailureView | None = None

@@ -38,6 +38,7 @@ def job_view(job: Job, offset: float, result: Payload | None = None) -> JobView:
         kept_until=moment(job.keep_until + offset) if job.is_archived else None,
         key=job.key,
         retry_of=job.retry_of.hex() if job.retry_of is not None else None,
+        retried_as=job.retried_as.hex() if job.retried_as is not None else None,
     )
     if result is not None and result is not ABSENT:
         show_result(view, result)

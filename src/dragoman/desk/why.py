@@ -49,6 +49,8 @@ def _how_it_ended(job: Job) -> str:
     if job.outcome is DONE:
         return f"It is done, at attempt {job.spent + 1}." if job.spent else "It is done."
     quarantine = " It is in quarantine: `retry` makes a new job of it." if job.quarantined else ""
+    if job.retried_as is not None:
+        quarantine = f" It was retried as job {job.retried_as.hex()}."
     reason = _last_ending(job) if job.history and job.history[-1].reason == job.reason else job.reason
     return f"It ended {job.outcome}{f': {reason}' if reason else ''}.{quarantine}"
 

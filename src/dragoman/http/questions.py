@@ -233,7 +233,7 @@ OPERATIONS = [
         {200: JobsView},
         "jobs",
         query=JobsForm,
-        problems=(422,),
+        problems=(404, 422, 503),
         answer_headers={200: (LINK,)},
     ),
     Operation(
@@ -275,7 +275,8 @@ OPERATIONS = [
         "POST",
         "/v1/jobs/{id}/retry",
         "retry",
-        "Try a job in quarantine again: a new job with its payload, whose `retry_of` names it.",
+        "Retry a job in quarantine: makes a new job with its payload, whose `retry_of` names it. The job leaves the "
+        "quarantine, and its `retried_as` names the new one.",
         retry,
         {202: JobView},
         "jobs",

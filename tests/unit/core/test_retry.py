@@ -275,30 +275,33 @@ def test_retry_obeys_the_bounds(policy: dict[str, int]) -> None:
     assert broker.retry(other, 3.0) is None
 
 
-def test_retry_that_is_asked_for_again_makes_no_second_job(broker: CheckedBroker) -> None:
-    """Whoever lost the answer asks again. Only a retry that did not end well can be followed by another."""
+def test_retried_job_leaves_the_quarantine_and_is_not_retried_again(broker: CheckedBroker) -> None:
+    """A job could be retried twice, once its retry had failed: both were in quarantine then, and both made new jobs."""
     job = quarantined(broker)
     again = broker.retry(job, 2.0)
     assert again is not None
-    assert broker.retry(job, 2.0) is again
+    assert (job.quarantined, job.retried_as) == (False, again.id)
+    assert broker.retry(job, 2.0) is None
     broker.save_all(2.0)
     broker.worker(now=3.0)
-    assert broker.retry(job, 3.0) is again
-    broker.succeed(attempt_of(again), b"", 4.0)
-    assert broker.retry(job, 5.0) is again
+    broker.fail(attempt_of(again), "poison", 4.0)
+    assert (again.quarantined, again.retried_as, broker.retry(job, 5.0)) == (True, None, None)
+    third = broker.retry(again, 5.0)
+    assert third is not None
+    assert (third.retry_of, again.retried_as, job.retried_as) == (again.id, third.id, again.id)
+    broker.save_all(5.0)
+    broker.run_until(4.0 + broker.policy.keep_outcomes)
+    assert broker.jobs == {third.id: third}
 
 
-def test_retry_that_did_not_end_well_can_be_followed_by_another(broker: CheckedBroker) -> None:
+def test_retry_that_could_not_be_written_down_leaves_the_job_in_quarantine(broker: CheckedBroker) -> None:
     job = quarantined(broker)
     again = broker.retry(job, 2.0)
     assert again is not None
-    broker.withdraw(again, 2.0)
-    third = broker.retry(job, 3.0)
-    assert third is not None
-    assert third is not again
-    broker.save_all(3.0)
-    broker.run_until(2.0 + broker.policy.keep_outcomes)
-    assert broker.jobs == {third.id: third}
+    broker.saved(broker.last_save, 2.0, "full")
+    assert again.id not in broker.jobs
+    assert (job.quarantined, job.retried_as) == (True, None)
+    assert broker.retry(job, 3.0) is not None
 
 
 def test_retry_does_not_wait_for_the_delay_again(broker: CheckedBroker) -> None:

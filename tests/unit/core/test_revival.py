@@ -242,6 +242,18 @@ def test_quarantined_job_can_be_tried_again(broker: CheckedBroker) -> None:
     assert (again.payload, again.retry_of, again.spent) == (b"fetched", old.id, 0)
 
 
+def test_retried_job_comes_back_out_of_quarantine_and_names_its_successor(broker: CheckedBroker) -> None:
+    """The diary has it in quarantine still, and its retry says otherwise."""
+    old = revive(broker, kept(1, outcome=Outcome.LOST, quarantined=True, spent=3, keep_until=NOW + 50.0))
+    again = revive(broker, kept(2, retry_of=old.id))
+    assert (old.quarantined, old.retried_as, broker.retry(old, NOW)) == (False, again.id, None)
+
+
+def test_retry_of_a_job_that_has_been_erased_comes_back(broker: CheckedBroker) -> None:
+    again = revive(broker, kept(2, retry_of=JobId(b"e" * 16)))
+    assert again.state is JobState.WAITING
+
+
 def test_promised_jobs_come_back_beyond_every_bound() -> None:
     broker = CheckedBroker(max_jobs=1, max_jobs_per_service=1, max_services=1)
     jobs = [revive(broker, kept(number, service=f"s{number}")) for number in (1, 2, 3)]

@@ -389,6 +389,21 @@ def test_retry_makes_a_new_job_of_one_in_quarantine(world: World) -> None:
     assert world.job(again.id).payload == b"x"
 
 
+def test_retry_that_is_asked_for_again_makes_no_second_job(world: World) -> None:
+    """A client whose answer was lost asks again; one whose retry did not end well is told which job that was."""
+    world.worker()
+    name = _quarantined(world)
+    again = world.ask("retry", id=name)
+    assert world.ask("retry", id=name).id == again.id
+    world.broker.fail(world.attempt(again.id), "poison", world.now)
+    world.line.turn()
+    refused = world.ask("retry", id=name)
+    assert (refused.kind, again.id in refused.detail, "retry that one" in refused.detail) == ("conflict", True, True)
+    assert [each.id for each in world.ask("jobs", quarantined=True).jobs] == [again.id]
+    assert world.ask("job", id=name).retried_as == again.id
+    assert world.ask("why", id=name).why.endswith(f" It was retried as job {again.id}.")
+
+
 def test_retry_of_an_earlier_run_leaves_its_payload_where_it_is(world: World) -> None:
     """A bug: it was fetched, and what the outcomes kept take was counted wrongly from then on."""
     kept = _ended(world)
@@ -517,7 +532,13 @@ def test_jobs_by_what_they_are(world: World) -> None:
     assert found(quarantined=True) == [lost]
     assert found(outcome="failed") == [lost]
     assert found(quarantined=False, service="s") == [delayed, running]
-    assert found(after=UNKNOWN) == []
+
+
+def test_list_that_cannot_go_on_says_so(world: World) -> None:
+    """It ended as if it were complete, when the job it was to go on after had been erased."""
+    world.enqueue()
+    refused = world.ask("jobs", after=UNKNOWN)
+    assert (refused.kind, UNKNOWN in refused.detail) == ("not found", True)
 
 
 def test_services_and_workers(world: World) -> None:

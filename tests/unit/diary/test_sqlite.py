@@ -263,6 +263,7 @@ def test_retry_of_a_job_of_an_earlier_run_has_its_payload(houses: Any) -> None:
     third = houses()
     third.load()
     assert third.broker.jobs[retried.id].retry_of == job.id
+    assert (third.broker.jobs[job.id].quarantined, third.broker.jobs[job.id].retried_as) == (False, retried.id)
 
 
 def test_retry_of_a_job_that_a_restart_put_into_quarantine_has_its_payload(houses: Any) -> None:
