@@ -31,6 +31,7 @@ COMPILED = (
     "server/budget.py",
     "server/peer.py",
     "server/runner.py",
+    "streams/second_look.py",
     "streams/stream.py",
 )
 

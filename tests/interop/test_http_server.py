@@ -197,6 +197,27 @@ def curl(*words: str, given: bytes = b"") -> bytes:
     return subprocess.run(command, input=given, capture_output=True, check=True).stdout
 
 
+# ---------------------------------------------------------------- connections that end
+
+
+@pytest.mark.parametrize("how", ["close", "reset"])
+def test_connections_that_send_eight_bytes_and_end_are_let_go(open_house: Callable[..., HttpHouse], how: str) -> None:
+    """The same as tests/interop/test_dead_connections.py for the listeners that are not HTTP."""
+    house = open_house(replace(LIMITS, head_timeout=600.0, idle_timeout=600.0))
+    visitors = [house.visit() for _ in range(20)]
+    until(lambda: house.server.connections == 20, "all are connected")
+
+    def say_and_end() -> None:
+        for visitor in visitors:
+            visitor.sendall(b"GET / HT")
+            if how == "reset":
+                visitor.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            visitor.close()
+
+    house.call(say_and_end)  # on the loop's own thread: it cannot read the one without the other
+    until(lambda: not house.server.connections, "all have been let go")
+
+
 # ---------------------------------------------------------------- what comes in
 
 

@@ -3,6 +3,12 @@
 We read and write the socket ourselves when the loop says it is ready, instead of through an asyncio transport. It costs
 the same CPU, and we know what a transport hides: how many bytes the kernel has really taken (so that a job which never
 left can go to another worker, D8), and how to read a socket dry before judging anybody late (D13).
+
+A read takes what one call returns and does not ask for more: a second call for every message would find nothing and
+cost several per cent of the CPU of a job. That is enough with a loop that reports a readable socket again and again, as
+asyncio's does. uvloop's does not after a reset: libuv stops polling a socket with an error, and the reader is called
+one last time. If bytes came before the reset, that call returns them, and the end stays unseen. So a socket that was
+read is read again within a second (`streams/second_look.py`), until nothing is left or the end is found.
 """
 
 from __future__ import annotations
@@ -14,6 +20,7 @@ from collections.abc import Callable
 from itertools import islice
 
 from dragoman.carriers.carrier import Frame, Messages, Reader
+from dragoman.streams.second_look import SecondLook, second_look_of
 
 READ_BYTES = 1 << 16  # more would be a fresh memory mapping for every read
 JOIN_BYTES = 1 << 16  # what is cheaper to copy together than to write in pieces
@@ -31,10 +38,12 @@ class Stream:
         "_ended",
         "_is_closed",
         "_is_over",
+        "_is_to_be_read_again",
         "_is_waiting",
         "_loop",
         "_pending",
         "_recv",
+        "_second_look",
         "_send",
         "_socket",
         "backlog",
@@ -54,6 +63,8 @@ class Stream:
         self._pending: deque[Frame | memoryview] = deque()  # what the kernel would not take yet
         self._is_waiting = False  # for the socket to become writable
         self._is_closed = False
+        self._second_look: SecondLook = second_look_of(loop)
+        self._is_to_be_read_again = False
         self._is_over = False  # it is closed, or its end has been seen and will be told after this turn
 
     def start(self, arrived: Callable[[Messages], None], ended: Callable[[str], None]) -> None:
@@ -92,6 +103,13 @@ class Stream:
         for _ in range(64):
             if self._is_closed or not self._readable():
                 return
+
+    def read_again(self) -> None:
+        """Read what the event loop may not report any more: once in each pass of the loop, to be fair to others."""
+        if self._readable():
+            self._loop.call_soon(self.read_again)
+        else:
+            self._is_to_be_read_again = False
 
     def finish(self) -> None:
         """Say that nothing more comes from here, and go on reading. To be called when nothing waits to be written."""
@@ -139,6 +157,9 @@ class Stream:
         if not came:
             self._end("the peer closed the connection")
             return False
+        if not self._is_to_be_read_again:
+            self._is_to_be_read_again = True
+            self._second_look.add(self._loop, self.read_again)
         if isinstance(came, int):
             self.received += came
             self._arrived(carrier.fill(came))
