@@ -211,11 +211,28 @@ def test_a_worker_that_is_killed_with_a_job_and_another_that_does_it(
     other = programs.stranger("controller_worker", folder)
     joined(house)
     victim.kill()
-    other.prints("control SET_TASK")  # its lease is over, and nobody answers on its socket
+    other.prints("control SET_TASK")
     (other._out.parent / "go").write_text("")
     assert callers.told() == b"done"
     assert house.counters.handed_out == 2
     assert count_workers(house) == 1
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_worker_that_is_killed_while_it_computes_is_noticed_at_once(
+    broker_house: Start, programs: Programs, visitors: Visitors, url: str, folder: Path, loop: str
+) -> None:
+    """It was noticed when its lease was over: here that would be in ten minutes."""
+    house = broker_house(f"{PINGPONG}&attempts=1", url, loop=loop)
+    victim = programs.stranger("controller_worker", folder, "--next-pulse", 600)
+    joined(house)
+    callers = Callers(visitors, house)
+    callers.submit(b"wait for ever")
+    victim.prints("control SET_TASK")
+    until(lambda: house.run(lambda: len(house.line.peers)) == 1, "SET_TASK is answered, and only the caller is there")
+    victim.kill()
+    assert callers.told() == b"ERROR lost: its worker's process has ended"
+    assert count_workers(house) == 0
 
 
 def test_a_worker_that_is_killed_inside_the_exchange_is_noticed_at_once(

@@ -46,6 +46,10 @@ class Peer(Protocol):
     def owner(self) -> Owner:
         """Whose limits its jobs count for."""
 
+    @property
+    def process(self) -> int:
+        """The id of its process on this machine, or 0 if the kernel does not tell."""
+
 
 class Line(Protocol):
     """What a session may ask for."""
@@ -58,6 +62,10 @@ class Line(Protocol):
 
     def close(self, peer: Peer, reason: str) -> None:
         """Write what is pending, then end the connection. `lost` follows."""
+
+    def when_process_ends(self, peer: Peer, call: Callable[[float], None]) -> Callable[[], None] | None:
+        """Be called, once, when this peer's process has ended. To be asked while the peer is connected: its process id
+        cannot be another process's then. Returns what stops the watch, or None where a process cannot be watched."""
 
     def at_end_of_turn(self, call: Callable[[float], None]) -> None:
         """Be called, once, when all effects of this turn have been carried out and before anything is written."""

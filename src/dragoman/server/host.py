@@ -15,6 +15,7 @@ from dragoman.dialects.seam import Session
 from dragoman.sdk.address import Place, TcpPlace, UnixPlace
 from dragoman.server import clock
 from dragoman.server.peer import Peer, PeerLimits
+from dragoman.server.processes import Processes, most_watched
 from dragoman.server.runner import Line
 from dragoman.streams.dial import connect
 from dragoman.streams.places import describe, forget_unix, is_local, listen_tcp, listen_unix, tune, which_file
@@ -60,6 +61,8 @@ class Host:
         self._accepted = 0
         line.wake = self._wake
         line.dialler = self._dial
+        self._processes = Processes(loop, most_watched(line.limits.max_peers))
+        line.process_watch = self._processes.watch
 
     def start(self) -> None:
         self._wake()
@@ -97,6 +100,7 @@ class Host:
         for peer in list(self._line.peers):
             if peer.stream is not None:
                 peer.stream.close()
+        self._processes.close()
         if self._timer is not None:
             self._timer.cancel()
 
@@ -145,7 +149,7 @@ class Host:
             self._accepted += door.is_for_peers
             try:
                 tune(accepted)
-                label, address = describe(accepted)
+                label, address, process = describe(accepted)
                 is_near = is_local(accepted)
             except OSError:  # it has gone already
                 accepted.close()
@@ -156,7 +160,7 @@ class Host:
             carrier = door.carrier()
             stream = Stream(self._loop, accepted, carrier)
             peer = self._line.connected(
-                door.session, door.endpoint, carrier, stream, label, address, door.limits, is_near
+                door.session, door.endpoint, carrier, stream, label, address, door.limits, is_near, process
             )
             self._start(stream, peer)
 
@@ -225,6 +229,7 @@ class Host:
 
     def _connected(self, peer: Peer, connected: socket.socket) -> None:
         stream = Stream(self._loop, connected, peer.carrier)
-        self._line.dialled(peer, stream, address=describe(connected)[1])
+        _, address, process = describe(connected)
+        self._line.dialled(peer, stream, address=address, process=process)
         if not peer.is_lost:
             self._start(stream, peer)

@@ -73,6 +73,7 @@ class Peer:
         "marks",
         "out",
         "owner",
+        "process",
         "seen_sent",
         "session",
         "since",
@@ -99,6 +100,7 @@ class Peer:
         self.address = address  # what `max_peers_per_address` counts by
         self.owner = owner if owner is not None else Owner()  # whose limits its jobs count for
         self.owner.connections += 1
+        self.process = 0  # its process id, if the kernel tells
         self.identity = b""
         self.guest: Any = None
         self.stream: Stream | None = None  # none while it is being dialled

@@ -48,6 +48,11 @@ class Diary(Protocol):
         """Returns why not everything could be stored to the end, if so."""
 
 
+# Calls back once when the process with this id has ended. Returns a function that stops watching it, or None if the
+# process cannot be watched.
+ProcessWatch = Callable[[int, Callable[[], None]], Callable[[], None] | None]
+
+
 class Log(Protocol):
     def __call__(self, level: str, event: str, **fields: object) -> None: ...
 
@@ -84,6 +89,7 @@ class Line:
         self.peers: dict[Peer, None] = {}
         self.wake = wake  # asks the owner of the loop for a `turn` soon
         self.dialler = dialler
+        self.process_watch: ProcessWatch | None = None
         self.watcher: Session | None = None  # who is told News
         self.traffic: dict[str, tuple[int, int]] = {}  # by dialect: bytes received and sent by peers that have gone
         self.drops = DropWarnings(broker.counters, log)
@@ -131,16 +137,21 @@ class Line:
         address: str,
         limits: PeerLimits = DEFAULT_LIMITS,
         is_local: bool = True,
+        process: int = 0,
     ) -> Peer:
         """A stream to a new peer is there. Its carrier may greet; the session hears of it when that is done."""
         owner = None if is_local else self.broker.owners.at(address)
         peer = Peer(session, endpoint, carrier, label, address, self._clock(), limits, owner)
+        peer.process = process
         self._enter(peer, stream)
         return peer
 
-    def dialled(self, peer: Peer, stream: Stream | None, problem: str = "", address: str = "") -> None:
+    def dialled(
+        self, peer: Peer, stream: Stream | None, problem: str = "", address: str = "", process: int = 0
+    ) -> None:
         """What became of a dial: a stream to whoever is at that address, or nothing."""
         peer.address = address
+        peer.process = process
         if stream is not None and not peer.is_lost:
             self._enter(peer, stream)
         elif stream is not None:
@@ -231,6 +242,16 @@ class Line:
     def at_end_of_turn(self, call: Callable[[float], None]) -> None:
         self._last_words.append(call)
         self._ask_for_turn()
+
+    def when_process_ends(self, peer: Peer, call: Callable[[float], None]) -> Callable[[], None] | None:
+        if self.process_watch is None or not peer.process:
+            return None
+
+        def ended() -> None:
+            self._fenced(peer, lambda: call(self._clock()))
+            self._ask_for_turn()
+
+        return self.process_watch(peer.process, ended)
 
     def ask_for_turn(self) -> None:
         """A verb was called outside of a turn: carry out what follows from it soon."""

@@ -114,17 +114,20 @@ def tune(connected: socket.socket) -> None:
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)
 
 
-def describe(connected: socket.socket) -> tuple[str, str]:
-    """How logs call the other end, and the address that limits count by."""
+def describe(connected: socket.socket) -> tuple[str, str, int]:
+    """How logs call the other end, the address that limits count by, and the process id at the other end.
+
+    The process id is 0 if the kernel does not tell it: over TCP, or for a process outside our pid namespace.
+    """
     try:
         name = connected.getpeername()
     except OSError:
-        return "?", "?"
+        return "?", "?", 0
     if isinstance(name, tuple):
         host, port = name[0], name[1]
-        return (f"[{host}]:{port}" if ":" in host else f"{host}:{port}"), host
+        return (f"[{host}]:{port}" if ":" in host else f"{host}:{port}"), host, 0
     pid, uid, _ = _credentials(connected)
-    return f"pid {pid}", f"uid {uid}"
+    return f"pid {pid}", f"uid {uid}", pid
 
 
 def is_local(connected: socket.socket) -> bool:

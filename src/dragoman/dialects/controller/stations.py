@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from math import inf
 
@@ -22,6 +23,7 @@ class Purpose(Enum):
     MISMATCH = "which task does it really have?"
     STUCK = "does it work, or has it hung?"
     MISSING = "has it still the task whose result is not there?"
+    ENDED = "does somebody answer though its process has ended?"
     LEAVE = "it must go"
 
 
@@ -110,8 +112,10 @@ class Station:
         "no_fetches",
         "previous",
         "probe",
+        "process",
         "rest",
         "rest_until",
+        "stop_watch",
         "task",
         "uid",
         "wants_fetch",
@@ -120,10 +124,12 @@ class Station:
 
     worker: Worker
 
-    def __init__(self, id: int, edition: Edition, uid: str, next_pulse: float, boot_until: float) -> None:
+    def __init__(self, id: int, edition: Edition, registrar: Peer, next_pulse: float, boot_until: float) -> None:
         self.id = id
         self.edition = edition
-        self.uid = uid  # whoever registered it
+        self.uid = registrar.address
+        self.process = registrar.process  # that sends all its pulses; 0: not known, or more than one does
+        self.stop_watch: Callable[[], None] | None = None  # of the end of that process
         self.next_pulse = next_pulse  # how long it may be silent
         self.boot_until = boot_until  # while it boots: how long its socket is tried
         self.attempt: Attempt | None = None  # what it was given and has not answered, current or not
@@ -143,3 +149,21 @@ class Station:
         self.rest_until = inf
         self.alarm = inf
         self.alarm_number = 0
+
+    def is_served_by(self, process: int) -> bool:
+        """Whether this process both sends its pulses and listens on its socket: then it is the worker.
+
+        Where other programs speak for a worker, the end of one of them says nothing about the worker.
+        """
+        return process != 0 and process == self.process
+
+    def note_pulse_from(self, process: int) -> None:
+        if process != self.process:
+            self.end_watch()
+
+    def end_watch(self) -> None:
+        """For good: its process is not known any more."""
+        self.process = 0
+        if self.stop_watch is not None:
+            self.stop_watch()
+            self.stop_watch = None

@@ -96,11 +96,13 @@ class Told(NamedTuple):
 class Visitor:
     """A connection to the controller's socket."""
 
-    def __init__(self, world: World, address: str) -> None:
+    def __init__(self, world: World, address: str, process: int = 0) -> None:
         self.world = world
         self.stream = FakeStream()
         carrier = Prefixed(extra_of_pulse, single=True, refusal=world.refusal)
-        self.peer = world.line.connected(world.session, PULSES, carrier, self.stream, "visitor", address)
+        self.peer = world.line.connected(
+            world.session, PULSES, carrier, self.stream, "visitor", address, process=process
+        )
 
     @property
     def is_closed(self) -> bool:
@@ -220,11 +222,12 @@ class Fellow:
         self.id = id
         self.edition = edition
         self.address = address
+        self.process = 0  # by which it sends its pulses
         self._seen = 0
 
     def pulse(self, kind: str | int = "OK", task_id: int = 0, next_pulse: int = 60, address: str = "") -> Told:
         """What it is answered."""
-        visitor = self.world.visit(address or self.address)
+        visitor = self.world.visit(address or self.address, self.process)
         visitor.say(pulse(kind, self.edition, worker_id=self.id, task_id=task_id, next_pulse=next_pulse))
         self.world.turn()
         told = visitor.told(self.edition)
@@ -298,6 +301,8 @@ class World:
         self.refusing: set[int] = set()  # and nobody listens
         self.hanging: set[int] = set()  # and nobody accepts
         self.listening_as: dict[int, str] = {}  # by whom, if not by the one who registered
+        self.listening_by: dict[int, int] = {}  # by which process, if the kernel tells
+        self.watched: dict[int, Any] = {}  # processes, and who is told of their end
         self._dials: list[tuple[Any, int]] = []
         self.reached: list[int] = []
         edition = EDITIONS[self.options.edition.value] if self.options.edition is not None else SEED
@@ -306,6 +311,7 @@ class World:
         self.counters = self.broker.counters
         self.line = Line(self.broker, MemoryDiary(), lambda: self.now, self._log, Limits(), strict=True)
         self.line.dialler = lambda peer, place: self._dials.append((peer, place))  # type: ignore[assignment]
+        self.line.process_watch = self._watch
         limits = PrefixedLimits(max_payload=MAX_PAYLOAD)
         carrier = partial(Prefixed, extra_of_response, single=True, limits=limits)
         self.session = ControllerSession(
@@ -324,16 +330,34 @@ class World:
         self.reached.append(worker_id)
         return (worker_id, "") if worker_id in self.sockets else (None, "no such file")
 
+    def _watch(self, process: int, ended: Any) -> Any:
+        assert process not in self.watched
+        self.watched[process] = ended
+        return lambda: self.watched.pop(process, None)
+
+    def process_ends(self, process: int) -> None:
+        self.watched.pop(process)()
+        self.turn()
+
     # ---------------------------------------------------------------- workers
 
-    def visit(self, address: str = UID) -> Visitor:
-        visitor = Visitor(self, address)
+    def visit(self, address: str = UID, process: int = 0) -> Visitor:
+        visitor = Visitor(self, address, process)
         self.visitors.append(visitor)
         return visitor
 
-    def register(self, edition: str = "seed", address: str = UID, next_pulse: int = 60, listens: bool = True) -> Fellow:
-        """A worker that has registered, and is booting. Its socket is there unless told otherwise."""
-        visitor = self.visit(address)
+    def register(
+        self,
+        edition: str = "seed",
+        address: str = UID,
+        next_pulse: int = 60,
+        listens: bool = True,
+        process: int = 0,
+        listener: int | None = None,
+    ) -> Fellow:
+        """A worker that has registered, and is booting. Its socket is there unless told otherwise. `process` sends its
+        pulses, and listens on its socket unless `listener` does."""
+        visitor = self.visit(address, process)
         visitor.say(pulse("REGISTER", edition, next_pulse=next_pulse))
         self.turn()
         told = visitor.told(edition)
@@ -341,14 +365,16 @@ class World:
         assert told.error == "OK"
         assert visitor.is_closed
         fellow = Fellow(self, told.worker_id, edition, address)
+        fellow.process = process
+        self.listening_by[fellow.id] = process if listener is None else listener
         if listens:
             self.sockets.add(fellow.id)
         assert fellow.state == "booting"
         return fellow
 
-    def worker(self, edition: str = "seed", address: str = UID, next_pulse: int = 60) -> Fellow:
+    def worker(self, edition: str = "seed", address: str = UID, next_pulse: int = 60, **processes: int) -> Fellow:
         """A worker that is idle, or has just been given what was waiting."""
-        fellow = self.register(edition, address, next_pulse)
+        fellow = self.register(edition, address, next_pulse, **processes)
         self.wait(0.05)
         fellow.call("GET_STATUS").answer()
         return fellow
@@ -426,7 +452,8 @@ class World:
             exchange = peer.guest
             call = Call(self, worker_id, peer, exchange.station.edition.name, len(self.calls) + 1)
             address = self.listening_as.get(worker_id, exchange.station.uid)
-            self.line.dialled(peer, call.stream, address=address)  # type: ignore[arg-type]
+            process = self.listening_by.get(worker_id, 0)
+            self.line.dialled(peer, call.stream, address=address, process=process)  # type: ignore[arg-type]
             if address == exchange.station.uid:
                 self.calls.append(call)
         return bool(dials)
