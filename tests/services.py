@@ -7,7 +7,7 @@ import asyncio
 import os
 import time
 
-from dragoman import Worker
+from dragoman import Context, Worker
 
 worker = Worker("tcp://127.0.0.1:1")
 naps = Worker("tcp://127.0.0.1:1")
@@ -39,7 +39,7 @@ def dies(payload):
 
 
 @worker.service("add", codec="json")
-def add(numbers, ctx):
+def add(numbers, ctx: Context):
     return {"sum": sum(numbers), "service": ctx.service, "id": ctx.job_id, "try": ctx.attempt, "left": ctx.deadline}
 
 
@@ -66,7 +66,7 @@ def stubborn(payload):
 
 
 @worker.service("notices")
-def notices(payload, ctx):
+def notices(payload, ctx: Context):
     print("noticing", flush=True)
     while not ctx.cancelled:
         time.sleep(0.005)
@@ -91,7 +91,7 @@ def grows(payload):
 
 
 @worker.service("reports")
-def reports(payload, ctx):
+def reports(payload, ctx: Context):
     ctx.progress(1, 2, "half way")
     ctx.emit(b"first ")
     ctx.emit(b"second ")
@@ -102,13 +102,13 @@ worker.offer_python_calls("python")
 
 
 @naps.service("nap", codec="json")
-async def nap(seconds, ctx):
+async def nap(seconds, ctx: Context):
     await asyncio.sleep(seconds)
     return ctx.cancelled
 
 
 @naps.service("sleepless", codec="json")
-async def sleepless(_, ctx):
+async def sleepless(_, ctx: Context):
     print("sleepless", flush=True)
     try:
         await asyncio.sleep(60)

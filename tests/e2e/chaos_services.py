@@ -9,7 +9,7 @@ import signal
 import time
 from hashlib import blake2b
 
-from dragoman import Worker
+from dragoman import Context, Worker
 
 SECRET = b"nobody guesses this"
 
@@ -28,7 +28,7 @@ def write_down(job: str, attempt: int, file: str) -> None:
 
 
 @worker.service("work")
-def work(payload, ctx):
+def work(payload, ctx: Context):
     """`poison` takes the whole worker with it; what begins with `until` ends when there is a file of that name;
     `slay` kills the process whose id is in the file of that name, and then its own worker."""
     write_down(ctx.job_id, ctx.attempt, os.environ["EXECUTIONS"])

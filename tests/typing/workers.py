@@ -14,6 +14,16 @@ def resize(image: bytes) -> bytes:
     return image
 
 
+@worker.service
+def shout(text: bytes) -> bytes:
+    return text
+
+
+@worker.service(codec="json")
+def count(numbers: list[int]) -> int:
+    return len(numbers)
+
+
 @worker.service("slow", codec="json")
 async def slow(data: Any, ctx: Context) -> int:
     ctx.progress(1, 2, note="half")
@@ -27,6 +37,9 @@ async def slow(data: Any, ctx: Context) -> int:
 
 async def main() -> None:
     assert_type(resize(b""), bytes)
+    assert_type(shout(b""), bytes)
+    assert_type(count([1]), int)
+    shout(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     assert_type(await slow({}, Context.__new__(Context)), int)
     resize("text")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     resize()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
@@ -35,5 +48,5 @@ async def main() -> None:
     Worker(7400)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     Worker(process=4)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     worker.service("x")(5)  # type: ignore[type-var]  # pyright: ignore[reportArgumentType]
-    worker.service("x", codec=5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    worker.service("x", codec=5)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
     assert_type(worker.run(), int)

@@ -14,7 +14,7 @@ from dragoman.sdk.errors import Unsupported
 
 
 class Context:
-    """The second argument of a handler that takes one."""
+    """What a handler gets for a parameter that is annotated `Context`."""
 
     __slots__ = ("_codec", "_due", "_is_cancelled", "_mute", "_report", "attempt", "job_id", "service")
 

@@ -13,6 +13,7 @@ from typing import Any
 from dragoman.dialects.sides import Failure
 from dragoman.sdk.codecs import Codec, Payload, codec
 from dragoman.sdk.context import Context
+from dragoman.sdk.signatures import context_parameter
 
 MAIN = ("__main__", "__mp_main__")
 
@@ -30,14 +31,21 @@ class Service:
     name: str
     function: Callable[..., Any]
     codec: Codec
-    wants_context: bool
+    context_name: str  # of the parameter that gets the context; empty: none does
     is_async: bool
+
+    @property
+    def wants_context(self) -> bool:
+        return bool(self.context_name)
 
     def perform(self, payload: Payload, context: Context | None) -> Payload:
         """The result. Raises CouldNot."""
         argument = self._decode(payload)
         try:
-            result = self.function(argument, context) if self.wants_context else self.function(argument)
+            if self.context_name:
+                result = self.function(argument, **{self.context_name: context})
+            else:
+                result = self.function(argument)
         except BaseException as error:  # CancelledError, say: it may cost a job, but never the thread that did it
             raise CouldNot(failure_of(error)) from None
         return self._encode(result)
@@ -46,7 +54,10 @@ class Service:
         """The same, for a handler that is a coroutine function."""
         argument = self._decode(payload)
         try:
-            result = await (self.function(argument, context) if self.wants_context else self.function(argument))
+            if self.context_name:
+                result = await self.function(argument, **{self.context_name: context})
+            else:
+                result = await self.function(argument)
         except (asyncio.CancelledError, GeneratorExit):
             raise  # not the handler's, but its task's
         except BaseException as error:
@@ -75,27 +86,7 @@ def describe(name: str, function: Callable[..., Any], codec_name: str = "bytes")
     if not callable(function):
         raise TypeError(f"a handler is a function, not a {type(function).__name__}")
     is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
-    return Service(name, function, codec(codec_name), _wants_context(function), is_async)
-
-
-def _wants_context(function: Callable[..., Any]) -> bool:
-    """Whether there is a second parameter that wants something, or is called ctx."""
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except ValueError:  # some of those in C do not tell
-        return False
-    if any(each.kind is each.VAR_POSITIONAL for each in parameters):
-        return False
-    places = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
-    needed = [each for each in places if each.default is each.empty]
-    if (
-        not places
-        or len(needed) > 2
-        or any(each.kind is each.KEYWORD_ONLY and each.default is each.empty for each in parameters)
-    ):
-        name = getattr(function, "__qualname__", repr(function))
-        raise TypeError(f"a handler is called as {name}(payload) or {name}(payload, ctx), which this one does not take")
-    return len(places) > 1 and (len(needed) == 2 or places[1].name == "ctx")
+    return Service(name, function, codec(codec_name), context_parameter(function), is_async)
 
 
 def failure_of(error: BaseException) -> Failure:

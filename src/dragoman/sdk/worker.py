@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from dragoman.sdk import pickled_calls
 from dragoman.sdk.execution import DEFAULT_GRACE, Execution
@@ -49,20 +49,27 @@ class Worker:
         self._module: str = sys._getframe(1).f_globals.get("__name__", "")  # where children will find us
         self._stop: Callable[[], None] | None = None  # none unless we run
 
-    def service(self, name: str, *, codec: str = "bytes") -> Callable[[Function], Function]:
-        """Offer the decorated function under this name; the function itself stays as it is.
+    @overload
+    def service(self, name: Function, /) -> Function: ...
+
+    @overload
+    def service(self, name: str | None = None, *, codec: str = "bytes") -> Callable[[Function], Function]: ...
+
+    def service(self, name: Any = None, *, codec: str = "bytes") -> Any:
+        """Offer the decorated function under this name, or under its own; the function itself stays as it is.
 
         It is called with each payload and returns the result: bytes, or objects if `codec` is "json", "cbor" or
-        "pickle". If it has a second parameter, that gets the job's context. Raises ValueError and TypeError.
+        "pickle". A parameter that is annotated `Context` gets the job's context. Raises ValueError and TypeError.
+
+            @worker.service
+            def resize(image: bytes) -> bytes: ...
+
+            @worker.service("picture.describe", codec="json")
+            def describe(request: dict, ctx: Context) -> dict: ...
         """
-
-        def offer(function: Function) -> Function:
-            if name in self.services:
-                raise ValueError(f"the service {name!r} is offered already")
-            self.services[name] = describe(name, function, codec)
-            return function
-
-        return offer
+        if name is not None and not isinstance(name, str):
+            return self._offer(None, name, codec)
+        return lambda function: self._offer(name, function, codec)
 
     def offer_python_calls(self, name: str) -> None:
         """Offer to call any function that is sent, as `Client.executor(name, codec="pickle")` does it.
@@ -71,6 +78,16 @@ class Worker:
         trust everybody who reaches the broker.
         """
         self.service(name)(pickled_calls.run)
+
+    def _offer(self, name: str | None, function: Function, codec: str) -> Function:
+        if name is None:
+            name = getattr(function, "__name__", None)
+            if name is None:
+                raise TypeError(f"{function!r} has no name of its own: say worker.service(name), the name in quotes")
+        if name in self.services:
+            raise ValueError(f"the service {name!r} is offered already")
+        self.services[name] = describe(name, function, codec)
+        return function
 
     def run(self) -> int:
         """Work until told to stop, by a signal, the broker or `stop`; returns the exit code, 0 if all is well.

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import replace
+from functools import partial, wraps
 from math import inf
-from typing import Any
+from typing import Annotated, Any, Optional
 
 import pytest
 
@@ -74,27 +76,130 @@ def test_a_service_is_offered_once() -> None:
         worker.service("y", codec="yaml")(lambda payload: payload)
 
 
+def test_a_bare_decorator_offers_the_function_by_its_own_name() -> None:
+    """It registered nothing, and said nothing."""
+    worker = Worker()
+
+    @worker.service
+    def shout(payload: bytes) -> bytes:
+        return payload.upper()
+
+    @worker.service(codec="json")
+    def count(numbers: list[int]) -> int:
+        return len(numbers)
+
+    assert list(worker.services) == ["shout", "count"]
+    assert worker.services["shout"].perform(b"a", None) == b"A"
+    assert worker.services["count"].perform(b"[1,2]", None) == b"2"
+    assert shout(b"b") == b"B"
+    for wrong in (5, b"name", partial(shout)):
+        with pytest.raises(TypeError, match=r"has no name of its own: say worker.service\(name\)"):
+            worker.service(wrong)  # type: ignore[call-overload]
+
+
+def by_name(payload: bytes, ctx: Context) -> Any:
+    return ctx
+
+
+def optional(payload: bytes, width: int = 3, job: Context | None = None) -> Any:
+    return job
+
+
+def old_optional(payload: bytes, job: Optional[Context] = None) -> Any:  # noqa: UP045
+    return job
+
+
+def annotated(payload: bytes, *, job: Annotated[dragoman.Context, "the job"]) -> Any:
+    return job
+
+
+def behind_others(payload: bytes, *more: bytes, job: dragoman.Context) -> Any:
+    return job
+
+
+def only_for_checkers(payload: bytes, job: NotThere.Context | None = None) -> Any:  # type: ignore[name-defined]  # noqa: F821
+    return job
+
+
+def evaluated(payload: bytes, job: Any = None) -> Any:
+    return job
+
+
+evaluated.__annotations__["job"] = Context | None
+
+
+@wraps(by_name)
+def wrapped(*args: Any, **kwargs: Any) -> Any:
+    return by_name(*args, **kwargs)
+
+
+class Handler:
+    def __call__(self, payload: bytes, job: Context) -> Any:
+        return job
+
+    def method(self, payload: bytes, job: Context) -> Any:
+        return job
+
+
+WANTING = [by_name, optional, old_optional, annotated, behind_others, only_for_checkers, evaluated, wrapped]
+
+
+@pytest.mark.parametrize("function", [*WANTING, partial(by_name), Handler(), Handler().method], ids=str)
+def test_a_parameter_that_is_annotated_context_gets_it(function: Callable[..., Any]) -> None:
+    context = Told().context()
+    service = describe("x", function)
+    assert service.wants_context
+    object.__setattr__(service, "codec", replace(service.codec, encode=lambda value: value))
+    assert service.perform(b"", context) is context  # type: ignore[comparison-overlap]
+
+
+def default_of_its_own(payload: bytes, y: int = 2) -> bytes:
+    return b"%d" % y
+
+
 @pytest.mark.parametrize(
-    ("function", "wants"),
+    "function",
     [
-        (lambda payload: None, False),
-        (lambda payload, ctx: None, True),
-        (lambda payload, anything: None, True),
-        (lambda payload, width=3: None, False),
-        (lambda payload, ctx=None: None, True),
-        (lambda *payloads: None, False),
-        (bytes.upper, False),
-        (len, False),
-        (bytes, False),
+        lambda payload: None,
+        default_of_its_own,
+        lambda payload, ctx=None: None,
+        lambda *payloads: None,
+        lambda payload, **more: None,
+        bytes.upper,
+        len,
+        bytes,
     ],
 )
-def test_a_second_parameter_that_wants_something_gets_the_context(function: Callable[..., Any], wants: bool) -> None:
-    assert describe("x", function).wants_context is wants
+def test_no_other_parameter_does(function: Callable[..., Any]) -> None:
+    """Whatever stood second got a Context, also in the place of a number."""
+    assert not describe("x", function).wants_context
+    assert describe("x", default_of_its_own).perform(b"", None) == b"2"
 
 
-@pytest.mark.parametrize("function", [lambda: None, lambda a, b, c: None, lambda a, *, key: None, 5])
-def test_what_cannot_be_called_with_a_payload_is_refused(function: Any) -> None:
-    with pytest.raises(TypeError):
+def context_first(ctx: Context) -> None: ...
+
+
+def two_contexts(payload: bytes, one: Context, two: Context) -> None: ...
+
+
+def many_contexts(payload: bytes, *all: Context) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "complaint"),
+    [
+        (lambda: None, "takes no payload"),
+        (lambda *, key=1: None, "takes no payload"),
+        (lambda a, b: None, "'b' that nobody gives a value: annotate it as dragoman.Context"),
+        (lambda a, *, key: None, "'key' that nobody gives a value"),
+        (context_first, "takes a Context first"),
+        (two_contexts, "may have one Context"),
+        (many_contexts, "may have one Context"),
+        (5, "a handler is a function"),
+    ],
+)
+def test_what_cannot_be_called_with_a_payload_is_refused(function: Any, complaint: str) -> None:
+    with pytest.raises(TypeError, match=complaint):
         describe("x", function)
 
 
