@@ -35,4 +35,8 @@ class FakeStream:
     def close(self) -> None:
         self.is_closed = True
 
-    def read_dry(self) -> None: ...
+    def read_dry(self) -> bool:
+        return not self.is_closed
+
+    def unread(self) -> int:
+        return 0

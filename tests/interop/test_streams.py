@@ -321,6 +321,63 @@ def test_a_message_whose_write_fails_never_left(house: House, place: Place) -> N
     assert asker.losses[0][1] == ["never left"]
 
 
+def test_a_message_that_the_peer_had_not_read_when_it_closed_comes_back(house: House, tmp_path: Path) -> None:
+    """R8, on a Unix socket, where closing with unread bytes is told to the sender."""
+    asker = Asker(house.line)
+    raw = Raw(house.open(asker, UnixPlace(str(tmp_path / "s")))).greet()
+    until(lambda: asker.present, "it has greeted")
+    house.run(write_then, house, asker, ["a job"], raw.socket.close)
+    until(lambda: asker.losses, "it is lost")
+    assert asker.losses[0][1] == ["a job"]
+
+
+def test_a_message_written_to_a_peer_that_has_closed_comes_back(house: House) -> None:
+    """R8, on TCP, where the bytes leave us and are answered with a reset."""
+    asker = Asker(house.line)
+    raw = Raw(house.open(asker, LOOPBACK)).greet()
+    until(lambda: asker.present, "it has greeted")
+
+    def close_then_write() -> None:
+        raw.socket.close()
+        write_then(house, asker, ["a job"], lambda: None)
+
+    house.run(close_then_write)
+    until(lambda: asker.losses, "it is lost")
+    assert asker.losses[0][1] == ["a job"]
+
+
+@pytest.mark.parametrize("after", ["nothing", "something unread", "a reset"])
+def test_a_message_that_the_peer_has_read_does_not_come_back(house: House, place: Place, after: str) -> None:
+    """R9: also if the connection ends with a reset, which may have another cause."""
+    asker = Asker(house.line)
+    raw = Raw(house.open(asker, place)).greet()
+    until(lambda: asker.present, "it has greeted")
+    peer = asker.present[0]
+    house.send(peer, [b"a job"], "a job")
+    assert raw.hear() == [b"a job"]
+    if after == "something unread":
+        house.run(write_then, house, asker, [None], raw.socket.close)
+    elif after == "a reset":
+        raw.reset()
+    else:
+        raw.socket.close()
+    until(lambda: asker.losses, "it is lost")
+    assert asker.losses[0][1] == []
+
+
+def test_a_message_does_not_come_back_once_the_peer_has_spoken_after_it(house: House, tmp_path: Path) -> None:
+    """What it says may be the result; whether a word behind that was read is not asked."""
+    asker = Asker(house.line)
+    raw = Raw(house.open(asker, UnixPlace(str(tmp_path / "s")))).greet()
+    until(lambda: asker.present, "it has greeted")
+    house.run(write_then, house, asker, ["a job"], lambda: None)
+    raw.message(b"a word")
+    assert asker.next() == [b"a word"]
+    raw.socket.close()
+    until(lambda: asker.losses, "it is lost")
+    assert asker.losses[0][1] == []
+
+
 def test_a_peer_is_lost_only_once_however_it_ends(house: House, place: Place) -> None:
     asker = Asker(house.line)
     raw = Raw(house.open(asker, place)).greet()
@@ -519,6 +576,14 @@ def leave_stale_socket(path: Path) -> None:
     dead.listen()
     dead.close()
     assert path.exists()
+
+
+def write_then(house: House, asker: Asker, marks: list[Any], call: Callable[[], object]) -> None:
+    """Within one step of the loop: nothing is read meanwhile."""
+    for mark in marks:
+        house.line.send(asker.present[0], [b"a word"], mark)
+    house.line.turn()
+    call()
 
 
 def flood(raw: Raw, payload: bytes, count: int) -> None:

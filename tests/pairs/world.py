@@ -132,8 +132,11 @@ class Connection:
     def close(self) -> None:
         self.is_cut = True
 
-    def read_dry(self) -> None:
-        pass
+    def read_dry(self) -> bool:
+        return not self.is_cut
+
+    def unread(self) -> int:
+        return 0
 
 
 class Dialled(Connection):

@@ -106,10 +106,14 @@ class End:
         if not self.wire.is_cut:
             self._travel(self.other.arrive, "the peer closed the connection")
 
-    def read_dry(self) -> None:
+    def read_dry(self) -> bool:
         inbox, self.inbox = self.inbox, []
         for piece in inbox:
             self._read(piece)
+        return not (self.is_over or self.is_closed)
+
+    def unread(self) -> int:
+        return 0  # no kernel here that could tell
 
     # ---------------------------------------------------------------- what befalls it
 

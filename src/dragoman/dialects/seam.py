@@ -70,6 +70,10 @@ class Line(Protocol):
     def at_end_of_turn(self, call: Callable[[float], None]) -> None:
         """Be called, once, when all effects of this turn have been carried out and before anything is written."""
 
+    def when_settled(self, peer: Peer, call: Callable[[float], object]) -> None:
+        """Be called, once, when the connection has stayed open for a moment; never if it has ended by then. A worker
+        that has just joined is idle from then on, and not sooner (D7)."""
+
     def bad_message(self, peer: Peer, reason: str, detail: str = "") -> None:
         """D6: count it, log it once a second at most, and close the connection after too many."""
 

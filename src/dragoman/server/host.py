@@ -63,6 +63,7 @@ class Host:
         line.dialler = self._dial
         self._processes = Processes(loop, most_watched(line.limits.max_peers))
         line.process_watch = self._processes.watch
+        line.later = loop.call_later
 
     def start(self) -> None:
         self._wake()

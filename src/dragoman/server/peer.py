@@ -24,8 +24,11 @@ class Stream(Protocol):
 
     def close(self) -> None: ...
 
-    def read_dry(self) -> None:
-        """Take in all that has arrived already."""
+    def read_dry(self) -> bool:
+        """Take in all that has arrived already. Tells whether the connection is still open."""
+
+    def unread(self) -> int:
+        """How many bytes, of the last that left us, the peer cannot have read. To be asked before `close`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,8 @@ class Peer:
         "is_open",
         "label",
         "largest",
+        "latest",
+        "latest_end",
         "limits",
         "marks",
         "out",
@@ -116,12 +121,18 @@ class Peer:
         self.out: list[Frame] = []  # what this turn has for it
         self.fresh_marks: list[tuple[int, object]] = []  # (how many buffers of `out` its message ends at, mark)
         self.marks: deque[tuple[int, object]] = deque()  # (where its message ends in all we sent, mark): not left yet
+        self.latest: object = None  # the mark of the last message, if it has left whole and nothing came since
+        self.latest_end = 0  # where that message ends in all we sent
         self.withheld: list[object] = []  # marks of messages that came after its end was decided
         self.bad_count = 0
         self.bad_since = -inf
         self.bad_logged = -inf
         self.alarm = inf
         self.alarm_number = 0
+
+    def is_doomed(self) -> bool:
+        """Whether it has ended, or its end is decided."""
+        return self.closing is not None
 
     def place_marks(self, buffers: list[Frame], before: int) -> None:
         """The kernel has not taken all of these: note where in the stream each marked message ends."""
@@ -133,10 +144,22 @@ class Peer:
         while self.marks and self.marks[0][0] <= self.stream.sent:
             self.marks.popleft()
 
+    def note_left(self, buffers: int, sent: int) -> None:
+        """The kernel has taken all of this turn: remember the last marked message, if it stands at the end of it."""
+        index, mark = self.fresh_marks[-1]
+        self.latest = mark if index == buffers else None
+        self.latest_end = sent
+        self.fresh_marks.clear()
+
     def take_unsent(self) -> list[object]:
-        """The marks of messages that have not left us whole, and never will."""
+        """The marks of messages that have not left us whole, and never will, or that the peer cannot have read."""
         sent = self.stream.sent if self.stream is not None else 0
+        if self.stream is not None and (self.latest is not None or self.marks):
+            sent -= self.stream.unread()
         unsent = [mark for end, mark in self.marks if end > sent]
+        if self.latest is not None and self.latest_end > sent:
+            unsent.append(self.latest)
+        self.latest = None
         unsent += [mark for _, mark in self.fresh_marks]
         unsent += self.withheld
         self.marks.clear()

@@ -31,6 +31,7 @@ COMPLAINTS = 20  # log lines a second about peers that were turned away
 LATE_GIVE = 0.01  # a job that waited in us for longer than this begins to run when it leaves
 NOTICEABLE = 0.1  # so late a turn, and what peers said meanwhile came late through us
 OUR_FAULT = "an internal error of the broker"
+SETTLING = 0.02  # seconds for which a new worker's connection must stay open before it is given a job
 PULSE = 0.5  # a turn at least this often, so that a pause of ours is measured from its beginning
 
 
@@ -81,6 +82,7 @@ class Line:
         *,
         wake: Callable[[], None] = lambda: None,
         dialler: Callable[[Peer, object], None] | None = None,
+        later: Callable[[float, Callable[[], None]], object] | None = None,
         strict: bool = False,
     ) -> None:
         self.broker = broker
@@ -90,6 +92,7 @@ class Line:
         self.wake = wake  # asks the owner of the loop for a `turn` soon
         self.dialler = dialler
         self.process_watch: ProcessWatch | None = None
+        self.later = later  # asks the owner of the loop for a call after so many seconds of real time
         self.watcher: Session | None = None  # who is told News
         self.traffic: dict[str, tuple[int, int]] = {}  # by dialect: bytes received and sent by peers that have gone
         self.drops = DropWarnings(broker.counters, log)
@@ -176,6 +179,7 @@ class Line:
         if not peer.is_open and carrier.ready:
             self._open(peer, now)
         if messages and peer.closing is None:
+            peer.latest = None
             self._hear(peer, messages, now)
         if carrier.failure is not None and peer.closing is None:
             failure = carrier.failure
@@ -252,6 +256,13 @@ class Line:
             self._ask_for_turn()
 
         return self.process_watch(peer.process, ended)
+
+    def when_settled(self, peer: Peer, call: Callable[[float], object]) -> None:
+        """Call back once the connection has stayed open for a moment. Never, if it has ended by then (D7)."""
+        if self.later is None:  # nothing passes here but what the owner of this line lets pass
+            call(self._clock())
+        else:
+            self.later(SETTLING, lambda: self._settle(peer, call))
 
     def ask_for_turn(self) -> None:
         """A verb was called outside of a turn: carry out what follows from it soon."""
@@ -437,7 +448,8 @@ class Line:
                         peer.place_marks(buffers, before)
                         self._shed(self._budget.look_at_backlog(peer))
                     elif stream.sent > before:  # else the write failed: they come back in `lost`
-                        peer.fresh_marks.clear()
+                        if peer.fresh_marks:
+                            peer.note_left(len(buffers), stream.sent)
                         peer.largest = 0
                 if peer.closing is not None:
                     self._lose(peer, peer.closing)
@@ -520,6 +532,12 @@ class Line:
             self._deadlines.arm(peer, now + peer.limits.carrier_ping)
         self._fenced(peer, lambda: peer.session.opened(peer, now))
 
+    def _settle(self, peer: Peer, call: Callable[[float], object]) -> None:
+        """Read what has arrived: an end of stream may stand behind it, or alone."""
+        if peer.closing is None and peer.stream is not None and peer.stream.read_dry() and not peer.is_doomed():
+            self._fenced(peer, lambda: call(self._clock()))
+            self._ask_for_turn()
+
     def _lose(self, peer: Peer, reason: str) -> None:
         """The end of a connection: tell the session, once, and which of its messages never left."""
         if peer.is_lost:
@@ -568,7 +586,7 @@ class Line:
 
     # ---------------------------------------------------------------- when we are at fault
 
-    def _fenced(self, peer: Peer, call: Callable[[], None]) -> None:
+    def _fenced(self, peer: Peer, call: Callable[[], object]) -> None:
         try:
             call()
         except InvariantBroken:

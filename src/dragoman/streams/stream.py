@@ -21,6 +21,7 @@ from itertools import islice
 
 from dragoman.carriers.carrier import Frame, Messages, Reader
 from dragoman.streams.second_look import SecondLook, second_look_of
+from dragoman.streams.unread import unread_bytes
 
 READ_BYTES = 1 << 16  # more would be a fresh memory mapping for every read
 JOIN_BYTES = 1 << 16  # what is cheaper to copy together than to write in pieces
@@ -36,6 +37,7 @@ class Stream:
         "_arrived",
         "_carrier",
         "_ended",
+        "_error",
         "_is_closed",
         "_is_over",
         "_is_to_be_read_again",
@@ -62,6 +64,7 @@ class Stream:
         self._carrier = carrier
         self._pending: deque[Frame | memoryview] = deque()  # what the kernel would not take yet
         self._is_waiting = False  # for the socket to become writable
+        self._error = 0  # what broke the connection
         self._is_closed = False
         self._second_look: SecondLook = second_look_of(loop)
         self._is_to_be_read_again = False
@@ -98,11 +101,16 @@ class Stream:
         if taken < size:
             self._keep(buffers, taken)
 
-    def read_dry(self) -> None:
-        """Take in all that has arrived, as long as more keeps coming at once."""
+    def read_dry(self) -> bool:
+        """Take in all that has arrived, as long as more keeps coming at once. Tells whether the end has not come."""
         for _ in range(64):
             if self._is_closed or not self._readable():
-                return
+                break
+        return not self._is_over
+
+    def unread(self) -> int:
+        """How many bytes, of the last that left us, the peer cannot have read. To be asked before `close`."""
+        return unread_bytes(self._socket, self._error) if self._is_over and not self._is_closed else 0
 
     def read_again(self) -> None:
         """Read what the event loop may not report any more: once in each pass of the loop, to be fair to others."""
@@ -205,6 +213,7 @@ class Stream:
             self._loop.remove_writer(self._socket)
 
     def _break(self, error: OSError) -> None:
+        self._error = error.errno or -1
         self._end(f"the connection broke: {error.strerror or error}")
 
     def _end(self, problem: str) -> None:

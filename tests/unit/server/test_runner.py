@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
@@ -31,6 +31,9 @@ class FakeStream:
         self.backlog = 0
         self.room = inf
         self.is_closed = False
+        self.is_over = False  # the peer has closed, which is seen when somebody reads
+        self.unread_bytes = 0
+        self.on_read_dry: Callable[[], None] = lambda: None
 
     def write(self, buffers: list[Frame]) -> None:
         self.backlog += sum(map(len, buffers))
@@ -45,7 +48,12 @@ class FakeStream:
     def close(self) -> None:
         self.is_closed = True
 
-    def read_dry(self) -> None: ...
+    def read_dry(self) -> bool:
+        self.on_read_dry()
+        return not self.is_over
+
+    def unread(self) -> int:
+        return self.unread_bytes
 
 
 class FakeSession:
@@ -224,3 +232,61 @@ def test_a_large_message_that_has_left_is_no_excuse_for_a_backlog_of_small_ones(
             send(100)
     assert peer.is_lost
     assert world.broker.counters.disconnected_slow == 1
+
+
+# ---------------------------------------------------------------- workers that have just come
+
+
+class Settling:
+    """Calls that the line has put off."""
+
+    def __init__(self, line: Line) -> None:
+        self.calls: list[Callable[[], None]] = []
+        self.times: list[float] = []
+        line.later = lambda _, call: self.calls.append(call)
+
+    def come(self, world: World, peer: Peer) -> None:
+        world.line.when_settled(peer, self.times.append)
+
+    def pass_by(self) -> None:
+        calls, self.calls = self.calls, []
+        for call in calls:
+            call()
+
+
+def test_connection_that_stays_open_for_a_moment_is_settled(world: World) -> None:
+    """D7."""
+    settling = Settling(world.line)
+    peer, _ = world.meet()
+    settling.come(world, peer)
+    assert settling.times == []
+    settling.pass_by()
+    assert settling.times == [world.now]
+
+
+def test_connection_whose_end_has_arrived_unread_is_never_settled(world: World) -> None:
+    """D7. A bug: a worker that had closed its connection was given a job, for nobody had looked."""
+    settling = Settling(world.line)
+    peer, stream = world.meet()
+    settling.come(world, peer)
+    stream.is_over = True
+    settling.pass_by()
+    assert settling.times == []
+
+
+def test_connection_that_is_closed_for_what_was_read_last_is_never_settled(world: World) -> None:
+    settling = Settling(world.line)
+    peer, stream = world.meet()
+    settling.come(world, peer)
+    stream.on_read_dry = lambda: world.line.close(peer, "a bad word")
+    settling.pass_by()
+    assert settling.times == []
+
+
+def test_connection_that_was_lost_meanwhile_is_never_settled(world: World) -> None:
+    settling = Settling(world.line)
+    peer, _ = world.meet()
+    settling.come(world, peer)
+    world.line.ended(peer, "over")
+    settling.pass_by()
+    assert settling.times == []

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from math import inf
 from typing import Final
 
@@ -256,7 +257,7 @@ class MajordomoSession:
         guest.is_parted = False
         self._beat_later(guest, now)
         self._line.remark("worker joined", peer=guest.peer, worker=guest.name, service=service)
-        self._broker.idle(worker, now)
+        self._line.when_settled(guest.peer, partial(self._broker.idle, worker))
 
     def _beat_later(self, guest: Guest, now: float) -> None:
         guest.beat_due = now + self._heartbeat

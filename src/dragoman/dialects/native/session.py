@@ -8,6 +8,7 @@ client submits is named by the client, and its session outlives its connection f
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import inf
 from typing import Any, Final
 
@@ -526,7 +527,7 @@ class NativeSession:
         self._line.remark(
             "worker joined", peer=peer, worker=guest.name, service=", ".join(hello.services), capacity=hello.capacity
         )
-        self._broker.idle(worker, now)
+        self._line.when_settled(peer, partial(self._broker.idle, worker))
 
     def _result(self, guest: Worker, message: Message, now: float) -> None:
         succeed, ledger = self._broker.succeed, self._broker.ledger

@@ -7,6 +7,7 @@ file's care is to know, for every worker, which attempt it holds: `Guest.attempt
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import inf
 from typing import Final
 
@@ -271,7 +272,7 @@ class PingPongSession:
         guest.worker = worker
         guest.attempt = None
         self._line.remark("worker joined", peer=guest.peer, worker=guest.name, service=self._options.service)
-        self._broker.idle(worker, now)
+        self._line.when_settled(guest.peer, partial(self._broker.idle, worker))
         return True
 
     def _leave(self, guest: Guest, reason: str, now: float, unseen: Sequence[Attempt] = ()) -> None:

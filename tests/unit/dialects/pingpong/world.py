@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
@@ -44,7 +44,8 @@ class FakePeer:
 
 
 class RecordingLine:
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float]) -> None:
+        self.now = now
         self.closing: list[FakePeer] = []
         self.bad: list[str] = []
         self.remarks: list[str] = []
@@ -70,6 +71,9 @@ class RecordingLine:
         assert detail
         self.bad.append(reason)
 
+    def when_settled(self, peer: FakePeer, call: Callable[[float], object]) -> None:
+        call(self.now())
+
     def remark(self, event: str, /, **fields: object) -> None:
         self.remarks.append(event)
 
@@ -82,7 +86,7 @@ class World:
         self.now = 10_000.0 if started == 1_000.0 else started
         self.broker = Broker(policy or Policy(), SeededEntropy("pingpong"))
         self.counters = self.broker.counters
-        self.line = RecordingLine()
+        self.line = RecordingLine(lambda: self.now)
         self.options = ListenerOptions(**options)
         self.session = PingPongSession(self.broker, self.line, self.options, MAX_PAYLOAD, started)  # type: ignore[arg-type]
         self.peers: list[FakePeer] = []
