@@ -25,11 +25,11 @@ UNKNOWN = "0" * 32
 class House:
     """A broker, and commands that ask it."""
 
-    def __init__(self, programs: Programs, folder: Path) -> None:
+    def __init__(self, programs: Programs, folder: Path, *more: str) -> None:
         self.programs = programs
         self.folder = folder
         self.broker = programs.dragoman(
-            *("serve", "http://127.0.0.1:0", "native+tcp://127.0.0.1:0", "--data", "memory", "--strict")
+            *("serve", "http://127.0.0.1:0", "native+tcp://127.0.0.1:0", *more, "--data", "memory", "--strict")
         )
         self.url = self.broker.prints(r"(http://\S+) +both")
         self.native = self.broker.prints(r"native +(tcp://\S+)")
@@ -45,12 +45,12 @@ class House:
     def lines(self, *words: object) -> list[Any]:
         return [json.loads(line) for line in self.said(*words, "--json").splitlines()]
 
-    def worker(self, handler: str, service: str) -> Program:
+    def worker(self, handler: str, service: str, url: str = "") -> Program:
         if not (self.folder / "handlers.py").exists():
             shutil.copy(HANDLERS, self.folder / "handlers.py")
         known = self.broker.err.count("worker joined")
         worker = self.programs.dragoman(
-            *("worker", f"handlers:{handler}", "--service", service, "--threads", 1, "--connect", self.native)
+            *("worker", f"handlers:{handler}", "--service", service, "--threads", 1, "--connect", url or self.native)
         )
         until(lambda: self.broker.err.count("worker joined") > known, "it has joined")
         return worker
@@ -212,6 +212,30 @@ def test_a_worker_is_listed_and_drained(house: House) -> None:
     gone = house.ask("drain", listed["id"], "--now")
     assert gone.ends() == 1
     assert "no such worker" in gone.err
+
+
+@pytest.mark.parametrize(
+    "url", ["memodb+tcp://127.0.0.1:0", "majordomo+tcp://127.0.0.1:0", "powerhose+tcp://127.0.0.1:0?service=up"]
+)
+def test_a_worker_that_would_come_back_stays_drained(programs: Programs, tmp_path: Path, url: str) -> None:
+    """It was sent away, joined again as a new worker, and got the next job."""
+    house = House(programs, tmp_path, url)
+    dialect, _, rest = url.partition("+")
+    _, _, options = rest.partition("?")
+    place = house.broker.prints(rf"{dialect} +(tcp://\S+)")
+    house.worker("upper", "up", f"{dialect}+{place}?{options}")
+    (listed,) = house.lines("workers")
+    assert house.said("drain", listed["id"]).splitlines() == [
+        f"worker {listed['id']} is draining",
+        "It stays connected and gets no jobs until you stop or restart it.",
+    ]
+    job = house.said("enqueue", "up", "x").strip()
+    assert house.said("why", job) == "It waits: of 1 workers none is free (1 being drained).\n"
+    house.worker("upper", "up")
+    assert house.said("result", job, "--wait", 15) == "X"
+    assert {each["id"]: each["state"] for each in house.lines("workers")}[listed["id"]] == "draining"
+    gone = house.said("drain", listed["id"], "--now")
+    assert gone.endswith("Its program is likely to join again, as a new worker that gets jobs: stop it.\n")
 
 
 def test_recurring_jobs_are_kept(house: House) -> None:

@@ -18,10 +18,17 @@ Examples:
 @connect_option
 @click.option("--now", is_flag=True, help="Do not let it finish: what it holds is given to others, or ends lost.")
 def drain(worker: int, url: str, now: bool) -> None:
-    """Give WORKER no more jobs.
+    """Give WORKER no more jobs, and let it finish what it holds.
 
-    It leaves when it has finished what it holds. WORKER is its number in `dragoman workers`.
+    WORKER is its number in `dragoman workers`. A native, PingPong or Worker-Controller worker is then told to end. A
+    MemoDB, Majordomo, Powerhose or HTTP worker cannot be told to end: it stays connected and gets no jobs until you
+    stop or restart it. A program that is started again, or that joins again after its connection broke, is a new worker
+    and gets jobs. To hand out no jobs of a service at all, use `dragoman pause`.
     """
     view = ask(url, "POST", path("workers", worker, "drain"), said={"now": now})
     holds = f", and still holds {len(view['running'])}" if view["running"] else ""
     click.echo(f"worker {view['id']} is {view['state']}{holds}")
+    if view["state"] == "gone" and view["comes_back"]:
+        click.echo("Its program is likely to join again, as a new worker that gets jobs: stop it.")
+    elif view["comes_back"]:
+        click.echo("It stays connected and gets no jobs until you stop or restart it.")

@@ -228,15 +228,15 @@ class Broker:
             else:
                 self._spend(attempt, LOST, reason, now)
 
-    def drain(self, worker: Worker, now: float, *, at_once: bool = False) -> None:
-        """Give the worker nothing more, and dismiss it once it holds nothing; or at once, by D8."""
+    def drain(self, worker: Worker, now: float, *, at_once: bool = False, stays: bool = False) -> None:
+        """Give the worker nothing more, and dismiss it once it holds nothing, unless it `stays`; or at once, by D8."""
         if worker.state is GONE:
             return
         if at_once:
             self.effects.append(Dismiss(worker, Farewell.KILLED, "killed by an operator"))
             self.leave(worker, now, "its worker was killed by an operator")
             return
-        self.roster.retire(worker)
+        self.roster.retire(worker, stays)
         self._dismiss_if_drained(worker, now)
 
     # ---------------------------------------------------------------- attempts
@@ -284,7 +284,9 @@ class Broker:
         """The worker would not take it, as its terms allow: nothing has started (R8). It gets no job until `idle`."""
         worker = attempt.worker
         worker.seen = now
+        worker.refused = attempt.token if worker.terms.may_refuse else None
         if attempt.job.attempt is not attempt:
+            self.roster.settle(worker, now)
             return False
         self._doubt(attempt, now)
         if worker.terms.may_refuse:
@@ -483,7 +485,7 @@ class Broker:
             self._give(job, worker, now)
 
     def _dismiss_if_drained(self, worker: Worker, now: float) -> None:
-        if not worker.running and not worker.unproven:
+        if not worker.running and not worker.unproven and not worker.stays:
             self.effects.append(Dismiss(worker, Farewell.DRAINED, "drained"))
             self.leave(worker, now, "its worker was drained")
 

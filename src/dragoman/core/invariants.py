@@ -100,8 +100,8 @@ def _check_worker(broker: Broker, worker: Worker) -> None:
         require(is_nowhere, "I2", f"{name} is {worker.state} and listed as idle")
     if worker.state is WorkerState.BUSY:
         require(bool(worker.running), "I2", f"{name} is busy with nothing")
-    if worker.state is WorkerState.UNPROVEN:
-        require(bool(worker.unproven) and not worker.running, "I2", f"{name} is unproven of nothing")
+    if worker.state is WorkerState.UNPROVEN or worker.state is WorkerState.RESTING:
+        require(bool(worker.unproven) and not worker.running, "I2", f"{name} is {worker.state} of nothing")
     is_away = worker.state is WorkerState.DETACHED or worker.state is WorkerState.DRAINING
     require(worker.away_since == inf or is_away, "I2", f"{name} is {worker.state} and out of reach")
     if worker.state is WorkerState.DETACHED:

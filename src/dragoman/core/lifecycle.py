@@ -14,6 +14,7 @@ from dragoman.core.model import (
     ENDED,
     GONE,
     IDLE,
+    RESTING,
     RUNNING,
     UNPROVEN,
     WAITING,
@@ -33,9 +34,10 @@ JOB_MOVES: dict[JobState, frozenset[JobState]] = {
 WORKER_MOVES: dict[WorkerState, frozenset[WorkerState]] = {
     BOOTING: frozenset({IDLE, DRAINING, GONE}),
     IDLE: frozenset({BUSY, DETACHED, DRAINING, GONE}),
-    BUSY: frozenset({IDLE, UNPROVEN, DETACHED, DRAINING, GONE}),
-    UNPROVEN: frozenset({IDLE, BUSY, DETACHED, DRAINING, GONE}),
-    DETACHED: frozenset({IDLE, BUSY, UNPROVEN, DRAINING, GONE}),
+    BUSY: frozenset({IDLE, UNPROVEN, RESTING, DETACHED, DRAINING, GONE}),
+    UNPROVEN: frozenset({IDLE, BUSY, RESTING, DETACHED, DRAINING, GONE}),
+    RESTING: frozenset({IDLE, BUSY, DETACHED, DRAINING, GONE}),
+    DETACHED: frozenset({IDLE, BUSY, UNPROVEN, RESTING, DRAINING, GONE}),
     DRAINING: frozenset({GONE}),
     GONE: frozenset(),
 }
@@ -68,7 +70,7 @@ def settle(worker: Worker) -> WorkerState:
     elif worker.running:
         fitting = BUSY
     else:
-        fitting = UNPROVEN
+        fitting = RESTING if list(worker.unproven) == [worker.refused] else UNPROVEN
     if fitting is not state:
         move_worker(worker, fitting)
     return fitting

@@ -64,6 +64,7 @@ class WorkerState(StrEnum):
     IDLE = "idle"  # has a free slot
     BUSY = "busy"  # every slot is taken
     UNPROVEN = "unproven"  # every slot is taken by attempts that ended without their result (D11)
+    RESTING = "resting"  # holds nothing, would not take a job, and is offered none for a moment (R98)
     DETACHED = "detached"  # out of reach for the moment: gets nothing, and its lease runs on (R64)
     DRAINING = "draining"  # finishes what it holds and gets nothing more
     GONE = "gone"
@@ -72,7 +73,7 @@ class WorkerState(StrEnum):
 # Members by name: in Python 3.11 looking one up on its class costs ten times a global, and states are asked for often.
 WAITING, DELAYED, RUNNING, ENDED = JobState
 DONE, FAILED, TIMED_OUT, LOST, CANCELLED, REFUSED = Outcome
-BOOTING, IDLE, BUSY, UNPROVEN, DETACHED, DRAINING, GONE = WorkerState
+BOOTING, IDLE, BUSY, UNPROVEN, RESTING, DETACHED, DRAINING, GONE = WorkerState
 
 
 class Farewell(StrEnum):
@@ -101,6 +102,7 @@ class Terms:
     unproven_limit: float = 3_600.0  # how long an unproven worker is waited for (R36)
     detach_timeout: float = 60.0  # how long one is waited for that is out of reach and has no lease to run out (R64)
     may_return: bool = False  # it can name an attempt that it was given before the broker was started anew (R107)
+    comes_back: bool = False  # told to go, it joins again at once: its dialect has no word that ends a worker
     ends_with_connection: bool = False  # its session hangs up on a silent one, and then says what never left (R8)
     max_payload: int = 64 << 20  # bytes of a result, with the parts that came ahead of it
     attempts: int = 1  # D8: the attempts its dialect's document gives a job that did not bring a number
@@ -292,11 +294,13 @@ class Worker:
         "id",
         "name",
         "party",
+        "refused",
         "running",
         "seen",
         "services",
         "session",
         "state",
+        "stays",
         "terms",
         "unproven",
     )
@@ -312,6 +316,8 @@ class Worker:
         self.seen = now
         self.running: dict[Token, Attempt] = {}
         self.unproven: dict[Token, Attempt] = {}  # ended without their result: each still takes a slot (D11)
+        self.refused: Token | None = None  # the attempt that it would not take last
+        self.stays = False  # once drained, it is not dismissed
         self.away_since = inf  # when it came out of reach (R64)
         self.held_back_until = 0.0  # R38: used last until then
         self.alarm = inf

@@ -74,8 +74,9 @@ class Roster:
         worker.unproven.clear()
         return held
 
-    def retire(self, worker: Worker) -> None:
-        """Give the worker nothing more."""
+    def retire(self, worker: Worker, stays: bool = False) -> None:
+        """Give the worker nothing more. `stays`: it is not dismissed when it holds nothing, unless it leaves anyway."""
+        worker.stays = stays and (worker.stays or worker.state is not DRAINING)
         if worker.state is not DRAINING:
             move_worker(worker, DRAINING)
             self.withhold(worker)

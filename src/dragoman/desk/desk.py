@@ -241,7 +241,7 @@ class Desk:
     def drain(self, form: DrainForm, payload: Payload, asker: Asker, now: float) -> None:
         self._worker_view(form.id, now)
         worker = self.broker.roster.workers[WorkerId(form.id)]
-        self.broker.drain(worker, now, at_once=form.now)
+        self.broker.drain(worker, now, at_once=form.now, stays=worker.terms.comes_back)
         self._answer_when_saved(asker, lambda: worker_view(worker, now))
 
     def recurring(self, form: NoForm, payload: Payload, asker: Asker, now: float) -> None:

@@ -223,6 +223,7 @@ class WorkerView(View):
     capacity: int
     running: list[JobName]
     unproven: int
+    comes_back: bool
     silent: float
     lease: float | None
 

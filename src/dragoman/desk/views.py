@@ -99,6 +99,7 @@ def worker_view(worker: Worker, now: float) -> WorkerView:
         capacity=worker.terms.capacity,
         running=[attempt.job.id.hex() for attempt in worker.running.values()],
         unproven=len(worker.unproven),
+        comes_back=worker.terms.comes_back,
         silent=round(max(0.0, now - worker.seen), 3),
         lease=worker.terms.lease if worker.terms.lease != inf else None,
     )

@@ -15,6 +15,7 @@ from dragoman.core.model import (
     DRAINING,
     ENDED,
     LOST,
+    RESTING,
     RUNNING,
     UNPROVEN,
     Ending,
@@ -96,6 +97,7 @@ def _what_they_do(workers: list[Worker], service: Service, now: float) -> str:
     words = {
         BUSY: "busy",
         UNPROVEN: "not yet free after a job that was given up",
+        RESTING: "resting because they would not take a job",
         DETACHED: "out of reach",
         DRAINING: "being drained",
         BOOTING: "starting",

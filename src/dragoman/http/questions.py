@@ -375,8 +375,9 @@ OPERATIONS = [
         "POST",
         "/v1/workers/{id}/drain",
         "drain",
-        "Give a worker no more jobs; it leaves when it has finished what it holds. With `now` what it holds is taken "
-        "from it.",
+        "Give a worker no more jobs, and let it finish what it holds. Then it is told to end; one whose `comes_back` "
+        "is true would join again, so it stays connected without jobs instead. With `now` what it holds is taken from "
+        "it, and it is dismissed at once.",
         _of_worker("drain", DrainForm, DrainBody),
         {200: WorkerView},
         "workers",

@@ -298,7 +298,7 @@ class HttpSession:
 
 @lru_cache(maxsize=1024)
 def _terms(capacity: int, lease: float, unproven_limit: float) -> Terms:
-    return Terms(lease=lease, capacity=capacity, unproven_limit=unproven_limit, may_return=True)
+    return Terms(lease=lease, capacity=capacity, unproven_limit=unproven_limit, may_return=True, comes_back=True)
 
 
 def _tell(answer: Future[Any], word: Any) -> None:

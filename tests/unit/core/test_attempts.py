@@ -211,7 +211,7 @@ def test_refused_job_goes_to_another_worker_at_once_and_spends_nothing(broker: C
     attempt = attempt_of(job)
     assert broker.take() == [Give(attempt)]
     assert (attempt.worker, attempt.number, job.spent, job.history) == (second, 1, 0, None)
-    assert first.state is WorkerState.UNPROVEN
+    assert first.state is WorkerState.RESTING
 
 
 def test_worker_that_refused_gets_nothing_until_it_says_it_is_free(broker: CheckedBroker) -> None:
@@ -220,7 +220,7 @@ def test_worker_that_refused_gets_nothing_until_it_says_it_is_free(broker: Check
     job = broker.call()
     broker.refuse(attempt_of(job), 1.0)
     broker.call(now=1.0)
-    assert (worker.state, job.state) == (WorkerState.UNPROVEN, JobState.WAITING)
+    assert (worker.state, job.state) == (WorkerState.RESTING, JobState.WAITING)
     broker.take()
     broker.idle(worker, 2.0)
     assert broker.take() == [Give(attempt_of(job))]
@@ -290,7 +290,7 @@ def test_refusals_are_bounded_by_the_deadline(broker: CheckedBroker, caller: Cal
     broker.take()
     broker.tick(5.0)
     assert broker.take() == [Answer(caller, job, Outcome.TIMED_OUT, reason="its deadline passed")]
-    assert worker.state is WorkerState.UNPROVEN
+    assert worker.state is WorkerState.RESTING
 
 
 def test_workers_a_job_remembers_are_bounded(broker: CheckedBroker) -> None:

@@ -109,6 +109,19 @@ def test_draining_worker_of_several_slots_is_dismissed_after_the_last(broker: Ch
     assert of_kind(broker.take(), Dismiss) == [Dismiss(worker, Farewell.DRAINED, "drained")]
 
 
+def test_worker_that_stays_is_not_dismissed_and_gets_nothing(broker: CheckedBroker) -> None:
+    worker = broker.worker()
+    attempt = broker.running(worker)
+    broker.drain(worker, 1.0, stays=True)
+    broker.succeed(attempt, b"result", 2.0)
+    job = broker.call(now=3.0)
+    assert not broker.idle(worker, 4.0)
+    assert of_kind(broker.take(), Dismiss) == []
+    assert (worker.state, job.state) == (WorkerState.DRAINING, JobState.WAITING)
+    broker.drain(worker, 5.0)
+    assert broker.take() == [Dismiss(worker, Farewell.DRAINED, "drained")]
+
+
 @pytest.mark.parametrize("proof", ["late result", "idle"])
 def test_unproven_worker_is_dismissed_when_it_proves_itself_free(broker: CheckedBroker, proof: str) -> None:
     """D11."""

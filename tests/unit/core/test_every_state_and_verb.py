@@ -158,13 +158,27 @@ def worker_unproven() -> Scene:
     return job_kept()
 
 
+def worker_rest() -> Scene:
+    """It would not take its job."""
+    scene = job_running()
+    scene.broker.refuse(scene.attempt, NOW)
+    return scene
+
+
 def worker_draining() -> Scene:
     scene = job_running()
     scene.broker.drain(scene.worker, NOW)
     return scene
 
 
-def worker_doubtful() -> Scene:
+def worker_staying() -> Scene:
+    """Drained, and not dismissed though it holds nothing."""
+    scene = worker_idle()
+    scene.broker.drain(scene.worker, NOW, stays=True)
+    return scene
+
+
+def worker_doubt() -> Scene:
     """Draining, and unproven."""
     scene = job_kept()
     scene.broker.drain(scene.worker, NOW)
@@ -184,11 +198,11 @@ def worker_away_busy() -> Scene:
     return away(worker_busy())
 
 
-def worker_away_unproven() -> Scene:
+def worker_away_doubt() -> Scene:
     return away(worker_unproven())
 
 
-def worker_away_draining() -> Scene:
+def worker_away_drain() -> Scene:
     return away(worker_draining())
 
 
@@ -279,41 +293,41 @@ tick         w       w       w        w       r       r       r       r      D  
 far          w       T       T        w       w       T       T       T      D     C    F
 """
 
-# o booting, i idle, b busy, u unproven, a away (detached), d draining, g gone.
+# o booting, i idle, b busy, u unproven, r resting, a away (detached), d draining, g gone.
 WORKERS = """
-             booting idle busy half unproven draining doubtful away_idle away_busy away_unproven away_draining gone
-submit       o       b    b    b    u        d        d        a         a         a             d             g
-withdraw     o       i    u    i    u        d        d        a         a         a             d             g
-abandon      o       i    b    i    u        d        d        a         a         a             d             g
-orphan       o       i    b    i    u        d        d        a         a         a             d             g
-orphaned     o       i    b    i    u        d        d        a         a         a             d             g
-adopt        o       i    b    i    u        d        d        a         a         a             d             g
-retry        o       i    b    i    u        d        d        a         a         a             d             g
-join         o       i    b    i    u        d        d        a         a         a             d             g
-idle         i       i    b    i    i        d        g        a         a         a             d             g
-seen         o       i    b    i    u        d        d        a         a         a             d             g
-detach       o       a    a    a    a        d        d        a         a         a             d             g
-attach       o       i    b    i    u        d        d        i         b         u             d             g
-leave        g       g    g    g    g        g        g        g         g         g             g             g
-unseen       g       g    g    g    g        g        g        g         g         g             g             g
-drain        g       g    d    d    d        d        d        g         d         d             d             g
-kill         g       g    g    g    g        g        g        g         g         g             g             g
-succeed      o       i    i    i    i        g        g        a         a         a             g             g
-fail         o       i    i    i    i        g        g        a         a         a             g             g
-refuse       o       i    u    b    u        d        d        a         a         a             d             g
-reject       o       i    i    i    u        g        d        a         a         a             g             g
-undelivered  o       i    b    i    i        g        g        a         a         a             g             g
-progress     o       i    b    i    u        d        d        a         a         a             d             g
-begin        o       i    b    i    u        d        d        a         a         a             d             g
-pause        o       i    b    i    u        d        d        a         a         a             d             g
-resume       o       i    b    i    u        d        d        a         a         a             d             g
-close        o       i    b    i    u        d        d        a         a         a             d             g
-abort        g       g    g    g    g        g        g        g         g         g             g             g
-saved        o       i    b    i    u        d        d        a         a         a             d             g
-unsaved      o       i    b    i    u        d        d        a         a         a             d             g
-shift        o       i    b    i    u        d        d        a         a         a             d             g
-tick         o       i    b    i    u        d        d        a         a         a             d             g
-far          g       g    g    g    g        g        g        g         g         g             g             g
+            booting idle busy half unproven rest draining staying doubt away_idle away_busy away_doubt away_drain gone
+submit      o       b    b    b    u        r    d        d       d     a         a         a          d          g
+withdraw    o       i    u    i    u        r    d        d       d     a         a         a          d          g
+abandon     o       i    b    i    u        r    d        d       d     a         a         a          d          g
+orphan      o       i    b    i    u        r    d        d       d     a         a         a          d          g
+orphaned    o       i    b    i    u        r    d        d       d     a         a         a          d          g
+adopt       o       i    b    i    u        r    d        d       d     a         a         a          d          g
+retry       o       i    b    i    u        r    d        d       d     a         a         a          d          g
+join        o       i    b    i    u        r    d        d       d     a         a         a          d          g
+idle        i       i    b    i    i        b    d        d       g     a         a         a          d          g
+seen        o       i    b    i    u        r    d        d       d     a         a         a          d          g
+detach      o       a    a    a    a        a    d        d       d     a         a         a          d          g
+attach      o       i    b    i    u        r    d        d       d     i         b         u          d          g
+leave       g       g    g    g    g        g    g        g       g     g         g         g          g          g
+unseen      g       g    g    g    g        g    g        g       g     g         g         g          g          g
+drain       g       g    d    d    d        d    d        g       d     g         d         d          d          g
+kill        g       g    g    g    g        g    g        g       g     g         g         g          g          g
+succeed     o       i    i    i    i        b    g        d       g     a         a         a          g          g
+fail        o       i    i    i    i        b    g        d       g     a         a         a          g          g
+refuse      o       i    r    b    r        r    d        d       d     a         a         a          d          g
+reject      o       i    i    i    u        r    g        d       d     a         a         a          g          g
+undelivered o       i    b    i    i        b    g        d       g     a         a         a          g          g
+progress    o       i    b    i    u        r    d        d       d     a         a         a          d          g
+begin       o       i    b    i    u        r    d        d       d     a         a         a          d          g
+pause       o       i    b    i    u        r    d        d       d     a         a         a          d          g
+resume      o       i    b    i    u        r    d        d       d     a         a         a          d          g
+close       o       i    b    i    u        r    d        d       d     a         a         a          d          g
+abort       g       g    g    g    g        g    g        g       g     g         g         g          g          g
+saved       o       i    b    i    u        r    d        d       d     a         a         a          d          g
+unsaved     o       i    b    i    u        r    d        d       d     a         a         a          d          g
+shift       o       i    b    i    u        r    d        d       d     a         a         a          d          g
+tick        o       i    b    i    u        r    d        d       d     a         a         a          d          g
+far         g       g    g    g    g        g    g        g       g     g         g         g          g          g
 """
 
 OUTCOMES = {
@@ -375,4 +389,4 @@ def test_every_state_has_a_column() -> None:
     jobs = {globals()[f"job_{state}"]().job.state for state, _, _ in cells(JOBS)}
     assert jobs == set(JobState)
     workers = {letter_of_worker(globals()[f"worker_{state}"]().worker) for state, _, _ in cells(WORKERS)}
-    assert workers == set("oibuadg")
+    assert workers == set("oiburadg")

@@ -33,13 +33,14 @@ JOB_TABLE = {
     JobState.ENDED: set(),
 }
 
-WORKING = {WorkerState.IDLE, WorkerState.BUSY, WorkerState.UNPROVEN, WorkerState.DETACHED}
+WORKING = {WorkerState.IDLE, WorkerState.BUSY, WorkerState.UNPROVEN, WorkerState.RESTING, WorkerState.DETACHED}
 STOPPING = {WorkerState.DRAINING, WorkerState.GONE}
 WORKER_TABLE = {
     WorkerState.BOOTING: {WorkerState.IDLE} | STOPPING,
-    WorkerState.IDLE: WORKING - {WorkerState.IDLE, WorkerState.UNPROVEN} | STOPPING,
+    WorkerState.IDLE: WORKING - {WorkerState.IDLE, WorkerState.UNPROVEN, WorkerState.RESTING} | STOPPING,
     WorkerState.BUSY: WORKING - {WorkerState.BUSY} | STOPPING,
     WorkerState.UNPROVEN: WORKING - {WorkerState.UNPROVEN} | STOPPING,
+    WorkerState.RESTING: WORKING - {WorkerState.RESTING, WorkerState.UNPROVEN} | STOPPING,
     WorkerState.DETACHED: WORKING - {WorkerState.DETACHED} | STOPPING,
     WorkerState.DRAINING: {WorkerState.GONE},
     WorkerState.GONE: set(),

@@ -278,16 +278,24 @@ def test_ask_of_a_worker_that_leaves_is_answered(world: World) -> None:
     assert kind(world.finish(poll)) == (410, "gone")
 
 
-def test_drained_worker_is_let_go_when_it_holds_nothing(world: World) -> None:
+def test_drained_worker_stays_without_jobs_until_it_leaves(world: World) -> None:
+    """Told that it was gone, it joined again and got the next job."""
     worker = Worker(world, capacity=2)
     call(world)
     given = worker.takes()
     poll = worker.asks()
-    assert world.ask("POST", f"{worker.path}/drain").status_code in (200, 202)
-    call(world, b"2")
-    assert not poll.done()
+    view = world.ask("POST", f"{worker.path}/drain").json()
+    assert (view["state"], view["comes_back"]) == ("draining", True)
+    waiting = call(world, b"2")
     worker.says("result", token(given))
+    world.wait(31.0)
+    assert world.finish(poll).status_code == 204
+    poll = worker.asks()
+    assert not poll.done()
+    assert not waiting.done()
+    worker.leaves()
     assert kind(world.finish(poll)) == (410, "gone")
+    Worker(world).takes()
 
 
 def test_worker_that_never_asked_is_given_up_after_its_lease(world: World) -> None:

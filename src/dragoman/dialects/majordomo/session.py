@@ -87,6 +87,7 @@ class MajordomoSession:
             silent_while_busy=True,
             unproven_limit=options.unproven_limit,
             max_payload=max_payload,
+            comes_back=True,
         )
         self._wishes = Wishes(
             queue_timeout=options.queue_timeout or inf,

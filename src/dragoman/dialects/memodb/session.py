@@ -47,6 +47,7 @@ class MemoDbSession:
             silent_while_busy=True,
             unproven_limit=options.unproven_limit,
             detach_timeout=options.detach_timeout,
+            comes_back=True,
         )
         self._wishes: dict[int, Wishes] = {}  # by the timeout on the wire
         self._guests: dict[bytes, Guest] = {}  # workers by their id

@@ -121,6 +121,7 @@ class PowerhoseSession:
             may_refuse=True,
             unproven_limit=options.unproven_limit,
             attempts=ATTEMPTS,
+            comes_back=True,
         )
         wishes = Wishes(
             queue_timeout=options.queue_timeout,

@@ -192,7 +192,7 @@ given
     answer OK            -; busy
     answer foreign       -; busy
     answer NO_FETCH      -; gone; again
-    answer BUSY          -; unproven
+    answer BUSY          -; resting
     answer TASK_FAILED   -; idle; again
     answer FAILED        -; gone; again
     answer unknown       -; gone; again
@@ -244,7 +244,7 @@ given, cancelled
     answer OK            -; idle
     answer foreign       -; idle
     answer NO_FETCH      -; gone
-    answer BUSY          -; unproven
+    answer BUSY          -; resting
     answer TASK_FAILED   -; idle
     answer FAILED        -; gone
     answer unknown       -; gone
@@ -271,16 +271,16 @@ cancelled, late fetch
     answer cut           -; idle; FETCH
 resting
     OK 0                 OK; busy; SET_TASK
-    OK own               OK; unproven; GET_STATUS
-    OK previous          OK; unproven
-    OK foreign           OK; unproven; GET_STATUS
-    OK by another        UNKNOWN_ID; unproven
-    FETCH_ME 0           OK; unproven; FETCH
-    FETCH_ME own         OK; unproven; FETCH
-    FETCH_ME previous    OK; unproven; FETCH
-    FETCH_ME foreign     OK; unproven; FETCH
+    OK own               OK; resting; GET_STATUS
+    OK previous          OK; resting
+    OK foreign           OK; resting; GET_STATUS
+    OK by another        UNKNOWN_ID; resting
+    FETCH_ME 0           OK; resting; FETCH
+    FETCH_ME own         OK; resting; FETCH
+    FETCH_ME previous    OK; resting; FETCH
+    FETCH_ME foreign     OK; resting; FETCH
     SHUTDOWN             OK; gone
-    nonsense             UNKNOWN_TYPE; unproven; bad
+    nonsense             UNKNOWN_TYPE; resting; bad
 draining
     OK 0                 OK; draining
     OK own               OK; draining

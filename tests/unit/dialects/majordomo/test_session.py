@@ -665,6 +665,27 @@ def test_a_drained_worker_gets_disconnect_behind_its_result() -> None:
     assert client.done(b"the last")
 
 
+def test_a_worker_that_an_operator_drained_stays_and_gets_nothing() -> None:
+    """Told DISCONNECT, it was back at once and got the next job: RFC 7 has it so."""
+    world = World()
+    worker, client = world.busy()
+    drained = world.worker_of(worker)
+    assert drained.terms.comes_back
+    world.broker.drain(drained, world.now, stays=True)
+    assert worker.reply(b"the last") == []
+    assert client.done(b"the last")
+    for _ in range(10):
+        world.wait(2.5)
+        assert set(worker.words()) <= {"HEARTBEAT"}
+        worker.heartbeat()
+    world.client(b"next")
+    assert worker.words() == []
+    assert world.worker_of(worker) is drained
+    assert str(drained.state) == "draining"
+    worker.cut()
+    assert world.worker().words() == ["next"]
+
+
 def test_a_killed_worker_gets_disconnect_at_once() -> None:
     world = World()
     worker, _ = world.busy()

@@ -2158,6 +2158,23 @@ def test_draining_a_parked_worker_tells_it_disconnect() -> None:
     assert side.heard() == []
 
 
+def test_a_worker_that_an_operator_drained_stays_and_gets_nothing() -> None:
+    """Told DISCONNECT, it said READY at once and got the next job."""
+    world = World()
+    side, caller = world.connect(), world.connect()
+    id = world.busy_worker(side, caller)
+    drained = world.record(id)
+    assert drained.terms.comes_back
+    world.broker.drain(drained, world.now, stays=True)
+    assert side.ask(2, result(id)) == []
+    caller.ask(7, job())
+    for number in range(2, 6):
+        world.wait(10)
+        assert side.heard() == beats(number, id)
+        assert side.ask(number + 1, heartbeat(id)) == []
+    assert (world.record(id), world.state(id)) == (drained, "draining")
+
+
 def test_draining_a_busy_worker_lets_it_finish_and_then_tells_it_disconnect() -> None:
     world = World()
     side, caller = world.connect(), world.connect()

@@ -349,10 +349,10 @@ class World:
         if guest.peer is None:
             assert worker.away_since != inf, "it is out of reach and the broker does not know"
         elif is_parked:
-            assert worker.state is WorkerState.IDLE, f"it waits for an answer and is {worker.state}"
+            assert worker.state is WorkerState.IDLE or worker.stays, f"it waits for an answer and is {worker.state}"
             assert guest.alarm <= guest.heartbeat_due, "it will get no HEARTBEAT"
         elif guest.attempt is None:
-            assert worker.state is WorkerState.DETACHED, f"it owes a HEARTBEAT and is {worker.state}"
+            assert worker.state is WorkerState.DETACHED or worker.stays, f"it owes a HEARTBEAT and is {worker.state}"
         else:
             assert worker.away_since == inf, "it is within reach and the broker does not know"
 

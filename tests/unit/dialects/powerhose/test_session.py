@@ -216,6 +216,39 @@ def test_r58_remove_while_busy_lets_the_job_end_and_then_hangs_up() -> None:
     assert waiting.told() == []
 
 
+def test_a_worker_that_an_operator_drained_stays_and_gets_nothing() -> None:
+    """Hung up on, it was back with its next PING and got the next job."""
+    world = World()
+    bench, caller = world.busy()
+    drained = bench.post.worker
+    assert drained is not None
+    assert drained.terms.comes_back
+    world.broker.drain(drained, world.now, stays=True)
+    world.turn()
+    bench.finish(b"good")
+    assert caller.told() == [b"good"]
+    world.wait_pinging(60.0, bench)
+    waiting = world.call(b"another")
+    assert bench.told() == []
+    assert bench.post.worker is drained
+    assert str(drained.state) == "draining"
+    bench.remove()
+    assert world.workers == 0
+    assert world.worker(SECOND).work(b"done") == b"another"
+    assert waiting.told() == [b"done"]
+
+
+def test_a_worker_that_leaves_itself_is_not_held_by_a_drain() -> None:
+    world = World()
+    bench, _ = world.busy()
+    bench.remove()
+    drained = bench.post.worker
+    assert drained is not None
+    world.broker.drain(drained, world.now, stays=True)
+    bench.finish()
+    assert world.workers == 0
+
+
 def test_r58_a_ping_after_remove_while_busy_changes_nothing_until_the_job_has_ended() -> None:
     world = World()
     bench, caller = world.busy()
