@@ -12,7 +12,7 @@ from programs import DRAGOMAN, Program, Programs
 IS_ROOT = os.geteuid() == 0
 NAMESPACES = ("-m",) if IS_ROOT else ("-m", "-r")
 CHUNK = bytes(1 << 16)
-HOLD = 'mount -t tmpfs -o size="$1" none "$2" && echo mounted && exec sleep 600'
+HOLD = 'mount -t tmpfs -o size="$1",mode=700 none "$2" && echo mounted && exec sleep 600'
 
 
 class SmallDisk:

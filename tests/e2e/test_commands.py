@@ -216,6 +216,17 @@ def test_a_data_folder_that_cannot_be_made_ends_with_74_and_is_named(programs: P
     assert str(tmp_path / "file") in program.err
 
 
+def test_a_data_folder_where_everybody_may_write_ends_with_74_and_the_command_to_run(
+    programs: Programs, tmp_path: Path
+) -> None:
+    folder = tmp_path / "d"
+    folder.mkdir()
+    folder.chmod(0o777)
+    program = programs.dragoman("serve", "http://127.0.0.1:0", "--data", folder)
+    assert program.ends() == 74
+    assert f"everybody may write there: run chmod o-w {folder}" in program.err
+
+
 def test_an_epoch_that_is_no_number_ends_with_74_and_is_named(programs: Programs, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "epoch").write_text("seven\n")

@@ -7,8 +7,10 @@ import os
 import re
 import stat
 from collections.abc import Collection
+from contextlib import suppress
 
 from dragoman.sdk.address import MAX_UNIX_PATH_BYTES, Place, UnixPlace
+from dragoman.server.folders import insist_on_mode, insist_on_owner, opened
 
 MAIN = "main.sock"
 LONGEST_ID = 16  # digits: ids stay below 2**53
@@ -21,6 +23,7 @@ class ControlFolder:
         self._path = path
         self._mode = mode
         self._uids = frozenset(uids)
+        self._identity: tuple[int, int] | None = None  # of the folder that was found fit
 
     @property
     def main(self) -> UnixPlace:
@@ -32,16 +35,16 @@ class ControlFolder:
             raise OSError(errno.ENAMETOOLONG, "its path is too long for the sockets in it", self._path)
         try:
             os.mkdir(self._path, self._mode)
-            os.chmod(self._path, self._mode)  # whatever our umask says
+            is_new = True
         except FileExistsError:
-            pass
-        found = os.stat(self._path)
-        if not stat.S_ISDIR(found.st_mode):
-            raise OSError(errno.ENOTDIR, "it is not a folder", self._path)
-        if found.st_uid not in (os.getuid(), 0):
-            raise OSError(errno.EPERM, f"it belongs to uid {found.st_uid}", self._path)
-        if found.st_mode & stat.S_IWOTH:
-            raise OSError(errno.EPERM, "everybody may write there", self._path)
+            is_new = False
+        with opened(self._path) as (handle, found):
+            insist_on_owner(self._path, found)
+            if is_new:
+                os.fchmod(handle, self._mode)  # whatever our umask says
+                found = os.fstat(handle)
+            insist_on_mode(self._path, found, may_group=True)
+            self._identity = found.st_dev, found.st_ino
 
     def clear(self) -> None:
         """Remove what workers of an earlier run have left.
@@ -49,17 +52,18 @@ class ControlFolder:
         To be called once the main socket is ours: until then another controller may be alive. No socket is tried: a
         worker that is still there would wait for a message.
         """
-        if not self._uids <= {os.getuid(), 0}:
-            os.chmod(self.main.path, 0o666)  # noqa: S103 - they may come in: the folder has a mode, and SO_PEERCRED tells
-        for name in os.listdir(self._path):
-            path = os.path.join(self._path, name)
-            if WORKERS_SOCKET.fullmatch(name):
-                try:
-                    found = os.lstat(path)
-                    if stat.S_ISSOCK(found.st_mode) and found.st_uid in self._uids:
-                        os.unlink(path)
-                except OSError:
-                    pass
+        with opened(self._path) as (handle, folder):
+            if (folder.st_dev, folder.st_ino) != self._identity:
+                raise OSError(errno.EPERM, "it was replaced by another folder while we started", self._path)
+            if not self._uids <= {os.getuid(), 0}:
+                # Others may come in: the folder has a mode, and SO_PEERCRED tells who they are.
+                os.chmod(MAIN, 0o666, dir_fd=handle)  # noqa: S103
+            for name in os.listdir(handle):
+                if WORKERS_SOCKET.fullmatch(name):
+                    with suppress(OSError):
+                        found = os.lstat(name, dir_fd=handle)
+                        if stat.S_ISSOCK(found.st_mode) and found.st_uid in self._uids:
+                            os.unlink(name, dir_fd=handle)
 
     def reach(self, worker_id: int) -> tuple[Place | None, str]:
         """Where this worker listens, or why it is not dialled."""

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from dragoman.diary.ballast import Ballast
 from dragoman.diary.trouble import NO_ROOM
+from dragoman.server.folders import insist_on_mode, insist_on_owner, is_link, opened
 
 T = TypeVar("T")
 
@@ -27,7 +28,7 @@ class FolderLock:
     """Nobody else may use the folder until it is closed."""
 
     def __init__(self, path: Path) -> None:
-        self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -50,6 +51,7 @@ class DataFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _insist_on_privacy(path)
         self._lock = _with_room(path, lambda: FolderLock(path))
         try:
             self.epoch = _with_room(path, self._next_epoch)
@@ -90,6 +92,15 @@ class DataFolder:
         return epoch
 
 
+def _insist_on_privacy(path: Path) -> None:
+    """Whoever may write there can replace what is kept. A symbolic link is followed if we or root have made it."""
+    if is_link(str(path)):
+        insist_on_owner(str(path), os.lstat(path))
+    with opened(os.path.realpath(path)) as (_, found):
+        insist_on_owner(str(path), found)
+        insist_on_mode(str(path), found, may_group=False)
+
+
 def _with_room(folder: Path, act: Callable[[], T]) -> T:
     """Do it; on a full disk, in the room that an earlier run kept back (R101)."""
     try:
@@ -112,7 +123,7 @@ def first_id_without_folder() -> int:
 
 
 def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
 
 
 def _sync_folder(path: Path) -> None:

@@ -41,8 +41,8 @@ def listen_unix(path: str) -> socket.socket:
     _clean_stale(path)
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
+        os.fchmod(listening.fileno(), 0o600)  # the file is made with this mode; a umask would be that of every thread
         listening.bind(path)
-        os.chmod(path, 0o600)  # nobody can connect before `listen`; and a umask would be that of every thread
         listening.listen(BACKLOG)
     except OSError as error:
         listening.close()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.sdk.address import UnixPlace
-from dragoman.server import control_folder
+from dragoman.server import control_folder, folders
 from dragoman.server.control_folder import ControlFolder
 from dragoman.streams.places import PlaceTaken, listen_unix
 
@@ -76,7 +76,7 @@ def test_one_that_is_there_is_left_as_it_is(path: Path, folder: ControlFolder) -
 def test_one_where_everybody_may_write_is_refused(path: Path, folder: ControlFolder, mode: int) -> None:
     path.mkdir()
     path.chmod(mode)
-    with pytest.raises(OSError, match="everybody may write there"):
+    with pytest.raises(OSError, match=f"everybody may write there: run chmod o-w {path}"):
         folder.prepare()
 
 
@@ -87,12 +87,46 @@ def test_one_that_would_be_made_for_everybody_is_refused(path: Path) -> None:
 
 def test_one_of_somebody_else_is_refused(path: Path, folder: ControlFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     path.mkdir()
-    monkeypatch.setattr(control_folder.os, "getuid", lambda: 12345)
     found = os.stat(path)
     alien = os.stat_result((*found[:4], 54321, *found[5:]))
-    monkeypatch.setattr(control_folder.os, "stat", lambda _: alien)
-    with pytest.raises(OSError, match="it belongs to uid 54321"):
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    monkeypatch.setattr(os, "fstat", lambda _: alien)
+    with pytest.raises(OSError, match="it belongs to uid 54321, and must belong to uid 12345 or root"):
         folder.prepare()
+
+
+def test_a_link_to_a_folder_is_not_followed(path: Path, folder: ControlFolder) -> None:
+    """Another user could plant it in a folder where everybody may write, and have us use a folder of ours."""
+    elsewhere = path.with_name("elsewhere")
+    elsewhere.mkdir(mode=0o755)
+    path.symlink_to(elsewhere)
+    with pytest.raises(OSError, match="it is a symbolic link: name the folder itself"):
+        folder.prepare()
+    assert mode_of(elsewhere) == 0o755
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_a_link_that_comes_between_the_look_and_the_opening_is_not_followed(
+    path: Path, folder: ControlFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = path.with_name("elsewhere")
+    elsewhere.mkdir()
+    path.symlink_to(elsewhere)
+    monkeypatch.setattr(folders, "is_link", lambda _: False)
+    with pytest.raises(OSError, match="it is not a folder"):
+        folder.prepare()
+
+
+def test_a_folder_that_is_replaced_while_we_start_is_left_alone(
+    path: Path, folder: ControlFolder, listen: Listen
+) -> None:
+    folder.prepare()
+    path.rename(path.with_name("moved"))
+    path.mkdir()
+    listen(path / "1.sock").close()
+    with pytest.raises(OSError, match="it was replaced by another folder"):
+        folder.clear()
+    assert (path / "1.sock").exists()
 
 
 def test_a_file_is_not_a_folder(path: Path, folder: ControlFolder) -> None:
@@ -151,7 +185,7 @@ def test_what_cannot_be_removed_is_left(path: Path, folder: ControlFolder, monke
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path / "1.sock"))
 
-    def unlink(_: str) -> None:
+    def unlink(_: str, **where: int) -> None:
         raise PermissionError
 
     monkeypatch.setattr(control_folder.os, "unlink", unlink)
