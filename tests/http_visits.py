@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from dragoman.http.guard import GuardedProtocol
@@ -101,7 +102,7 @@ class World:
         self.too_large: list[dict[str, Any]] = []
         self.server = HttpServer(self.loop, echo, LIMITS, [], lambda *each: self.reports.append(each))
 
-    def serve(self, app: Any = echo, limits: HttpLimits = LIMITS) -> None:
+    def serve(self, app: Any = echo, limits: HttpLimits = LIMITS, health_paths: Sequence[str] = ()) -> None:
         self.server = HttpServer(
             self.loop,
             app,
@@ -110,6 +111,7 @@ class World:
             lambda *each: self.reports.append(each),
             self.errors.append,
             too_large=self.too_large.append,
+            health_paths=health_paths,
         )
 
     def visit(self, address: tuple[str, int] = ("127.0.0.1", 5)) -> Visit:

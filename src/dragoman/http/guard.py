@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 LINGER = 2.0  # so long we listen to somebody we refused: closing on unread bytes would take our answer back
 LAST_LINGER = 0.1  # when we are about to be gone
 MOST_AHEAD = 1 << 16  # bytes of requests that came before their turn
-MOST_TURNED_AWAY = 128  # connections above the limit that are told so; the rest find the door shut
+RESERVE = 128  # connections above the limits; when there are more, the oldest of them is cut
+RESERVE_TIMEOUT = 1.0  # so long one of them may take to send a health check
 
 
 STOPPING = Fault(503, "draining", "Draining", "The broker is about to stop: ask again later.")
@@ -74,6 +75,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._host = ""
         self._hangup = Hangup()
         self._running: RequestResponseCycle | None = None
+        self._no_room: Fault | None = None  # it is in the reserve: only a health check is answered (R127)
 
     # ------------------------------------------------------------ coming and going
 
@@ -92,17 +94,13 @@ class GuardedProtocol(HttpToolsProtocol):
         if watch.is_closing:
             transport.abort()
         elif fault := self._crowd():
-            if len(watch) > self._limits.max_connections + MOST_TURNED_AWAY:
-                watch.report(fault.reason, self.address)
-                transport.abort()
-            else:
-                self._refuse(fault)
+            self._enter_reserve(fault, now)
 
     def _crowd(self) -> Fault | None:
         limits, watch = self._limits, self._watch
         is_near = is_local(self._host)
         most = limits.max_connections_per_local_address if is_near else limits.max_connections_per_address
-        if len(watch) > limits.max_connections:
+        if len(watch) - len(watch.reserve) > limits.max_connections:
             detail = f"max_connections is {limits.max_connections}."
         elif watch.by_address[self._host] > most:
             name = "max_connections_per_local_address" if is_near else "max_connections_per_address"
@@ -111,11 +109,33 @@ class GuardedProtocol(HttpToolsProtocol):
             return None
         return Fault(503, "too-many-connections", "Too many connections", detail)
 
+    def _enter_reserve(self, fault: Fault, now: float) -> None:
+        """Only a health check is answered here, and it must come at once; everything else gets this fault."""
+        watch = self._watch
+        self._no_room, self._due = fault, now + RESERVE_TIMEOUT
+        self._leave_address()
+        watch.reserve[self] = None
+        if len(watch.reserve) > RESERVE:
+            next(iter(watch.reserve)).leave_reserve()
+
+    def leave_reserve(self) -> None:
+        """Newer connections need the place: a health check would have come by now."""
+        del self._watch.reserve[self]
+        if self._phase is not REFUSED and self._no_room is not None:
+            self._watch.report(self._no_room.reason, self.address)
+        self.transport.abort()
+
+    def _leave_address(self) -> None:
+        by_address = self._watch.by_address
+        by_address[self._host] -= 1
+        if not by_address[self._host]:
+            del by_address[self._host]
+
     def connection_lost(self, exc: Exception | None) -> None:
         watch = self._watch
-        watch.by_address[self._host] -= 1
-        if not watch.by_address[self._host]:
-            del watch.by_address[self._host]
+        if self._no_room is None:
+            self._leave_address()
+        watch.reserve.pop(self, None)
         self._phase, self._kept = REFUSED, b""
         watch.bodies.forget(self)
         super().connection_lost(exc)
@@ -182,6 +202,8 @@ class GuardedProtocol(HttpToolsProtocol):
         if end < len(data):
             data, rest = data[:end], data[end:]
         self._head = framing.read_head(data, self._limits)
+        if self._no_room is not None and not self._is_health_check(self._head):
+            raise Refused(self._no_room)
         self._is_new = self._has_blank = False
         self._following = len(rest)
         try:
@@ -191,6 +213,9 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._fault is not None:
             raise Refused(self._fault)
         return rest
+
+    def _is_health_check(self, head: re.Match[bytes]) -> bool:
+        return head[1] in (b"GET", b"HEAD") and head[2].partition(b"?")[0] in self._watch.health_paths
 
     def _overlook_upgrade(self, head: bytes) -> None:
         """Begin anew with a head that wishes for nothing: to the parser, what follows this one is another protocol."""
@@ -267,6 +292,8 @@ class GuardedProtocol(HttpToolsProtocol):
             else:
                 self._phase, self._left = LENGTH, length
         super().on_headers_complete()
+        if self._no_room is not None:
+            self.cycle.keep_alive = False  # the next one needs the place
 
     def _name_operation(self, head: re.Match[bytes]) -> None:
         """In the scope, as the app would be told it: uvicorn does not come to that."""
@@ -357,7 +384,9 @@ class GuardedProtocol(HttpToolsProtocol):
             self._refuse(Fault(408, "slow-body", "Body too slow", detail))
 
     def _end_patience(self) -> None:
-        if self._phase is HEAD:
+        if self._no_room is not None and self._phase is not REFUSED:
+            self._refuse(self._no_room)
+        elif self._phase is HEAD:
             detail = f"head_timeout is {self._limits.head_timeout:g} s."
             self._refuse(Fault(408, "head-timeout", "Head too slow", detail))
         elif self._phase is IDLE:

@@ -31,6 +31,7 @@ class HttpServer:
 
     `end_streams` is called when the server begins to close: open event streams would else hold it up to the timeout.
     `too_large(scope)` hears of requests whose body is too large for the app to see them.
+    `health_paths` are answered even when there are too many connections.
     """
 
     def __init__(
@@ -43,10 +44,11 @@ class HttpServer:
         failed: Callable[[BaseException], None] = _ignore,
         end_streams: Callable[[], None] | None = None,
         too_large: TooLarge = _ignore,
+        health_paths: Iterable[str] = (),
     ) -> None:
         self._loop = loop
         self._hosts = Hosts(allowed_hosts)
-        self._watch = Watch(loop, limits, self._hosts, report, failed, too_large)
+        self._watch = Watch(loop, limits, self._hosts, report, failed, too_large, health_paths)
         self._end_streams = end_streams
         # Loggers are left as they are, for they belong to the process; and nobody before us is believed to be a proxy.
         self._config = Config(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from email.utils import formatdate
 from typing import TYPE_CHECKING, Any, cast
 
@@ -37,6 +37,7 @@ class Watch:
         report: Report,
         failed: ReportError,
         too_large: TooLarge,
+        health_paths: Iterable[str] = (),
     ) -> None:
         self.loop = loop
         self.limits = limits
@@ -44,11 +45,13 @@ class Watch:
         self.report = report
         self.failed = failed
         self.too_large = too_large
+        self.health_paths = frozenset(path.encode() for path in health_paths)
         self.is_closing = False
         self.traffic = Traffic()
         self.bodies = Bodies(limits.max_memory)
         self.shared = ServerState()
-        self.by_address: Counter[str] = Counter()
+        self.by_address: Counter[str] = Counter()  # without those in the reserve
+        self.reserve: dict[GuardedProtocol, None] = {}  # connections above the limits, the oldest first
         times = (limits.head_timeout, limits.idle_timeout, limits.body_timeout, limits.body_grace)
         self._every = min(SLOWEST_SWEEP, *(each / 4 for each in times))
         self._timer: asyncio.TimerHandle | None = None

@@ -42,6 +42,7 @@ from dragoman.dialects.pingpong import session as pingpong
 from dragoman.dialects.pingpong.options import ListenerOptions as PingPongOptions
 from dragoman.dialects.powerhose import session as powerhose
 from dragoman.dialects.powerhose.options import ListenerOptions as PowerhoseOptions
+from dragoman.http import health
 from dragoman.http.app import make_app, make_too_large
 from dragoman.http.door import Door as HttpDoor
 from dragoman.http.limits import HttpLimits
@@ -284,7 +285,9 @@ def _serve_http(request: Request, listening: socket.socket) -> None:
         line.remark("internal error", level="error", error=repr(error), exception=error)
 
     too_large = make_too_large(door)
-    server = HttpServer(house.loop, make_app(door), limits, hosts, refused, failed, session.close, too_large)
+    server = HttpServer(
+        house.loop, make_app(door), limits, hosts, refused, failed, session.close, too_large, health.PATHS
+    )
     house.http.append((server, session))
     server.listen(listening)
 

@@ -377,14 +377,15 @@ def test_our_own_pause_makes_nobody_late(world: World) -> None:
 def test_connections_from_one_address_are_bounded(world: World) -> None:
     world.serve(limits=HttpLimits(max_connections=5, max_connections_per_address=2))
     far = [world.visit(("192.0.2.1", port)) for port in (1, 2, 3)]
-    near = [world.visit(("127.0.0.1", port)) for port in (1, 2, 3)]
-    world.turn()
+    near = [world.visit(("127.0.0.1", port)) for port in (1, 2, 3, 4)]
+    for visit in (far[2], near[3]):
+        visit.say(get())
     assert [visit.statuses for visit in far] == [[], [], [503]]
-    assert [visit.statuses for visit in near] == [[], [], [503]]
+    assert [visit.statuses for visit in near] == [[], [], [], [503]]
     assert b"\r\nretry-after: 1\r\n" in far[2].transport.written
-    assert world.reports == [("too-many-connections", "192.0.2.1:3"), ("too-many-connections", "127.0.0.1:3")]
+    assert world.reports == [("too-many-connections", "192.0.2.1:3"), ("too-many-connections", "127.0.0.1:4")]
     assert json.loads(far[2].body)["detail"] == "max_connections_per_address is 2."
-    assert json.loads(near[2].body)["detail"] == "max_connections is 5."
+    assert json.loads(near[3].body)["detail"] == "max_connections is 5."
 
 
 def test_who_leaves_makes_room(world: World) -> None:
@@ -397,11 +398,71 @@ def test_who_leaves_makes_room(world: World) -> None:
     assert visit.statuses == [200]
 
 
-def test_far_above_the_limit_nobody_is_told(world: World) -> None:
+def test_far_above_the_limit_the_oldest_are_cut(world: World) -> None:
     world.serve(limits=HttpLimits(max_connections=1))
     visits = [world.visit() for _ in range(131)]
-    assert [visit.statuses for visit in visits] == [[], *[[503]] * 128, [], []]
-    assert [visit.transport.is_aborted for visit in visits[-3:]] == [False, True, True]
+    assert [visit.transport.is_aborted for visit in visits] == [False, True, True, *[False] * 128]
+    assert world.reports == [("too-many-connections", "127.0.0.1:5")] * 2
+    for visit in visits[3:]:
+        visit.look(1.1)
+    assert [visit.statuses for visit in visits] == [[], [], [], *[[503]] * 128]
+
+
+HEALTH = b"GET /livez HTTP/1.1"
+
+
+def test_health_is_answered_when_there_is_no_room(world: World) -> None:
+    """R127. A bug: while there were 1,300 idle connections, /livez was reset for 9.6 s."""
+    world.serve(limits=HttpLimits(max_connections=1), health_paths=["/livez"])
+    idle = [world.visit() for _ in range(200)]
+    probe = world.visit()
+    probe.say(get(line=HEALTH))
+    assert probe.statuses == [200]
+    assert b"\r\nconnection: close\r\n" in probe.transport.written
+    assert probe.transport.is_closed
+    assert not idle[0].transport.is_closed
+    assert world.reports == [("too-many-connections", "127.0.0.1:5")] * 72
+
+
+@pytest.mark.parametrize(
+    "said",
+    [get(), get(line=b"POST /livez HTTP/1.1"), get(line=b"GET /livezz HTTP/1.1"), get(line=b"GET /x?/livez HTTP/1.1")],
+)
+def test_reserve_is_for_health_checks_only(world: World, said: bytes) -> None:
+    world.serve(limits=HttpLimits(max_connections=1), health_paths=["/livez"])
+    world.visit()
+    visit = world.visit()
+    visit.say(said)
+    assert visit.statuses == [503]
+    assert json.loads(visit.body)["detail"] == "max_connections is 1."
+    assert world.reports == [("too-many-connections", "127.0.0.1:5")]
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /liv"])
+def test_health_check_must_come_at_once(world: World, said: bytes) -> None:
+    world.serve(limits=HttpLimits(max_connections=1), health_paths=["/livez"])
+    world.visit()
+    visit = world.visit()
+    visit.say(said)
+    visit.look(0.9)
+    assert visit.statuses == []
+    visit.look(1.1)
+    assert visit.statuses == [503]
+
+
+def test_connections_in_the_reserve_take_no_place_of_others(world: World) -> None:
+    world.serve(limits=HttpLimits(max_connections=2, max_connections_per_address=1))
+    first, second = (world.visit(("192.0.2.1", port)) for port in (1, 2))
+    first.transport.close()
+    world.turn()
+    third = world.visit(("192.0.2.1", 3))
+    third.say(get())
+    assert (second.statuses, third.statuses) == ([], [200])
+    second.transport.close()
+    third.transport.close()
+    world.turn()
+    assert not world.server._watch.reserve
+    assert not world.server._watch.by_address
 
 
 # ---------------------------------------------------------------- hanging up, and our own faults
