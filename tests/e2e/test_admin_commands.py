@@ -144,6 +144,14 @@ def test_text_of_a_failure_is_escaped_by_every_command(house: House) -> None:
         assert "\x1b" not in said
 
 
+def test_a_port_that_speaks_no_http_is_recognised(house: House) -> None:
+    """The first bytes of ZMTP were printed as the reason."""
+    asked = house.programs.run("jobs", "--connect", house.native.replace("tcp:", "http:"))
+    assert (asked.ends(), asked.out) == (3, "")
+    assert "speaks ZMTP, the protocol of ZeroMQ: this is not the broker's HTTP address. Use --connect" in asked.err
+    assert "NULL" not in asked.err
+
+
 def test_a_job_rests_as_long_as_it_was_told_to(house: House) -> None:
     house.worker("slow", "slow")
     rests = ["--retry-first", 3600, "--retry-cap", 7200, "--retry-jitter", 0]

@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import stat
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -238,6 +239,7 @@ def test_an_epoch_that_is_no_number_ends_with_74_and_is_named(programs: Programs
 @pytest.mark.parametrize("options", ["", "service=shout", "service=a%20b", "edition=package"])
 def test_what_serve_suggests_to_try_works_as_printed(programs: Programs, options: str) -> None:
     broker = programs.broker(options)
+    broker.prints(r"dragoman call .*\n")  # the last line of it
     suggested = re.findall(r"^  \S*dragoman ((?:worker|call) .*)$", broker.out, re.MULTILINE)
     assert [line.split()[0] for line in suggested] == ["worker", "call"]
     worker, caller = (programs.start("sh", "-c", f"exec {DRAGOMAN} {line}") for line in suggested)
@@ -298,9 +300,64 @@ def test_config_as_json_says_the_same(programs: Programs) -> None:
 
 
 def test_config_refuses_what_serve_would_refuse(programs: Programs) -> None:
-    program = programs.run("config", DRAGOMAN_MAX_JBOS="7")
+    program = programs.run("config", DRAGOMAN_MAX_JOBS="many")
     assert program.ends() == 2
     assert "DRAGOMAN_MAX_JOBS" in program.err
+
+
+def test_variables_that_are_no_settings_do_not_keep_a_broker_from_starting(programs: Programs) -> None:
+    """Both ended `serve` with 2, though `make help` advertises the second."""
+    program = programs.run("config", DRAGOMAN_URL="x", DRAGOMAN_PURE="1", DRAGOMAN_MAX_JBOS="7")
+    assert program.ends() == 0
+    assert program.err == (
+        "dragoman: warning: environment variable 'DRAGOMAN_URL' is not a setting and was ignored; "
+        "`dragoman config` lists all settings\n"
+        "dragoman: warning: environment variable 'DRAGOMAN_MAX_JBOS' is not a setting and was ignored "
+        "(did you mean 'DRAGOMAN_MAX_JOBS'?)\n"
+    )
+
+
+def test_the_package_runs_as_a_module(programs: Programs) -> None:
+    program = programs.start(sys.executable, "-m", "dragoman", "--version")
+    assert program.ends() == 0
+    assert program.out == programs.run("--version").out
+    usage = programs.start(sys.executable, "-m", "dragoman", "call")
+    assert usage.ends() == 2
+    assert "python -m dragoman call" in usage.err
+
+
+@pytest.mark.parametrize(
+    "words", [["config"], ["--help"], ["serve", "http://127.0.0.1:0", "--data", "memory", "--log-level", "error"]]
+)
+def test_output_that_cannot_be_written_is_one_line_and_ends_with_1(words: list[str]) -> None:
+    """It was a traceback."""
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run([DRAGOMAN, *words], stdout=full, stderr=subprocess.PIPE, timeout=PATIENCE, text=True)
+    assert (ended.returncode, ended.stderr) == (
+        1,
+        "dragoman: cannot write to standard output: No space left on device\n",
+    )
+
+
+def test_a_reader_that_has_gone_is_no_error_to_speak_of() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as pipe:
+        ended = subprocess.run([DRAGOMAN, "config"], stdout=pipe, stderr=subprocess.PIPE, timeout=PATIENCE, text=True)
+    assert (ended.returncode, ended.stderr) == (1, "")
+
+
+def test_a_native_peer_at_a_port_of_another_dialect_is_told_so(programs: Programs, handlers: Path) -> None:
+    """It said "connected", and then nothing that would have helped."""
+    broker = programs.broker()
+    worker = programs.dragoman("worker", "handlers:upper", "--threads", 1, "--connect", broker.workers)
+    called = programs.dragoman("call", "default", "x", "--connect", broker.callers)
+    early = programs.dragoman("call", "default", "x", "--timeout", 0.5, "--connect", broker.callers)
+    assert early.ends() == 4
+    assert "it was not sent: " in early.err
+    assert called.ends() == 3
+    assert "no WELCOME came within 5 s of connecting: this port seems to speak another dialect" in called.err
+    worker.prints("no WELCOME came within 5 s of connecting: this port seems to speak another dialect")
 
 
 # -------------------------------------------------------------------- call

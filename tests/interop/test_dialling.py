@@ -267,8 +267,9 @@ class Faithful(Asker):
 
 
 def test_back_off_doubles_from_a_tenth_of_a_second_to_thirty_and_is_spread_by_half() -> None:
+    """The longest is 30 s with the spread: workers that were said to wait 5 s at most waited up to 7.5 s."""
     lowest, highest = BackOff(lambda low, _: low), BackOff(lambda _, high: high)
-    plain = [0.1 * 2**tries for tries in range(9)] + [30.0] * 5_000
+    plain = [0.1 * 2**tries for tries in range(8)] + [20.0] * 5_000
     assert [lowest.next() for _ in plain] == pytest.approx([delay * 0.5 for delay in plain])
     assert [highest.next() for _ in plain] == pytest.approx([delay * 1.5 for delay in plain])
 
@@ -279,7 +280,7 @@ def test_back_off_spreads_a_crowd_and_begins_anew_after_success() -> None:
     assert all(0.05 <= delay <= 0.15 for delay in first)
     assert len(set(first)) == 100
     later = [[each.next() for _ in range(20)][-1] for each in crowd]
-    assert all(15.0 <= delay <= 45.0 for delay in later)
+    assert all(10.0 <= delay <= 30.0 for delay in later)
     for each in crowd:
         each.reset()
     assert all(0.05 <= each.next() <= 0.15 for each in crowd)

@@ -33,7 +33,7 @@ ALLOWED = {
     "server": ("core", "carriers", "dialects", "streams", "diary", "desk", "http", "sdk.address"),
     "sdk": ("carriers", "streams", "dialects.sides", "dialects.plain_calls", "desk.forms"),
 }
-FREE = ("cli", "testing", "powerhose", "__init__")
+FREE = ("cli", "testing", "powerhose", "__init__", "__main__")
 
 # What our clients and workers may take from a dialect: the other side of the conversation and its words.
 DIALECT_PARTS_FOR_SDK = ("peer", "codec", "options", "editions", "messages")

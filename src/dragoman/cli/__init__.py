@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import click
@@ -15,7 +16,7 @@ from dragoman.cli.cron import cron
 from dragoman.cli.diary import diary
 from dragoman.cli.drain import drain
 from dragoman.cli.enqueue import enqueue
-from dragoman.cli.exits import USAGE
+from dragoman.cli.exits import DONE, FAILED, INTERRUPTED, USAGE, complain, unwritable
 from dragoman.cli.health import health
 from dragoman.cli.job import job
 from dragoman.cli.jobs import jobs
@@ -68,13 +69,39 @@ for commands in SECTIONS.values():
 
 
 def main() -> None:
-    """What the `dragoman` script runs."""
+    """Runs the `dragoman` script."""
     try:
-        sys.exit(dragoman.main(standalone_mode=False))
+        code = _run()
+        if code == DONE and sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        if error.filename is not None or error.strerror is None:
+            raise
+        complain(unwritable(error))
+        code = FAILED
+    if code != DONE:
+        _drop_unwritten()
+    sys.exit(code)
+
+
+def _drop_unwritten() -> None:
+    """After an error, output that still cannot be written is none: the interpreter would complain of it at its end."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def _run() -> int:
+    """Runs one command; returns its exit code."""
+    try:
+        code: int | None = dragoman.main(standalone_mode=False)
     except click.exceptions.Abort:
-        sys.exit(130)
+        return INTERRUPTED
     except click.exceptions.Exit as exit:
-        sys.exit(exit.exit_code)
+        return exit.exit_code
     except click.ClickException as error:
         error.show()
-        sys.exit(USAGE)
+        return USAGE
+    return code or DONE

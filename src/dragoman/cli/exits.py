@@ -15,11 +15,17 @@ UNREACHABLE = 3
 TIMED_OUT = 4
 TAKEN = 73
 DISK = 74
+INTERRUPTED = 130
 
 
 def complain(message: str) -> None:
     """Prints an error to standard error, in one line and without anything that a terminal would obey (T14)."""
     click.echo(f"dragoman: {plain(message)}", err=True)
+
+
+def unwritable(error: OSError) -> str:
+    """The message for output that cannot be written, such as to a full disk."""
+    return f"cannot write to standard output: {error.strerror}"
 
 
 def give_up(message: str, code: int) -> NoReturn:

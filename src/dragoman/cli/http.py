@@ -69,7 +69,7 @@ def request(
     wait: float = 0.0,
 ) -> Answer:
     """One request, whatever comes of it. If no broker is there, that ends the command."""
-    from http.client import HTTPException
+    from http.client import BadStatusLine, HTTPException, RemoteDisconnected
 
     headers = {"Content-Type": "application/octet-stream"} if body is not None else {}
     if said is not None:
@@ -83,12 +83,27 @@ def request(
     except TimeoutError:
         give_up(f"the broker at {url} has not answered for {wait + PATIENCE:g} s", UNREACHABLE)
     except (OSError, HTTPException) as error:
+        if isinstance(error, BadStatusLine) and not isinstance(error, RemoteDisconnected):
+            give_up(
+                f"{url} {_spoken(str(error))}: this is not the broker's HTTP address. "
+                f"Use --connect {WRITTEN}; the default is {DEFAULT}",
+                UNREACHABLE,
+            )
         give_up(
             f"no broker answers at {url}: {error}. Start one with `dragoman serve`, or say --connect {WRITTEN}",
             UNREACHABLE,
         )
     finally:
         connection.close()
+
+
+def _spoken(line: str) -> str:
+    """The protocol of a server whose first bytes are no HTTP."""
+    if line.startswith("\xff"):
+        return "speaks ZMTP, the protocol of ZeroMQ"
+    if line.startswith("\x00SP"):
+        return "speaks SP, the protocol of nanomsg and NNG"
+    return f"does not speak HTTP; it began with {line[:20]!r}"
 
 
 def give_up_on(answer: Answer) -> NoReturn:

@@ -15,7 +15,7 @@ import click
 
 from dragoman import __version__
 from dragoman.cli.built import how_built
-from dragoman.cli.exits import DISK, TAKEN, USAGE, give_up
+from dragoman.cli.exits import DISK, FAILED, TAKEN, USAGE, complain, give_up, unwritable
 
 if TYPE_CHECKING:
     from dragoman.server.config import Config, Sourced
@@ -82,8 +82,10 @@ def load_settings(urls: tuple[str, ...], path: str | None, flags: dict[str, obje
 
 def load_sourced(urls: tuple[str, ...], path: str | None, flags: dict[str, object]) -> tuple[Config, list[Sourced]]:
     """The settings, and where each comes from."""
-    from dragoman.server.config import ConfigError, load
+    from dragoman.server.config import ConfigError, load, unknown_variables
 
+    for warning in unknown_variables(os.environ):
+        complain(f"warning: {warning}")
     for each in cast(tuple[str, ...], flags.pop("others")):
         name, equals, value = each.partition("=")
         if not equals:
@@ -96,6 +98,15 @@ def load_sourced(urls: tuple[str, ...], path: str | None, flags: dict[str, objec
 
 
 def _announce(opened: list[tuple[Listener, list[tuple[str, str]]]], folder: Path | None, drain_timeout: float) -> None:
+    try:
+        _print_places(opened, folder, drain_timeout)
+    except OSError as error:
+        give_up(unwritable(error), FAILED)
+
+
+def _print_places(
+    opened: list[tuple[Listener, list[tuple[str, str]]]], folder: Path | None, drain_timeout: float
+) -> None:
     """One line for each place, and what to try next."""
     click.echo(f"dragoman {__version__} ({how_built()}) is listening (process {os.getpid()})")
     for listener, places in opened:
@@ -115,9 +126,11 @@ def _announce(opened: list[tuple[Listener, list[tuple[str, str]]]], folder: Path
 
 
 def _what_to_try(opened: list[tuple[Listener, list[tuple[str, str]]]]) -> list[str]:
-    program = sys.argv[0] if os.sep in sys.argv[0] else "dragoman"
+    is_module = os.path.basename(sys.argv[0]) == "__main__.py"  # python -m dragoman
+    program = sys.executable if is_module else sys.argv[0] if os.sep in sys.argv[0] else "dragoman"
     if os.path.isabs(program) and not os.path.relpath(program).startswith(".."):
         program = os.path.relpath(program)
+    program += " -m dragoman" if is_module else ""
     for listener, places in opened:
         where = dict(places)
         workers, callers = where.get("workers", where.get("both")), where.get("callers", where.get("both"))

@@ -20,7 +20,8 @@ Examples:
 def services(url: str, as_json: bool) -> None:
     """List services: what waits and runs, and who serves.
 
-    OLDEST is how long the job at the head of the queue has waited.
+    OLDEST is how long the job at the head of the queue has waited. DONE and NOT DONE count the jobs that have ended
+    since the broker started.
     """
     found = ask(url, "GET", path("services"))["services"]
     if as_json:
@@ -41,5 +42,16 @@ def services(url: str, as_json: bool) -> None:
         )
         for each in sorted(found, key=lambda each: each["name"])
     ]
-    titles = ("SERVICE", "WAITING", "OLDEST", "DELAYED", "RUNNING", "WORKERS", "IDLE", "DONE", "NOT DONE", "")
+    titles = (
+        "SERVICE",
+        "WAITING",
+        "OLDEST",
+        "DELAYED",
+        "RUNNING",
+        "WORKERS",
+        "IDLE",
+        "SINCE START: DONE",
+        "NOT DONE",
+        "",
+    )
     print_table(titles, rows, "There are no services yet: no worker offers one, and no job is there for one.")

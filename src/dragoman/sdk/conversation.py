@@ -251,5 +251,7 @@ class Conversation:
 
     def reconnect(self, reason: str) -> None:
         if self._link is not None:
+            if not self.side.is_ready:
+                self._owner.unreachable(BrokerUnavailable(f"{self._target.place} was reached, but {reason}"))
             self._hang_up()
             self._ended(reason)

@@ -226,6 +226,8 @@ class Engine:
     def _time_out(self, job: Job, now: float) -> None:
         seconds = job.wishes.timeout or self._patience
         hint = f"; {self._hint}" if self._hint else ""
+        if job.conversation is None and not any(each.is_ready for each in self._conversations):
+            hint = f"; it was not sent: {self._problem or f'{self._target.place} has not welcomed us yet'}"
         self._withdraw(job, now)
         job.fail(JobTimeout(f"timed out: no answer within {seconds:g} s{hint}"))
 

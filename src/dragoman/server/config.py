@@ -13,6 +13,7 @@ import re
 import tomllib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, get_origin, get_type_hints
 
@@ -22,8 +23,8 @@ from dragoman.sdk.address import check_range, nearest, read_value
 PREFIX = "DRAGOMAN_"
 PATH_VARIABLE = "DRAGOMAN_CONFIG"
 
-# Variables with our prefix that are documented but are no configuration keys.
-OTHER_VARIABLES = frozenset({PATH_VARIABLE})
+# Variables with our prefix that are documented but are no configuration keys; the second is for whoever installs.
+OTHER_VARIABLES = frozenset({PATH_VARIABLE, "DRAGOMAN_PURE"})
 
 # Kubernetes gives every pod such variables for a service that is called "dragoman".
 _KUBERNETES_VARIABLE = re.compile(r"DRAGOMAN_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_.*)?)")
@@ -102,12 +103,24 @@ def _read_flags(flags: Mapping[str, object]) -> dict[str, Sourced]:
 def _read_environment(environment: Mapping[str, str]) -> dict[str, Sourced]:
     found = {}
     for variable, text in environment.items():
-        if not variable.startswith(PREFIX) or variable in OTHER_VARIABLES or _KUBERNETES_VARIABLE.fullmatch(variable):
-            continue
-        _refuse_unknown(variable, [*_VARIABLES, *OTHER_VARIABLES], "environment variable")
-        if text:
-            name = _VARIABLES[variable]
+        name = _VARIABLES.get(variable)
+        if name is not None and text:
             found[name] = _read(_from_text, name, text, f"environment {variable}")
+    return found
+
+
+def unknown_variables(environment: Mapping[str, str]) -> list[str]:
+    """A warning for each variable with our prefix that is no setting: others may use the prefix, too, so this is no
+    error."""
+    known = [each.removeprefix(PREFIX) for each in (*_VARIABLES, *OTHER_VARIABLES)]
+    found = []
+    for variable in environment:
+        name = variable.removeprefix(PREFIX)
+        if name == variable or name in known or _KUBERNETES_VARIABLE.fullmatch(variable):
+            continue
+        near = get_close_matches(name.upper(), known, 1)
+        hint = f" (did you mean '{PREFIX}{near[0]}'?)" if near else "; `dragoman config` lists all settings"
+        found.append(f"environment variable {variable!r} is not a setting and was ignored{hint}")
     return found
 
 

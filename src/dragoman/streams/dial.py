@@ -10,6 +10,7 @@ from typing import Protocol
 from dragoman.streams.places import tcp_target, tune
 
 FULL_QUEUE = 0.01  # seconds until it is tried again
+SPREAD = 0.5  # the part by which a waiting time is longer or shorter, by chance
 
 
 class Tcp(Protocol):
@@ -59,7 +60,8 @@ async def _connect_unix(target: socket.socket, path: str) -> None:
 
 
 class BackOff:
-    """Waiting times between attempts to connect: doubling, and spread so that no crowd comes at once (R23)."""
+    """Waiting times between attempts to connect: doubling, and spread so that no crowd comes at once (R23). None is
+    longer than `cap`."""
 
     def __init__(self, uniform: Callable[[float, float], float], first: float = 0.1, cap: float = 30.0) -> None:
         self._uniform = uniform
@@ -68,9 +70,9 @@ class BackOff:
         self._tries = 0
 
     def next(self) -> float:
-        delay = min(self._cap, self._first * 2.0 ** min(self._tries, 32))
+        delay = min(self._cap / (1.0 + SPREAD), self._first * 2.0 ** min(self._tries, 32))
         self._tries += 1
-        return delay * self._uniform(0.5, 1.5)
+        return delay * self._uniform(1.0 - SPREAD, 1.0 + SPREAD)
 
     def reset(self) -> None:
         """A connection came to life: the next trouble is a new one."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.core.policy import Policy
-from dragoman.server.config import Config, ConfigError, Sourced, default_data_dir, load, runtime_dir
+from dragoman.server.config import Config, ConfigError, Sourced, default_data_dir, load, runtime_dir, unknown_variables
 
 
 def write(folder: Path, text: str) -> str:
@@ -171,11 +171,6 @@ def test_a_wrong_file_is_refused_by_name_with_what_would_be_right(tmp_path: Path
 @pytest.mark.parametrize(
     ("variable", "text", "says"),
     [
-        ("DRAGOMAN_MAX_JOB", "1", "variable 'DRAGOMAN_MAX_JOB' is not known (did you mean 'DRAGOMAN_MAX_JOBS'?)"),
-        ("DRAGOMAN_CONFG", "x", "did you mean 'DRAGOMAN_CONFIG'?"),
-        ("DRAGOMAN_POLICY", "x", "variable 'DRAGOMAN_POLICY' is not known"),
-        ("DRAGOMAN_max_jobs", "1", "variable 'DRAGOMAN_max_jobs' is not known"),
-        ("DRAGOMAN_", "", "variable 'DRAGOMAN_' is not known"),
         ("DRAGOMAN_MAX_JOBS", "many", "environment DRAGOMAN_MAX_JOBS: max_jobs is 'many' but must be a whole number"),
         ("DRAGOMAN_MAX_JOBS", "0", "must be 1 or more"),
         ("DRAGOMAN_STRICT", "maybe", "must be true or false"),
@@ -187,6 +182,23 @@ def test_a_wrong_variable_is_refused_by_name(variable: str, text: str, says: str
     with pytest.raises(ConfigError) as caught:
         load({}, {variable: text}, None)
     assert says in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("variable", "hint"),
+    [
+        ("DRAGOMAN_MAX_JOB", " (did you mean 'DRAGOMAN_MAX_JOBS'?)"),
+        ("DRAGOMAN_CONFG", " (did you mean 'DRAGOMAN_CONFIG'?)"),
+        ("DRAGOMAN_max_jobs", " (did you mean 'DRAGOMAN_MAX_JOBS'?)"),
+        ("DRAGOMAN_URL", "; `dragoman config` lists all settings"),
+        ("DRAGOMAN_", "; `dragoman config` lists all settings"),
+    ],
+)
+def test_an_unknown_variable_is_ignored_with_a_warning(variable: str, hint: str) -> None:
+    """DRAGOMAN_URL, which somebody had set for a program of their own, kept the broker from starting."""
+    assert load({}, {variable: "x"}, None)[0] == Config()
+    (warning,) = unknown_variables({variable: "x", "DRAGOMAN_PURE": "1", "DRAGOMAN_MAX_JOBS": "5", "PATH": "/"})
+    assert warning == f"environment variable {variable!r} is not a setting and was ignored{hint}"
 
 
 @pytest.mark.parametrize(
@@ -215,6 +227,7 @@ def test_what_is_wrong_is_an_error_even_where_a_stronger_source_decides() -> Non
 def test_variables_that_kubernetes_makes_for_a_service_of_our_name_are_ignored(variable: str) -> None:
     config, _ = load({}, {variable: "tcp://10.0.0.1:7400"}, None)
     assert config == Config()
+    assert unknown_variables({variable: "tcp://10.0.0.1:7400"}) == []
 
 
 def test_other_programs_variables_are_ignored() -> None:

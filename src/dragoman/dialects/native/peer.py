@@ -72,7 +72,12 @@ from dragoman.dialects.native.options import ClientOptions, WorkerOptions
 from dragoman.dialects.sides import Assignment, ClientPort, Failure, Wishes, WorkerPort
 
 SOCKET: Final = "DEALER"
-BEFORE_WELCOME: Final = Welcome(heartbeat=2.5, lease=10.0, max_payload=0)  # what holds until the broker has spoken
+BEFORE_WELCOME: Final = Welcome(heartbeat=2.5, lease=5.0, max_payload=0)  # what holds until the broker has spoken
+NO_WELCOME: Final = (
+    f"no WELCOME came within {BEFORE_WELCOME.lease:g} s of connecting: this port seems to speak another dialect. "
+    "Use the native port of the broker (7400 by default), or name the dialect in the address, "
+    "such as pingpong+tcp://HOST:PORT"
+)
 WELCOME_SOON: Final = 0.02  # seconds
 ACK_AFTER: Final = 256 << 10  # bytes of results
 BATCH_BYTES: Final = 1 << 20  # of payloads in one SUBMIT
@@ -88,6 +93,11 @@ def objection(services: Sequence[str]) -> str | None:
         if not 0 < len(service.encode()) <= 128 or not service.isprintable():
             return f"{service!r} is not a service name: 1 to 128 bytes of printable text"
     return None
+
+
+def silence(lease: float) -> str:
+    """The reason to give up a connection on which the broker has fallen silent."""
+    return f"nothing heard from the broker for {lease:g} s"
 
 
 class WorkerSide:
@@ -199,7 +209,7 @@ class WorkerSide:
         if not self._is_open:
             return inf
         if now >= self._heard + self._welcome.lease:
-            self._port.reconnect(f"nothing heard from the broker for {self._welcome.lease:g} s")
+            self._port.reconnect(NO_WELCOME if self._welcome is BEFORE_WELCOME else silence(self._welcome.lease))
             return inf
         if now >= self._said + self._welcome.heartbeat:
             self._say([bytes((HEARTBEAT,))], now)
@@ -539,7 +549,7 @@ class ClientSide(sides.ClientSide):
         if self._welcome is not None:
             heartbeat, lease = self._welcome.heartbeat, self._welcome.lease
         if now >= self._heard + lease:
-            self._port.reconnect(f"nothing heard from the broker for {lease:g} s")
+            self._port.reconnect(NO_WELCOME if self._welcome is None else silence(lease))
             return inf
         if now >= self._said + heartbeat:
             self._say([bytes((HEARTBEAT,))], now)

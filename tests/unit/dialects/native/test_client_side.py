@@ -14,7 +14,7 @@ from dragoman.carriers.carrier import Frame, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.dialects.native.codec import read_order
 from dragoman.dialects.native.options import ClientOptions
-from dragoman.dialects.native.peer import ACK_AFTER, BATCH_BYTES, ClientSide
+from dragoman.dialects.native.peer import ACK_AFTER, BATCH_BYTES, NO_WELCOME, ClientSide
 from dragoman.dialects.sides import Failure, Wishes
 
 SESSION = "5f" * 16
@@ -496,6 +496,13 @@ def test_what_was_said_puts_the_heartbeat_off(world: World) -> None:
 def test_a_silent_broker_is_left(world: World) -> None:
     assert world.side.tick(world.now + 10) == inf
     assert world.port.reconnects == ["nothing heard from the broker for 10 s"]
+
+
+def test_a_peer_that_never_welcomes_us_speaks_another_dialect() -> None:
+    world = World()
+    world.side.opened(world.now)
+    world.side.tick(world.now + 5)
+    assert world.port.reconnects == [NO_WELCOME]
 
 
 def test_whatever_is_heard_proves_the_broker_alive(world: World) -> None:

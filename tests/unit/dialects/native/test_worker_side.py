@@ -19,7 +19,7 @@ from dragoman.dialects.native.codec import (
 )
 from dragoman.dialects.native.messages import HEARTBEAT, Role, Welcome
 from dragoman.dialects.native.options import WorkerOptions
-from dragoman.dialects.native.peer import WorkerSide
+from dragoman.dialects.native.peer import NO_WELCOME, WorkerSide
 from dragoman.dialects.sides import NOTHING_SAID, Assignment, Failure
 
 A, B, C = (bytes([number]) * 16 for number in (1, 2, 3))
@@ -205,6 +205,15 @@ def test_a_broker_that_is_silent_for_a_lease_is_given_up() -> None:
     assert side.port.events == []
     side.tick(15.0)
     assert side.port.events == [("reconnect", "nothing heard from the broker for 10 s")]
+
+
+def test_a_peer_that_never_welcomes_us_speaks_another_dialect() -> None:
+    side = Side(is_open=False)
+    side.opened(0.0)
+    side.tick(4.9)
+    assert side.port.events == []
+    side.tick(5.0)
+    assert side.port.events == [("reconnect", NO_WELCOME)]
 
 
 def test_stop_drains_and_leaves_at_the_brokers_bye() -> None:
