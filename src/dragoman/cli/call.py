@@ -9,6 +9,7 @@ from math import isnan
 import click
 
 from dragoman.cli.exits import FAILED, TIMED_OUT, UNREACHABLE, USAGE, give_up
+from dragoman.cli.seconds import SECONDS
 
 
 @click.command(
@@ -33,9 +34,13 @@ Exit codes: 0 done; 1 failed, lost, cancelled or refused; 2 usage; 3 broker unre
     help="The broker's address for callers.",
 )
 @click.option(
-    "--timeout", type=click.FloatRange(min=0, min_open=True), metavar="S", help="Give up after so many seconds."
+    "--timeout",
+    type=SECONDS,
+    metavar="S",
+    help="Give up after so many seconds; `none`: wait and let it run without a limit.  [default: wait; the listener's "
+    "job_timeout limits how long it runs]",
 )
-def call(service: str, data: str, url: str, timeout: float | None) -> None:
+def call(service: str, data: str, url: str, timeout: float | str | None) -> None:
     """Submit one job to SERVICE and print its result.
 
     DATA is the payload; `-` reads it from standard input. The result goes to standard output as it came, errors to
@@ -44,7 +49,7 @@ def call(service: str, data: str, url: str, timeout: float | None) -> None:
     from dragoman.sdk.address import AddressError
     from dragoman.sdk.errors import BrokerUnavailable, JobError, JobTimeout
 
-    if timeout is not None and isnan(timeout):
+    if isinstance(timeout, float) and isnan(timeout):
         give_up("--timeout: nan is no number of seconds", USAGE)
     payload = sys.stdin.buffer.read() if data == "-" else data.encode("utf-8", "surrogateescape")
     try:
@@ -65,9 +70,11 @@ def call(service: str, data: str, url: str, timeout: float | None) -> None:
     sys.stdout.buffer.flush()
 
 
-async def _call(url: str, service: str, payload: bytes, timeout: float | None) -> bytes:
+async def _call(url: str, service: str, payload: bytes, timeout: float | str | None) -> bytes:
     from dragoman.sdk.async_client import AsyncClient
+    from dragoman.sdk.unsaid import TIMEOUT
 
     async with AsyncClient(url, patient=False) as client:
-        result: bytes = await client.call(service, payload, timeout=timeout)
+        patience = TIMEOUT if timeout is None else None if isinstance(timeout, str) else timeout
+        result: bytes = await client.call(service, payload, timeout=patience)
         return result

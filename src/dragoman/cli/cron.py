@@ -11,6 +11,7 @@ import click
 from dragoman.cli.exits import USAGE, give_up
 from dragoman.cli.http import ask, connect_option, json_option, path
 from dragoman.cli.rests import rest_options
+from dragoman.cli.seconds import NO_LIMIT, SECONDS
 from dragoman.cli.tables import ago, plain, print_facts, print_json, print_table
 
 
@@ -84,9 +85,9 @@ Examples:
 @click.option("--attempts", type=click.IntRange(1, 100), metavar="N", help="Of each job.  [default: 3]")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=SECONDS,
     metavar="S",
-    help="How long one attempt may run.  [default: 60]",
+    help="Seconds that one attempt may run: up to 86400 (1 day), or `none` for no limit.  [default: 60]",
 )
 @rest_options
 @json_option
@@ -110,7 +111,7 @@ def set_(
     payload = sys.stdin.buffer.read() if data == "-" else data.encode("utf-8", "surrogateescape")
     said = {"service": service, "cron": expression, "every": every, **more}
     said["payload_base64"] = b64encode(payload).decode()
-    said = {field: value for field, value in said.items() if value is not None}
+    said = {field: None if value is NO_LIMIT else value for field, value in said.items() if value is not None}
     _print(ask(url, "PUT", path("cron", name), said=said), as_json)
 
 

@@ -9,6 +9,7 @@ import click
 from dragoman.cli.http import connect_option, give_up_on, path, request
 from dragoman.cli.rests import rest_options
 from dragoman.cli.result import EXITS, print_result
+from dragoman.cli.seconds import SECONDS
 
 
 @click.command(
@@ -29,9 +30,9 @@ Examples:
 @click.option("--attempts", type=click.IntRange(1, 100), metavar="N", help="Try so often at most.  [default: 3]")
 @click.option(
     "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
+    type=SECONDS,
     metavar="S",
-    help="How long one attempt may run.  [default: 60]",
+    help="Seconds that one attempt may run: up to 86400 (1 day), or `none` for no limit.  [default: 60]",
 )
 @rest_options
 @click.option("--key", metavar="KEY", help="A second job with this key and the same payload is the first one.")
@@ -43,7 +44,7 @@ def enqueue(
     delay: float | None,
     priority: int | None,
     attempts: int | None,
-    timeout: float | None,
+    timeout: float | str | None,
     retry_first: float | None,
     retry_cap: float | None,
     retry_jitter: float | None,

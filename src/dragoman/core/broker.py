@@ -426,7 +426,7 @@ class Broker:
     def _give(self, job: Job, worker: Worker, now: float) -> bool:
         """Hand the job out. Tells whether the worker has room for more."""
         token = self.entropy.token()
-        due = now + job.wishes.job_timeout
+        due = now + worker.run_time(job)
         job.attempt = attempt = Attempt(job, job.spent + 1, token, worker, now, due)
         self.ledger.move(job, RUNNING)
         worker.running[token] = attempt
@@ -614,7 +614,7 @@ class Broker:
             self._not_started(attempt, now)
             self._freed(attempt.worker, now)
             return
-        reason = f"no result within {job.wishes.job_timeout:g} s"
+        reason = f"no result within {attempt.worker.run_time(job):g} s"
         self._doubt(attempt, now)
         self.effects.append(Recall(attempt, reason))
         self._spend(attempt, TIMED_OUT, reason, now)

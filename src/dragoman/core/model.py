@@ -104,6 +104,7 @@ class Terms:
     may_return: bool = False  # it can name an attempt that it was given before the broker was started anew (R107)
     comes_back: bool = False  # told to go, it joins again at once: its dialect has no word that ends a worker
     ends_with_connection: bool = False  # its session hangs up on a silent one, and then says what never left (R8)
+    job_timeout: float = inf  # how long a job without any limit may run here: the listener's, where workers are silent
     max_payload: int = 64 << 20  # bytes of a result, with the parts that came ahead of it
     attempts: int = 1  # D8: the attempts its dialect's document gives a job that did not bring a number
 
@@ -172,7 +173,7 @@ class Attempt:
     def begin(self, now: float) -> None:
         """The job leaves us later than it was handed out: its run time begins now."""
         self.given = now
-        self.due = now + self.job.wishes.job_timeout
+        self.due = now + self.worker.run_time(self.job)
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,6 +327,11 @@ class Worker:
     @property
     def free(self) -> int:
         return self.terms.capacity - len(self.running) - len(self.unproven)
+
+    def run_time(self, job: Job) -> float:
+        """How long an attempt at this job may run here. Nothing else judges a worker that is silent at work (D5)."""
+        limit = job.wishes.job_timeout
+        return limit if limit != inf or job.deadline != inf else self.terms.job_timeout
 
     def due(self) -> float:
         """When this worker, or something it runs, must be looked at next."""

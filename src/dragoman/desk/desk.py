@@ -57,7 +57,6 @@ from dragoman.desk.sentences import duration
 from dragoman.desk.views import job_view, service_views, worker_view
 from dragoman.desk.why import why
 
-JOB_TIMEOUT = 60.0
 UNTIL_LOADED = 0.2  # how often we look whether all jobs of an earlier run are here
 STILL_READ = "jobs of the last run are still being read: ask again in a moment"
 
@@ -389,17 +388,15 @@ class Desk:
             raise Objection(
                 "invalid", f"it would start in more than {duration(self.broker.policy.max_delay)} (max_delay)"
             )
-        timeout = form.timeout if form.timeout is not None else JOB_TIMEOUT
         return wishes_for(
-            delay, form.priority, form.attempts, timeout, form.retry_first, form.retry_cap, form.retry_jitter
+            delay, form.priority, form.attempts, form.timeout, form.retry_first, form.retry_cap, form.retry_jitter
         )
 
     def _submit_recurring(self, form: CronForm, payload: bytes, key: str, now: float) -> JobId | None:
         if self.diary.problem is not None:
             return None
-        timeout = form.timeout if form.timeout is not None else JOB_TIMEOUT
         wishes = wishes_for(
-            0.0, form.priority, form.attempts, timeout, form.retry_first, form.retry_cap, form.retry_jitter
+            0.0, form.priority, form.attempts, form.timeout, form.retry_first, form.retry_cap, form.retry_jitter
         )
         run = Run(self.calendar, form.name)
         job = self.broker.submit(form.service, payload, Ticket(self, run, inf), wishes, now, key=key)
@@ -499,14 +496,14 @@ def wishes_for(
     delay: float,
     priority: int,
     attempts: int,
-    timeout: float,
+    timeout: float | None,
     retry_first: float | None,
     retry_cap: float | None,
     retry_jitter: float | None,
 ) -> Wishes:
     """A background job waits for a worker however long it takes for one to come. Equal wishes are one object."""
     return Wishes(
-        job_timeout=timeout,
+        job_timeout=inf if timeout is None else timeout,
         attempts=attempts,
         priority=priority,
         delay=max(0.0, delay),

@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 
 DAY = 86_400.0
 MOST_ATTEMPTS = 100
+JOB_TIMEOUT = 60.0  # seconds
 
 ID = "^[0-9a-f]{32}$"
 NAME = r"^[^\x00-\x1f\x7f-\x9f]+$"  # no control characters
@@ -52,7 +53,13 @@ Attempts = Annotated[
     int, Meta(ge=1, le=MOST_ATTEMPTS, description="How often it is tried before it goes into quarantine.")
 ]
 JobTimeout = Annotated[
-    float, Meta(gt=0, le=DAY, description="How long one attempt may run, in seconds; 60 unless said.", examples=[30])
+    float,
+    Meta(
+        gt=0,
+        le=DAY,
+        description="How long one attempt may run, in seconds: more than 0, at most 86400 (1 day); null: no limit.",
+        examples=[30],
+    ),
 ]
 Delay = Annotated[float, Meta(ge=0, le=30 * DAY, description="Start in so many seconds at the earliest.")]
 Moment = Annotated[datetime, Meta(tz=True, description="A moment, as RFC 3339 writes it.")]
@@ -86,7 +93,7 @@ class Order(Form):
     not_before: Moment | None = None
     priority: Priority = 5
     attempts: Attempts = 3
-    timeout: JobTimeout | None = None
+    timeout: JobTimeout | None = JOB_TIMEOUT
     key: Key | None = None
     retry_first: FirstRest | None = None
     retry_cap: LongestRest | None = None
@@ -249,7 +256,7 @@ class CronForm(Form):
     payload_base64: Base64 | None = None
     priority: Priority = 5
     attempts: Attempts = 3
-    timeout: JobTimeout | None = None
+    timeout: JobTimeout | None = JOB_TIMEOUT
     retry_first: FirstRest | None = None
     retry_cap: LongestRest | None = None
     retry_jitter: Jitter | None = None

@@ -82,7 +82,8 @@ class WorkerSide(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wishes:
-    """What a caller asks for besides the result. Most wires have no words for most of it; `None` is not said.
+    """What a caller asks for besides the result. Most wires have no words for most of it; `None` is not said, and a
+    time-out of inf is none.
 
     Callers make one and use it for many jobs: which one it is tells what it says.
     """

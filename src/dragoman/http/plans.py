@@ -21,8 +21,8 @@ MOST_PLANS = 1024  # different sets of wishes that are remembered
 LONGEST_PLAN = 256  # bytes of one that is
 
 HEADERS = (
-    Header("Dragoman-Timeout", JobTimeout, "The caller's patience over everything, in seconds."),
-    Header("Dragoman-Job-Timeout", JobTimeout, "How long one attempt may run, in seconds."),
+    Header("Dragoman-Timeout", JobTimeout | None, "The caller's patience over everything, in seconds; null: no limit."),
+    Header("Dragoman-Job-Timeout", JobTimeout | None, "How long one attempt may run, in seconds; null: no limit."),
     Header("Dragoman-Priority", Priority, "The higher the sooner; a step is worth a minute of waiting."),
     Header("Dragoman-Attempts", Attempts, "How many workers it may be given to, one after the other."),
     Header("Dragoman-Wait", bool, "Wait for a worker, even if none offers the service."),
@@ -38,12 +38,12 @@ class Plan:
     __slots__ = ("key", "patience", "wishes")
 
     def __init__(self, said: dict[bytes, Any], options: ListenerOptions) -> None:
-        self.patience: float = said.get(b"dragoman-timeout", inf)
+        self.patience: float = said.get(b"dragoman-timeout") or inf
         self.key: str | None = said.get(KEY)
-        default = options.job_timeout or inf if self.patience == inf else inf  # else the deadline alone judges
+        default = inf if b"dragoman-timeout" in said else options.job_timeout  # a deadline alone judges
         self.wishes = Wishes(
             queue_timeout=options.queue_timeout or inf,
-            job_timeout=said.get(b"dragoman-job-timeout", default),
+            job_timeout=said.get(b"dragoman-job-timeout", default) or inf,
             attempts=said.get(b"dragoman-attempts", options.attempts),
             priority=said.get(b"dragoman-priority", DEFAULT_PRIORITY),
             waits=said.get(b"dragoman-wait", False),

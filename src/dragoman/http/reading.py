@@ -52,8 +52,9 @@ def in_query(request: Request, form: type[Any]) -> Any:
         said = msgspec.convert(words, form, strict=False)
     except msgspec.ValidationError as error:
         _invalid(f"in the query: {sentence(error, form)}")
+    by_name = {each.name: each.default for each in msgspec.structs.fields(form)}
     for name in words:
-        if getattr(said, name) is None:  # to msgspec the word null is no word, where it could be none
+        if getattr(said, name) is None and by_name[name] is None:  # where the default is a value, null says something
             _invalid(f"{name}, in the query: leave it out instead of saying null")
     return said
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from dragoman.dialects.sides import Wishes
 from dragoman.sdk.errors import Unsupported
 from dragoman.sdk.peoples import Target, caller_target
+from dragoman.sdk.unsaid import JOB_TIMEOUT, QUEUE_TIMEOUT, TIMEOUT, said
 
 MOST_KEPT = 1024  # wishes that are remembered
 _Key = tuple[str, float | None, float | None, float | None, int | None, int | None, bool, bool]
@@ -22,9 +25,9 @@ class Asking:
     def wishes(
         self,
         service: str,
-        timeout: float | None = None,
-        job_timeout: float | None = None,
-        queue_timeout: float | None = None,
+        timeout: float | None = TIMEOUT,
+        job_timeout: float | None = JOB_TIMEOUT,
+        queue_timeout: float | None = QUEUE_TIMEOUT,
         priority: int | None = None,
         attempts: int | None = None,
         wait: bool = False,
@@ -32,6 +35,7 @@ class Asking:
     ) -> Wishes:
         """`is_whole`: the parts of the result are joined in front of it. Raises Unsupported for what the wire cannot
         say, ValueError for what makes no sense, AddressError for a service that cannot be there."""
+        timeout, job_timeout, queue_timeout = said(timeout), said(job_timeout), said(queue_timeout)
         key = (service, timeout, job_timeout, queue_timeout, priority, attempts, wait, is_whole)
         known = self._known.get(key)
         if known is not None:
@@ -42,7 +46,10 @@ class Asking:
                 raise ValueError(f"{name}={seconds}: a number of seconds over 0, or None")
         _check_number("priority", priority, 0, 9)
         _check_number("attempts", attempts, 1, 100)
-        self._check_words(job_timeout=job_timeout, queue_timeout=queue_timeout, priority=priority, attempts=attempts)
+        for name, asked in (("job_timeout", job_timeout), ("queue_timeout", queue_timeout)):
+            if asked is not None and asked != inf:  # no limit is what there is, as far as the caller can say
+                self.needs(name)
+        self._check_words(priority=priority, attempts=attempts)
         if wait:
             self.needs("wait")
         if len(self._known) >= MOST_KEPT:

@@ -13,7 +13,7 @@ from dragoman.sdk.codecs import codec as codec_of
 from dragoman.sdk.errors import DragomanError
 from dragoman.sdk.plans import Plan
 from dragoman.sdk.questions import Answer, Question
-from dragoman.sdk.settings import BACKGROUND, as_sent
+from dragoman.sdk.settings import BACKGROUND, JOB_TIMEOUT, as_sent
 from dragoman.sdk.typed import EnqueueOptions, JobFilter, RecurOptions, Result
 
 if TYPE_CHECKING:
@@ -31,11 +31,17 @@ class AsyncBackground(Generic[Result]):
     # ---------------------------------------------------------------- jobs
 
     async def enqueue(
-        self, service: str, payload: Any = b"", *, codec: str | None = None, **options: Unpack[EnqueueOptions]
+        self,
+        service: str,
+        payload: Any = b"",
+        *,
+        timeout: float | None = JOB_TIMEOUT,
+        codec: str | None = None,
+        **options: Unpack[EnqueueOptions],
     ) -> str:
         """Hand in a background job, and go on: its id. It is on disk when this returns."""
         encoded = as_sent(self._codec if codec is None else codec_of(codec), payload)
-        return await self._follow(plans.enqueue(service, encoded, **options))
+        return await self._follow(plans.enqueue(service, encoded, timeout=timeout, **options))
 
     @overload
     async def result(self, job: str, timeout: float | None = None, *, codec: None = None) -> Result: ...
@@ -106,12 +112,13 @@ class AsyncBackground(Generic[Result]):
         service: str,
         payload: Any = b"",
         *,
+        timeout: float | None = JOB_TIMEOUT,
         codec: str | None = None,
         **options: Unpack[RecurOptions],
     ) -> CronView:
         """Make a background job again and again, by a `cron` expression or `every` so many seconds."""
         encoded = as_sent(self._codec if codec is None else codec_of(codec), payload)
-        return await self._follow(plans.recur(name, service, encoded, **options))
+        return await self._follow(plans.recur(name, service, encoded, timeout=timeout, **options))
 
     async def recurring(self) -> list[CronView]:
         """All recurring jobs."""

@@ -27,6 +27,7 @@ from dragoman.sdk.settings import (
     window_of,
 )
 from dragoman.sdk.typed import ClientOptions, MapOptions, Options, Result
+from dragoman.sdk.unsaid import JOB_TIMEOUT, QUEUE_TIMEOUT, TIMEOUT
 
 if TYPE_CHECKING:
     from dragoman.sdk.client import Client
@@ -94,12 +95,12 @@ class AsyncClient(AsyncBackground[Result]):
         service: str,
         payload: Any = b"",
         *,
-        timeout: float | None = None,
+        timeout: float | None = TIMEOUT,
         codec: str | None = None,
         priority: int | None = None,
         attempts: int | None = None,
-        job_timeout: float | None = None,
-        queue_timeout: float | None = None,
+        job_timeout: float | None = JOB_TIMEOUT,
+        queue_timeout: float | None = QUEUE_TIMEOUT,
         wait: bool = False,
     ) -> Any:
         """Submit a job and wait for its result. Raises JobError or BrokerUnavailable. Options as for `Client.call`."""
@@ -126,12 +127,12 @@ class AsyncClient(AsyncBackground[Result]):
         service: str,
         payload: Any = b"",
         *,
-        timeout: float | None = None,
+        timeout: float | None = TIMEOUT,
         codec: str | None = None,
         priority: int | None = None,
         attempts: int | None = None,
-        job_timeout: float | None = None,
-        queue_timeout: float | None = None,
+        job_timeout: float | None = JOB_TIMEOUT,
+        queue_timeout: float | None = QUEUE_TIMEOUT,
         wait: bool = False,
     ) -> AsyncJob[Any]:
         """Submit a job and go on: what is returned can be awaited. Options as for `Client.call`."""
@@ -169,12 +170,12 @@ class AsyncClient(AsyncBackground[Result]):
         payloads: Iterable[Any] | AsyncIterable[Any],
         *,
         window: int | None = None,
-        timeout: float | None = None,
+        timeout: float | None = TIMEOUT,
         codec: str | None = None,
         priority: int | None = None,
         attempts: int | None = None,
-        job_timeout: float | None = None,
-        queue_timeout: float | None = None,
+        job_timeout: float | None = JOB_TIMEOUT,
+        queue_timeout: float | None = QUEUE_TIMEOUT,
         wait: bool = False,
     ) -> AsyncIterator[Any]:
         """The results of many jobs, in the order of their payloads, as `Client.map` gives them."""

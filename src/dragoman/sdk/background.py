@@ -13,7 +13,7 @@ from dragoman.sdk.codecs import codec as codec_of
 from dragoman.sdk.errors import DragomanError
 from dragoman.sdk.plans import Plan
 from dragoman.sdk.questions import Answer, Question
-from dragoman.sdk.settings import BACKGROUND, as_sent
+from dragoman.sdk.settings import BACKGROUND, JOB_TIMEOUT, as_sent
 from dragoman.sdk.typed import EnqueueOptions, JobFilter, RecurOptions, Result
 
 if TYPE_CHECKING:
@@ -31,7 +31,13 @@ class Background(Generic[Result]):
     # ---------------------------------------------------------------- jobs
 
     def enqueue(
-        self, service: str, payload: Any = b"", *, codec: str | None = None, **options: Unpack[EnqueueOptions]
+        self,
+        service: str,
+        payload: Any = b"",
+        *,
+        timeout: float | None = JOB_TIMEOUT,
+        codec: str | None = None,
+        **options: Unpack[EnqueueOptions],
     ) -> str:
         """Hand in a background job, and go on: its id. It is on disk when this returns, survives the broker, its
         workers and this program, and waits for a worker however long it takes.
@@ -39,10 +45,11 @@ class Background(Generic[Result]):
         `delay`: seconds until it may start; `not_before`: a moment, with its zone. `priority`: 0 to 9, the higher the
         sooner; 5. `attempts`: how often it may be handed out; 3. Between two it rests, `retry_first` seconds at first
         and twice as long each time, up to `retry_cap`, give or take `retry_jitter` (0 to 1) of it. `timeout`: how long
-        one attempt may run; 60. `key`: whoever comes with the same key (and the same payload) gets the same job.
+        one attempt may run, at most 86400 (a day); None: no limit. `key`: whoever comes with the same key (and the same
+        payload) gets the same job.
         """
         encoded = as_sent(self._codec if codec is None else codec_of(codec), payload)
-        return self._follow(plans.enqueue(service, encoded, **options))
+        return self._follow(plans.enqueue(service, encoded, timeout=timeout, **options))
 
     @overload
     def result(self, job: str, timeout: float | None = None, *, codec: None = None) -> Result: ...
@@ -115,6 +122,7 @@ class Background(Generic[Result]):
         service: str,
         payload: Any = b"",
         *,
+        timeout: float | None = JOB_TIMEOUT,
         codec: str | None = None,
         **options: Unpack[RecurOptions],
     ) -> CronView:
@@ -122,7 +130,7 @@ class Background(Generic[Result]):
         seconds. A name that is there already is said anew. `overlap`: also while the last one has not ended. `paused`:
         not before `resume_recurring`. The rest is as for `enqueue`."""
         encoded = as_sent(self._codec if codec is None else codec_of(codec), payload)
-        return self._follow(plans.recur(name, service, encoded, **options))
+        return self._follow(plans.recur(name, service, encoded, timeout=timeout, **options))
 
     def recurring(self) -> list[CronView]:
         """All recurring jobs."""

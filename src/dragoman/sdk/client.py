@@ -31,6 +31,7 @@ from dragoman.sdk.settings import (
     window_of,
 )
 from dragoman.sdk.typed import ClientOptions, MapOptions, Options, Result
+from dragoman.sdk.unsaid import JOB_TIMEOUT, QUEUE_TIMEOUT, TIMEOUT
 
 if TYPE_CHECKING:
     from dragoman.sdk.executor import ServiceExecutor
@@ -100,19 +101,21 @@ class Client(Background[Result]):
         service: str,
         payload: Any = b"",
         *,
-        timeout: float | None = None,
+        timeout: float | None = TIMEOUT,
         codec: str | None = None,
         priority: int | None = None,
         attempts: int | None = None,
-        job_timeout: float | None = None,
-        queue_timeout: float | None = None,
+        job_timeout: float | None = JOB_TIMEOUT,
+        queue_timeout: float | None = QUEUE_TIMEOUT,
         wait: bool = False,
     ) -> Any:
         """Submit a job and wait for its result. Raises JobError or BrokerUnavailable.
 
-        `timeout`: how long to wait for all of it; the broker knows it. `job_timeout`: how long one attempt may run.
-        `queue_timeout`: how long it may wait for a free worker. `priority`: 0 to 9, the higher the sooner; 5 if it is
-        not said. `attempts`: how often it may be handed out. `wait`: wait for a worker even if none offers the service.
+        `timeout`: how long to wait for all of it; the broker knows it. `job_timeout`: how long one attempt may run; not
+        said, it has no limit if there is a `timeout`, else that of the listener, which is 60 unless it was changed.
+        `queue_timeout`: how long it may wait for a free worker. None means no limit, for all three; the longest that
+        can be said otherwise is 49 days. `priority`: 0 to 9, the higher the sooner; 5 if it is not said. `attempts`:
+        how often it may be handed out. `wait`: wait for a worker even if none offers the service.
         """
         wishes = self.asking.wishes(
             service, timeout, job_timeout, queue_timeout, priority, attempts, wait, is_whole=True
@@ -142,12 +145,12 @@ class Client(Background[Result]):
         service: str,
         payload: Any = b"",
         *,
-        timeout: float | None = None,
+        timeout: float | None = TIMEOUT,
         codec: str | None = None,
         priority: int | None = None,
         attempts: int | None = None,
-        job_timeout: float | None = None,
-        queue_timeout: float | None = None,
+        job_timeout: float | None = JOB_TIMEOUT,
+        queue_timeout: float | None = QUEUE_TIMEOUT,
         wait: bool = False,
     ) -> JobFuture[Any]:
         """Submit a job and go on. Options as for `call`."""
@@ -175,12 +178,12 @@ class Client(Background[Result]):
         payloads: Iterable[Any],
         *,
         window: int | None = None,
-        timeout: float | None = None,
+        timeout: float | None = TIMEOUT,
         codec: str | None = None,
         priority: int | None = None,
         attempts: int | None = None,
-        job_timeout: float | None = None,
-        queue_timeout: float | None = None,
+        job_timeout: float | None = JOB_TIMEOUT,
+        queue_timeout: float | None = QUEUE_TIMEOUT,
         wait: bool = False,
     ) -> Iterator[Any]:
         """The results of many jobs, in the order of their payloads.

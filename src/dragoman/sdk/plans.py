@@ -31,6 +31,7 @@ from dragoman.sdk.errors import (
 )
 from dragoman.sdk.ids import new_session
 from dragoman.sdk.questions import Answer, Question
+from dragoman.sdk.settings import JOB_TIMEOUT
 
 if TYPE_CHECKING:
     from dragoman.desk.forms import CronView, Ending, Form, JobView, ServiceView, State, WorkerView
@@ -56,7 +57,7 @@ def enqueue(
     not_before: datetime | None = None,
     priority: int = 5,
     attempts: int = 3,
-    timeout: float | None = None,
+    timeout: float | None = JOB_TIMEOUT,
     key: str | None = None,
     retry_first: float | None = None,
     retry_cap: float | None = None,
@@ -226,7 +227,7 @@ def recur(
     paused: bool = False,
     priority: int = 5,
     attempts: int = 3,
-    timeout: float | None = None,
+    timeout: float | None = JOB_TIMEOUT,
     retry_first: float | None = None,
     retry_cap: float | None = None,
     retry_jitter: float | None = None,

@@ -49,7 +49,6 @@ class RetryOptions(TypedDict, total=False):
 
     priority: int
     attempts: int
-    timeout: float | None
     retry_first: float | None
     retry_cap: float | None
     retry_jitter: float | None

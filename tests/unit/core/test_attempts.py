@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
 from dragoman.core.effects import Answer, Dismiss, Give, Progress
@@ -356,3 +358,25 @@ def test_job_with_no_run_time_at_all_ends_though_it_was_handed_out_within_a_tick
         broker.tick(tenths / 10)
         broker.take()
     assert (job.outcome, worker.state) == (Outcome.TIMED_OUT, WorkerState.IDLE)
+
+
+def test_a_job_without_any_limit_has_that_of_a_silent_worker_s_listener(broker: CheckedBroker) -> None:
+    """D5: nothing else would ever end it."""
+    worker = broker.worker(silent_while_busy=True, job_timeout=600.0)
+    attempt = broker.running(worker, job_timeout=inf)
+    attempt.is_sent = True
+    broker.tick(599.0)
+    assert attempt.job.outcome is None
+    broker.tick(600.0)
+    assert attempt.job.outcome is Outcome.TIMED_OUT
+    assert "no result within 600 s" in repr(broker.take())
+
+
+def test_a_deadline_or_a_time_out_of_its_own_is_limit_enough(broker: CheckedBroker) -> None:
+    worker = broker.worker(capacity=3, silent_while_busy=True, job_timeout=600.0)
+    dues = [
+        attempt_of(broker.call(**wishes)).over_at
+        for wishes in ({"job_timeout": inf, "deadline": 5_000.0}, {"job_timeout": 700.0}, {"job_timeout": inf})
+    ]
+    assert dues == [5_000.0, 700.0, 600.0]
+    assert worker.terms.job_timeout == 600.0

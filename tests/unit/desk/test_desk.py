@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from math import inf
 from typing import Any
 
 import pytest
@@ -660,3 +661,10 @@ def test_run_that_a_full_disk_refuses_is_made_when_there_is_room(world: World) -
     assert view.last == datetime.fromtimestamp(WALL + 1_010.0, UTC)
     world.wait(10.0)
     assert world.ask("recurrence", name="n").skipped == 1
+
+
+def test_a_job_runs_for_sixty_seconds_at_most_unless_it_says_otherwise(world: World) -> None:
+    """None was 60 seconds, too, and no limit could not be said."""
+    assert world.job(world.enqueue()).wishes.job_timeout == 60.0
+    assert world.job(world.enqueue(timeout=86_400.0)).wishes.job_timeout == 86_400.0
+    assert world.job(world.enqueue(timeout=None)).wishes.job_timeout == inf

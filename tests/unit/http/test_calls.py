@@ -289,3 +289,18 @@ def test_call_that_the_server_stops_is_withdrawn(world: World) -> None:
     call.cancel()
     world.settle()
     assert world.broker.counters.ended[Outcome.CANCELLED] == 1
+
+
+@pytest.mark.parametrize(
+    ("headers", "limits"),
+    [
+        ({}, (inf, 60.0)),
+        ({"Dragoman-Timeout": "null"}, (inf, inf)),
+        ({"Dragoman-Job-Timeout": "null"}, (inf, inf)),
+        ({"Dragoman-Timeout": "90"}, (90.0, inf)),
+    ],
+)
+def test_null_is_no_limit(world: World, headers: dict[str, str], limits: tuple[float, float]) -> None:
+    world.begin("POST", "/v1/call/s", content=b"x", headers={**headers, "Dragoman-Wait": "true"})
+    (job,) = world.broker.jobs.values()
+    assert (job.deadline - job.created, job.wishes.job_timeout) == limits

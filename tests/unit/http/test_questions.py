@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf
 from typing import Any
 
 import pytest
@@ -591,3 +592,15 @@ def test_a_method_that_a_path_does_not_know(world: World, method: str, path: str
 
 def test_a_head_is_a_get_without_the_body(world: World) -> None:
     assert world.ask("HEAD", "/v1/services").status_code == 200
+
+
+def test_null_is_no_limit_in_a_form_and_in_a_query(world: World) -> None:
+    """Left out, and only then, it is 60 seconds."""
+    for answer, limit in (
+        (world.ask("POST", "/v1/jobs", json={"service": "s", "timeout": None}), inf),
+        (world.ask("POST", "/v1/jobs?service=s&timeout=null", content=b""), inf),
+        (world.ask("POST", "/v1/jobs?service=s", content=b""), 60.0),
+        (world.ask("POST", "/v1/jobs?service=s&timeout=5", content=b""), 5.0),
+    ):
+        assert world.job(answer.json()["id"]).wishes.job_timeout == limit
+    assert world.ask("POST", "/v1/jobs?service=s&retry_first=null", content=b"").status_code == 422

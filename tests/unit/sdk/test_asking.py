@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
+from math import inf
 from typing import Any
 
 import pytest
 
+from dragoman import AsyncClient, Client
 from dragoman.sdk.address import AddressError
 from dragoman.sdk.asking import MOST_KEPT, Asking
 from dragoman.sdk.errors import Unsupported
+from dragoman.sdk.unsaid import JOB_TIMEOUT, QUEUE_TIMEOUT, TIMEOUT
 
 URLS = {
     "native": "tcp://127.0.0.1:1",
@@ -24,6 +28,7 @@ OPTIONS: dict[str, Any] = {
     "queue_timeout": 1.0,
     "wait": True,
 }
+DEFAULTS = {"timeout": TIMEOUT, "job_timeout": JOB_TIMEOUT, "queue_timeout": QUEUE_TIMEOUT}
 SPOKEN = {"native": set(OPTIONS), "memodb": {"job_timeout"}}  # the others: nothing of it
 
 
@@ -88,3 +93,26 @@ def test_a_service_must_be_one_that_can_be_there() -> None:
         Asking(URLS["native"]).wishes("")
     with pytest.raises(AddressError, match="no callers"):
         Asking("controller+unix:///run/controller")
+
+
+@pytest.mark.parametrize("option", ["timeout", "job_timeout", "queue_timeout"])
+@pytest.mark.parametrize("dialect", URLS)
+def test_none_is_no_limit_and_what_is_not_said_is_not_sent(dialect: str, option: str) -> None:
+    """None was whatever the listener, or the address, says."""
+    asking = Asking(URLS[dialect])
+    assert getattr(asking.wishes("default", **{option: None}), option) == inf
+    assert getattr(asking.wishes("default"), option) is None
+    assert getattr(asking.wishes("default", **{option: DEFAULTS[option]}), option) is None
+
+
+def test_a_default_that_is_said_is_sent() -> None:
+    assert Asking(URLS["native"]).wishes("default", job_timeout=60.0).job_timeout == 60.0
+
+
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+@pytest.mark.parametrize("method", ["call", "submit", "map"])
+def test_the_default_is_the_number_in_the_signature(kind: Any, method: str) -> None:
+    parameters = inspect.signature(getattr(kind, method)).parameters
+    assert {name: parameters[name].default for name in DEFAULTS} == DEFAULTS
+    for name in ("enqueue", "recur"):
+        assert inspect.signature(getattr(kind, name)).parameters["timeout"].default == 60.0

@@ -86,6 +86,7 @@ class MajordomoSession:
             lease=options.heartbeat * options.liveness,
             silent_while_busy=True,
             unproven_limit=options.unproven_limit,
+            job_timeout=options.job_timeout or inf,
             max_payload=max_payload,
             comes_back=True,
         )

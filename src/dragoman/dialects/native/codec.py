@@ -239,7 +239,7 @@ def read_order(head: Frame) -> Order:
     except UnicodeDecodeError:
         raise Malformed("malformed", "the service's name is not UTF-8") from None
     return Order(
-        service, Flag(flags & 15), priority, attempts, deadline / 1000, job_timeout / 1000, queue_timeout / 1000
+        service, Flag(flags & 15), priority, attempts, _time(deadline), _time(job_timeout), _time(queue_timeout)
     )
 
 
@@ -288,8 +288,14 @@ def read_recall(message: Message) -> tuple[bytes, str]:
 
 
 def _milliseconds(seconds: float) -> int:
-    """Never 0 for a time that was said."""
+    """Never 0 for a time that was said; inf is one, too."""
+    if seconds == inf:
+        return LONGEST
     return min(max(round(seconds * 1000), 1), LONGEST) if seconds > 0 else 0
+
+
+def _time(milliseconds: int) -> float:
+    return inf if milliseconds == LONGEST else milliseconds / 1000
 
 
 # -------------------------------------------------------------------- what becomes of them

@@ -422,7 +422,7 @@ class ClientSide(sides.ClientSide):
             (Flag.WAIT if wishes.waits else NO_FLAGS) | (Flag.WHOLE if wishes.is_whole else NO_FLAGS),
             UNSAID_PRIORITY if wishes.priority is None else wishes.priority,
             wishes.attempts or 0,
-            *(min(each or 0.0, LONGEST) for each in (wishes.timeout, wishes.job_timeout, wishes.queue_timeout)),
+            *(_seconds(each) for each in (wishes.timeout, wishes.job_timeout, wishes.queue_timeout)),
         )
         head = self._heads[wishes] = write_order(order)
         return head
@@ -609,3 +609,7 @@ class ClientSide(sides.ClientSide):
     def _say(self, frames: Sequence[Frame], now: float) -> None:
         self._said = now
         self._port.send(frames)
+
+
+def _seconds(said: float | None) -> float:
+    return 0.0 if said is None else said if said == inf else min(said, LONGEST)

@@ -76,7 +76,12 @@ class PingPongSession:
         self._options = options
         self._max_payload = max_payload
         self._edition = options.edition
-        self._terms = Terms(lease=options.worker_expire, silent_while_busy=True, unproven_limit=options.unproven_limit)
+        self._terms = Terms(
+            lease=options.worker_expire,
+            silent_while_busy=True,
+            unproven_limit=options.unproven_limit,
+            job_timeout=options.job_timeout or inf,
+        )
         wishes = Wishes(
             queue_timeout=options.queue_timeout,
             job_timeout=options.job_timeout or inf,

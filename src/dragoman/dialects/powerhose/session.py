@@ -120,6 +120,7 @@ class PowerhoseSession:
             silent_while_busy=True,
             may_refuse=True,
             unproven_limit=options.unproven_limit,
+            job_timeout=options.job_timeout or inf,
             attempts=ATTEMPTS,
             comes_back=True,
         )

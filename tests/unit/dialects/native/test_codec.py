@@ -143,8 +143,8 @@ VECTORS: list[tuple[str, list[Frame], Callable[[list[Frame]], Any], Any, Callabl
         "SUBMIT that says everything",
         [fromhex("10 05 09 64 ffffffff 00000001 0001d4c0 c3a9")],
         lambda message: codec.read_order(message[0]),
-        Order("é", Flag.WAIT | Flag.ACCEPT, 9, 100, 4294967.295, 0.001, 120.0),
-        lambda: [codec.write_order(Order("é", Flag.WAIT | Flag.ACCEPT, 9, 100, 4294967.295, 0.001, 120.0))],
+        Order("é", Flag.WAIT | Flag.ACCEPT, 9, 100, inf, 0.001, 120.0),
+        lambda: [codec.write_order(Order("é", Flag.WAIT | Flag.ACCEPT, 9, 100, inf, 0.001, 120.0))],
     ),
     (
         "JOB",
@@ -591,3 +591,10 @@ READERS: list[Callable[..., Any]] = [
 def test_any_frames_are_a_word_or_malformed(frames: list[Frame]) -> None:
     for read in READERS:
         is_understood(read, frames)
+
+
+def test_no_limit_is_a_time_of_its_own_and_differs_from_none_said() -> None:
+    order = Order("echo", deadline=inf, job_timeout=inf, queue_timeout=0.0)
+    head = codec.write_order(order)
+    assert head[4:16] == b"\xff" * 8 + bytes(4)
+    assert codec.read_order(head) == order

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
 from dragoman.core.model import Wishes
@@ -518,3 +520,14 @@ def test_a_caller_of_another_people_is_told_type_and_message_in_one_sentence() -
     worker.say(*failed(token, "ValueError", "not a picture", "Traceback"))
     (answer,) = other.told
     assert answer.reason == "ValueError: not a picture"  # type: ignore[attr-defined]
+
+
+def test_no_limit_can_be_said() -> None:
+    """Nothing said is the listener's 60 seconds, which is what came of saying none, too."""
+    for asked, limit in ((0, 60.0), (0xFFFFFFFF, inf)):
+        world = World()
+        world.submit(world.client(), b"job", flags=1, job_timeout=asked)
+        assert world.job().wishes.job_timeout == limit
+    world = World()
+    world.submit(world.client(), b"job", flags=1, deadline=0xFFFFFFFF)
+    assert (world.job().deadline, world.job().wishes.job_timeout) == (inf, inf)
