@@ -14,6 +14,7 @@ class FakeStream:
         self.sent = 0
         self.received = 0
         self.backlog = 0
+        self.closed_in_order = False
         self.room = inf
         self.waiting = bytearray()
         self.taken = bytearray()

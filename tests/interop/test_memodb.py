@@ -10,7 +10,11 @@ import asyncio
 import io
 import queue
 import random
+import select
 import shutil
+import socket
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -941,3 +945,131 @@ def test_the_broker_lets_go_of_all_who_left(broker_house: Start, nngs: Nngs) -> 
     session: Any = house.line.sessions[0]
     until(lambda: house.run(lambda: session._answers.bytes) == 0, "the answers are forgotten")
     assert house.run(lambda: (session._guests, session._orphans, session._lost_readies)) == ({}, {}, {})
+
+
+# -------------------------------------------------------------------- clients that come back, and strangers
+
+
+class Relay:
+    """Stands between libnng and the broker. It loses the very first answer, and resets both sides."""
+
+    def __init__(self, where: str) -> None:
+        self.lost = 0
+        self._where = where
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.where = f"tcp://127.0.0.1:{self._listening.getsockname()[1]}"
+        self._stop, self._stopped = socket.socketpair()
+        self._thread = threading.Thread(target=self._live, name="relay")
+        self._thread.start()
+
+    def __enter__(self) -> Relay:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.close()
+        self._thread.join(PATIENCE)
+        assert not self._thread.is_alive()
+        self._stopped.close()
+        self._listening.close()
+
+    def _live(self) -> None:
+        while self._listening in select.select([self._listening, self._stopped], [], [])[0]:
+            with self._listening.accept()[0] as client, Raw(self._where) as broker:
+                self._pass_on(client, broker)
+
+    def _pass_on(self, client: socket.socket, broker: Raw) -> None:
+        client.sendall(broker.take(8))
+        while True:
+            ready = select.select([client, broker.socket, self._stopped], [], [])[0]
+            if self._stopped in ready:
+                return
+            if broker.socket in ready and not self.lost:
+                self.lost += 1
+                for each in (client, broker.socket):
+                    each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
+                return
+            for one, other in ((client, broker.socket), (broker.socket, client)):
+                if one in ready:
+                    data = one.recv(1 << 16)
+                    if not data:
+                        return
+                    other.sendall(data)
+
+
+def test_r63_the_answer_that_a_cut_has_lost_is_given_to_libnng_when_it_asks_again(
+    broker_house: Start, nngs: Nngs, loop_name: str
+) -> None:
+    house = broker_house(TCP, loop=loop_name)
+    crew = nngs.work(house.workers)
+    joined(house)
+    with Relay(house.callers) as relay:
+        caller = nngs.dial(relay.where)
+        caller.send(job(b"once"))
+        assert result_of(caller.recv()) == b"did once"
+        assert relay.lost == 1
+        caller.close()
+    assert crew.done == [b"once"]
+    assert house.counters.replayed_answers == 1
+
+
+@pytest.mark.parametrize("is_closed", [True, False], ids=["it has gone", "it is still there"])
+def test_r63_the_answer_of_a_libnng_is_not_given_to_a_stranger(
+    broker_house: Start, nngs: Nngs, loop_name: str, url: str, is_closed: bool
+) -> None:
+    """Another connection of the same address with the same request id and message was given the kept answer."""
+    house = broker_house(url, loop=loop_name)
+    crew = nngs.work(house.workers)
+    joined(house)
+    heard = tap(house, JOB)
+    caller = nngs.dial(house.callers)
+    caller.send(job(b"mine"))
+    assert result_of(caller.recv()) == b"did mine"
+    if is_closed:
+        caller.close()
+        until(lambda: len(house.line.peers) == 1, "the caller's connection has ended")
+    with Plain(house.callers).greeted() as stranger:
+        stranger.ask(job(b"mine"), heard[0])
+        assert result_of(stranger.answer()[1]) == b"did mine"
+    assert crew.done == [b"mine", b"mine"]
+    assert house.counters.replayed_answers == 0
+
+
+def test_r63_an_answer_that_was_not_read_is_kept_for_its_process_only(
+    broker_house: Start, nngs: Nngs, loop_name: str, free_path: Path
+) -> None:
+    house = broker_house(f"memodb+ipc://{free_path}", loop=loop_name)
+    crew = nngs.work(house.workers)
+    joined(house)
+    session = house.line.sessions[0]
+    with Plain(house.callers).greeted() as caller:
+        request = caller.ask(job(b"mine"))
+        until(lambda: session._answers.bytes, "it is answered")
+        until(lambda: caller.socket.recv(1, socket.MSG_PEEK), "the answer is there")
+    until(lambda: len(house.line.peers) == 1, "the caller's connection has ended")
+    body = request + job(b"mine")
+    program = (
+        "import socket, sys; s = socket.socket(socket.AF_UNIX); s.settimeout(60); s.connect(sys.argv[1]);"
+        "s.sendall(bytes.fromhex(sys.argv[2])); s.recv(8, socket.MSG_WAITALL); s.recv(1)"
+    )
+    said = b"\0SP\0\0\x30\0\0\x01" + len(body).to_bytes(8, "big") + body
+    subprocess.run([sys.executable, "-c", program, str(free_path), said.hex()], check=True, timeout=PATIENCE)
+    assert (crew.done, house.counters.replayed_answers) == ([b"mine", b"mine"], 0)
+    with Plain(house.callers).greeted() as caller:
+        caller.ask(job(b"mine"), request)
+        assert result_of(caller.answer()[1]) == b"did mine"
+    assert (crew.done, house.counters.replayed_answers) == ([b"mine", b"mine"], 1)
+
+
+def test_large_jobs_under_one_request_id_each_get_their_own_answer(broker_house: Start, nngs: Nngs) -> None:
+    """Of a message over 16 KiB only samples were compared, and this one's answer was given to that one."""
+    house = broker_house(TCP)
+    crew = nngs.work(house.workers)
+    joined(house)
+    payload = bytearray(MIB)
+    for at in (5_000, 300_000, MIB - 5_000):
+        payload[at] = 1
+        caller = Plain(house.callers).greeted()
+        caller.ask(job(bytes(payload)), b"\x80\0\0\x01")
+        assert result_of(caller.answer()[1]) == b"did " + payload
+        caller.reset()
+    assert len(crew.done) == 3

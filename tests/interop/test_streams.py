@@ -497,6 +497,7 @@ class Pipe:
         self.sent = 0
         self.received = 0
         self.backlog = 0
+        self.closed_in_order = False
         self.read_dry = read
 
     def write(self, buffers: list[Frame]) -> None:
@@ -614,3 +615,41 @@ def first_byte(first_message: bytes) -> int:
     """Where the second message begins in what we send: behind greeting, READY and the first."""
     ready = ready_command(b"ROUTER", b"house")
     return len(OUR_GREETING) + len(ready) + 2 + len(first_message)
+
+
+# ---------------------------------------------------------------- how a connection ended
+
+
+@pytest.mark.parametrize("has_read", [True, False], ids=["read", "unread"])
+def test_a_connection_is_closed_in_order_if_the_peer_has_read_all(house: House, place: Place, has_read: bool) -> None:
+    """libnng shuts a socket down before it closes it: the end comes before the reset that unread bytes cause."""
+    echo = Echo(house.line)
+    raw = Raw(house.open(echo, place)).greet()
+    raw.message(b"hello")
+    if has_read:
+        assert raw.hear() == [b"hello"]
+    else:
+        raw.socket.recv(1, socket.MSG_PEEK)
+
+    def close() -> None:  # on the loop's own thread: it sees the end when both have happened
+        raw.socket.shutdown(socket.SHUT_RDWR)
+        raw.socket.close()
+
+    house.run(close)
+    until(lambda: echo.losses, "its end has been seen")
+    assert echo.losses[0][0].closed_in_order is has_read
+
+
+def test_a_connection_that_is_reset_or_closed_by_us_is_not_closed_in_order(house: House, place: Place) -> None:
+    echo = Echo(house.line)
+    where = house.open(echo, place)
+    with Raw(where).greet() as raw:
+        house.run(house.line.close, echo.present[0], "the test wants it")
+        raw.rest()
+    until(lambda: echo.losses, "it has been closed")
+    raw = Raw(where).greet()
+    raw.message(b"hello")
+    raw.socket.recv(1, socket.MSG_PEEK)
+    raw.reset()
+    until(lambda: len(echo.losses) == 2, "its end has been seen")
+    assert [peer.closed_in_order for peer, _ in echo.losses] == [False, False]

@@ -108,6 +108,7 @@ class Connection:
     def _begin(self, world: World, ours: Carrier, theirs: Carrier) -> None:
         self.world = world
         self.sent = self.received = self.backlog = 0  # the broker's stream: all that is written has left
+        self.closed_in_order = False
         self.heard: list[Message] = []
         self.is_cut = False
         self._ours = ours

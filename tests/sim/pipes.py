@@ -23,6 +23,8 @@ from sim.world import World
 
 Frame = bytes | bytearray
 
+CLOSED = "the peer closed the connection"
+
 
 @dataclass(slots=True)
 class Weather:
@@ -79,6 +81,7 @@ class End:
         self.backlog = 0
         self.is_closed = False  # by its owner
         self.is_over = False  # it knows that nothing more comes
+        self.closed_in_order = False  # by the other side, which has read all that was sent from here
         self.is_frozen = False
         self.fuse: int | None = None  # cut when so many bytes more have arrived here
         self.inbox: list[bytes | str] = []  # arrived while frozen; a str is the news of the end
@@ -93,6 +96,8 @@ class End:
     def write(self, buffers: list[Frame]) -> None:
         if self.is_closed:
             return
+        if self.is_over:
+            self.closed_in_order = False
         for buffer in buffers:
             self._pending += buffer
         self._push()
@@ -104,7 +109,7 @@ class End:
         self._pending.clear()
         self.inbox.clear()
         if not self.wire.is_cut:
-            self._travel(self.other.arrive, "the peer closed the connection")
+            self._travel(self.other.arrive, CLOSED)
 
     def read_dry(self) -> bool:
         inbox, self.inbox = self.inbox, []
@@ -146,6 +151,7 @@ class End:
             self.inbox.append(problem)
         elif not (self.is_over or self.is_closed):
             self.is_over = True
+            self.closed_in_order = problem == CLOSED and not self._pending and not self._unread
             self.wire.world.soon(self._tell, problem)
 
     def _tell(self, problem: str) -> None:

@@ -50,6 +50,10 @@ class Peer(Protocol):
     def process(self) -> int:
         """The id of its process on this machine, or 0 if the kernel does not tell."""
 
+    @property
+    def closed_in_order(self) -> bool:
+        """Whether it has closed its connection itself and has received all that we had for it. Known in `lost`."""
+
 
 class Line(Protocol):
     """What a session may ask for."""

@@ -19,6 +19,7 @@ class Stream(Protocol):
     sent: int  # bytes that have left us
     received: int  # bytes that have come
     backlog: int  # bytes handed over that have not
+    closed_in_order: bool  # the other side has closed it, and has received all that we had for it
 
     def write(self, buffers: list[Frame]) -> None: ...
 
@@ -60,6 +61,7 @@ class Peer:
         "bad_logged",
         "bad_since",
         "carrier",
+        "closed_in_order",
         "closing",
         "dialled",
         "endpoint",
@@ -112,6 +114,7 @@ class Peer:
         self.dialled = False
         self.is_open = False  # the session knows of it
         self.is_lost = False
+        self.closed_in_order = False  # once it is lost
         self.closing: str | None = None  # why, once it has been decided
         self.since = now
         self.heard = now

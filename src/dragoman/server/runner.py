@@ -548,6 +548,7 @@ class Line:
         self._budget.forget(peer)
         self._deadlines.disarm(peer)
         self.peers.pop(peer, None)
+        peer.closed_in_order = peer.stream is not None and peer.stream.closed_in_order and not peer.out
         unsent = peer.take_unsent()
         if peer.stream is not None:
             peer.stream.close()

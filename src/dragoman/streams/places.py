@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import socket
 import stat
+import termios
 
 KEEPALIVE_IDLE = 15
 KEEPALIVE_EVERY = 5
@@ -136,6 +138,19 @@ def is_local(connected: socket.socket) -> bool:
         return True
     host = str(connected.getpeername()[0])
     return host == "::1" or host.startswith(("127.", "::ffff:127."))
+
+
+def has_received_all(connected: socket.socket) -> bool:
+    """Whether the other end has all that was sent: over TCP its machine has it, over a Unix socket its program.
+
+    An end with unread bytes that is closed resets the connection, so an error means no. Looked at in this order, for
+    the kernel notes the error of a Unix socket before it forgets the bytes.
+    """
+    try:
+        queued = fcntl.ioctl(connected, termios.TIOCOUTQ, bytes(4))
+    except OSError:
+        return False
+    return not any(queued) and not connected.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
 
 
 def _credentials(connected: socket.socket) -> tuple[int, int, int]:

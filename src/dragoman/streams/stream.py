@@ -20,6 +20,7 @@ from collections.abc import Callable
 from itertools import islice
 
 from dragoman.carriers.carrier import Frame, Messages, Reader
+from dragoman.streams.places import has_received_all
 from dragoman.streams.second_look import SecondLook, second_look_of
 from dragoman.streams.unread import unread_bytes
 
@@ -49,6 +50,7 @@ class Stream:
         "_send",
         "_socket",
         "backlog",
+        "closed_in_order",
         "received",
         "sent",
     )
@@ -57,6 +59,7 @@ class Stream:
         self.sent = 0
         self.received = 0
         self.backlog = 0
+        self.closed_in_order = False
         self._loop = loop
         self._socket = connected
         self._recv = connected.recv
@@ -78,6 +81,7 @@ class Stream:
     def write(self, buffers: list[Frame]) -> None:
         """Hand the buffers to the kernel; what it does not take now is kept and follows by itself."""
         if self._is_over:  # nobody will read it, and so it never left us (D8)
+            self.closed_in_order = False
             return
         if self._pending:
             self._pending.extend(buffers)
@@ -163,6 +167,7 @@ class Stream:
             self._break(error)
             return False
         if not came:
+            self.closed_in_order = not self._pending and has_received_all(self._socket)
             self._end("the peer closed the connection")
             return False
         if not self._is_to_be_read_again:

@@ -29,6 +29,7 @@ class FakeStream:
         self.sent = 0
         self.received = 0
         self.backlog = 0
+        self.closed_in_order = False
         self.room = inf
         self.is_closed = False
         self.is_over = False  # the peer has closed, which is seen when somebody reads

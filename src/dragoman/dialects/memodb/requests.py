@@ -9,24 +9,38 @@ from dragoman.carriers.carrier import Frame
 from dragoman.core.model import Attempt, Job, Service, Wishes, Worker
 from dragoman.dialects.seam import Peer
 
-WHOLE: Final = 16_384  # a message up to this size is looked at from end to end
-SAMPLE: Final = 4_096
+WHOLE: Final = 16_384  # a message up to this size is hashed and read in one piece
+PIECE: Final = 65_536  # of a larger one: what is hashed at a time, so that no second copy of all of it is made
+NOTICED_WITHIN: Final = 2.0  # seconds: the end of a connection, while its client has made another
 OVERTAKEN_KEPT: Final = 8
 DEAD_KEPT: Final = 256
 NO_HEADER: Final = bytes(WHOLE + 1)  # nothing that is compared with it is as long
 
 
-def imprint(body: Frame) -> int:
-    """Tells one message from another: together with the request id, whether a request is an earlier one, repeated.
+# What a request has in common with its repetition on another connection: address, request id, imprint and process.
+Key = tuple[str, bytes, int, int]
 
-    Large ones are sampled, or this would cost more than all the rest: size, beginning, middle and end. Two messages
-    alike in all of these under one request id would have to come from one address, the second in place of the first.
+
+def may_be_back(lost: Call | Guest, peer: Peer) -> bool:
+    """Whether this connection can be a new one of the client or worker whose connection was lost.
+
+    Its address, process, request id and message are the same, or it would not have been found. A connection that was
+    open long before the other ended belongs to somebody else. Not just before: the end may be noticed late.
     """
-    size = len(body)
-    if size <= WHOLE:
-        return hash(body) if type(body) is bytes else hash(bytes(body))
-    middle = size // 2
-    return hash((size, bytes(body[:SAMPLE]), bytes(body[middle : middle + SAMPLE]), bytes(body[-SAMPLE:])))
+    return peer.since > lost.left_at - NOTICED_WITHIN
+
+
+def imprint(body: Frame) -> int:
+    """A keyed hash of the whole message. With the request id it tells whether a request is an earlier one, repeated.
+
+    Python's own hash of bytes is SipHash with a random key of this process: 64 bits that a peer cannot steer. Of the
+    hashes at hand it is the fastest for every size. A large message may come as `bytes` or as `bytearray`, depending on
+    how the stream was cut, and has the same imprint as either.
+    """
+    if len(body) <= PIECE:
+        return hash(bytes(body))
+    view = memoryview(body)
+    return hash(tuple([hash(bytes(view[at : at + PIECE])) for at in range(0, len(body), PIECE)]))
 
 
 class Guest:
@@ -43,9 +57,11 @@ class Guest:
         "id",
         "is_confirmed",
         "is_replayed",
+        "left_at",
         "mark",
         "overtaken",
         "peer",
+        "process",
         "route",
         "service",
         "wishes",
@@ -68,13 +84,15 @@ class Guest:
         self.is_replayed = False  # that was said on more than one connection
         self.overtaken: list[tuple[bytes, int]] = []  # requests that may still come by connections it has left
         self.is_confirmed = False  # it has shown that it knows its id
+        self.process = 0  # whose connection ended last, and when
+        self.left_at = 0.0
         self.heartbeat_due = inf  # while it is parked
         self.alarm = inf
         self.alarm_number = 0
 
     @property
-    def key(self) -> tuple[str, bytes, int]:
-        return self.address, self.route[-4:], self.mark
+    def key(self) -> Key:
+        return self.address, self.route[-4:], self.mark, self.process
 
     def turn_from(self, request: bytes, mark: int) -> None:
         """It comes by another connection. Of what it sent by the old one, copies of its last request and of this one
@@ -92,8 +110,10 @@ class Call:
         "is_answered",
         "is_over",
         "job",
+        "left_at",
         "mark",
         "peer",
+        "process",
         "result",
         "route",
         "session",
@@ -112,10 +132,12 @@ class Call:
         self.is_answered = False
         self.result: Frame = b""  # once it is answered, as long as the answer is kept
         self.answered_at = 0.0
+        self.process = 0  # whose connection ended last, and when
+        self.left_at = 0.0
 
     @property
-    def key(self) -> tuple[str, bytes, int]:
-        return self.address, self.route[-4:], self.mark
+    def key(self) -> Key:
+        return self.address, self.route[-4:], self.mark, self.process
 
 
 class Contacts:

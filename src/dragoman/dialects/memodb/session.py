@@ -4,7 +4,8 @@ Any number of both share a connection; a request is answered by the route it cam
 NNG repeats a request by itself, on a timer and after a reconnect, under the same request id. Taken for a new one, a
 repeated RESULT would be booked on the worker's next job. So this file's care is to know a request again (R60 to R65):
 a worker's by its id, a caller's by its connection, both by the request id and by an imprint of the whole message.
-What was answered is said again, byte for byte; what was not waits on at the new place.
+What was answered is said again, byte for byte; what was not waits on at the new place. On a new connection that holds
+only for one that can be the same client's: `requests.py:may_be_back`, and `lost` for answers that were received.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from dragoman.dialects.memodb.answers import Answers
 from dragoman.dialects.memodb.codec import read, read_plain, write_disconnect, write_heartbeat, write_job, write_result
 from dragoman.dialects.memodb.messages import Heartbeat, Ready, Result, Word
 from dragoman.dialects.memodb.options import ListenerOptions
-from dragoman.dialects.memodb.requests import WHOLE, Call, Contacts, Guest, imprint
+from dragoman.dialects.memodb.requests import WHOLE, Call, Contacts, Guest, Key, imprint, may_be_back
 from dragoman.dialects.seam import Line, Peer
 
 MAX_TIMEOUT: Final = 86_400_000  # milliseconds: a day (R72)
@@ -52,8 +53,8 @@ class MemoDbSession:
         self._wishes: dict[int, Wishes] = {}  # by the timeout on the wire
         self._guests: dict[bytes, Guest] = {}  # workers by their id
         self._heartbeats: Deadlines[Guest] = Deadlines()  # parked workers: when they get a HEARTBEAT instead of a job
-        self._lost_readies: dict[tuple[str, bytes, int], Guest] = {}  # R61: may come again on another connection
-        self._orphans: dict[tuple[str, bytes, int], Call] = {}  # R62: calls whose connection is gone
+        self._lost_readies: dict[Key, Guest] = {}  # R61: may come again on another connection
+        self._orphans: dict[Key, Call] = {}  # R62: calls whose connection is gone
         self._waiting = 0  # calls without an answer
         self._answers = Answers(options.keep_answers, options.max_kept_bytes, self._forget_answer)
 
@@ -127,7 +128,10 @@ class MemoDbSession:
             workers, calls = len(contacts.guests), len(contacts.waiting)
             self._line.remark("connection lost", peer=peer, detached_workers=workers, waiting_calls=calls)
         for guest in contacts.guests:
+            if peer.closed_in_order and guest.answer is not None:
+                self._confirm(guest)  # it has the answer to its READY, and does not ask again
             guest.peer = None
+            guest.process, guest.left_at = peer.process, now
             self._broker.detach(guest.worker, now)
             if not guest.is_confirmed:
                 self._lost_readies[guest.key] = guest
@@ -135,7 +139,11 @@ class MemoDbSession:
             assert isinstance(attempt, Attempt)
             self._take_back(attempt, now)
         for call in (*contacts.waiting.values(), *contacts.answered.values()):
+            if peer.closed_in_order and call.is_answered:
+                self._answers.drop(call)  # its caller has the answer: whoever asks for the same now is another
+                continue
             call.peer = None
+            call.process, call.left_at = peer.process, now
             self._orphans[call.key] = call
             if call.job is not None:
                 self._broker.orphan(call.job, now)
@@ -168,7 +176,9 @@ class MemoDbSession:
             return
         known = contacts.readies.get(route)
         if known is None and self._lost_readies:
-            known = self._lost_readies.get((peer.address, route[-4:], mark))  # R61
+            known = self._lost_readies.get((peer.address, route[-4:], mark, peer.process))  # R61
+            if known is not None and not may_be_back(known, peer):
+                known = None
         if known is not None and known.mark == mark:
             self._hear_again(known, peer, route, now)
             return
@@ -368,8 +378,9 @@ class MemoDbSession:
                 return
             self._supersede(known, now)
         if self._orphans:
-            orphan = self._orphans.pop((peer.address, route[-4:], mark), None)
-            if orphan is not None:
+            orphan = self._orphans.get((peer.address, route[-4:], mark, peer.process))
+            if orphan is not None and may_be_back(orphan, peer):
+                del self._orphans[orphan.key]
                 self._adopt(orphan, peer, route)
                 return
         if not self._make_room(peer, now):
