@@ -38,6 +38,11 @@ class ControlFolder:
             is_new = True
         except FileExistsError:
             is_new = False
+        except FileNotFoundError:
+            parent = os.path.dirname(self._path)
+            raise OSError(
+                errno.ENOENT, f"{parent} does not exist: make it, or choose another path", self._path
+            ) from None
         with opened(self._path) as (handle, found):
             insist_on_owner(self._path, found)
             if is_new:

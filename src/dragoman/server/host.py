@@ -88,14 +88,8 @@ class Host:
 
     def close(self) -> None:
         """Stop listening and dialling, end every connection."""
-        for listening, place, file in self._listening:
-            if listening.fileno() >= 0:  # else whoever served there has closed it
-                self._loop.remove_reader(listening)
-            if isinstance(place, UnixPlace):
-                with suppress(OSError):  # its folder has gone, or is not ours any more
-                    forget_unix(place.path, file)
-            listening.close()
-        self._listening.clear()
+        for _, place, _ in list(self._listening):
+            self.stop_listening(place)
         for task in list(self._dials):
             task.cancel()
         for peer in list(self._line.peers):
@@ -104,6 +98,18 @@ class Host:
         self._processes.close()
         if self._timer is not None:
             self._timer.cancel()
+
+    def stop_listening(self, at: Place) -> None:
+        """Close the door there, if there is one."""
+        closing = [each for each in self._listening if each[1] == at]
+        self._listening = [each for each in self._listening if each[1] != at]
+        for listening, place, file in closing:
+            if listening.fileno() >= 0:  # else whoever served there has closed it
+                self._loop.remove_reader(listening)
+            if isinstance(place, UnixPlace):
+                with suppress(OSError):  # its folder has gone, or is not ours any more
+                    forget_unix(place.path, file)
+            listening.close()
 
     # ---------------------------------------------------------------- turns
 

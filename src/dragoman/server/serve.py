@@ -23,7 +23,7 @@ from dragoman.diary.memory import MemoryDiary
 from dragoman.diary.sqlite import SqliteDiary
 from dragoman.http.server import HttpServer
 from dragoman.http.session import HttpSession
-from dragoman.sdk.address import TcpPlace, is_loopback
+from dragoman.sdk.address import AddressError, TcpPlace, is_loopback
 from dragoman.server import clock
 from dragoman.server.config import Config, default_data_dir
 from dragoman.server.datadir import DataFolder, first_id_without_folder
@@ -33,7 +33,7 @@ from dragoman.server.notify import Notifier
 from dragoman.server.restoring import Restoring
 from dragoman.server.runner import Limits, Line
 from dragoman.server.tuning import raise_descriptor_limit, tune_process
-from dragoman.server.wiring import House, Listener, default_listeners, prepare
+from dragoman.server.wiring import House, Listener, default_listeners, optional_listeners, prepare
 
 EXIT_BROKEN_INVARIANT = 70
 EXIT_DISK = 74
@@ -93,28 +93,45 @@ class Server:
 
     def listen(self) -> Opened:
         """Open every listener. Returns, for each, who comes in where."""
-        opened = []
         house = House(self._loop, self.desk, self._now, self.health, self._http)
         urls = self._config.listen or default_listeners(os.environ)
-        listeners = [prepare(url, self.broker, self.line, house) for url in urls]
+        optional = () if self._config.listen else optional_listeners(os.environ)
+        needed = [prepare(url, self.broker, self.line, house) for url in urls if url not in optional]
         self.line.sessions.append(self.desk)
-        for listener in listeners:
-            places = []
-            listener.before_open()
-            for who, door in listener.doors:
-                place = self.host.listen(door)
-                scheme = "http" if listener.address.transport == "http" else "tcp"
-                places.append((who, f"{scheme if isinstance(place, TcpPlace) else 'ipc'}://{place}"))
-                if not is_loopback(place):
-                    self._log.warning("listening without authentication", place=str(place), url=listener.address.url)
-            opened.append((listener, places))
-            listener.when_open()
+        opened = [(listener, self._open(listener)) for listener in needed]
+        for url in optional:
+            sessions = len(self.line.sessions)
+            try:
+                listener = prepare(url, self.broker, self.line, house)
+                opened.append((listener, self._open(listener)))
+            except (OSError, AddressError) as error:
+                del self.line.sessions[sessions:]
+                reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+                self._log.warning("listener not opened", url=url, reason=reason, note="all others are open")
         self._is_open = True
         self.host.start()
         self._loop.set_exception_handler(self._unexpected)
         if self._restoring is not None:
             self._restoring.start()
         return opened
+
+    def _open(self, listener: Listener) -> list[tuple[str, str]]:
+        """Who comes in where. What was opened before it failed is closed again."""
+        places = []
+        listener.before_open()
+        try:
+            for who, door in listener.doors:
+                place = self.host.listen(door)
+                scheme = "http" if listener.address.transport == "http" else "tcp"
+                places.append((who, f"{scheme if isinstance(place, TcpPlace) else 'ipc'}://{place}"))
+                if not is_loopback(place):
+                    self._log.warning("listening without authentication", place=str(place), url=listener.address.url)
+            listener.when_open()
+        except OSError:
+            for _, door in listener.doors:
+                self.host.stop_listening(door.place)
+            raise
+        return places
 
     @property
     def is_loading(self) -> bool:

@@ -308,9 +308,6 @@ WELL_KNOWN_FOLDER = "/run/controller"  # where Worker-Controller's document has 
 
 def default_listeners(environment: Mapping[str, str]) -> tuple[str, ...]:
     """Where to listen if nobody says: on loopback, and on Unix sockets that are ours alone."""
-    folders = [str(runtime_dir(environment))]
-    if os.path.isdir(WELL_KNOWN_FOLDER) and os.access(WELL_KNOWN_FOLDER, os.W_OK):
-        folders.append(WELL_KNOWN_FOLDER)  # so that unmodified workers find us
     return (
         "tcp://127.0.0.1:7400",
         "pingpong+tcp://127.0.0.1:7401?frontend=7402",
@@ -318,8 +315,16 @@ def default_listeners(environment: Mapping[str, str]) -> tuple[str, ...]:
         "memodb+tcp://127.0.0.1:7405",
         "majordomo+tcp://127.0.0.1:7406",
         "http://127.0.0.1:7480",
-        *(f"controller+unix://{quote(folder)}" for folder in folders),
+        *optional_listeners(environment),
     )
+
+
+def optional_listeners(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Those of the defaults without which a broker starts, too: whether their folders can be used is not up to us."""
+    folders = [str(runtime_dir(environment))]
+    if os.path.isdir(WELL_KNOWN_FOLDER) and os.access(WELL_KNOWN_FOLDER, os.W_OK):
+        folders.append(WELL_KNOWN_FOLDER)  # so that unmodified workers find us
+    return tuple(f"controller+unix://{quote(folder)}" for folder in folders)
 
 
 def prepare(url: str, broker: Broker, line: Line, house: House | None = None) -> Listener:
