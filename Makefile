@@ -66,7 +66,7 @@ clean:
 
 # The product, as users get it: installed again whenever a source has changed.
 $(VENV)/.installed: $(SOURCES) | $(VENV)/bin/python
-	@echo "Installing into $(VENV) and, where there is a C compiler, compiling the hot path, once: a minute or less"
+	@echo "Installing into $(VENV) and, where there is a C compiler, compiling the hot path, once: one to three minutes"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check .
 	@$(BIN)/dragoman --version
 	@touch $@
