@@ -29,6 +29,7 @@ COMPILED = (
     "dialects/*.py",
     "dialects/*/*.py",
     "server/budget.py",
+    "server/clock.py",
     "server/peer.py",
     "server/runner.py",
     "streams/second_look.py",

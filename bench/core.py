@@ -14,6 +14,7 @@ from time import process_time
 
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Give
+from dragoman.core.entropy import Entropy
 from dragoman.core.model import Attempt, JobId, Terms, Token, Wishes
 from dragoman.core.policy import Policy
 from dragoman.server.tuning import collect_rarely
@@ -138,7 +139,7 @@ class Caller:
     session = None
 
 
-class CountingEntropy:
+class CountingEntropy(Entropy):
     """Ids and tokens that are merely different from each other."""
 
     def __init__(self) -> None:

@@ -16,6 +16,10 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "dragoman"
+sys.path.insert(0, str(SOURCE.parents[1]))
+
+from hatch_build import modules_of as compiled_modules  # noqa: E402
+
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 PURE = ("core", "carriers", "dialects")
@@ -106,6 +110,30 @@ def test_every_package_has_an_import_rule() -> None:
     assert packages == {*ALLOWED, *FREE}, "a package came or went: say in ALLOWED what it may import"
 
 
+def test_constants_of_compiled_modules_are_final() -> None:
+    """Compiled code looks any other name up in a dictionary, each time. `inf` of math is such a name."""
+    offences = []
+    for path in sorted(SOURCE.parent / each for each in compiled_modules(SOURCE)):
+        for node in tree_of(path).body:
+            if isinstance(node, ast.Assign):
+                names = [each.id for target in node.targets for each in ast.walk(target) if isinstance(each, ast.Name)]
+            elif isinstance(node, ast.AnnAssign) and "Final" not in ast.unparse(node.annotation):
+                names = [ast.unparse(node.target)]
+            else:
+                continue
+            offences += [
+                f"{where(path, node.lineno)} {name} is not Final" for name in names if name.isupper() and name[1:]
+            ]
+        offences += [f"{where(path, line)} imports inf" for line, name in names_from_math(path) if name == "inf"]
+    assert offences == []
+
+
+def names_from_math(path: Path) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.ImportFrom) and node.module == "math" and path.stem != "infinity":
+            yield from ((node.lineno, each.name) for each in node.names)
+
+
 def test_imports_point_one_way() -> None:
     offences = []
     for path in modules_of(*ALLOWED):
@@ -135,7 +163,7 @@ def test_the_core_needs_the_standard_library_only() -> None:
     offences = []
     for path in modules_of("core"):
         for line, module in imports_of(path):
-            if module.split(".")[0] not in sys.stdlib_module_names and module.split(".")[0] != "dragoman":
+            if module.split(".")[0] not in {*sys.stdlib_module_names, "dragoman", "mypy_extensions"}:
                 offences.append(f"{where(path, line)} imports {module}")
     assert offences == []
 

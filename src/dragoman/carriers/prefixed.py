@@ -33,7 +33,11 @@ from dragoman.carriers.carrier import Frame, Messages
 from dragoman.carriers.large import LARGE_FRAME, MIB, NOTHING, Large
 from dragoman.carriers.malformed import Malformed
 
-BETWEEN, HEAD, EXTRA, LARGE, FAILED = range(5)
+BETWEEN: Final = 0
+HEAD: Final = 1
+EXTRA: Final = 2
+LARGE: Final = 3
+FAILED: Final = 4
 
 LENGTH_SIZE: Final = 8
 PASSED_THROUGH: Final = 16 * 1024  # from here on `encode` hands the extra bytes on instead of copying them

@@ -47,7 +47,11 @@ from dragoman.carriers.carrier import Frame, Messages
 from dragoman.carriers.large import LARGE_FRAME, MIB, NOTHING, Large
 from dragoman.carriers.malformed import Malformed
 
-GREETING, BETWEEN, HOLDING, LARGE, FAILED = range(5)
+GREETING: Final = 0
+BETWEEN: Final = 1
+HOLDING: Final = 2
+LARGE: Final = 3
+FAILED: Final = 4
 
 PROTOCOLS: Final = {
     "PAIR0": 0x10, "PAIR1": 0x11, "PUB": 0x20, "SUB": 0x21, "REQ": 0x30, "REP": 0x31, "PUSH": 0x50, "PULL": 0x51,

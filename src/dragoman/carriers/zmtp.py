@@ -66,7 +66,13 @@ KIB: Final = 1024
 MIB: Final = 1024 * KIB
 
 
-GREETING, HANDSHAKE, BETWEEN, HOLDING, LARGE, SKIPPING, FAILED = range(7)
+GREETING: Final = 0
+HANDSHAKE: Final = 1
+BETWEEN: Final = 2
+HOLDING: Final = 3
+LARGE: Final = 4
+SKIPPING: Final = 5
+FAILED: Final = 6
 
 PASSED_THROUGH: Final = 16 * KIB  # from here on `encode` hands a frame on instead of copying it
 MAX_CONTEXT: Final = 16  # RFC 37: the context of a PING is at most 16 octets

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
+from typing import Final
 
 from dragoman.core.model import Job
 
-OBJECT_BYTES = 1024  # what a job costs besides its bytes: an outcome of none is not free
+OBJECT_BYTES: Final = 1024  # what a job costs besides its bytes: an outcome of none is not free
 
 
 class Archive:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable
-from math import inf
 from typing import Any
 
 from dragoman.core.counters import UNNAMED, Counters
@@ -21,6 +20,7 @@ from dragoman.core.door import BEING_DRAINED, PATIENCE_OVER, STOPPED, is_offer, 
 from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Give, Recall, take_back
 from dragoman.core.entropy import Entropy
 from dragoman.core.gate import Promise
+from dragoman.core.infinity import inf
 from dragoman.core.ledger import Ledger
 from dragoman.core.lifecycle import move_job, move_worker
 from dragoman.core.model import (
@@ -209,10 +209,8 @@ class Broker:
         """It is within reach again."""
         worker.seen = now
         worker.away_since = inf
-        if worker.state is DETACHED:
-            self.roster.settle(worker, now)
-            if worker.state is IDLE:
-                self._freed(worker, now)
+        if worker.state is DETACHED and self.roster.settle(worker, now):
+            self._freed(worker, now)
 
     def leave(self, worker: Worker, now: float, reason: str, unseen: Iterable[Attempt] = ()) -> None:
         """The worker has gone. Of what it held, `unseen` cannot have reached it (R8); the rest may have (R9)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dragoman.core.model import Outcome, Refusal
+from dragoman.core.model import DONE, Outcome, Refusal
 
 MOST_NAMED: Final = 1_000  # services whose dropped jobs are counted by name
 UNNAMED: Final = ""  # stands for all other services, and for names that are no services
@@ -28,9 +28,9 @@ class Counters:
         "bad_messages",
         "clamped_timeouts",
         "disconnected_slow",
+        "done",
         "dropped",
         "dropped_parts",
-        "ended",
         "erased",
         "expired_workers",
         "false_expiries",
@@ -46,13 +46,15 @@ class Counters:
         "takeovers",
         "throttled_pings",
         "unclaimed_results",
+        "undone",
     )
 
     def __init__(self) -> None:
         self.accepted = 0  # jobs that were let in
         self.restored = 0  # jobs of an earlier run that had not ended
         self.refused = 0  # submits turned away at the door
-        self.ended = dict.fromkeys(Outcome, 0)  # accepted jobs by how they ended
+        self.done = 0  # accepted jobs that ended so
+        self.undone = dict.fromkeys(Outcome, 0)  # and those that ended otherwise
         self.erased = 0  # kept outcomes that were forgotten
         self.handed_out = 0  # attempts
         self.late_results = 0  # R2
@@ -72,6 +74,11 @@ class Counters:
         self.dropped: dict[str, Dropped] = {}  # by service; the server reports entries and removes them
         self.silent_endings: dict[str, int] = {}  # R73: by outcome, where the wire has no word for it
         self.bad_messages: dict[tuple[str, str], int] = {}  # D6, by dialect and reason
+
+    @property
+    def ended(self) -> dict[Outcome, int]:
+        """Accepted jobs by how they ended."""
+        return self.undone | {DONE: self.done}
 
     def refuse(self, service: str, cause: Refusal, reason: str) -> None:
         """Count a submit that was turned away. `service`: UNNAMED if there is no such service."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
-from math import inf
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
-SWEEP_FLOOR = 64
+from dragoman.core.infinity import inf
+
+SWEEP_FLOOR: Final = 64
 
 
 class Subject(Protocol):

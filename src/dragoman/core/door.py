@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Final
 
 from dragoman.core.model import Refusal, Service, Wishes, is_name
 from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 
-PATIENCE_OVER = "its deadline passed"
-STOPPED = "the broker stopped while it ran"
-BEING_DRAINED = f"{Refusal.DRAINING}: the broker is about to stop"
+PATIENCE_OVER: Final = "its deadline passed"
+STOPPED: Final = "the broker stopped while it ran"
+BEING_DRAINED: Final = f"{Refusal.DRAINING}: the broker is about to stop"
 
 
 def objection(

@@ -1,16 +1,22 @@
-"""Where ids, tokens and jitter come from: passed in, and seeded in tests."""
+"""Source of ids, tokens and jitter: passed in, and seeded in tests."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from mypy_extensions import mypyc_attr
 
 from dragoman.core.model import JobId, Token
 
 
-class Entropy(Protocol):
-    def job_id(self) -> JobId: ...
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Entropy:
+    """A class and not a protocol: every job draws a token, and compiled code calls a class directly."""
 
-    def token(self) -> Token: ...
+    def job_id(self) -> JobId:
+        raise NotImplementedError
+
+    def token(self) -> Token:
+        raise NotImplementedError
 
     def jitter(self) -> float:
         """A number between -1 and 1."""
+        raise NotImplementedError

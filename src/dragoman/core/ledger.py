@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import replace
 from hashlib import blake2b
-from math import inf
-from typing import Any
+from typing import Any, Final
 
 from dragoman.core.archive import Archive
 from dragoman.core.counters import QUEUE_TIMEOUT, Counters
@@ -14,6 +13,7 @@ from dragoman.core.deadlines import Deadlines
 from dragoman.core.early import Early
 from dragoman.core.effects import Accept, Answer, Effect, Erase, News, Progress
 from dragoman.core.gate import Gate, Promise
+from dragoman.core.infinity import inf
 from dragoman.core.lifecycle import move_job
 from dragoman.core.model import (
     ABSENT,
@@ -39,7 +39,7 @@ from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 from dragoman.core.retries import note_last
 
-BEING_READ = "the diary is still being read, and may have this job: ask again in a moment"
+BEING_READ: Final = "the diary is still being read, and may have this job: ask again in a moment"
 
 
 class Ledger:
@@ -266,11 +266,12 @@ class Ledger:
             service.discharge()
         if outcome is DONE:
             service.done += 1
+            self._counters.done += 1
         else:
             service.undone[outcome] += 1
+            self._counters.undone[outcome] += 1
         self.present -= 1
         self.bytes -= len(job.payload)
-        self._counters.ended[outcome] += 1
         if job.alarm != inf:
             self._deadlines.disarm(job)
         if not job.quarantined:

@@ -12,10 +12,10 @@ import re
 from collections import OrderedDict
 from dataclasses import dataclass
 from enum import StrEnum
-from math import inf
 from typing import Any, Final, NewType, Protocol
 
 from dragoman.core.histogram import Histogram
+from dragoman.core.infinity import inf
 from dragoman.core.owners import Owner
 from dragoman.core.queues import Queue
 
@@ -27,9 +27,9 @@ Payload = bytes | bytearray  # opaque, and never changed once handed in
 # In the place of bytes that only the diary has: they are fetched before anybody is given them. Compared by identity.
 ABSENT: Final[Payload] = bytearray()
 
-DEFAULT_PRIORITY = 5
-HIGHEST_PRIORITY = 9
-BARRED_FROM_NAMES = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # control characters, halves of a pair
+DEFAULT_PRIORITY: Final = 5
+HIGHEST_PRIORITY: Final = 9
+BARRED_FROM_NAMES: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # control characters, halves of a pair
 
 
 class JobState(StrEnum):
@@ -71,9 +71,24 @@ class WorkerState(StrEnum):
 
 
 # Members by name: in Python 3.11 looking one up on its class costs ten times a global, and states are asked for often.
-WAITING, DELAYED, RUNNING, ENDED = JobState
-DONE, FAILED, TIMED_OUT, LOST, CANCELLED, REFUSED = Outcome
-BOOTING, IDLE, BUSY, UNPROVEN, RESTING, DETACHED, DRAINING, GONE = WorkerState
+WAITING: Final = JobState.WAITING
+DELAYED: Final = JobState.DELAYED
+RUNNING: Final = JobState.RUNNING
+ENDED: Final = JobState.ENDED
+DONE: Final = Outcome.DONE
+FAILED: Final = Outcome.FAILED
+TIMED_OUT: Final = Outcome.TIMED_OUT
+LOST: Final = Outcome.LOST
+CANCELLED: Final = Outcome.CANCELLED
+REFUSED: Final = Outcome.REFUSED
+BOOTING: Final = WorkerState.BOOTING
+IDLE: Final = WorkerState.IDLE
+BUSY: Final = WorkerState.BUSY
+UNPROVEN: Final = WorkerState.UNPROVEN
+RESTING: Final = WorkerState.RESTING
+DETACHED: Final = WorkerState.DETACHED
+DRAINING: Final = WorkerState.DRAINING
+GONE: Final = WorkerState.GONE
 
 
 class Farewell(StrEnum):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
-MIB = 1 << 20
-GIB = 1 << 30
+MIB: Final = 1 << 20
+GIB: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)

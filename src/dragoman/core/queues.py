@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
-from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from dragoman.core.infinity import inf
 
 if TYPE_CHECKING:
     from dragoman.core.model import Job
 
-SWEEP_FLOOR = 64
+SWEEP_FLOOR: Final = 64
 
 
 class Queue:

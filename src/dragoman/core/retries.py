@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from dragoman.core.door import STOPPED
 from dragoman.core.model import LOST, Attempt, Ending, Job, Outcome, Worker
 from dragoman.core.policy import Policy
 
-TRIED_KEPT = 16  # so many workers a job remembers (R12)
+TRIED_KEPT: Final = 16  # so many workers a job remembers (R12)
 
 
 def note_ending(job: Job, worker: Worker, outcome: Outcome, reason: str) -> None:

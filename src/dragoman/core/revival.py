@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from math import inf
 from typing import Any
 
 from dragoman.core.broker import Broker
+from dragoman.core.infinity import inf
 from dragoman.core.lifecycle import move_job, move_worker
 from dragoman.core.model import (
     ABSENT,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from math import inf
 from typing import Final
 
+from dragoman.core.infinity import inf
 from dragoman.core.lifecycle import move_worker, settle
 from dragoman.core.model import BUSY, DRAINING, GONE, IDLE, Attempt, Job, Service, Worker, WorkerId
 
@@ -81,9 +81,10 @@ class Roster:
             move_worker(worker, DRAINING)
             self.withhold(worker)
 
-    def settle(self, worker: Worker, now: float) -> None:
-        """Bring the worker's state, and its place among the idle, in line with its slots."""
-        if settle(worker) is IDLE:
+    def settle(self, worker: Worker, now: float) -> bool:
+        """Bring the worker's state, and its place among the idle, in line with its slots. Tells whether it is idle."""
+        is_idle = settle(worker) is IDLE
+        if is_idle:
             if now < worker.held_back_until:
                 for service in worker.services:
                     service.held_back.setdefault(worker)
@@ -95,6 +96,7 @@ class Roster:
                     service.idle[worker] = None  # where it stands already it keeps its place
         else:
             self.withhold(worker)
+        return is_idle
 
     def occupy(self, worker: Worker) -> bool:
         """The worker was given a job: it is busy, or, with slots left, others come first now. Tells which."""

@@ -9,11 +9,11 @@ Here are the frames and the client's side; `frontend.py` is the broker's.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from math import inf
 from typing import Final
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
+from dragoman.core.infinity import inf
 from dragoman.dialects import sides
 from dragoman.dialects.sides import ClientPort
 

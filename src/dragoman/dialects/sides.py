@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from math import inf
 from typing import Final, Protocol
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
+from dragoman.core.infinity import inf
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,17 +6,19 @@ import os
 import time
 from struct import Struct
 from time import time_ns
+from typing import Final
 
+from dragoman.core.entropy import Entropy
 from dragoman.core.model import JobId, Token
 
-POOL = 1024  # ids, and tokens, that are drawn at once
+POOL: Final = 1024  # ids, and tokens, that are drawn at once
 
 # UUIDv7's last ten bytes are noise, but for version and variant (RFC 9562): here for many ids at once, as one number.
-NOISE_BYTES = 10
-UUID_NOISE = int.from_bytes(bytes.fromhex("0fff3fffffffffffffff") * POOL, "big")
-UUID_MARKS = int.from_bytes(bytes.fromhex("70008000000000000000") * POOL, "big")
-NOISES = Struct(f"{NOISE_BYTES}s" * POOL)
-TOKENS = Struct("16s" * POOL)
+NOISE_BYTES: Final = 10
+UUID_NOISE: Final = int.from_bytes(bytes.fromhex("0fff3fffffffffffffff") * POOL, "big")
+UUID_MARKS: Final = int.from_bytes(bytes.fromhex("70008000000000000000") * POOL, "big")
+NOISES: Final = Struct(f"{NOISE_BYTES}s" * POOL)
+TOKENS: Final = Struct("16s" * POOL)
 
 
 now = time.monotonic  # seconds that never run backwards (R25)
@@ -32,7 +34,7 @@ def suspended() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
-class SystemEntropy:
+class SystemEntropy(Entropy):
     """Ids and tokens from the system's random source, drawn a pool at a time: single calls cost too much."""
 
     __slots__ = ("_millisecond", "_noises", "_stamp", "_tokens")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from itertools import accumulate
-from math import inf
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from dragoman.carriers.carrier import Carrier, Frame
+from dragoman.core.infinity import inf
 from dragoman.core.owners import Owner
 from dragoman.dialects.seam import Session
 
@@ -49,7 +49,7 @@ class PeerLimits:
             )
 
 
-DEFAULT_LIMITS = PeerLimits()
+DEFAULT_LIMITS: Final = PeerLimits()
 
 
 class Peer:

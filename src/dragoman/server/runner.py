@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import inf
-from typing import Protocol
+from typing import Final, Protocol
 
 from dragoman.carriers.carrier import Carrier, Frame, Messages
 from dragoman.core.broken import InvariantBroken
@@ -20,6 +19,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Erase, Give, News, Note, Progress, Recall, Save
 from dragoman.core.histogram import Histogram
+from dragoman.core.infinity import inf
 from dragoman.core.invariants import check
 from dragoman.core.model import ABSENT, Farewell, Job, Payload
 from dragoman.dialects.seam import Session
@@ -27,12 +27,12 @@ from dragoman.server.budget import Budget, Verdict
 from dragoman.server.drops import DropWarnings
 from dragoman.server.peer import DEFAULT_LIMITS, Peer, PeerLimits, Stream
 
-COMPLAINTS = 20  # log lines a second about peers that were turned away
-LATE_GIVE = 0.01  # a job that waited in us for longer than this begins to run when it leaves
-NOTICEABLE = 0.1  # so late a turn, and what peers said meanwhile came late through us
-OUR_FAULT = "an internal error of the broker"
-SETTLING = 0.02  # seconds for which a new worker's connection must stay open before it is given a job
-PULSE = 0.5  # a turn at least this often, so that a pause of ours is measured from its beginning
+COMPLAINTS: Final = 20  # log lines a second about peers that were turned away
+LATE_GIVE: Final = 0.01  # a job that waited in us for longer than this begins to run when it leaves
+NOTICEABLE: Final = 0.1  # so late a turn, and what peers said meanwhile came late through us
+OUR_FAULT: Final = "an internal error of the broker"
+SETTLING: Final = 0.02  # seconds for which a new worker's connection must stay open before it is given a job
+PULSE: Final = 0.5  # a turn at least this often, so that a pause of ours is measured from its beginning
 
 
 class Diary(Protocol):

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 from weakref import WeakKeyDictionary
 
-EVERY = 1.0  # seconds
-READS_A_PASS = 256  # in one pass of the event loop, so that thousands of connections do not delay the others
+EVERY: Final = 1.0  # seconds
+READS_A_PASS: Final = 256  # in one pass of the event loop, so that thousands of connections do not delay the others
 
 
 class SecondLook:
@@ -46,7 +47,7 @@ class SecondLook:
 
 
 # By loop. A second look refers to its loop only through a timer that the loop itself holds.
-_SECOND_LOOKS: WeakKeyDictionary[asyncio.AbstractEventLoop, SecondLook] = WeakKeyDictionary()
+_SECOND_LOOKS: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, SecondLook]] = WeakKeyDictionary()
 
 
 def second_look_of(loop: asyncio.AbstractEventLoop) -> SecondLook:

@@ -18,15 +18,16 @@ import socket
 from collections import deque
 from collections.abc import Callable
 from itertools import islice
+from typing import Final
 
 from dragoman.carriers.carrier import Frame, Messages, Reader
 from dragoman.streams.places import has_received_all
 from dragoman.streams.second_look import SecondLook, second_look_of
 from dragoman.streams.unread import unread_bytes
 
-READ_BYTES = 1 << 16  # more would be a fresh memory mapping for every read
-JOIN_BYTES = 1 << 16  # what is cheaper to copy together than to write in pieces
-MAX_BUFFERS = 512  # well under the kernel's limit for one gathered write
+READ_BYTES: Final = 1 << 16  # more would be a fresh memory mapping for every read
+JOIN_BYTES: Final = 1 << 16  # what is cheaper to copy together than to write in pieces
+MAX_BUFFERS: Final = 512  # well under the kernel's limit for one gathered write
 
 
 def _nobody(_: object) -> None:

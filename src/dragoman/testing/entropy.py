@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from random import Random
 
+from dragoman.core.entropy import Entropy
 from dragoman.core.model import JobId, Token
 
 
-class SeededEntropy:
+class SeededEntropy(Entropy):
     """The same seed gives the same ids in the same order."""
 
     def __init__(self, seed: int | str = 0) -> None:

@@ -89,7 +89,7 @@ def test_workers_are_counted_by_service_dialect_and_state(scraped: Scraped) -> N
 
 def test_every_count_of_the_core_is_told(scraped: Scraped) -> None:
     """A counter that is added there must be named here."""
-    shown_otherwise = {"ended", "bad_messages", "silent_endings", "dropped"}  # the last one in the log
+    shown_otherwise = {"done", "undone", "bad_messages", "silent_endings", "dropped"}  # the last one in the log
     assert set(COUNTERS) == set(Counters.__slots__) - shown_otherwise
     counters = scraped.broker.counters
     for number, attribute in enumerate(COUNTERS, start=1):

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from math import ceil, inf
+from math import ceil
 from typing import Final, Protocol
 
 from dragoman.carriers.carrier import Frame
 from dragoman.carriers.malformed import Malformed
+from dragoman.core.infinity import inf
 from dragoman.dialects.controller.codec import read_control, read_pulse_response, write_pulse, write_response
 from dragoman.dialects.controller.editions import EDITIONS
 from dragoman.dialects.controller.messages import ControlKind, ControllerError, PulseKind, WorkerError

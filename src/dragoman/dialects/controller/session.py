@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from math import inf
 from typing import Final
 
 from dragoman.carriers.carrier import Carrier, Frame, Message, TooLarge
@@ -19,6 +18,7 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import Dismiss, Effect, Give, Recall
+from dragoman.core.infinity import inf
 from dragoman.core.model import BOOTING, DRAINING, Attempt, Farewell, Terms
 from dragoman.dialects.controller.codec import (
     edition_of_pulse,

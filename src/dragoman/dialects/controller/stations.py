@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from math import inf
+from typing import Final
 
 from dragoman.carriers.carrier import Carrier
+from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt, Worker
 from dragoman.dialects.controller.editions import Edition
 from dragoman.dialects.controller.messages import ControlKind
@@ -27,7 +28,7 @@ class Purpose(Enum):
     LEAVE = "it must go"
 
 
-KIND_OF = {
+KIND_OF: Final = {
     Purpose.TASK: ControlKind.SET_TASK,
     Purpose.FETCH: ControlKind.FETCH,
     Purpose.LEAVE: ControlKind.RESTART,

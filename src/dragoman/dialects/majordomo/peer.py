@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from math import inf
+from typing import Final
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
+from dragoman.core.infinity import inf
 from dragoman.core.model import is_name
 from dragoman.dialects import sides
 from dragoman.dialects.majordomo.codec import (
@@ -24,7 +25,7 @@ from dragoman.dialects.majordomo.messages import Disconnect, WorkerRequest
 from dragoman.dialects.majordomo.options import ClientOptions, WorkerOptions
 from dragoman.dialects.sides import Assignment, ClientPort, Failure, WorkerPort
 
-SOCKET = "DEALER"
+SOCKET: Final = "DEALER"
 
 
 def objection(services: Sequence[str]) -> str | None:

@@ -11,13 +11,13 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from math import inf
 from typing import Final
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Dismiss, Effect, Give, Progress
+from dragoman.core.infinity import inf
 from dragoman.core.model import DONE, REFUSED, Attempt, Job, JobId, Terms, Token, Wishes, Worker
 from dragoman.dialects.majordomo.codec import (
     MAX_SERVICE_BYTES,

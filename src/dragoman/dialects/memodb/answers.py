@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from math import inf
 from typing import Final
 
+from dragoman.core.infinity import inf
 from dragoman.dialects.memodb.requests import Call
 
 RECORD: Final = 512  # about what a kept answer costs besides its payload

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from dragoman.carriers.carrier import Frame
 
-VERSION = "memo01"
+VERSION: Final = "memo01"
 
-READY = 1
-JOB = 2
-RESULT = 3
-HEARTBEAT = 4
-DISCONNECT = 5
+READY: Final = 1
+JOB: Final = 2
+RESULT: Final = 3
+HEARTBEAT: Final = 4
+DISCONNECT: Final = 5
 
 
 @dataclass(slots=True)

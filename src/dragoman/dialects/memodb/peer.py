@@ -7,11 +7,12 @@ of the connection. On a new one it is asked again, under the same request id.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from math import ceil, inf
+from math import ceil
 from typing import Final
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
+from dragoman.core.infinity import inf
 from dragoman.dialects import sides
 from dragoman.dialects.memodb import messages
 from dragoman.dialects.memodb.codec import read, write_heartbeat, write_job, write_ready, write_result

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from math import inf
 from typing import Any, Final
 
 from dragoman.carriers.carrier import Frame
+from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt, Job, Service, Wishes, Worker
 from dragoman.dialects.seam import Peer
 

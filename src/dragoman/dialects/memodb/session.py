@@ -11,7 +11,7 @@ only for one that can be the same client's: `requests.py:may_be_back`, and `lost
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil, inf
+from math import ceil
 from typing import Final
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
@@ -19,6 +19,7 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import Answer, Dismiss, Effect, Give, Recall
+from dragoman.core.infinity import inf
 from dragoman.core.model import CANCELLED, DONE, REFUSED, RUNNING, Attempt, Job, Terms, Wishes
 from dragoman.dialects.memodb import messages
 from dragoman.dialects.memodb.answers import Answers

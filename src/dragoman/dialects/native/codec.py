@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from math import inf
 from struct import Struct
 from typing import Any, Final
 
 from dragoman.carriers.carrier import Frame, Message
 from dragoman.carriers.malformed import Malformed
+from dragoman.core.infinity import inf
 from dragoman.dialects.native.messages import (
     ACCEPTED,
     ACK,

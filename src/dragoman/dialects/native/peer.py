@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
-from math import inf
 from typing import Final
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
+from dragoman.core.infinity import inf
 from dragoman.dialects import sides
 from dragoman.dialects.native.codec import (
     read_bye,

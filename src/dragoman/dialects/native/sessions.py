@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from math import inf
 from typing import Any
 
 from dragoman.carriers.carrier import Frame
+from dragoman.core.infinity import inf
 from dragoman.core.model import Job, JobId
 from dragoman.core.owners import Owner
 from dragoman.dialects.native.codec import write_result

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from dragoman.carriers.carrier import Frame
 
-READY = b"READY"
-PING = b"PING"
-PONG = b"PONG"
-EXIT = b"EXIT"
-DISCONNECT = b"DISCONNECT"
-JOB_COMPLETE = b"JOB COMPLETE"
+READY: Final = b"READY"
+PING: Final = b"PING"
+PONG: Final = b"PONG"
+EXIT: Final = b"EXIT"
+DISCONNECT: Final = b"DISCONNECT"
+JOB_COMPLETE: Final = b"JOB COMPLETE"
 
 # From a worker these are control words whatever it meant (R44).
-NEVER_A_RESULT = (READY, PING, PONG, EXIT)
+NEVER_A_RESULT: Final = (READY, PING, PONG, EXIT)
 
 # A job of these words would be taken for something else by a worker of edition plain: it is never sent (R45).
-RESERVED = (PONG, EXIT)
+RESERVED: Final = (PONG, EXIT)
 
 
 @dataclass(frozen=True, slots=True)

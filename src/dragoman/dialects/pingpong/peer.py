@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from typing import Final
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
@@ -21,7 +22,7 @@ from dragoman.dialects.pingpong.messages import (
 from dragoman.dialects.pingpong.options import ClientOptions, WorkerOptions
 from dragoman.dialects.sides import ClientPort, Failure, WorkerPort
 
-WORKER_SOCKET = "DEALER"
+WORKER_SOCKET: Final = "DEALER"
 
 
 class WorkerSide:

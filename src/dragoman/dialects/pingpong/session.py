@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from math import inf
 from typing import Final
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Dismiss, Effect, Give
+from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt, Farewell, Terms, Wishes, Worker
 from dragoman.dialects.frontend import Caller, Frontend
 from dragoman.dialects.pingpong.codec import read_worker, write_job

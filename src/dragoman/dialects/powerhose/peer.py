@@ -12,11 +12,11 @@ that no result is coming, and asks another worker. It never makes a result up.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from math import inf
 from typing import Final, Protocol
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
+from dragoman.core.infinity import inf
 from dragoman.dialects import plain_calls
 from dragoman.dialects.powerhose.codec import body_of, read_order, write_ping, write_remove, write_result
 from dragoman.dialects.powerhose.messages import ERROR, GIVE, PONG, REMOVED, Job

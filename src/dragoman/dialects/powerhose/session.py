@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from math import inf
 from typing import Final
 
 from dragoman.carriers.carrier import Carrier, Frame, Message, TooLarge
@@ -17,6 +16,7 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import Answer, Dismiss, Effect, Give, Recall
+from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt, Job, Terms, Wishes, Worker
 from dragoman.dialects.frontend import Caller, Frontend
 from dragoman.dialects.powerhose.codec import body_of, read_registration, read_result, write_job
