@@ -20,7 +20,7 @@ from dragoman.sdk.background import Background
 from dragoman.sdk.codecs import Codec
 from dragoman.sdk.codecs import codec as codec_of
 from dragoman.sdk.engine import Engine
-from dragoman.sdk.futures import JobFuture
+from dragoman.sdk.futures import ExecutorFuture, JobFuture
 from dragoman.sdk.questions import Answer, Asked, Question
 from dragoman.sdk.settings import (
     CONNECTIONS,
@@ -211,12 +211,13 @@ class Client(Background[Result]):
             for job in under_way:
                 job.cancel()
 
-    def submit_whole(
+    def submit_for_executor(
         self, service: str, payload: Any, *, codec: str | None = None, **options: Unpack[Options]
     ) -> JobFuture[Any]:
-        """As `submit`, for whoever has no use for parts: they are joined in front of the result, as by `call`."""
+        """As `submit`, but parts are joined in front of the result, as by `call`, and a failure whose type is a builtin
+        exception is that exception, too."""
         wishes = self.asking.wishes(service, is_whole=True, **options)
-        return self._enter(wishes, payload, self._codec if codec is None else codec_of(codec))
+        return self._enter(wishes, payload, self._codec if codec is None else codec_of(codec), ExecutorFuture)
 
     @staticmethod
     def as_completed(futures: Iterable[JobFuture[Each]], timeout: float | None = None) -> Iterator[JobFuture[Each]]:
@@ -273,12 +274,14 @@ class Client(Background[Result]):
         if self._thread is not None and self._thread.is_current():
             raise RuntimeError("a callback of this client cannot wait for one of its jobs: the two share a thread")
 
-    def _enter(self, wishes: Wishes, payload: Any, codec: Codec) -> JobFuture[Any]:
+    def _enter(
+        self, wishes: Wishes, payload: Any, codec: Codec, kind: type[JobFuture[Any]] = JobFuture
+    ) -> JobFuture[Any]:
         if self._process != os.getpid():
             self.check_process()
         encoded = as_sent(codec, payload)
         thread = self._thread or self._start()
-        job: JobFuture[Any] = JobFuture(self, wishes, encoded, codec)
+        job = kind(self, wishes, encoded, codec)
         thread.engine.enter(job)
         if self._is_closed:
             thread.engine.refuse_the_rest()

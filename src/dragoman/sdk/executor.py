@@ -31,7 +31,8 @@ class ServiceExecutor(concurrent.futures.Executor):
             small = list(pool.map(None, images))          # the service does what it does, one payload each
 
     Everything that takes an Executor takes this: `loop.run_in_executor`, `concurrent.futures.wait`, `as_completed`. An
-    error of the function comes as JobFailed, with its type, message and traceback as text.
+    error of the function comes as JobFailed, with its type, message and traceback as text. If its type is a builtin
+    exception, such as KeyError, it is one of these as well, and `except KeyError` catches it.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class ServiceExecutor(concurrent.futures.Executor):
         with self._lock:
             if self._is_shut_down:
                 raise RuntimeError("cannot schedule new futures after shutdown")
-            job = self._client.submit_whole(self._service, payload, codec=self._codec, **self._options)
+            job = self._client.submit_for_executor(self._service, payload, codec=self._codec, **self._options)
             self._under_way[job] = None
         job.add_done_callback(self._forget)
         return job

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dragoman.carriers.carrier import Frame
 from dragoman.dialects.sides import Wishes
 from dragoman.sdk.asking import Asking
+from dragoman.sdk.builtin_failures import as_builtin
 from dragoman.sdk.codecs import Codec
 from dragoman.sdk.errors import DragomanError, JobCancelled, JobFailed
 from dragoman.sdk.ids import new_job_id
@@ -265,6 +266,13 @@ class JobFuture(_Submitted, concurrent.futures.Future[Result]):
             if self._parts is None:
                 self._parts = SimpleQueue()
             return self._parts
+
+
+class ExecutorFuture(JobFuture[Result]):
+    """A job of an executor: `except KeyError` works as if its function had run in a process of ours."""
+
+    def fail(self, error: DragomanError) -> None:
+        super().fail(as_builtin(error))
 
 
 class AsyncJob(_Submitted, asyncio.Future[Result]):
