@@ -293,7 +293,7 @@ def test_r8_a_worker_that_died_while_the_broker_was_paused_costs_no_job(programs
 def test_r40_a_job_that_the_kernel_would_not_take_goes_to_another_worker(
     programs: Programs, callers: Callers, loop: str
 ) -> None:
-    """R40: only bytes never handed to the kernel are *not started*. The write fails, because the worker was reset."""
+    """R40, R8: bytes never handed to the kernel are *not started*. The write fails, because the worker was reset."""
     broker = programs.broker("worker_expire=60", "--loop", loop)
     with Raw(broker.workers) as doomed:
         doomed.greet().message(b"", b"READY")
@@ -302,17 +302,19 @@ def test_r40_a_job_that_the_kernel_would_not_take_goes_to_another_worker(
         caller = callers.dealer(broker.callers)
         ask(caller, b"1")
         assert doomed.hear() == [b"", b"1"]
+        ask(caller, b"2")
+        assert answer(caller) == b"B did 2"  # as soon as B is idle
         doomed.message(b"", b"A did 1")
         assert answer(caller) == b"A did 1"
-        ask(caller, b"2")
-        assert answer(caller) == b"B did 2"  # from now on A has been idle for longest
+        ask(caller, b"3")
+        assert answer(caller) == b"B did 3"  # from now on A has been idle for longest
         assert doomed.hear() == [b"", b"PONG"]
         broker.stop()
-        ask(caller, b"3")
+        ask(caller, b"4")
         until(lambda: not waits_in_the_kernel_no_more(broker), "the job has arrived")
         doomed.reset()
     broker.go_on()
-    assert answer(caller) == b"B did 3"
+    assert answer(caller) == b"B did 4"
 
 
 def test_d13_a_pause_of_the_brokers_own_expires_nobody(programs: Programs, callers: Callers) -> None:

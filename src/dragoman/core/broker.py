@@ -16,7 +16,7 @@ from typing import Any
 
 from dragoman.core.counters import UNNAMED, Counters
 from dragoman.core.deadlines import Deadlines
-from dragoman.core.door import BEING_DRAINED, PATIENCE_OVER, STOPPED, is_offer, objection, too_many_names
+from dragoman.core.door import BEING_DRAINED, GOODBYE, PATIENCE_OVER, STOPPED, is_offer, objection, too_many_names
 from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Give, Recall, take_back
 from dragoman.core.entropy import Entropy
 from dragoman.core.gate import Promise
@@ -344,6 +344,7 @@ class Broker:
     def abort(self, now: float) -> None:
         """The time for draining is over: every attempt that still runs is given up."""
         for worker in list(self.roster.workers.values()):
+            self.effects.append(Dismiss(worker, Farewell.STOPPED, GOODBYE))
             self.leave(worker, now, STOPPED)
 
     # ---------------------------------------------------------------- diary and time

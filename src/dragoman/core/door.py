@@ -11,6 +11,7 @@ from dragoman.core.policy import Policy
 
 PATIENCE_OVER: Final = "its deadline passed"
 STOPPED: Final = "the broker stopped while it ran"
+GOODBYE: Final = "the broker stops"
 BEING_DRAINED: Final = f"{Refusal.DRAINING}: the broker is about to stop"
 
 

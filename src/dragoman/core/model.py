@@ -97,6 +97,12 @@ class Farewell(StrEnum):
     EXPIRED = "expired"  # its lease ran out
     DRAINED = "drained"  # it was drained and holds nothing any more
     KILLED = "killed"  # an operator wanted it gone at once
+    STOPPED = "stopped"  # the broker ends, and may be started again
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the worker shall not come back."""
+        return self in (Farewell.DRAINED, Farewell.KILLED)
 
 
 class Party(Protocol):

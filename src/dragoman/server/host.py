@@ -53,6 +53,7 @@ class Host:
         self._now = now
         self._line = line
         self._listening: list[tuple[socket.socket, Place, tuple[int, int] | None]] = []
+        self._served: list[tuple[socket.socket, Place, tuple[int, int] | None]] = []  # where somebody else accepts
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
         self._dials: set[asyncio.Task[None]] = set()
@@ -79,17 +80,20 @@ class Host:
         else:
             listening = listen_unix(place.path)
             file = which_file(place.path)
-        self._listening.append((listening, place, file))
         if isinstance(door, ServedDoor):
+            self._served.append((listening, place, file))
             door.serve(listening)
         else:
+            self._listening.append((listening, place, file))
             self._loop.add_reader(listening, self._accept, listening, door)
         return place
 
     def close(self) -> None:
         """Stop listening and dialling, end every connection."""
-        for _, place, _ in list(self._listening):
-            self.stop_listening(place)
+        self.stop_listening()
+        for served in self._served:
+            self._stop_listening(*served)
+        self._served.clear()
         for task in list(self._dials):
             task.cancel()
         for peer in list(self._line.peers):
@@ -99,17 +103,26 @@ class Host:
         if self._timer is not None:
             self._timer.cancel()
 
-    def stop_listening(self, at: Place) -> None:
-        """Close the door there, if there is one."""
-        closing = [each for each in self._listening if each[1] == at]
-        self._listening = [each for each in self._listening if each[1] != at]
-        for listening, place, file in closing:
-            if listening.fileno() >= 0:  # else whoever served there has closed it
-                self._loop.remove_reader(listening)
-            if isinstance(place, UnixPlace):
-                with suppress(OSError):  # its folder has gone, or is not ours any more
-                    forget_unix(place.path, file)
-            listening.close()
+    def close_door(self, at: Place) -> None:
+        """Let nobody in there any more."""
+        for doors in (self._listening, self._served):
+            for each in [each for each in doors if each[1] == at]:
+                self._stop_listening(*each)
+                doors.remove(each)
+
+    def stop_listening(self) -> None:
+        """Let nobody in any more, except where somebody else accepts."""
+        for listening in self._listening:
+            self._stop_listening(*listening)
+        self._listening.clear()
+
+    def _stop_listening(self, listening: socket.socket, place: Place, file: tuple[int, int] | None) -> None:
+        if listening.fileno() >= 0:  # else whoever served there has closed it
+            self._loop.remove_reader(listening)
+        if isinstance(place, UnixPlace):
+            with suppress(OSError):  # its folder has gone, or is not ours any more
+                forget_unix(place.path, file)
+        listening.close()
 
     # ---------------------------------------------------------------- turns
 

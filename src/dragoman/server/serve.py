@@ -16,6 +16,7 @@ from typing import Any
 
 from dragoman.core.broken import InvariantBroken
 from dragoman.core.broker import Broker
+from dragoman.core.door import GOODBYE
 from dragoman.desk.desk import Desk
 from dragoman.desk.forms import HealthView
 from dragoman.diary.limits import DiaryLimits
@@ -87,6 +88,7 @@ class Server:
                 log.warning("recurring job cannot be read", name=name, problem=problem)
         self._http: list[tuple[HttpServer, HttpSession]] = []
         self._faults: deque[tuple[float, int]] = deque()  # how many internal errors there were, and when we looked
+        self._listeners: list[Listener] = []
         self._is_open = False
         self._is_draining = False
         self._is_stopping = False
@@ -108,6 +110,7 @@ class Server:
                 del self.line.sessions[sessions:]
                 reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
                 self._log.warning("listener not opened", url=url, reason=reason, note="all others are open")
+        self._listeners = [listener for listener, _ in opened]
         self._is_open = True
         self.host.start()
         self._loop.set_exception_handler(self._unexpected)
@@ -129,7 +132,7 @@ class Server:
             listener.when_open()
         except OSError:
             for _, door in listener.doors:
-                self.host.stop_listening(door.place)
+                self.host.close_door(door.place)
             raise
         return places
 
@@ -228,6 +231,7 @@ class Server:
             return
         self._is_stopping = True
         self._log.info("stopping", reason=reason, running=self._running())
+        self.host.stop_listening()  # whoever is told to come back shall not come back to us
         self.broker.abort(self._now())
         self.line.turn()
         self._stop_when_saved(self._now() + LAST_WORDS)
@@ -238,6 +242,8 @@ class Server:
             self._loop.call_later(0.005, self._stop_when_saved, until)
         else:
             self.desk.close(self._now())
+            for listener in self._listeners:
+                listener.say_goodbye(GOODBYE)
             self.line.turn()
             self._loop.create_task(self._close_http())
 

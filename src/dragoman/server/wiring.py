@@ -88,6 +88,7 @@ class Listener:
     notes: tuple[str, ...]  # what the operator should know of it
     before_open: Callable[[], None] = lambda: None  # to be done before its doors are opened; may raise OSError
     when_open: Callable[[], None] = lambda: None  # and as soon as they are
+    say_goodbye: Callable[[str], None] = lambda _: None  # tell callers that the broker stops, and why
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +255,8 @@ def _native(request: Request) -> Listener:
     session = NativeSession(request.broker, cast(seam.Line, request.line), own, max_payload, "dragoman", desk)
     most = max_payload + native.MOST_HEADS
     limits = ZmtpLimits(max_payload=most, hard_cap=max(most, ZmtpLimits().hard_cap), max_frames=native.MOST_NAMES + 2)
-    return _at_one_door(request, session, partial(Zmtp, "ROUTER", limits=limits))
+    listener = _at_one_door(request, session, partial(Zmtp, "ROUTER", limits=limits))
+    return replace(listener, say_goodbye=session.say_goodbye)
 
 
 def _http(request: Request) -> Listener:

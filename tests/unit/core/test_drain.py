@@ -260,7 +260,9 @@ def test_abort_gives_up_what_still_runs(broker: CheckedBroker, caller: Caller) -
     broker.take()
     broker.abort(31.0)
     reason = "the broker stopped while it ran"
-    assert of_kind(broker.take(), Answer) == [Answer(caller, call.job, Outcome.LOST, reason=reason)]
+    effects = broker.take()
+    assert of_kind(effects, Answer) == [Answer(caller, call.job, Outcome.LOST, reason=reason)]
+    assert of_kind(effects, Dismiss) == [Dismiss(worker, Farewell.STOPPED, "the broker stops")]
     assert (stored.job.state, stored.job.spent) == (JobState.DELAYED, 1)
     assert (broker.roster.workers, worker.state) == ({}, WorkerState.GONE)
 

@@ -19,7 +19,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import Dismiss, Effect, Give, Recall
 from dragoman.core.infinity import inf
-from dragoman.core.model import BOOTING, DRAINING, Attempt, Farewell, Terms
+from dragoman.core.model import BOOTING, DRAINING, Attempt, Terms
 from dragoman.dialects.controller.codec import (
     edition_of_pulse,
     pulse_of,
@@ -345,7 +345,7 @@ class ControllerSession:
         if self._stations.get(station.id) is not station or station.worker is not effect.worker:
             return
         self._line.remark("worker dismissed", worker=station.worker.name, reason=effect.reason)
-        if effect.farewell is not Farewell.EXPIRED:
+        if effect.farewell.is_final:
             self._dial(station, Purpose.LEAVE, self._options.control_timeout, now)
         self._forget(station, now)
 

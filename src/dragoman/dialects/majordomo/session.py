@@ -18,7 +18,7 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Dismiss, Effect, Give, Progress
 from dragoman.core.infinity import inf
-from dragoman.core.model import DONE, REFUSED, Attempt, Job, JobId, Terms, Token, Wishes, Worker
+from dragoman.core.model import DONE, REFUSED, Attempt, Farewell, Job, JobId, Terms, Token, Wishes, Worker
 from dragoman.dialects.majordomo.codec import (
     MAX_SERVICE_BYTES,
     RESERVED,
@@ -286,6 +286,8 @@ class MajordomoSession:
             self._forget(guest)
             self._line.remark("worker dismissed", peer=guest.peer, worker=guest.name, reason=effect.reason)
             self._disconnect(guest, effect.reason, now)
+            if effect.farewell is Farewell.STOPPED:
+                self._line.close(guest.peer, effect.reason)  # its next READY is for the next broker
 
     def _forget(self, guest: Guest) -> None:
         guest.worker = None

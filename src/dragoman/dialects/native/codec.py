@@ -171,6 +171,11 @@ def write_bye(sentence: str, *, is_final: bool) -> list[Frame]:
     return [bytes((BYE, is_final)), _encode(sentence)]
 
 
+def expect_frames(message: Message, most: int) -> None:
+    if len(message) > most:
+        raise Malformed("malformed", f"{len(message)} frames where {most} are due at most")
+
+
 def _read_json(message: Message) -> dict[str, Any]:
     if len(message) != 2 or len(message[1]) > MOST_TEXT:
         raise Malformed("malformed", f"a head and at most {MOST_TEXT} bytes of JSON are due")

@@ -63,6 +63,11 @@ WORDS: Final = {
 }
 
 
+def name_of(word: int) -> str:
+    """How texts call a word."""
+    return WORDS.get(word, f"{word:02x}")
+
+
 class Role(IntEnum):
     CLIENT = 1
     WORKER = 2

@@ -23,7 +23,6 @@ from dragoman.core.model import (
     GONE,
     RUNNING,
     Attempt,
-    Farewell,
     JobId,
     Refusal,
     Terms,
@@ -33,6 +32,7 @@ from dragoman.core.model import (
 from dragoman.core.model import Worker as CoreWorker
 from dragoman.dialects.native.asks import Asks, Desk
 from dragoman.dialects.native.codec import (
+    expect_frames,
     read_failed,
     read_hello,
     read_list,
@@ -83,6 +83,7 @@ from dragoman.dialects.native.messages import (
     Order,
     Role,
     Welcome,
+    name_of,
 )
 from dragoman.dialects.native.options import ListenerOptions
 from dragoman.dialects.native.sessions import Client, Outcomes, Sessions
@@ -250,19 +251,25 @@ class NativeSession:
             self._abandon(client, now)
         return self._sessions.next_due()
 
+    def say_goodbye(self, reason: str) -> None:
+        """The broker stops: tell the clients. Workers are dismissed by then."""
+        for client in self._sessions.present:
+            if client.peer is not None:
+                self._part(client.peer, reason, is_final=False)
+
     # ---------------------------------------------------------------- words that everybody may say
 
     def _hear_other(self, peer: Peer, word: int, message: Message, now: float) -> None:
         guest = peer.guest
         if guest is None:
             if word != HELLO:
-                raise Malformed("hello first", f"{_word(word)} before HELLO")
+                raise Malformed("hello first", f"{name_of(word)} before HELLO")
             self._hello(peer, read_hello(message), now)
         elif word == HEARTBEAT:
-            _expect(message, 1)
+            expect_frames(message, 1)
             self._line.send(peer, HEARTBEAT_FRAMES)
         elif word == BYE:
-            _expect(message, 2)
+            expect_frames(message, 2)
             if type(guest) is Client:
                 self._sessions.forget(guest)
                 guest.secret = ""  # it will not come back
@@ -273,9 +280,13 @@ class NativeSession:
             raise Malformed("twice", "HELLO again on the same connection")
         elif word in WORDS:
             who = "a client" if type(guest) is Client else "a worker"
-            raise Malformed("role", f"{_word(word)} is not for {who} to say")
+            raise Malformed("role", f"{name_of(word)} is not for {who} to say")
         else:
-            raise Malformed("unknown word", f"{_word(word)} is no word of version {VERSION}")
+            raise Malformed("unknown word", f"{name_of(word)} is no word of version {VERSION}")
+
+    def _part(self, peer: Peer, reason: str, *, is_final: bool) -> None:
+        self._line.send(peer, write_bye(reason, is_final=is_final))
+        self._line.close(peer, reason)
 
     def _object(self, peer: Peer, message: Message | TooLarge, problem: Malformed) -> None:
         """D6: say what was wrong. Who has not even said HELLO is in the wrong place."""
@@ -567,7 +578,7 @@ class NativeSession:
                 self._broker.undelivered(attempt, now)
 
     def _drain(self, guest: Worker, message: Message, now: float) -> None:
-        _expect(message, 1)
+        expect_frames(message, 1)
         if guest.worker is not None and guest.worker.state is not DRAINING:
             self._line.remark("worker leaves", peer=guest.peer, worker=guest.name)
             self._broker.drain(guest.worker, now)
@@ -585,9 +596,7 @@ class NativeSession:
             guest.given = []
         guest.farewell = effect.reason  # if it is not gone yet, it is when `lost` tells what never left us (R8)
         self._line.remark("worker dismissed", peer=guest.peer, worker=guest.name, reason=effect.reason)
-        is_final = effect.farewell is not Farewell.EXPIRED
-        self._line.send(guest.peer, write_bye(effect.reason, is_final=is_final))
-        self._line.close(guest.peer, effect.reason)
+        self._part(guest.peer, effect.reason, is_final=effect.farewell.is_final)
 
     def _recall(self, attempt: Attempt, reason: str, now: float) -> None:
         guest: Worker = attempt.worker.party
@@ -638,12 +647,3 @@ def _failed(id: bytes, answer: Answer) -> list[Frame]:
     elif answer.result.count(0) >= 2:
         type, message, detail = bytes(answer.result).decode("utf-8", "replace").split("\0", 2)
     return write_failed(number, id, type, message, detail)
-
-
-def _expect(message: Message, most: int) -> None:
-    if len(message) > most:
-        raise Malformed("malformed", f"{len(message)} frames where {most} are due at most")
-
-
-def _word(word: int) -> str:
-    return WORDS.get(word, f"{word:02x}")

@@ -132,16 +132,18 @@ class Client:
 
 
 class Sessions:
-    """The clients that may come back, by their secret."""
+    """The clients that are connected, and those that may come back, by their secret."""
 
-    __slots__ = ("_away", "_by_secret", "_max_away")
+    __slots__ = ("_away", "_by_secret", "_max_away", "present")
 
     def __init__(self, max_away: int) -> None:
         self._max_away = max_away
+        self.present: dict[Client, None] = {}  # connected now, also those without a secret
         self._by_secret: dict[str, Client] = {}
         self._away: dict[str, Client] = {}  # the one that left first comes first
 
     def enter(self, client: Client) -> None:
+        self.present[client] = None
         if client.secret:
             self._by_secret[client.secret] = client
 
@@ -150,11 +152,13 @@ class Sessions:
         client = self._by_secret.get(secret)
         if client is not None:
             self._away.pop(secret, None)
+            self.present[client] = None
             client.away_until = inf
         return client
 
     def note_away(self, client: Client, until: float) -> Iterator[Client]:
         """Its connection broke. Yields those that are forgotten because there are too many."""
+        self.present.pop(client, None)
         client.away_until = until
         self._away[client.secret] = client
         while len(self._away) > self._max_away:
@@ -175,6 +179,7 @@ class Sessions:
         return inf
 
     def forget(self, client: Client) -> None:
+        self.present.pop(client, None)
         if self._by_secret.get(client.secret) is client:
             del self._by_secret[client.secret]
             self._away.pop(client.secret, None)

@@ -15,7 +15,7 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Dismiss, Effect, Give
 from dragoman.core.infinity import inf
-from dragoman.core.model import Attempt, Farewell, Terms, Wishes, Worker
+from dragoman.core.model import Attempt, Terms, Wishes, Worker
 from dragoman.dialects.frontend import Caller, Frontend
 from dragoman.dialects.pingpong.codec import read_worker, write_job
 from dragoman.dialects.pingpong.editions import Edition
@@ -293,7 +293,7 @@ class PingPongSession:
         was_unproven = guest.attempt is not None
         guest.worker = guest.attempt = None
         self._line.remark("worker dismissed", peer=guest.peer, worker=guest.name, reason=effect.reason)
-        if effect.farewell is not Farewell.EXPIRED:
+        if effect.farewell.is_final:
             guest.is_exiting = True
             self._send_exit(guest, now)
         elif was_unproven:

@@ -2258,6 +2258,17 @@ def test_when_the_time_for_draining_is_over_what_runs_is_lost() -> None:
     assert world.silences == {"lost": 1}
 
 
+def test_idle_workers_hear_disconnect_when_the_broker_stops() -> None:
+    """R111."""
+    world = World()
+    side = world.connect()
+    id = world.worker(side)
+    world.broker.close(world.now)
+    world.broker.abort(world.now)
+    world.line.turn()
+    assert side.heard() == disconnected(1, id)
+
+
 def test_while_a_service_is_paused_its_workers_get_heartbeats() -> None:
     world = World()
     side, caller = world.connect(), world.connect()

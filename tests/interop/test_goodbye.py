@@ -1,0 +1,103 @@
+"""What peers hear when the broker is told to stop, in each dialect that has a word for it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack
+
+import pytest
+from house import BrokerHouse, Raw, place_of
+
+from dragoman.core.model import IDLE
+from dragoman.dialects.native.codec import write_hello
+from dragoman.dialects.native.messages import BYE, WELCOME, Hello, Role
+from programs import until
+
+Start = Callable[..., BrokerHouse]
+
+NATIVE = "tcp://127.0.0.1:0"
+GOODBYE = [bytes((BYE, 0)), b"the broker stops"]  # one may come back
+
+
+def joined(house: BrokerHouse) -> None:
+    until(lambda: house.run(lambda: [each.state for each in house.broker.roster.workers.values()]) == [IDLE], "idle")
+
+
+def hello(raw: Raw, role: Role, **about: object) -> Raw:
+    raw.greet().message(*map(bytes, write_hello(Hello(role, **about))))  # type: ignore[arg-type]
+    assert raw.hear()[0][0] == WELCOME
+    return raw
+
+
+@pytest.mark.parametrize("session", ["", "5f" * 16])
+def test_native_clients_and_workers_hear_bye_and_may_come_back(broker_house: Start, session: str) -> None:
+    """A bug: they heard nothing. Whoever has a socket of libzmq, which reconnects in silence, noticed by the lease."""
+    house = broker_house(NATIVE)
+    with ExitStack() as stack:
+        client = hello(stack.enter_context(Raw(house.callers)), Role.CLIENT, session=session)
+        worker = hello(stack.enter_context(Raw(house.workers)), Role.WORKER, services=("echo",))
+        stack.enter_context(Raw(house.callers)).greet()  # and one that never said HELLO
+        house.run(house.server.drain)
+        assert client.hear() == GOODBYE
+        assert worker.hear() == GOODBYE
+        assert (client.rest(), worker.rest()) == (b"", b"")
+
+
+def test_a_native_client_hears_the_outcome_of_its_job_before_bye(broker_house: Start) -> None:
+    house = broker_house(NATIVE, drain_timeout=0.1)
+    with Raw(house.callers) as client, Raw(house.workers) as worker:
+        hello(worker, Role.WORKER, services=("echo",))
+        joined(house)
+        hello(client, Role.CLIENT)
+        client.message(bytes.fromhex("1000ff00000000000000000000000000") + b"echo", bytes(16), b"a job")
+        assert worker.hear()[-1] == b"a job"
+        house.run(house.server.drain)
+        head, _, sentence, _ = client.hear()
+        assert (head[:2], sentence) == (b"\x21\x03", b"the broker stopped while it ran")
+        assert client.hear() == GOODBYE
+        assert worker.hear() == GOODBYE
+
+
+def test_a_client_that_has_left_is_not_told_anything(broker_house: Start) -> None:
+    house = broker_house(NATIVE)
+    with Raw(house.callers) as client:
+        hello(client, Role.CLIENT, session="5f" * 16)
+    until(lambda: not house.run(lambda: house.line.peers), "it has gone")
+    house.run(house.server.drain)
+    until(house.server.stopped.done, "the broker has stopped")
+
+
+def test_majordomo_workers_hear_disconnect(broker_house: Start) -> None:
+    house = broker_house("majordomo+tcp://127.0.0.1:0")
+    with Raw(house.workers) as worker:
+        worker.greet().message(b"", b"MDPW01", b"\x01", b"echo")
+        joined(house)
+        house.run(house.server.drain)
+        assert worker.hear() == [b"", b"MDPW01", b"\x05"]
+        assert worker.rest() == b""
+
+
+def test_pingpong_workers_are_not_told_to_leave_for_good(broker_house: Start) -> None:
+    """EXIT is the only word that the wire has, and a worker that heard it would not come back."""
+    house = broker_house("pingpong+tcp://127.0.0.1:0?service=echo")
+    with Raw(house.workers) as worker:
+        worker.greet().message(b"", b"READY")
+        assert worker.hear() == [b"", b"PONG"]
+        joined(house)
+        house.run(house.server.drain)
+        until(house.server.stopped.done, "the broker has stopped")
+        house.run(house.server.host.close)
+        assert worker.rest() == b""
+
+
+def test_nobody_is_let_in_once_goodbye_is_said(broker_house: Start) -> None:
+    """Else a peer that comes back at once comes back to a broker that is about to end, which swallows its READY."""
+    house = broker_house(NATIVE)
+    with Raw(house.workers) as worker:
+        hello(worker, Role.WORKER, services=("echo",))
+        house.run(house.server.drain)
+        assert worker.hear() == GOODBYE
+        place = place_of(house.workers)
+        with pytest.raises(ConnectionRefusedError), socket.create_connection((place.host, place.port)):  # type: ignore[union-attr]
+            pass
