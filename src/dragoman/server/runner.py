@@ -31,7 +31,7 @@ COMPLAINTS: Final = 20  # log lines a second about peers that were turned away
 LATE_GIVE: Final = 0.01  # a job that waited in us for longer than this begins to run when it leaves
 NOTICEABLE: Final = 0.1  # so late a turn, and what peers said meanwhile came late through us
 OUR_FAULT: Final = "an internal error of the broker"
-SETTLING: Final = 0.02  # seconds for which a new worker's connection must stay open before it is given a job
+SETTLING: Final = 0.05  # seconds for which a new worker's connection must stay open before it is given a job
 PULSE: Final = 0.5  # a turn at least this often, so that a pause of ours is measured from its beginning
 
 
