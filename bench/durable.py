@@ -27,6 +27,7 @@ from dragoman.core.effects import Accept, Answer, Effect, Give
 from dragoman.core.model import Attempt, Job, JobId, Service, Terms, Wishes
 from dragoman.diary import schema
 from dragoman.diary.records import Scribe
+from dragoman.diary.sums import ALL_JOB_COLUMNS, sealed_job
 from dragoman.server import clock
 from dragoman.server.config import Config
 from dragoman.server.serve import Server, loop_factory
@@ -37,7 +38,7 @@ WISHES = Wishes(durable=True, waits=True, attempts=3)
 CALL = Wishes(waits=True)
 WARMUP = 0.3
 EVERY = 0.02  # a call so often while jobs come back
-INSERT = "INSERT INTO job VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+INSERT = f"INSERT INTO job VALUES ({', '.join('?' * len(ALL_JOB_COLUMNS))})"
 
 
 class Quiet:
@@ -151,7 +152,7 @@ async def bare(callers: int, seconds: float, folder: Path) -> dict[str, float]:
             except Empty:
                 pass
             connection.execute("BEGIN IMMEDIATE")
-            connection.executemany(INSERT, rows)
+            connection.executemany(INSERT, [sealed_job(row) for row in rows])
             connection.execute("COMMIT")
             commits += 1
             loop.call_soon_threadsafe(tell, len(rows))
@@ -275,7 +276,7 @@ def fill(folder: Path, jobs: int) -> None:
     for number in range(1, jobs + 1):
         job = Job(JobId(entropy.job_id()), service, BODY, (), WISHES, now + number * 1e-6)
         job.number = number
-        connection.execute(INSERT, scribe.job_row(job, clock.wall_offset()))
+        connection.execute(INSERT, sealed_job(scribe.job_row(job, clock.wall_offset())))
     connection.execute("COMMIT")
     connection.close()
     gc.collect()

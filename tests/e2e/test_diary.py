@@ -159,6 +159,7 @@ def test_diary_of_a_newer_release_is_refused(programs: Programs, tmp_path: Path)
     made(programs, folder)
     file = apsw.Connection(str(folder / "diary.db"))
     file.pragma("user_version", 99)
+    file.execute("UPDATE note SET value = '99' WHERE key = 'format'")
     file.close()
     broker = programs.dragoman("serve", LISTEN, "--data", str(folder))
     assert broker.ends() == 74

@@ -21,12 +21,15 @@ def diary() -> None:
 @diary.command()
 @click.argument("folder", metavar="DIR")
 def check(folder: str) -> None:
-    """Say whether the diary in this folder is in order: exit code 0, or 74 if it is damaged."""
+    """Check the diary in this folder, with all checksums: exit code 0, or 74 if it is damaged."""
     from dragoman.diary import recovery
 
-    found = _with_folder(folder, recovery.check)
-    if found:
-        give_up(f"the diary in {folder} is damaged: {found}. To read what can be read: dragoman diary recover", DISK)
+    found = _with_folder(folder, recovery.examine)
+    if found.sentence:
+        for line in found.jobs:
+            click.echo(f"affected: {line}")
+        advice = "To read what can be read: dragoman diary recover"
+        give_up(f"the diary in {folder} is damaged: {found.sentence}. {advice}", DISK)
     click.echo("in order")
 
 
@@ -42,6 +45,8 @@ def recover(folder: str, force: bool) -> None:
         click.echo("in order: there is nothing to recover")
         return
     click.echo(f"recovered: {found.jobs} jobs, {found.fates} of them with what happened to them; {found.notes} notes")
+    if found.lost:
+        click.echo(f"damage: {found.lost}")
     if found.left_out:
         click.echo(f"left out: {found.left_out} jobs or notes that cannot be read")
     if found.untold:
@@ -50,12 +55,28 @@ def recover(folder: str, force: bool) -> None:
         click.echo(f"lost: what happened to {found.as_submitted} jobs; they are as they were submitted, and run again")
     if found.places:
         click.echo(f"passed over: {found.places} places that cannot be read; nobody knows what was there")
+    for line in found.missing:
+        click.echo(line)
     click.echo(f"the damaged file is {found.damaged}")
+
+
+@diary.command()
+@click.argument("folder", metavar="DIR")
+def accept(folder: str) -> None:
+    """Accept the diary in this folder as it is, for example a restored backup.
+
+    A broker refuses to start if more was acknowledged than its diary holds. This removes the count of what was
+    acknowledged. If there is no diary at all, an empty one is made.
+    """
+    from dragoman.diary import recovery
+
+    _with_folder(folder, recovery.accept)
+    click.echo("accepted: the next broker starts with what is in this folder")
 
 
 def _with_folder(folder: str, act: Callable[[Path], T]) -> T:
     """Do something to a diary that nobody else may touch meanwhile."""
-    from dragoman.diary.schema import NAME
+    from dragoman.diary.losses import is_there
     from dragoman.diary.trouble import DiaryError
     from dragoman.server.datadir import FolderLock, FolderTaken
 
@@ -63,7 +84,7 @@ def _with_folder(folder: str, act: Callable[[Path], T]) -> T:
     if not path.is_dir():
         give_up(f"there is no folder {path}", USAGE)
     try:
-        if not (path / NAME).exists():
+        if not is_there(path):
             give_up(f"there is no diary in {path}", USAGE)
         held = FolderLock(path)
     except FolderTaken as error:

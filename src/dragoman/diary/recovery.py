@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from time import strftime
@@ -15,17 +15,38 @@ import apsw
 
 from dragoman.core.model import JobId, Wishes
 from dragoman.core.revival import Kept
+from dragoman.diary import sums
+from dragoman.diary.counter import NAME as COUNTER
+from dragoman.diary.counter import Count, read_count
+from dragoman.diary.losses import Loss, after_opening, before_opening, log_of, without_store
+from dragoman.diary.rebuilding import rebuild
 from dragoman.diary.records import FATE_COLUMNS, JOB_COLUMNS, PAYLOAD, Reader, Row
 from dragoman.diary.salvage import Salvage
-from dragoman.diary.schema import AUTHOR, NAME, VERSION, bring_up_to_date, check_file, is_new, open_file
+from dragoman.diary.schema import (
+    COMMITS,
+    NAME,
+    OWN_NOTES,
+    VERSION,
+    bring_up_to_date,
+    check_file,
+    has_bytes,
+    is_new,
+    make_store,
+    noted_version,
+    open_file,
+)
+from dragoman.diary.sealing import UNSEALED
+from dragoman.diary.sums import RESULT
+from dragoman.diary.tables import read_note, write_note
 from dragoman.diary.trouble import Damaged, DiaryError, Unreadable, passing
 
 ROWS_A_COMMIT = 1_000
 COMPANIONS = ("", "-wal", "-journal")
-RESULT = FATE_COLUMNS.index("result")
-SINCE = {"may_return": "0"}  # columns that older files do not have, and what they would say
+# Columns that older files do not have, and what they would say.
+SINCE = {"may_return": "0", "head_sum": "NULL", "told_sum": "NULL", "body_sum": "NULL"}
 # What is told about a fate, but decides nothing: if it cannot be read, the rest still counts.
-TOLD = {"history": "NULL", "reason": "NULL", "worker": "iif(token IS NULL, NULL, '')"}
+UNTOLD = -1  # in the place of their checksum
+TOLD = {"history": "NULL", "reason": "NULL", "worker": "iif(token IS NULL, NULL, '')", "told_sum": str(UNTOLD)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,22 +58,44 @@ class Recovered:
     untold: int  # jobs of which only the history, the reason or the worker's name is lost
     as_submitted: int  # jobs with a fate that cannot be read
     places: int  # parts of the file that cannot be read: nobody knows what was there
-    damaged: Path  # where the old file is now
+    damaged: Path  # where the old file is now, or its log
+    lost: str  # what is wrong with the log, or missing altogether
+    missing: list[str]  # what is known of each job that is not there, or not as it was: a line each
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """Something is wrong if there is a sentence."""
+
+    sentence: str = ""
+    jobs: list[str] = field(default_factory=list)  # a line for each job that is affected, as far as they are known
 
 
 def check(folder: Path) -> str:
     """What is wrong with this folder's diary; empty if nothing is."""
+    return examine(folder).sentence
+
+
+def examine(folder: Path) -> Findings:
+    """Read everything that a broker would read of this folder's diary, and compare all checksums."""
+    loss = without_store(folder) or before_opening(folder)
+    if loss is not None:
+        return Findings(loss.how, loss.jobs)
     path = _present(folder)
     try:
         connection = open_file(path)
     except Damaged as error:
-        return str(error.__cause__ or error)
+        return Findings(str(error.__cause__ or error))
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     with closing(connection):
         try:
-            return check_file(connection, lambda: False) or _check_rows(connection, path)
+            loss = after_opening(connection, folder)
+            if loss is not None:
+                return Findings(loss.how, loss.jobs)
+            found = check_file(connection, lambda: False)
+            return Findings(found) if found else _check_rows(connection, path)
         except (apsw.CorruptError, apsw.NotADBError, Damaged) as error:
-            return str(error)
+            return Findings(str(error))
         except apsw.Error as error:
             raise DiaryError(f"{path} cannot be read: {error}") from error
 
@@ -64,20 +107,75 @@ def recover(folder: Path, *, force: bool = False) -> Recovered | None:
     """
     if not force and not check(folder):
         return None
-    path = _present(folder)
-    fresh = folder / f"{NAME}.new"
+    path = folder / NAME
+    if not has_bytes(path) and not has_bytes(log_of(path)):
+        advice = "restore a backup, or begin with an empty diary by `dragoman diary accept`"
+        raise DiaryError(f"nothing of {path} is left ({check(folder)}): {advice}")
+    fresh, joined = folder / f"{NAME}.new", folder / f"{NAME}.joined"
     away = folder / f"{NAME}.damaged-{strftime('%Y%m%d-%H%M%S')}"
+    loss = _loss(folder)
     _remove(fresh)
     try:
-        with closing(_open_damaged(path)) as source:
-            _refuse_strangers(source, path)
-            found = _copy_into(fresh, source, path, away)
+        if loss is None or loss.is_short:
+            found = _copy_from(path, fresh, folder, away, loss)
+        else:
+            rebuild(path, joined)
+            found = _copy_from(joined, fresh, folder, away, loss)
         _put_in_place(fresh, path, away)
+        (folder / COUNTER).unlink(missing_ok=True)  # it told of the old one
     except OSError as error:
         raise DiaryError(f"{path} cannot be recovered: {error}") from error
     finally:
         _remove(fresh)
+        _remove(joined)
     return found
+
+
+def accept(folder: Path) -> None:
+    """Let the next start take this folder's diary as it is, although more was acknowledged: for a restored backup.
+
+    Where there is none, an empty one is made. Raises DiaryError if it is damaged in itself.
+    """
+    path = folder / NAME
+    if not has_bytes(path) and has_bytes(log_of(path)):
+        raise DiaryError(f"{path} is gone, but its log is there: run `dragoman diary recover` on its folder")
+    try:
+        count = folder / COUNTER
+        aside = folder / f"{COUNTER}.old"
+        if count.exists():
+            os.replace(count, aside)  # what is in the folder is judged without it
+        make_store(folder)
+        found = check(folder)
+        if found:
+            if aside.exists():
+                os.replace(aside, count)
+            raise DiaryError(f"{path} is damaged ({found}): run `dragoman diary recover` on its folder")
+        aside.unlink(missing_ok=True)
+    except OSError as error:
+        raise DiaryError(f"{path} cannot be used: {error}") from error
+
+
+def _loss(folder: Path) -> Loss | None:
+    """What is wrong with the log, or missing altogether: then the file is put together with its log by ourselves."""
+    loss = before_opening(folder)
+    if loss is not None:
+        return loss
+    try:
+        connection = open_file(folder / NAME)
+    except DiaryError:
+        return None
+    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+    with closing(connection):
+        try:
+            return after_opening(connection, folder)
+        except apsw.Error:
+            return None
+
+
+def _copy_from(source: Path, fresh: Path, folder: Path, away: Path, loss: Loss | None) -> Recovered:
+    with closing(_open_damaged(source)) as connection:
+        _refuse_strangers(connection, source)
+        return _copy_into(fresh, connection, source, away, loss, read_count(folder))
 
 
 def _present(folder: Path) -> Path:
@@ -94,10 +192,11 @@ def _remove(path: Path) -> None:
 
 def _put_in_place(fresh: Path, path: Path, away: Path) -> None:
     """At every moment there is a diary: if there were none, a broker would begin a new one."""
-    try:
-        os.link(path, away)
-    except OSError:  # not every file system can give a file two names
-        os.replace(path, away)
+    if path.exists():
+        try:
+            os.link(path, away)
+        except OSError:  # not every file system can give a file two names
+            os.replace(path, away)
     for suffix in COMPANIONS[1:]:
         if os.path.exists(f"{path}{suffix}"):
             os.replace(f"{path}{suffix}", f"{away}{suffix}")
@@ -107,18 +206,43 @@ def _put_in_place(fresh: Path, path: Path, away: Path) -> None:
 # -------------------------------------------------------------------- looking
 
 
-def _check_rows(connection: apsw.Connection, path: Path) -> str:
+def _check_rows(connection: apsw.Connection, path: Path) -> Findings:
     """The file may be whole, and what is in it nonsense."""
     if is_new(connection):
-        return ""
-    jobs, fates = _jobs(connection, path), _fates(connection, path)
+        return Findings()
+    is_sealed = _is_sealed(connection)
+    jobs, fates = _jobs(connection, path, is_sealed), _fates(connection, path, is_sealed)
     for rows in (jobs, fates):
         for _ in rows:
             pass
-    notes = sum(note is None for note in _notes(connection))
+    notes = sum(note is None for note in _notes(connection, is_sealed))
     counts = {"jobs": len(jobs.unread), "fates of jobs": len(fates.unread), "notes": notes}
     said = [f"{count} {what}" for what, count in counts.items() if count]
-    return f"{', '.join(said)} cannot be read" if said else ""
+    if not said:
+        return Findings()
+    names = [f"{name}: it cannot be read" for name in _names(connection, jobs.unread)]
+    names += [f"{name}: what happened to it cannot be read" for name in _names(connection, fates.unread)]
+    return Findings(f"{', '.join(said)} cannot be read", names)
+
+
+def _is_sealed(source: apsw.Connection) -> bool:
+    """Whether every row must have its checksums: not in a file of an older format, or one that is being changed."""
+    try:
+        return "sum" in _known(source, "note") and read_note(source, UNSEALED) is None
+    except (apsw.Error, UnicodeDecodeError):
+        return True
+
+
+def _names(source: apsw.Connection, numbers: Iterable[int]) -> list[str]:
+    """The ids of jobs, or their numbers where even that cannot be read."""
+    names = []
+    for number in sorted(numbers):
+        try:
+            id = source.execute("SELECT id FROM job WHERE number = ?", (number,)).get
+        except (apsw.Error, UnicodeDecodeError):
+            id = None
+        names.append(f"job {id.hex()}" if isinstance(id, bytes) else f"job number {number}")
+    return names
 
 
 class Table:
@@ -132,7 +256,7 @@ class Table:
         self.columns = columns
         self._source = source
         self._read = read
-        self._known = _columns(source, name)
+        self._columns = _columns(source, name)
         self._salvage = Salvage(source, path, name, self._wanted({}))
         self._nonsense: list[int] = []
 
@@ -162,7 +286,7 @@ class Table:
         return row if row is not None and self._makes_sense(row) else None
 
     def _wanted(self, instead: dict[str, str]) -> str:
-        return ", ".join(instead.get(name, name if name in self._known else SINCE[name]) for name in self.columns)
+        return ", ".join(instead.get(name, name if name in self._columns else SINCE[name]) for name in self.columns)
 
     def _makes_sense(self, row: Row) -> bool:
         try:
@@ -172,51 +296,67 @@ class Table:
         return True
 
 
-def _columns(source: apsw.Connection, table: str) -> set[str]:
+def _known(source: apsw.Connection, table: str) -> set[str]:
     try:
-        found = {row[1] for row in source.execute(f"PRAGMA table_info({table})")}
+        return {row[1] for row in source.execute(f"PRAGMA table_info({table})")}
     except (apsw.Error, UnicodeDecodeError):
-        found = set()
+        return set()
+
+
+def _columns(source: apsw.Connection, table: str) -> set[str]:
+    found = _known(source, table)
     missing = {*(JOB_COLUMNS if table == "job" else FATE_COLUMNS)} - found - {*SINCE}
     if missing:
         raise Damaged(f"the table {table} has no {', '.join(sorted(missing))}")
     return found
 
 
-def _jobs(source: apsw.Connection, path: Path) -> Table:
+def _jobs(source: apsw.Connection, path: Path, is_sealed: bool) -> Table:
     reader = Reader()
 
     def read(row: Row) -> None:
         reader.job(row[:PAYLOAD], 0.0)
         if not isinstance(row[PAYLOAD], bytes):
             raise Unreadable("its payload is none")
+        if is_sealed or row[-1] is not None:
+            _require(sums.fits_job(row[:-2], row[-2:]))
 
-    return Table(source, path, "job", JOB_COLUMNS, read)
+    return Table(source, path, "job", sums.ALL_JOB_COLUMNS, read)
 
 
-def _fates(source: apsw.Connection, path: Path) -> Table:
+def _fates(source: apsw.Connection, path: Path, is_sealed: bool) -> Table:
     reader = Reader()
 
     def read(row: Row) -> None:
         number, result = row[0], row[RESULT]
         assert isinstance(number, int)
         job = Kept(number, JobId(b""), "", Wishes(), 0.0)
-        reader.add_fate(job, (*row[1:RESULT], *row[RESULT + 1 :]), 0.0)
+        reader.add_fate(job, (*row[1:RESULT], *row[RESULT + 1 : -3]), 0.0)
         if result is not None and not isinstance(result, bytes):
             raise Unreadable("its result is none")
+        if is_sealed or row[-1] is not None:
+            _require(sums.fits_fate(row[:-3], row[-3:], is_told=row[-2] != UNTOLD))
 
-    return Table(source, path, "fate", FATE_COLUMNS, read)
+    return Table(source, path, "fate", sums.ALL_FATE_COLUMNS, read)
 
 
-def _notes(source: apsw.Connection) -> Iterator[tuple[str, str] | None]:
+def _require(is_whole: bool) -> None:
+    if not is_whole:
+        raise Unreadable("it does not match its checksum")
+
+
+def _notes(source: apsw.Connection, is_sealed: bool) -> Iterator[tuple[str, str] | None]:
     """None for what cannot be read: one note, or all the rest."""
-    query = "SELECT CAST(key AS BLOB), CAST(value AS BLOB) FROM note"  # bytes need not make sense
+    sum = "sum" if is_sealed else "NULL"
+    query = f"SELECT CAST(key AS BLOB), CAST(value AS BLOB), {sum} FROM note"  # noqa: S608 bytes need not make sense
     try:
-        for key, value in source.execute(query):
+        for key, value, sum in source.execute(query):
             try:
-                yield key.decode(), value.decode()
+                note = key.decode(), value.decode()
             except (AttributeError, UnicodeDecodeError):
                 yield None
+                continue
+            yield note if not is_sealed or sums.note_sum(*note) == sum else None
     except apsw.Error:
         yield None
 
@@ -243,16 +383,26 @@ def _refuse_strangers(source: apsw.Connection, path: Path) -> None:
             _columns(source, table)
     except (apsw.Error, Damaged) as error:
         raise DiaryError(f"nothing of {path} can be read ({error}): restore a backup, or move it away") from error
-    if version > VERSION:
+    noted = noted_version(source)
+    if version > VERSION and (noted is None or noted > VERSION):
         raise DiaryError(f"{path} was written by a newer Dragoman (format {version}): use that release")
 
 
-def _copy_into(fresh: Path, source: apsw.Connection, path: Path, away: Path) -> Recovered:
+def _copy_into(
+    fresh: Path,
+    source: apsw.Connection,
+    path: Path,
+    away: Path,
+    loss: Loss | None,
+    counted: tuple[Count, bool] | None,
+) -> Recovered:
     target = open_file(fresh)
     with closing(target):
         try:
             bring_up_to_date(target)
-            found = _copy_all(source, target, path, away)
+            found = _copy_all(source, target, path, away, loss)
+            if counted is not None:
+                write_note(target, COMMITS, counted[0].text)
             target.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)  # its log stays behind
         except apsw.Error as error:
             why = passing(error, target.system_errno) or str(error)
@@ -260,43 +410,59 @@ def _copy_into(fresh: Path, source: apsw.Connection, path: Path, away: Path) -> 
     return found
 
 
-def _copy_all(source: apsw.Connection, target: apsw.Connection, path: Path, away: Path) -> Recovered:
-    jobs, fates = _jobs(source, path), _fates(source, path)
-    _copy(jobs, jobs, target)
-    _copy(fates, fates, target)
+def _copy_all(source: apsw.Connection, target: apsw.Connection, path: Path, away: Path, loss: Loss | None) -> Recovered:
+    is_sealed = _is_sealed(source)
+    jobs, fates = _jobs(source, path, is_sealed), _fates(source, path, is_sealed)
+    _copy(jobs, jobs, target, sums.sealed_job, len(JOB_COLUMNS))
+    _copy(fates, fates, target, sums.sealed_fate, len(FATE_COLUMNS))
     mended = [row for number in fates.unread if (row := fates.read_without(number, TOLD)) is not None]
-    _copy(fates, mended, target)
+    _copy(fates, mended, target, sums.sealed_fate, len(FATE_COLUMNS))
     target.execute("DELETE FROM fate WHERE number NOT IN (SELECT number FROM job)")
     notes = left_out = 0
-    for note in _notes(source):
+    for note in _notes(source, is_sealed):
         if note is None:
             left_out += 1
-        elif note[0] != AUTHOR:
-            target.execute("INSERT OR REPLACE INTO note VALUES (?, ?)", note)
+        elif note[0] not in OWN_NOTES:
+            write_note(target, *note)
             notes += 1
+    unread = {*fates.unread} - {*jobs.unread}
+    lost = sorted(unread - _numbers(target, "fate", unread))
     return Recovered(
         jobs=target.execute("SELECT count(*) FROM job").get,
         fates=target.execute("SELECT count(*) FROM fate").get,
         notes=notes,
         left_out=left_out + len(jobs.unread),
-        untold=_count(target, "fate", [row[0] for row in mended]),
-        as_submitted=_count(target, "job", fates.unread) - _count(target, "fate", fates.unread),
+        untold=len(_numbers(target, "fate", [row[0] for row in mended])),
+        as_submitted=len(_numbers(target, "job", lost)),
         places=jobs.places + fates.places,
         damaged=away,
+        lost=loss.how if loss is not None else "",
+        missing=[
+            *_still_missing(target, loss),
+            *(f"{name}: left out" for name in _names(source, jobs.unread)),
+            *(f"{name}: as it was submitted" for name in _names(source, lost)),
+        ],
     )
 
 
-def _copy(table: Table, rows: Iterable[Row], target: apsw.Connection) -> None:
+def _still_missing(target: apsw.Connection, loss: Loss | None) -> list[str]:
+    if loss is None:
+        return []
+    here = {id.hex() for (id,) in target.execute("SELECT id FROM job")}
+    return [f"job {id}: missing" for id in loss.jobs if id not in here]
+
+
+def _copy(table: Table, rows: Iterable[Row], target: apsw.Connection, seal: Callable[[Row], Row], width: int) -> None:
+    """`width`: how many columns come before the checksums, which are made anew."""
     marks = ", ".join("?" for _ in table.columns)
     insert = f"INSERT OR IGNORE INTO {table.name}({', '.join(table.columns)}) VALUES ({marks})"  # noqa: S608
     rest = iter(rows)
     while some := list(islice(rest, ROWS_A_COMMIT)):
         with target:
-            target.executemany(insert, some)
+            target.executemany(insert, [seal(row[:width]) for row in some])
 
 
-def _count(target: apsw.Connection, table: str, numbers: Iterable[object]) -> int:
-    """How many of them are there."""
-    query = f"SELECT count(*) FROM {table} WHERE number IN (SELECT value FROM json_each(?))"  # noqa: S608
-    count: int = target.execute(query, (json.dumps(list(numbers)),)).get
-    return count
+def _numbers(target: apsw.Connection, table: str, numbers: Iterable[object]) -> set[int]:
+    """Those of them that are there."""
+    query = f"SELECT number FROM {table} WHERE number IN (SELECT value FROM json_each(?))"  # noqa: S608
+    return {number for (number,) in target.execute(query, (json.dumps(list(numbers)),))}

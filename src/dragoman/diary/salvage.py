@@ -12,7 +12,7 @@ from pathlib import Path
 
 import apsw
 
-from dragoman.diary.records import Row
+from dragoman.diary.records import ID_BYTES, Row
 
 LEAF = 0x0D  # the first byte of a page with rows in it
 LEAF_HEADER = 8
@@ -91,7 +91,7 @@ def numbers_in(path: Path) -> set[int]:
 
 def _pages(path: Path) -> Iterator[bytes]:
     with open(path, "rb") as file:
-        size = _page_size(file.read(LEAF_HEADER + 10))
+        size = page_size_of(file.read(LEAF_HEADER + 10))
         file.seek(0)
         while some := file.read(PAGES_A_READ * size):
             yield from (some[at : at + size] for at in range(0, len(some), size))
@@ -103,19 +103,41 @@ def _pages(path: Path) -> Iterator[bytes]:
                 yield frame[FRAME_HEADER:]
 
 
-def _page_size(header: bytes) -> int:
+def page_size_of(header: bytes) -> int:
     size = int.from_bytes(header[16:18], "big")
     return 65_536 if size == 1 else max(size, 512)
 
 
 def _numbers_of(page: bytes) -> Iterator[int]:
-    count = int.from_bytes(page[3:5], "big")
-    for at in range(LEAF_HEADER, min(LEAF_HEADER + 2 * count, len(page) - 1), 2):
-        cell = int.from_bytes(page[at : at + 2], "big")
+    for cell in _cells_of(page):
         _, cell = _varint(page, cell)
         number, _ = _varint(page, cell)
         if 0 < number < 1 << 63:
             yield number
+
+
+def jobs_in(page: bytes) -> dict[int, bytes]:
+    """The numbers and ids of the jobs in a page of the job table. A record begins with its number, which is NULL there
+    because the cell has it, and the id, a blob of 16 bytes."""
+    found: dict[int, bytes] = {}
+    if page[0] != LEAF:
+        return found
+    for at in _cells_of(page):
+        _, at = _varint(page, at)
+        number, record = _varint(page, at)
+        header, at = _varint(page, record)
+        kind, at = _varint(page, at)
+        id_kind, _ = _varint(page, at)
+        id = page[record + header : record + header + ID_BYTES]
+        if kind == 0 and id_kind == 12 + 2 * ID_BYTES and len(id) == ID_BYTES and 0 < number < 1 << 63:
+            found[number] = id
+    return found
+
+
+def _cells_of(page: bytes) -> Iterator[int]:
+    count = int.from_bytes(page[3:5], "big")
+    for at in range(LEAF_HEADER, min(LEAF_HEADER + 2 * count, len(page) - 1), 2):
+        yield int.from_bytes(page[at : at + 2], "big")
 
 
 def _varint(page: bytes, at: int) -> tuple[int, int]:

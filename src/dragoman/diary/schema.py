@@ -9,12 +9,17 @@ from time import monotonic
 
 import apsw
 
+from dragoman.diary.sealing import FIRST, UNSEALED
+from dragoman.diary.tables import write_note
 from dragoman.diary.trouble import ADVICE, Damaged, DiaryError
 
 NAME = "diary.db"
 APPLICATION = 0x44524147  # "DRAG"
-VERSION = 2
+VERSION = 3
 AUTHOR = "author"  # under this note: which release wrote the file last
+FORMAT = "format"  # the version once more: the one in the header has no checksum
+COMMITS = "commits"  # how many were acknowledged, and when the last one was
+OWN_NOTES = (AUTHOR, FORMAT, COMMITS, UNSEALED)
 
 # Before it, a log that is reused may damage the file if two connections meet; one of ours alone has been safe always.
 OLDEST_SQLITE = (3, 51, 3)
@@ -22,19 +27,25 @@ OLDEST_SQLITE = (3, 51, 3)
 TABLES = """
 CREATE TABLE job(
     number INTEGER PRIMARY KEY, id BLOB NOT NULL, service TEXT NOT NULL, wishes TEXT NOT NULL, created REAL NOT NULL,
-    key TEXT, digest BLOB, retry_of BLOB, payload BLOB NOT NULL
+    key TEXT, digest BLOB, retry_of BLOB, payload BLOB NOT NULL, head_sum INTEGER, body_sum INTEGER
 ) STRICT;
 CREATE TABLE fate(
     number INTEGER PRIMARY KEY, start_at REAL, spent INTEGER NOT NULL, deaths INTEGER NOT NULL, history TEXT,
     token BLOB, attempt INTEGER, given REAL, worker TEXT, outcome TEXT, reason TEXT, quarantined INTEGER NOT NULL,
-    keep_until REAL, result BLOB, may_return INTEGER NOT NULL DEFAULT 0
+    keep_until REAL, result BLOB, may_return INTEGER NOT NULL DEFAULT 0,
+    head_sum INTEGER, told_sum INTEGER, body_sum INTEGER
 ) STRICT;
-CREATE TABLE note(key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE note(key TEXT PRIMARY KEY, value TEXT NOT NULL, sum INTEGER) STRICT, WITHOUT ROWID;
 """
 
-# From each version to the next.
-MIGRATIONS = {
-    1: "ALTER TABLE fate ADD COLUMN may_return INTEGER NOT NULL DEFAULT 0;",  # nobody could come back before
+# From each version to the next: the columns that come new. Checksums of the rows that are there follow (seal_all).
+MIGRATIONS: dict[int, dict[str, tuple[str, ...]]] = {
+    1: {"fate": ("may_return INTEGER NOT NULL DEFAULT 0",)},  # nobody could come back before
+    2: {
+        "job": ("head_sum INTEGER", "body_sum INTEGER"),
+        "fate": ("head_sum INTEGER", "told_sum INTEGER", "body_sum INTEGER"),
+        "note": ("sum INTEGER",),
+    },
 }
 
 
@@ -48,23 +59,30 @@ def open_file(path: Path, vfs: str | None = None) -> apsw.Connection:
         raise DiaryError(f"{path} cannot be opened: {error}") from error
     try:
         _prepare(connection, path)
-    except (apsw.CorruptError, apsw.NotADBError) as error:
+    except BaseException as error:
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # what we refuse stays as it is
         connection.close()
-        raise damaged(path, str(error)) from error
-    except apsw.BusyError as error:
-        connection.close()
-        raise DiaryError(f"{path} is in use by another program") from error
-    except apsw.Error as error:
-        connection.close()
-        raise DiaryError(f"{path} cannot be used: {error}") from error
-    except DiaryError:
-        connection.close()
-        raise
+        explained = _explained(error, path)
+        if explained is None:
+            raise
+        raise explained from error
     return connection
 
 
+def _explained(error: BaseException, path: Path) -> DiaryError | None:
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+        return damaged(path, str(error))
+    if isinstance(error, apsw.BusyError):
+        return DiaryError(f"{path} is in use by another program")
+    if isinstance(error, apsw.Error):
+        return DiaryError(f"{path} cannot be used: {error}")
+    if isinstance(error, UnicodeDecodeError):
+        return damaged(path, f"a text is none: {error.reason}")
+    return None
+
+
 def bring_up_to_date(connection: apsw.Connection, author: str = "") -> None:
-    """Make the tables of a new file, or change an older one's; and sign it."""
+    """Make the tables of a new file, or change an older one's; and sign it. Rows get their checksums by `seal_all`."""
     fresh, version = is_new(connection), connection.pragma("user_version")
     if version == VERSION and connection.execute("SELECT value FROM note WHERE key = ?", (AUTHOR,)).get == author:
         return
@@ -73,15 +91,49 @@ def bring_up_to_date(connection: apsw.Connection, author: str = "") -> None:
         if fresh:
             connection.execute(TABLES)
             connection.pragma("application_id", APPLICATION)
-        else:
-            for older in range(version, VERSION):
-                connection.execute(MIGRATIONS[older])
+        elif version < VERSION:
+            _migrate(connection, version)
         connection.pragma("user_version", VERSION)
-        connection.execute("INSERT OR REPLACE INTO note VALUES (?, ?)", (AUTHOR, author))
+        write_note(connection, FORMAT, str(VERSION))
+        write_note(connection, AUTHOR, author)
     except BaseException:
         connection.execute("ROLLBACK")
         raise
     connection.execute("COMMIT")
+
+
+def _migrate(connection: apsw.Connection, version: int) -> None:
+    """In the transaction that is open."""
+    for older in range(version, VERSION):
+        for table, columns in MIGRATIONS[older].items():
+            known = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+            for column in columns:
+                if column.split()[0] not in known:
+                    connection.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
+    for key, value in connection.execute("SELECT key, value FROM note").fetchall():
+        write_note(connection, str(key), str(value))
+    write_note(connection, UNSEALED, FIRST)
+
+
+def make_store(folder: Path, author: str = "") -> None:
+    """Make an empty store, unless there is a file already, or its log: SQLite would remove that."""
+    path = folder / NAME
+    if has_bytes(path) or has_bytes(Path(f"{path}-wal")):
+        return
+    connection = open_file(path)
+    try:
+        bring_up_to_date(connection, author)
+    except apsw.Error as error:
+        raise DiaryError(f"{path} cannot be made: {error}") from error
+    finally:
+        connection.close()
+
+
+def has_bytes(path: Path) -> bool:
+    try:
+        return path.stat().st_size > 0
+    except FileNotFoundError:
+        return False
 
 
 def refuse_old_sqlite() -> None:
@@ -92,8 +144,8 @@ def refuse_old_sqlite() -> None:
         raise DiaryError(f"SQLite {version} may damage the diary; install an apsw that brings {wanted} or newer")
 
 
-def damaged(path: Path, how: str) -> Damaged:
-    return Damaged(f"{path} is damaged ({how.splitlines()[-1]}): {ADVICE}")
+def damaged(path: Path, how: str, advice: str = ADVICE) -> Damaged:
+    return Damaged(f"{path} is damaged ({how.splitlines()[-1]}): {advice}")
 
 
 def _prepare(connection: apsw.Connection, path: Path) -> None:
@@ -101,10 +153,12 @@ def _prepare(connection: apsw.Connection, path: Path) -> None:
     pragma("locking_mode", "EXCLUSIVE")  # before WAL: then the log's index is in our memory, and no file beside it
     application, version = pragma("application_id"), pragma("user_version")
     fresh = is_new(connection)
-    if not fresh and application != APPLICATION:
-        raise DiaryError(f"{path} is no diary of Dragoman: move it away, or give another folder (--data)")
-    if version > VERSION:
-        raise _too_new(connection, path, version)
+    if not fresh:
+        if application != APPLICATION and not _has_our_tables(connection):
+            raise DiaryError(f"{path} is no diary of Dragoman: move it away, or give another folder (--data)")
+        if application != APPLICATION:
+            raise damaged(path, f"its application id is {application:#x} instead of {APPLICATION:#x}")
+        _refuse_version(connection, path, version)
     if fresh:
         pragma("auto_vacuum", "INCREMENTAL")
     if pragma("journal_mode", "WAL") != "wal":
@@ -119,10 +173,35 @@ def is_new(connection: apsw.Connection) -> bool:
     return not connection.execute("SELECT count(*) FROM sqlite_schema").get
 
 
+def _has_our_tables(connection: apsw.Connection) -> bool:
+    names = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    return {"job", "fate", "note"} <= names
+
+
+def noted_version(connection: apsw.Connection) -> int | None:
+    """The version that the file's notes tell; none before version 3."""
+    try:
+        value = connection.execute("SELECT value FROM note WHERE key = ?", (FORMAT,)).get
+        return int(value) if value is not None else None
+    except (apsw.SQLError, ValueError, UnicodeDecodeError):
+        return None
+
+
+def _refuse_version(connection: apsw.Connection, path: Path, version: int) -> None:
+    """A version that the file's notes do not confirm is a damaged header; a newer one is not for us."""
+    noted = noted_version(connection)
+    if noted is not None and noted != version:
+        raise damaged(path, f"its header says format {version}, its notes say {noted}")
+    if version > VERSION:
+        raise _too_new(connection, path, version)
+    if version < 1 or (noted is None and version == VERSION):
+        raise damaged(path, f"its header says format {version}, its notes say none")
+
+
 def _too_new(connection: apsw.Connection, path: Path, version: int) -> DiaryError:
     try:
         author = connection.execute("SELECT value FROM note WHERE key = ?", (AUTHOR,)).get
-    except apsw.SQLError:
+    except (apsw.SQLError, UnicodeDecodeError):
         author = None
     who = f"Dragoman {author}" if author else "a newer Dragoman"
     return DiaryError(

@@ -18,9 +18,11 @@ from dragoman.core.revival import Kept
 from dragoman.diary import tables
 from dragoman.diary.ballast import Ballast
 from dragoman.diary.limits import DiaryLimits
+from dragoman.diary.losses import after_opening, before_opening, has_leftovers
 from dragoman.diary.records import Scribe
-from dragoman.diary.schema import AUTHOR, NAME, bring_up_to_date, check_file, damaged, open_file, within
-from dragoman.diary.trouble import FULL, DiaryError, passing
+from dragoman.diary.schema import NAME, OWN_NOTES, bring_up_to_date, check_file, damaged, open_file, within
+from dragoman.diary.sealing import Progress, seal_all
+from dragoman.diary.trouble import FULL, DiaryError, Unreadable, passing
 from dragoman.diary.writer import Close, Entries, Fetch, Load, Writer
 
 DEFAULT_LIMITS = DiaryLimits()
@@ -28,7 +30,8 @@ DEFAULT_LIMITS = DiaryLimits()
 
 class SqliteDiary:
     """Raises DiaryError if the folder's diary cannot be used. `post` runs a callable on the loop's thread;
-    `wall_offset` tells how far the wall clock is ahead of the broker's."""
+    `wall_offset` tells how far the wall clock is ahead of the broker's; `progress` hears how far an older file has been
+    brought up to date."""
 
     def __init__(
         self,
@@ -39,19 +42,26 @@ class SqliteDiary:
         *,
         author: str = "",
         vfs: str | None = None,
+        progress: Progress = lambda done, total: None,
     ) -> None:
         self.path = folder / NAME
         self._wall_offset = wall_offset
         self._scribe = Scribe()
+        if (loss := before_opening(folder)) is not None:
+            raise loss.error(self.path)
         connection = open_file(self.path, vfs)
         try:
+            if (loss := after_opening(connection, folder)) is not None:
+                raise loss.error(self.path)
             is_checked = self._check(connection, limits.check_budget)
             ballast = Ballast(folder, limits.ballast)
-            self._bring_up_to_date(connection, author, ballast)
-            self._notes = {key: value for key, value in tables.read_notes(connection) if key != AUTHOR}
+            self._bring_up_to_date(connection, author, ballast, progress)
+            self._notes = {key: value for key, value in tables.read_notes(connection) if key not in OWN_NOTES}
             ballast.make()
             connection.pragma("journal_size_limit", limits.max_wal)
-            self._writer = Writer(connection, ballast, post, wall_offset, limits, author, is_checked)
+            self._writer = Writer(connection, ballast, post, wall_offset, limits, author, is_checked, folder)
+            if has_leftovers(connection, self.path):
+                self._writer.merge_log()  # or they would look like damage behind the next one
             if ballast.is_missed:
                 self._writer.problem = FULL  # until there is room for it again
             self.last_number = tables.last_number(connection)
@@ -64,6 +74,8 @@ class SqliteDiary:
                 raise DiaryError(f"{self.path} cannot be used: {error}") from error
             if isinstance(error, UnicodeDecodeError):
                 raise damaged(self.path, f"a note is no text: {error.reason}") from error
+            if isinstance(error, Unreadable):
+                raise damaged(self.path, str(error)) from error
             raise
         self._writer.thread.start()
 
@@ -79,15 +91,17 @@ class SqliteDiary:
             raise damaged(self.path, found)
         return found is not None
 
-    def _bring_up_to_date(self, connection: apsw.Connection, author: str, ballast: Ballast) -> None:
+    def _bring_up_to_date(self, connection: apsw.Connection, author: str, ballast: Ballast, progress: Progress) -> None:
         """R101: on a full disk in the room that is kept back."""
         try:
             bring_up_to_date(connection, author)
+            seal_all(connection, progress)
         except apsw.Error as error:
             if passing(error, connection.system_errno) != FULL:
                 raise
             ballast.drop()
             bring_up_to_date(connection, author)
+            seal_all(connection, progress)
 
     # ---------------------------------------------------------------- what the line asks for
 

@@ -13,26 +13,31 @@ from itertools import chain
 import apsw
 
 from dragoman.core.model import Payload
+from dragoman.diary import sums
 from dragoman.diary.group import Group
 from dragoman.diary.records import FATE_COLUMNS, JOB_COLUMNS, PAYLOAD, Row
+from dragoman.diary.trouble import Unreadable
 
 LARGE = 4_096  # bytes of a payload that is worth the while to drop before its job is erased
 ROWS_A_STATEMENT = (256, 16, 1)
 
-_JOB = ", ".join(f"job.{name}" for name in JOB_COLUMNS if name != "payload")
-_FATE = ", ".join(f"fate.{name}" for name in FATE_COLUMNS if name not in ("number", "result"))
+# What is read of a job at the start: all but its bodies.
+HEAD = tuple(name for name in JOB_COLUMNS if name != "payload")
+FATE = tuple(name for name in FATE_COLUMNS if name != "result")
+_JOB = ", ".join(f"job.{name}" for name in (*HEAD, "head_sum"))
+_FATE = ", ".join(f"fate.{name}" for name in (*FATE, "head_sum", "told_sum"))
 BATCH = f"""
 SELECT {_JOB}, {_FATE} FROM job LEFT JOIN fate ON fate.number = job.number
 WHERE job.number > ? AND job.number <= ? ORDER BY job.number LIMIT ?
 """  # noqa: S608
 BODIES = """
-SELECT job.payload, fate.result FROM job LEFT JOIN fate ON fate.number = job.number WHERE job.number = ?
+SELECT job.id, job.payload, job.body_sum, fate.number, fate.result, fate.body_sum
+FROM job LEFT JOIN fate ON fate.number = job.number WHERE job.number = ?
 """
-ADD_RETRIED = f"""
-INSERT INTO job SELECT {", ".join("?" * PAYLOAD)}, payload FROM job WHERE number = ?
-"""  # noqa: S608
+# The checksum of an empty payload is the number.
 DROP_PAYLOADS = f"""
-UPDATE job SET payload = x'' WHERE number IN (SELECT value FROM json_each(?)) AND length(payload) > {LARGE}
+UPDATE job SET payload = x'', body_sum = number & {sums.MASK}
+WHERE number IN (SELECT value FROM json_each(?)) AND length(payload) > {LARGE}
 """  # noqa: S608
 
 
@@ -41,11 +46,11 @@ def _statements(head: str, width: int, tail: str) -> dict[int, str]:
     return {rows: head + ", ".join([row] * rows) + tail for rows in ROWS_A_STATEMENT}
 
 
-ADD_JOBS = _statements("INSERT INTO job VALUES ", len(JOB_COLUMNS), "")
+ADD_JOBS = _statements("INSERT INTO job VALUES ", len(sums.ALL_JOB_COLUMNS), "")
 # A fate of a job that was refused by a full disk before it ended otherwise is no longer of interest.
 SET_FATES = _statements(
     "INSERT OR REPLACE INTO fate SELECT * FROM (VALUES ",
-    len(FATE_COLUMNS),
+    len(sums.ALL_FATE_COLUMNS),
     ") AS new WHERE EXISTS (SELECT 1 FROM job WHERE number = new.column1)",
 )
 
@@ -54,12 +59,9 @@ def write(connection: apsw.Connection, group: Group) -> None:
     """All of it, in the transaction that is open."""
     execute = connection.execute
     if group.jobs:
-        retried = [row for row in group.jobs if type(row[PAYLOAD]) is int]
-        _write_rows(connection, ADD_JOBS, [row for row in group.jobs if row not in retried] if retried else group.jobs)
-        for row in retried:
-            execute(ADD_RETRIED, row)
+        _write_rows(connection, ADD_JOBS, [sums.sealed_job(row) for row in _with_payloads(connection, group.jobs)])
     if group.fates:
-        _write_rows(connection, SET_FATES, list(group.fates.values()))
+        _write_rows(connection, SET_FATES, [sums.sealed_fate(row) for row in group.fates.values()])
         finished = group.finished()
         if finished:
             execute(DROP_PAYLOADS, (json.dumps(finished),))
@@ -67,11 +69,25 @@ def write(connection: apsw.Connection, group: Group) -> None:
         if value is None:
             execute("DELETE FROM note WHERE key = ?", (key,))
         else:
-            execute("INSERT OR REPLACE INTO note VALUES (?, ?)", (key, value))
+            write_note(connection, key, value)
     if group.erased:
         erased = json.dumps(list(group.erased))
         execute("DELETE FROM job WHERE number IN (SELECT value FROM json_each(?))", (erased,))
         execute("DELETE FROM fate WHERE number IN (SELECT value FROM json_each(?))", (erased,))
+
+
+def write_note(connection: apsw.Connection, key: str, value: str) -> None:
+    connection.execute("INSERT OR REPLACE INTO note VALUES (?, ?, ?)", (key, value, sums.note_sum(key, value)))
+
+
+def _with_payloads(connection: apsw.Connection, rows: list[Row]) -> Iterator[Row]:
+    """A job that repeats another may have that one's number in the place of its payload."""
+    for row in rows:
+        source = row[PAYLOAD]
+        if type(source) is not int:
+            yield row
+        elif has_job(connection, source):
+            yield (*row[:PAYLOAD], read_bodies(connection, source)[0])
 
 
 def _write_rows(connection: apsw.Connection, statements: dict[int, str], rows: Sequence[Row]) -> None:
@@ -84,20 +100,47 @@ def _write_rows(connection: apsw.Connection, statements: dict[int, str], rows: S
 
 
 def read_batch(connection: apsw.Connection, after: int, last: int, most: int) -> list[Row]:
-    """Jobs with their fates, without their bodies, by rising number."""
-    return connection.execute(BATCH, (after, last, most)).fetchall()
+    """Jobs with their fates, without their bodies, by rising number. Raises Unreadable."""
+    rows = connection.execute(BATCH, (after, last, most)).fetchall()
+    return [_checked(row) for row in rows]
+
+
+def _checked(row: Row) -> Row:
+    """The columns without checksums, and without the fate's number."""
+    end = len(HEAD)
+    fate = row[end + 1 : -2]
+    sums.require_heads(row[:end], row[end], fate, row[-2:])
+    return row[:end] + fate[1:]
 
 
 def read_bodies(connection: apsw.Connection, number: int) -> tuple[Payload, Payload]:
+    """A job's payload and result. Raises Unreadable."""
     row = connection.execute(BODIES, (number,)).fetchone()
     if row is None:
         return b"", b""
-    payload, result = row
+    id, payload, payload_sum, fate, result, result_sum = row
+    if not sums.is_body(number, payload, payload_sum):
+        raise Unreadable(f"the payload of job {id.hex()} does not match its checksum")
+    if fate is not None and not sums.is_body(number, result, result_sum):
+        raise Unreadable(f"the result of job {id.hex()} does not match its checksum")
     return payload or b"", result or b""
 
 
 def read_notes(connection: apsw.Connection) -> Iterator[tuple[str, str]]:
-    yield from connection.execute("SELECT key, value FROM note")
+    """Raises Unreadable."""
+    for key, value, sum in connection.execute("SELECT key, value, sum FROM note"):
+        if sums.note_sum(key, value) != sum:
+            raise Unreadable(f"the note {key!r} does not match its checksum")
+        yield key, value
+
+
+def has_job(connection: apsw.Connection, number: int) -> bool:
+    return connection.execute("SELECT 1 FROM job WHERE number = ?", (number,)).get is not None
+
+
+def read_note(connection: apsw.Connection, key: str) -> str | None:
+    value: str | None = connection.execute("SELECT value FROM note WHERE key = ?", (key,)).get
+    return value
 
 
 def last_number(connection: apsw.Connection) -> int:

@@ -8,9 +8,10 @@ process shall end (R104).
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
-from time import monotonic, perf_counter
+from time import monotonic, perf_counter, time
 
 import apsw
 
@@ -19,11 +20,12 @@ from dragoman.core.model import Payload
 from dragoman.core.revival import Kept
 from dragoman.diary import tables
 from dragoman.diary.ballast import Ballast
+from dragoman.diary.counter import Count, Counter
 from dragoman.diary.group import Group
 from dragoman.diary.limits import DiaryLimits
 from dragoman.diary.loader import Loader
 from dragoman.diary.records import Row
-from dragoman.diary.schema import AUTHOR, check_file
+from dragoman.diary.schema import AUTHOR, COMMITS, check_file
 from dragoman.diary.trouble import describe, passing
 
 Call = Callable[[], None]
@@ -87,6 +89,7 @@ class Writer:
         limits: DiaryLimits,
         author: str,
         is_checked: bool,
+        folder: Path,
     ) -> None:
         self.queue: SimpleQueue[Item] = SimpleQueue()
         self.problem: str | None = None
@@ -98,6 +101,8 @@ class Writer:
         self._post = post
         self._limits = limits
         self._author = author
+        self._count = Count.of(tables.read_note(connection, COMMITS))
+        self._counter = Counter(folder, self._count)
         self._loader = Loader(connection, wall_offset, limits.load_batch)
         self._is_closing = False
         self._is_stuck = False  # not even what must not be lost can be written
@@ -125,6 +130,7 @@ class Writer:
             self._fail(error)
         finally:
             self._connection.close()
+            self._counter.close()
 
     def _turn(self) -> None:
         items = self._take()
@@ -143,6 +149,7 @@ class Writer:
                 self._is_closing = True
         if told:
             self._post(told[0] if len(told) == 1 else lambda: _tell(told))
+        self._counter.note(self._count)  # it may lag, so nobody waits for it
         if self._loader.is_due:
             self._load_more()
         self._tidy(is_idle=not items and not self._loader.is_loading)
@@ -176,9 +183,13 @@ class Writer:
         self._is_stuck = False
         self._flush_backlog()
         self.unwritten = len(self._backlog)
-        if not self._is_stuck and self._checkpoint("TRUNCATE"):
-            return
-        self._leave_log()
+        self._counter.note(self._count)
+        if self._is_stuck or not self.merge_log():
+            self._leave_log()
+
+    def merge_log(self) -> bool:
+        """Carry the log over into the file, and empty it. In between the counter's file says that it is not needed."""
+        return self._checkpoint("FULL") and self._counter.note_clean(self._count) and self._checkpoint("TRUNCATE")
 
     def _leave_log(self) -> None:
         """The next start reads it: closing shall not try to carry it over."""
@@ -221,8 +232,10 @@ class Writer:
         start = perf_counter()
         connection = self._connection
         try:
+            count = self._count.next(len(group.jobs), time())
             connection.execute("BEGIN IMMEDIATE")
             tables.write(connection, group)
+            tables.write_note(connection, COMMITS, count.text)
             connection.execute("COMMIT")
         except apsw.Error as error:
             trouble = passing(error, connection.system_errno)
@@ -231,6 +244,7 @@ class Writer:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             return trouble
+        self._count = count
         self.commits.observe(perf_counter() - start)
         return None
 

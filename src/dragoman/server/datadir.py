@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import TypeVar
 
 from dragoman.diary.ballast import Ballast
+from dragoman.diary.counter import sync_folder
+from dragoman.diary.losses import EPOCH, without_store
+from dragoman.diary.schema import NAME as STORE
 from dragoman.diary.trouble import NO_ROOM
 from dragoman.server.folders import insist_on_mode, insist_on_owner, is_link, opened
 
@@ -48,8 +51,11 @@ class FolderLock:
 class DataFolder:
     """Held for as long as the broker runs."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, before_first: Callable[[Path], None] = lambda path: None) -> None:
+        """`before_first`: makes the store in a new folder. The epoch comes after it, so that an epoch without a store
+        is a store that was lost (R112). Raises DiaryError then."""
         self.path = path
+        self._before_first = before_first
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         _insist_on_privacy(path)
         self._lock = _with_room(path, lambda: FolderLock(path))
@@ -68,14 +74,17 @@ class DataFolder:
         self._lock.close()
 
     def _next_epoch(self) -> int:
-        kept = self.path / "epoch"
+        kept = self.path / EPOCH
         try:
             epoch = int(kept.read_text()) + 1
         except FileNotFoundError:
+            self._before_first(self.path)
             epoch = 0
         except ValueError:
             advice = "it does not hold a number: restore it, or write one larger than any before into it"
             raise OSError(errno.EINVAL, advice, str(kept)) from None
+        if (loss := without_store(self.path)) is not None:
+            raise loss.error(self.path / STORE)
         if epoch >= MAX_EPOCH:
             raise OSError(errno.EINVAL, f"it has reached {MAX_EPOCH}: the ids of this folder are used up", str(kept))
         fresh = self.path / "epoch.new"
@@ -88,7 +97,7 @@ class DataFolder:
         except OSError:
             fresh.unlink(missing_ok=True)
             raise
-        _sync_folder(self.path)
+        sync_folder(self.path)
         return epoch
 
 
@@ -124,11 +133,3 @@ def first_id_without_folder() -> int:
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NOFOLLOW, 0o600)
-
-
-def _sync_folder(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

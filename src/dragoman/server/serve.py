@@ -21,6 +21,7 @@ from dragoman.desk.desk import Desk
 from dragoman.desk.forms import HealthView
 from dragoman.diary.limits import DiaryLimits
 from dragoman.diary.memory import MemoryDiary
+from dragoman.diary.schema import make_store
 from dragoman.diary.sqlite import SqliteDiary
 from dragoman.http.server import HttpServer
 from dragoman.http.session import HttpSession
@@ -259,7 +260,7 @@ class Server:
     def _open_diary(self, folder: Path, release: str) -> SqliteDiary:
         limits = DiaryLimits(max_diary=self._config.max_diary)
         post = self._loop.call_soon_threadsafe
-        diary = SqliteDiary(folder, post, clock.wall_offset, limits, author=release)
+        diary = SqliteDiary(folder, post, clock.wall_offset, limits, author=release, progress=self._upgraded)
         diary.failed = self._diary_failed
         if diary.problem is not None:
             self._log.warning("diary cannot write", problem=diary.problem)
@@ -269,6 +270,9 @@ class Server:
         """R104: we promise nothing any more; whoever starts us anew reads what is really there."""
         self._log.error("diary failed", problem=sentence)
         self._say_stopped(EXIT_DISK)
+
+    def _upgraded(self, rows: int, total: int) -> None:
+        self._log.info("store upgraded", rows=rows, total=total)
 
     def _loaded(self, jobs: int, seconds: float) -> None:
         self._log.info("diary read", jobs=jobs, seconds=round(seconds, 3))
@@ -325,7 +329,8 @@ def run(
     if config.data == "memory":
         first_worker = first_id_without_folder()
     else:
-        folder = DataFolder(Path(config.data).expanduser() if config.data else default_data_dir(environment))
+        path = Path(config.data).expanduser() if config.data else default_data_dir(environment)
+        folder = DataFolder(path, partial(make_store, author=release))
         first_worker = folder.first_id
     try:
         with asyncio.Runner(loop_factory=loop_factory(config.loop)) as runner:

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import apsw
 
+from dragoman.diary.sealing import FIRST, UNSEALED, seal_all
+from dragoman.diary.tables import write_note
+
 from .world import House
 
 
@@ -28,3 +31,11 @@ def damage(folder: Path, page: int) -> None:
     with open(folder / "diary.db", "r+b") as file:
         file.seek(page * 4096)
         file.write(b"\xff" * 4096)
+
+
+def reseal(folder: Path) -> None:
+    """Give every row the checksums of what is in it now."""
+    file = raw(folder)
+    write_note(file, UNSEALED, FIRST)
+    seal_all(file, lambda done, total: None)
+    file.close()

@@ -10,9 +10,11 @@ import pytest
 
 from dragoman.core.model import Outcome
 from dragoman.diary import recovery
+from dragoman.diary.records import JOB_COLUMNS
+from dragoman.diary.sums import ALL_JOB_COLUMNS, sealed_job
 from dragoman.diary.trouble import DiaryError
 
-from .damage import damage, filled, raw
+from .damage import damage, filled, raw, reseal
 from .world import House
 
 
@@ -164,7 +166,7 @@ def test_a_fate_that_cannot_be_told_still_counts(tmp_path: Path, change: str) ->
 
 def test_a_note_that_is_no_text_is_left_out(tmp_path: Path) -> None:
     filled(tmp_path, 1)
-    spoil(tmp_path, f"INSERT INTO note VALUES ('pause/t', {BAD_TEXT})")
+    spoil(tmp_path, f"INSERT INTO note(key, value) VALUES ('pause/t', {BAD_TEXT})")
     assert recovery.check(tmp_path) == "1 notes cannot be read"
     with pytest.raises(DiaryError, match="dragoman diary recover"):
         House(tmp_path)
@@ -202,6 +204,7 @@ def test_everything_around_many_bad_places_is_found_however_far_apart_the_number
     """The search for the next row that can be read gave up after so many numbers that could not."""
     filled(tmp_path, 300)
     spoil(tmp_path, "UPDATE job SET number = number * 1000000000")
+    reseal(tmp_path)
     found_there = leaves(tmp_path)
     good, bad = found_there[::2], found_there[1::2]
     assert len(bad) > 30
@@ -219,10 +222,10 @@ def test_rows_that_only_the_log_has_are_found(tmp_path: Path) -> None:
     file = raw(tmp_path)
     file.pragma("wal_autocheckpoint", 0)
     file.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-    file.execute(
-        "INSERT INTO job SELECT number + 1000, randomblob(16), service, wishes, created, NULL, NULL, NULL, payload "
-        "FROM job"
-    )
+    rows = file.execute(f"SELECT number + 1000, {', '.join(JOB_COLUMNS[1:])} FROM job").fetchall()
+    marks = ", ".join("?" * len(ALL_JOB_COLUMNS))
+    with file:
+        file.executemany(f"INSERT INTO job VALUES ({marks})", [sealed_job(row) for row in rows])
     file.close()
     assert (tmp_path / "diary.db-wal").stat().st_size > 0
     damage(tmp_path, 10)

@@ -21,9 +21,10 @@ def test_file_of_a_newer_release_is_refused(tmp_path: Path) -> None:
     file = raw(tmp_path)
     file.pragma("user_version", schema.VERSION + 1)
     file.execute("UPDATE note SET value = '9.1' WHERE key = 'author'")
+    file.execute("UPDATE note SET value = ? WHERE key = 'format'", (str(schema.VERSION + 1),))
     file.close()
     with pytest.raises(
-        DiaryError, match=r"was written by Dragoman 9\.1 \(format 3; this one reads up to 2\): use that"
+        DiaryError, match=r"was written by Dragoman 9\.1 \(format 4; this one reads up to 3\): use that"
     ):
         House(tmp_path)
 
@@ -37,8 +38,10 @@ def test_file_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None
     house.close()
     file = raw(tmp_path)
     file.execute("ALTER TABLE fate DROP COLUMN may_return")
+    file.execute("DELETE FROM note WHERE key IN ('format', 'commits')")
     file.pragma("user_version", 1)
     file.close()
+    (tmp_path / "commits").unlink()
     again = House(tmp_path)
     again.load()
     assert again.broker.jobs[job.id].spent == 1, "it cannot come back, so the attempt is lost"

@@ -1,0 +1,129 @@
+"""Stores that were damaged after a kill, as people meet them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from programs import PATIENCE, Program, Programs, until
+
+FIXTURES = Path(__file__).parents[1] / "fixtures" / "store-2885e3f"
+
+
+def serve(programs: Programs, folder: Path) -> tuple[Program, str]:
+    broker = programs.dragoman("serve", "http://127.0.0.1:0", "--data", str(folder))
+    return broker, broker.prints(r"(http://\S+) +both")
+
+
+def ask(url: str, data: bytes | None = None) -> tuple[int, str]:
+    try:
+        with urlopen(Request(url, data=data), timeout=PATIENCE) as answer:
+            return answer.status, answer.read().decode()
+    except HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def enqueue(http: str, count: int) -> list[str]:
+    ids = []
+    for number in range(count):
+        status, body = ask(f"{http}/v1/jobs?service=s", b"payload %d" % number)
+        assert status == 202, body
+        ids.append(json.loads(body)["id"])
+    return ids
+
+
+def known(http: str) -> set[str]:
+    until(lambda: not json.loads(ask(f"{http}/v1/health")[1])["loading"], "all jobs are read")
+    return {each["id"] for each in json.loads(ask(f"{http}/v1/jobs?limit=1000")[1])["jobs"]}
+
+
+def test_log_that_is_damaged_after_a_kill_is_refused_and_recovered(programs: Programs, tmp_path: Path) -> None:
+    """R112."""
+    folder = tmp_path / "data"
+    broker, http = serve(programs, folder)
+    ids = enqueue(http, 30)
+    broker.kill()
+    log = folder / "diary.db-wal"
+    content = bytearray(log.read_bytes())
+    content[len(content) // 4] ^= 0xFF
+    log.write_bytes(content)
+    refused = programs.dragoman("serve", "http://127.0.0.1:0", "--data", str(folder))
+    assert refused.ends() == 74
+    assert "dragoman diary recover" in refused.err
+    assert "Traceback" not in refused.err
+    checked = programs.run("diary", "check", folder)
+    assert checked.process.returncode == 74
+    recovered = programs.run("diary", "recover", folder)
+    assert recovered.process.returncode == 0
+    assert "recovered: 30 jobs" in recovered.out
+    _, http = serve(programs, folder)
+    assert known(http) == set(ids)
+
+
+def test_killed_broker_starts_again_without_a_word(programs: Programs, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    ids: list[str] = []
+    for _ in range(3):
+        broker, http = serve(programs, folder)
+        assert known(http) == set(ids)
+        ids += enqueue(http, 5)
+        broker.kill()
+        assert programs.run("diary", "check", folder).out == "in order\n"
+
+
+def test_backup_in_a_folder_that_knows_of_more_starts_after_it_was_accepted(programs: Programs, tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    broker, http = serve(programs, folder)
+    ids = enqueue(http, 2)
+    broker.terminate()
+    assert broker.ends() == 0
+    backup = (folder / "diary.db").read_bytes()
+    broker, http = serve(programs, folder)
+    enqueue(http, 2)
+    broker.terminate()
+    assert broker.ends() == 0
+    (folder / "diary.db").write_bytes(backup)
+    refused = programs.dragoman("serve", "http://127.0.0.1:0", "--data", str(folder))
+    assert refused.ends() == 74
+    assert "2 jobs that were accepted between these times are missing" in refused.err
+    accepted = programs.run("diary", "accept", folder)
+    assert accepted.out == "accepted: the next broker starts with what is in this folder\n"
+    _, http = serve(programs, folder)
+    assert known(http) == set(ids)
+
+
+@pytest.mark.parametrize("left", [("epoch",), ("epoch", "commits")])
+def test_epoch_without_a_store_is_refused(programs: Programs, tmp_path: Path, left: tuple[str, ...]) -> None:
+    folder = tmp_path / "data"
+    broker, http = serve(programs, folder)
+    enqueue(http, 1)
+    broker.kill()
+    for each in folder.iterdir():
+        if each.name not in left:
+            each.unlink()
+    refused = programs.dragoman("serve", "http://127.0.0.1:0", "--data", str(folder))
+    assert refused.ends() == 74
+    assert "the file is gone or empty" in refused.err
+    assert programs.run("diary", "check", folder).process.returncode == 74
+    assert programs.run("diary", "recover", folder).process.returncode == 74
+    assert programs.run("diary", "accept", folder).process.returncode == 0
+    serve(programs, folder)
+
+
+@pytest.mark.parametrize("kind", ["stopped", "killed"])
+def test_folder_of_the_release_before_is_served(programs: Programs, tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / "data"
+    shutil.copytree(FIXTURES / kind, folder)
+    ids = json.loads((folder / "ids.json").read_text())
+    broker, http = serve(programs, folder)
+    broker.prints("store upgraded")
+    assert {*ids["waiting"], *ids["delayed"]} <= known(http)
+    broker.terminate()
+    assert broker.ends() == 0
+    assert programs.run("diary", "check", folder).out == "in order\n"
