@@ -1,9 +1,12 @@
-"""Stores that were damaged after a kill, as people meet them."""
+"""Stores that were damaged after a kill, or removed under a running broker, as people meet them."""
 
 from __future__ import annotations
 
 import json
+import os
+import re
 import shutil
+import signal
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -127,3 +130,47 @@ def test_folder_of_the_release_before_is_served(programs: Programs, tmp_path: Pa
     broker.terminate()
     assert broker.ends() == 0
     assert programs.run("diary", "check", folder).out == "in order\n"
+
+
+@pytest.mark.parametrize("way", ["removed", "replaced"])
+def test_files_that_are_gone_are_noticed_and_saved(programs: Programs, tmp_path: Path, way: str) -> None:
+    """R113. It went on to answer 202, and 200 to /readyz."""
+    folder, saved = tmp_path / "data", tmp_path / "saved"
+    broker, http = serve(programs, folder)
+    ids = enqueue(http, 20)
+    epoch = (folder / "epoch").read_text()
+    shutil.rmtree(folder)
+    if way == "replaced":
+        folder.mkdir()
+        (folder / "diary.db").touch()
+    status, body = ask(f"{http}/v1/jobs?service=s", b"too late")
+    assert status == 507
+    assert "dragoman diary rescue" in json.loads(body)["detail"]
+    status, body = ask(f"{http}/readyz")
+    assert status == 503
+    assert ("was removed" if way == "removed" else "was replaced") in body
+    assert ask(f"{http}/livez")[0] == 200
+    broker.prints("store files lost")
+    assert len(re.findall("store files lost", broker.err)) == 1
+    rescued = programs.run("diary", "rescue", broker.pid, saved)
+    assert (rescued.process.returncode, rescued.err) == (0, "")
+    assert "in order" in rescued.out
+    assert (saved / "epoch").read_text() == epoch
+    again = programs.run("diary", "rescue", broker.pid, saved)
+    assert again.process.returncode == 74
+    assert "give an empty folder" in again.err
+    broker.signal(signal.SIGTERM)
+    assert broker.ends() == 74
+    _, http = serve(programs, saved)
+    assert known(http) == set(ids)
+
+
+def test_rescue_of_what_is_no_broker_says_so(programs: Programs, tmp_path: Path) -> None:
+    other = programs.run("diary", "rescue", os.getpid(), tmp_path / "saved")
+    assert other.process.returncode == 74
+    assert f"process {os.getpid()} has no diary.db open" in other.err
+    gone = programs.start("true")
+    gone.ends()
+    none = programs.run("diary", "rescue", gone.pid, tmp_path / "saved")
+    assert none.process.returncode == 74
+    assert f"there is no process {gone.pid}" in none.err

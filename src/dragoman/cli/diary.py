@@ -74,6 +74,30 @@ def accept(folder: str) -> None:
     click.echo("accepted: the next broker starts with what is in this folder")
 
 
+@diary.command()
+@click.argument("pid", type=click.IntRange(min=1), metavar="PID")
+@click.argument("folder", metavar="DIR")
+def rescue(pid: int, folder: str) -> None:
+    """Copy the diary that the broker with process id PID has open into the empty folder DIR.
+
+    For a diary that was removed while its broker runs: the broker has the last copy. Needs Linux, and the user that the
+    broker runs as.
+    """
+    from dragoman.diary import recovery
+    from dragoman.diary.rescue import rescue as save
+    from dragoman.diary.trouble import DiaryError
+
+    path = Path(folder).expanduser()
+    try:
+        save(pid, path)
+        found = recovery.check(path)
+    except DiaryError as error:
+        give_up(str(error), DISK)
+    if found:
+        give_up(f"saved in {path}, but damaged: {found}", DISK)
+    click.echo(f"saved in {path}: in order. Stop the broker with SIGTERM, and start one with --data {path}")
+
+
 def _with_folder(folder: str, act: Callable[[Path], T]) -> T:
     """Do something to a diary that nobody else may touch meanwhile."""
     from dragoman.diary.losses import is_there

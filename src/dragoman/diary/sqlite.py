@@ -163,6 +163,10 @@ class SqliteDiary:
         """Seconds that commits took."""
         return self._writer.commits
 
+    def when_lost(self, call: Callable[[str], None]) -> None:
+        """Be called, with a sentence, when the files are gone from the folder (R113)."""
+        self._writer.lost = call
+
     @property
     def failed(self) -> Callable[[str], None]:
         """Called once, with a sentence, when nothing can be written any more."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 from time import monotonic, perf_counter, time
+from typing import cast
 
 import apsw
 
@@ -24,8 +25,9 @@ from dragoman.diary.counter import Count, Counter
 from dragoman.diary.group import Group
 from dragoman.diary.limits import DiaryLimits
 from dragoman.diary.loader import Loader
+from dragoman.diary.presence import Presence
 from dragoman.diary.records import Row
-from dragoman.diary.schema import AUTHOR, COMMITS, check_file
+from dragoman.diary.schema import AUTHOR, COMMITS, NAME, check_file
 from dragoman.diary.trouble import describe, passing
 
 Call = Callable[[], None]
@@ -96,6 +98,7 @@ class Writer:
         self.unwritten = 0  # changes that could not be written down to the end
         self.commits = Histogram()
         self.failed: Callable[[str], None] = lambda sentence: None
+        self.lost: Callable[[str], None] = lambda sentence: None
         self._connection = connection
         self._ballast = ballast
         self._post = post
@@ -103,9 +106,11 @@ class Writer:
         self._author = author
         self._count = Count.of(tables.read_note(connection, COMMITS))
         self._counter = Counter(folder, self._count)
+        self._presence = Presence(folder / NAME, folder / f"{NAME}-wal")
         self._loader = Loader(connection, wall_offset, limits.load_batch)
         self._is_closing = False
         self._is_stuck = False  # not even what must not be lost can be written
+        self._is_lost = False  # the files that we write to are not in the folder any more (R113)
         self._backlog = Group()
         self._unsafe: Entries | None = None  # the last that a problem was reported for
         self._waiting_for_check: dict[int, None] | None = None if is_checked else {}  # jobs to be erased after it
@@ -182,9 +187,10 @@ class Writer:
         """Told to close: whatever was left undone is tried once more."""
         self._is_stuck = False
         self._flush_backlog()
-        self.unwritten = len(self._backlog)
+        self._look_for_files()
+        self.unwritten = len(self._backlog) or int(self._is_lost)
         self._counter.note(self._count)
-        if self._is_stuck or not self.merge_log():
+        if self._is_lost or self._is_stuck or not self.merge_log():
             self._leave_log()
 
     def merge_log(self) -> bool:
@@ -218,14 +224,38 @@ class Writer:
         else:
             self._backlog.take_in(group)
             self._flush_backlog()
+        if self._look_for_files():
+            if trouble is None:
+                self._take_back(group)
+            trouble = self.problem
         for each in entries:
             if not each.last:
                 continue  # nobody waits to hear of an erasure
-            if trouble is not None and (each.jobs or self._is_stuck):
+            if trouble is not None and (each.jobs or self._is_stuck or self._is_lost):
                 told.append(_call_done(each, trouble))
                 self._unsafe = each
             else:
                 told.append(_call_done(each, None))
+
+    def _look_for_files(self) -> bool:
+        """R113: whether the files that we write to are gone from the folder. They are the last copy, so we keep them
+        open, and write into them whatever happens to jobs that were accepted; but nothing is acknowledged any more."""
+        gone = self._presence.what_is_gone()
+        if gone is None:
+            self._is_lost = False
+            return False
+        if not self._is_lost:
+            self._is_lost = True
+            sentence = self.problem = gone
+            self._look_at = monotonic() + self._limits.retry
+            self._post(lambda: self.lost(sentence))
+        return True
+
+    def _take_back(self, group: Group) -> None:
+        """Its jobs are refused now: they shall not be in the copy that may be saved of the files."""
+        for row in group.jobs:
+            self._backlog.add_erased(cast(int, row[0]))
+        self._flush_backlog()
 
     def _try(self, group: Group) -> str | None:
         """Commit it, or say why that is not possible at the moment."""
@@ -252,7 +282,8 @@ class Writer:
         """New jobs are refused from now on; what must not be lost gets the room that was kept back for it."""
         self.problem = trouble
         self._is_stuck = False
-        self._ballast.drop()
+        if not self._is_lost:
+            self._ballast.drop()
         self._look_at = monotonic() + self._limits.retry
 
     def _flush_backlog(self) -> None:
@@ -275,6 +306,7 @@ class Writer:
     def _look_again(self) -> None:
         """Whether there is room by now, and leave to write: both for us and for what is kept back."""
         self._look_at = monotonic() + self._limits.retry
+        self._look_for_files()
         if self.problem is None:
             self._ballast.make()
             self._look_at_size()
@@ -282,7 +314,7 @@ class Writer:
         self._backlog.notes[AUTHOR] = self._author  # something to try with
         self._is_stuck = False
         self._flush_backlog()
-        if self._is_stuck or tables.used_bytes(self._connection) >= self._limits.max_diary:
+        if self._is_lost or self._is_stuck or tables.used_bytes(self._connection) >= self._limits.max_diary:
             return
         if self._ballast.make():
             self.problem = None
@@ -315,7 +347,7 @@ class Writer:
     def _tidy(self, is_idle: bool) -> None:
         if monotonic() >= self._look_at:
             self._look_again()
-        if self._is_stuck:
+        if self._is_stuck or self._is_lost:
             return
         if self._unsafe is not None and not len(self._backlog):
             self._post(_call_done(self._unsafe, None))  # attempts wait for that: they are on disk by now (R108)

@@ -61,6 +61,7 @@ class DataFolder:
         self._lock = _with_room(path, lambda: FolderLock(path))
         try:
             self.epoch = _with_room(path, self._next_epoch)
+            self._kept = os.open(path / EPOCH, os.O_RDONLY | os.O_CLOEXEC)  # for a rescue, if the folder is removed
         except BaseException:
             self._lock.close()
             raise
@@ -71,6 +72,7 @@ class DataFolder:
         return self.epoch * IDS_A_RUN + 1
 
     def close(self) -> None:
+        os.close(self._kept)
         self._lock.close()
 
     def _next_epoch(self) -> int:

@@ -262,6 +262,7 @@ class Server:
         post = self._loop.call_soon_threadsafe
         diary = SqliteDiary(folder, post, clock.wall_offset, limits, author=release, progress=self._upgraded)
         diary.failed = self._diary_failed
+        diary.when_lost(lambda sentence: self._log.error("store files lost", problem=sentence))
         if diary.problem is not None:
             self._log.warning("diary cannot write", problem=diary.problem)
         return diary

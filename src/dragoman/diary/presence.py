@@ -1,0 +1,38 @@
+"""Whether the files that we have open are still those in the folder (R113).
+
+A file that was removed, or whose folder was replaced, can still be written to. Nobody else would ever find it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+ADVICE = "save it with `dragoman diary rescue` before you stop the broker"
+
+
+class Presence:
+    """Compares inodes. An inode that is open is not given to another file."""
+
+    def __init__(self, *paths: Path) -> None:
+        self._paths = [str(path) for path in paths]
+        self._known: list[tuple[int, int] | None] = [_identity(path) for path in self._paths]
+
+    def what_is_gone(self) -> str | None:
+        """None: all are there. A file that was not there before becomes known when it comes."""
+        for index, path in enumerate(self._paths):
+            found, known = _identity(path), self._known[index]
+            if known is None:
+                self._known[index] = found
+            elif found != known:
+                what = "was removed" if found is None else "was replaced by another file"
+                return f"{path} {what} while the broker runs; what it has open is the last copy: {ADVICE}"
+        return None
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
