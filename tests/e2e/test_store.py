@@ -47,7 +47,7 @@ def known(http: str) -> set[str]:
 
 
 def test_log_that_is_damaged_after_a_kill_is_refused_and_recovered(programs: Programs, tmp_path: Path) -> None:
-    """R112."""
+    """R129."""
     folder = tmp_path / "data"
     broker, http = serve(programs, folder)
     ids = enqueue(http, 30)
@@ -134,7 +134,7 @@ def test_folder_of_the_release_before_is_served(programs: Programs, tmp_path: Pa
 
 @pytest.mark.parametrize("way", ["removed", "replaced"])
 def test_files_that_are_gone_are_noticed_and_saved(programs: Programs, tmp_path: Path, way: str) -> None:
-    """R113. It went on to answer 202, and 200 to /readyz."""
+    """R130. It went on to answer 202, and 200 to /readyz."""
     folder, saved = tmp_path / "data", tmp_path / "saved"
     broker, http = serve(programs, folder)
     ids = enqueue(http, 20)

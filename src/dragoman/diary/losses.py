@@ -1,4 +1,4 @@
-"""Finds out whether a store has lost something that was acknowledged (R112).
+"""Finds out whether a store has lost something that was acknowledged (R129).
 
 SQLite takes whatever it finds for the whole. It makes an empty file if there is none, and reads a damaged log up to the
 damage. So we compare: the log with itself, and the store with the count of acknowledged commits beside it.

@@ -1,4 +1,4 @@
-"""Whether the files that we have open are still those in the folder (R113).
+"""Whether the files that we have open are still those in the folder (R130).
 
 A file that was removed, or whose folder was replaced, can still be written to. Nobody else would ever find it.
 """

@@ -1,4 +1,4 @@
-"""Saves files that were removed from the folder of a running broker: the system has them while it runs (R113)."""
+"""Saves files that were removed from the folder of a running broker: the system has them while it runs (R130)."""
 
 from __future__ import annotations
 

@@ -164,7 +164,7 @@ class SqliteDiary:
         return self._writer.commits
 
     def when_lost(self, call: Callable[[str], None]) -> None:
-        """Be called, with a sentence, when the files are gone from the folder (R113)."""
+        """Be called, with a sentence, when the files are gone from the folder (R130)."""
         self._writer.lost = call
 
     @property

@@ -110,7 +110,7 @@ class Writer:
         self._loader = Loader(connection, wall_offset, limits.load_batch)
         self._is_closing = False
         self._is_stuck = False  # not even what must not be lost can be written
-        self._is_lost = False  # the files that we write to are not in the folder any more (R113)
+        self._is_lost = False  # the files that we write to are not in the folder any more (R130)
         self._backlog = Group()
         self._unsafe: Entries | None = None  # the last that a problem was reported for
         self._waiting_for_check: dict[int, None] | None = None if is_checked else {}  # jobs to be erased after it
@@ -238,7 +238,7 @@ class Writer:
                 told.append(_call_done(each, None))
 
     def _look_for_files(self) -> bool:
-        """R113: whether the files that we write to are gone from the folder. They are the last copy, so we keep them
+        """R130: whether the files that we write to are gone from the folder. They are the last copy, so we keep them
         open, and write into them whatever happens to jobs that were accepted; but nothing is acknowledged any more."""
         gone = self._presence.what_is_gone()
         if gone is None:

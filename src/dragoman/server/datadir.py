@@ -53,7 +53,7 @@ class DataFolder:
 
     def __init__(self, path: Path, before_first: Callable[[Path], None] = lambda path: None) -> None:
         """`before_first`: makes the store in a new folder. The epoch comes after it, so that an epoch without a store
-        is a store that was lost (R112). Raises DiaryError then."""
+        is a store that was lost (R129). Raises DiaryError then."""
         self.path = path
         self._before_first = before_first
         path.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""R112: a store that has lost something acknowledged is refused, and what is left of it is got out.
+"""R129: a store that has lost something acknowledged is refused, and what is left of it is got out.
 
 A damaged log was read up to the damage, and whatever was behind it was gone without a word; so was everything if the
 log or the file itself was gone.

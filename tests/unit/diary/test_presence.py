@@ -1,4 +1,4 @@
-"""R113: files that vanish under a running broker."""
+"""R130: files that vanish under a running broker."""
 
 from __future__ import annotations
 
