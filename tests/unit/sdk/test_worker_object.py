@@ -141,10 +141,17 @@ class Handler:
         return job
 
 
-WANTING = [by_name, optional, old_optional, annotated, behind_others, only_for_checkers, evaluated, wrapped]
+WANTING = {
+    **{each.__name__: each for each in (by_name, optional, old_optional, annotated, behind_others)},
+    **{each.__name__: each for each in (only_for_checkers, evaluated)},
+    "wrapped": wrapped,
+    "partial": partial(by_name),
+    "callable object": Handler(),
+    "bound method": Handler().method,
+}
 
 
-@pytest.mark.parametrize("function", [*WANTING, partial(by_name), Handler(), Handler().method], ids=str)
+@pytest.mark.parametrize("function", WANTING.values(), ids=WANTING)
 def test_a_parameter_that_is_annotated_context_gets_it(function: Callable[..., Any]) -> None:
     context = Told().context()
     service = describe("x", function)
