@@ -32,6 +32,7 @@ COMPILED = (
     "server/clock.py",
     "server/peer.py",
     "server/runner.py",
+    "streams/byte_stream.py",
     "streams/second_look.py",
     "streams/stream.py",
 )

@@ -17,6 +17,7 @@ from dragoman.core.effects import Answer, Give
 from dragoman.core.entropy import Entropy
 from dragoman.core.model import Attempt, JobId, Terms, Token, Wishes
 from dragoman.core.policy import Policy
+from dragoman.core.recipients import Caller, Recipient
 from dragoman.server.tuning import collect_rarely
 
 IDLE_WORKERS = (10, 100, 1_000, 10_000)
@@ -94,13 +95,13 @@ class World:
         collect_rarely()  # as `dragoman serve` does
         self._broker = Broker(POLICY, CountingEntropy())
         self._held: deque[Attempt] = deque()
-        self._caller = Caller()
+        self._caller = Waiter()
         self._now = 1.0
 
     def add_workers(self, number: int) -> None:
         """Idle workers that have just been heard of."""
         for index in range(number):
-            worker = self._broker.join(None, None, f"worker {index}", (SERVICE,), TERMS, self._now)
+            worker = self._broker.join(Recipient(), None, f"worker {index}", (SERVICE,), TERMS, self._now)
             assert worker is not None
             self._broker.idle(worker, self._now)
 
@@ -133,10 +134,8 @@ class World:
         return answers
 
 
-class Caller:
-    """Somebody who waits for an outcome."""
-
-    session = None
+class Waiter(Caller):
+    """Waits for an outcome."""
 
 
 class CountingEntropy(Entropy):

@@ -25,6 +25,7 @@ from typing import Any
 
 from dragoman.core.effects import Accept, Answer, Effect, Give
 from dragoman.core.model import Attempt, Job, JobId, Service, Terms, Wishes
+from dragoman.core.recipients import Caller, Recipient
 from dragoman.diary import schema
 from dragoman.diary.records import Scribe
 from dragoman.diary.sums import ALL_JOB_COLUMNS, sealed_job
@@ -53,24 +54,28 @@ def make_server(folder: Path) -> Server:
     return Server(asyncio.get_running_loop(), config, 1, Quiet(), folder=folder)
 
 
-class Callers:
-    """So many callers, each of whom hands in a job when the one before is safe."""
+class Waiter(Caller):
+    """A caller whose effects go to this recipient."""
+
+    def __init__(self, recipient: Recipient) -> None:
+        self.recipient = recipient
+
+
+class Callers(Recipient):
+    """Callers of which each submits a job when the one before is stored."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
+        self.caller = Waiter(self)
         self.accepted = 0
 
-    @property
-    def session(self) -> Callers:
-        return self
-
-    def say(self, effect: Effect, now: float) -> None:
+    def execute(self, effect: Effect, now: float) -> None:
         assert isinstance(effect, Accept), effect
         self.accepted += 1
         self.hand_in(now)
 
     def hand_in(self, now: float) -> None:
-        self.server.broker.submit("s", BODY, self, WISHES, now)
+        self.server.broker.submit("s", BODY, self.caller, WISHES, now)
 
 
 async def submits(callers: int, seconds: float, folder: Path) -> dict[str, float]:
@@ -94,7 +99,7 @@ class Finishers(Callers):
         super().__init__(server)
         self.given: list[Attempt] = []
 
-    def say(self, effect: Effect, now: float) -> None:
+    def execute(self, effect: Effect, now: float) -> None:
         if isinstance(effect, Give):
             self.given.append(effect.attempt)
             if len(self.given) == 1:
@@ -193,20 +198,17 @@ async def measure(seconds: float, accepted: Callable[[], int], commits: Callable
     return {"rate": jobs / took, "us_per_job": used * 1e6 / max(jobs, 1), "group": jobs / max(groups, 1)}
 
 
-class Watch:
+class Watch(Recipient):
     """One who calls a service again and again, the worker of it, and one who takes the first job of the diary."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
+        self.caller = Waiter(self)
         self.began = 0.0
         self.longest = 0.0
         self.calls = 0
         self.first_out = inf
         self._asked = 0.0
-
-    @property
-    def session(self) -> Watch:
-        return self
 
     def join(self) -> None:
         broker, now = self.server.broker, clock.now()
@@ -217,10 +219,10 @@ class Watch:
 
     def call(self) -> None:
         self._asked = time.perf_counter()
-        self.server.broker.submit("call", b"x", self, CALL, clock.now())
+        self.server.broker.submit("call", b"x", self.caller, CALL, clock.now())
         self.server.line.at_end_of_turn(lambda now: None)
 
-    def say(self, effect: Effect, now: float) -> None:
+    def execute(self, effect: Effect, now: float) -> None:
         if isinstance(effect, Give):
             if effect.attempt.job.service.name == "call":
                 self.server.broker.succeed(effect.attempt, b"", now)

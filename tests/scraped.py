@@ -29,11 +29,11 @@ class Dialect:
     def __init__(self, name: str) -> None:
         self.dialect = name
 
-    def say(self, effect: Any, now: float) -> None: ...
+    def execute(self, effect: Any, now: float) -> None: ...
 
 
 class Caller:
-    session = Dialect("native")
+    session = recipient = Dialect("native")
 
 
 class Scraped:

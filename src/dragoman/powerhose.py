@@ -19,6 +19,7 @@ from urllib.parse import quote
 
 from dragoman.core.effects import Answer, Effect
 from dragoman.core.model import DONE, Job, Wishes
+from dragoman.core.recipients import Caller, Recipient
 from dragoman.dialects.powerhose.messages import SEPARATOR
 from dragoman.dialects.powerhose.options import ListenerOptions as PowerhoseOptions
 from dragoman.dialects.powerhose.session import ATTEMPTS
@@ -138,29 +139,33 @@ class Master:
             server.line.wake()
 
 
-class _Call:
-    """A caller, as the broker sees it: somebody who is told the outcome, and who has named its job."""
+class _Call(Caller):
+    """A caller inside this program, which has named its job."""
 
     def __init__(self, job_name: bytes) -> None:
+        self.recipient = _Deliveries()
         self.job_name = job_name  # what the session tells workers
         self.job: Job | None = None
         self.result: concurrent.futures.Future[bytes] = concurrent.futures.Future()
 
-    @property
-    def session(self) -> _Call:
-        return self
-
-    def say(self, effect: Effect, now: float) -> None:
-        if isinstance(effect, Answer):
-            if effect.outcome is DONE:
-                if not self.result.done():
-                    self.result.set_result(bytes(effect.result))
-            else:
-                self.fail(error_from(f"{effect.outcome}: {effect.reason}"))
+    def answer(self, answer: Answer) -> None:
+        if answer.outcome is not DONE:
+            self.fail(error_from(f"{answer.outcome}: {answer.reason}"))
+        elif not self.result.done():
+            self.result.set_result(bytes(answer.result))
 
     def fail(self, error: Exception) -> None:
         if not self.result.done():
             self.result.set_exception(error)
+
+
+class _Deliveries(Recipient):
+    """Hands outcomes to the callers of this program."""
+
+    def execute(self, effect: Effect, now: float) -> None:
+        if isinstance(effect, Answer):
+            assert isinstance(effect.caller, _Call)
+            effect.caller.answer(effect)
 
 
 def _check_id(job_id: str) -> bytes:

@@ -33,13 +33,13 @@ class Driver:
         self.is_over = asyncio.Event()
 
     @property
-    def session(self) -> Driver:
+    def recipient(self) -> Driver:
         return self
 
     def tick(self, now: float) -> float:
         return inf
 
-    def say(self, effect: Effect, now: float) -> None:
+    def execute(self, effect: Effect, now: float) -> None:
         if isinstance(effect, Accept):
             print("accepted", effect.job.id.hex(), flush=True)
             self.under_way -= 1

@@ -216,8 +216,8 @@ class Caller:
         self.heard: list[Effect] = []
 
     @property
-    def session(self) -> Caller:
+    def recipient(self) -> Caller:
         return self
 
-    def say(self, effect: Effect, now: float) -> None:
+    def execute(self, effect: Effect, now: float) -> None:
         self.heard.append(effect)

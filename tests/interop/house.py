@@ -199,7 +199,7 @@ class Echo:
         else:
             self.line.send(peer, message)
 
-    def say(self, effect: Effect, now: float) -> None:
+    def execute(self, effect: Effect, now: float) -> None:
         raise AssertionError("an echo has no jobs")
 
     def lost(self, peer: Any, unsent: Sequence[object], now: float) -> None:

@@ -17,9 +17,10 @@ import pytest
 import zmq
 from house import open_descriptors
 
-from dragoman.powerhose import Master
+from dragoman.core.effects import Answer
+from dragoman.powerhose import Master, _Call
 from dragoman.sdk.address import AddressError
-from dragoman.sdk.errors import BrokerUnavailable, JobError, JobLost, JobTimeout, PayloadTooLarge
+from dragoman.sdk.errors import BrokerUnavailable, JobError, JobFailed, JobLost, JobTimeout, PayloadTooLarge
 from dragoman.streams.places import PlaceTaken
 from programs import PATIENCE, Programs, until
 
@@ -134,6 +135,25 @@ def test_a_worker_that_leaves_the_id_out_is_understood(make: Make, hire: Hire) -
     master = make()
     hire(master, lambda _, data: b"JOBRES:::a:::" + data)
     assert master.execute("42", b"b") == b"a:::b"
+
+
+def test_answer_that_cannot_be_delivered_is_told_as_a_failure_of_the_broker(
+    make: Make, hire: Hire, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R27. A bug: a fault of the broker while an outcome was told left its caller waiting."""
+    master = make()
+    hire(master)
+    answer, failed = _Call.answer, []
+
+    def fails_once(self: _Call, told: Answer) -> None:
+        if not failed:
+            failed.append(told)
+            raise ZeroDivisionError
+        answer(self, told)
+
+    monkeypatch.setattr(_Call, "answer", fails_once)
+    with pytest.raises(JobFailed, match="an internal error of the broker"):
+        master.execute("1", b"hello", timeout=PATIENCE)
 
 
 @pytest.mark.parametrize("data", [b"x", bytearray(b"x"), memoryview(b"x"), b"x" * (8 << 20)])
@@ -421,7 +441,8 @@ def test_what_the_broker_has_to_say_goes_to_logging(
 
 SCRIPT = """
 import sys
-from dragoman.powerhose import Master
+from dragoman.core.effects import Answer
+from dragoman.powerhose import Master, _Call
 master = Master(sys.argv[1])
 print("listens", flush=True)
 try:

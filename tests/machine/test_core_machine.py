@@ -34,7 +34,7 @@ pick = st.integers(0, 1_000)  # of a list that the machine keeps: taken modulo i
 
 
 class Caller:
-    session = None
+    recipient = None
 
 
 class UnevenEntropy(SeededEntropy):

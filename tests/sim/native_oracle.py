@@ -155,8 +155,8 @@ class WatchedNative(NativeSession):
         super().__init__(broker, line, options, max_payload, "sim")  # type: ignore[arg-type]
         self.oracle = oracle
 
-    def say(self, effect: Effect, now: float) -> None:
-        super().say(effect, now)
+    def execute(self, effect: Effect, now: float) -> None:
+        super().execute(effect, now)
         self.oracle.gives_said += type(effect) is Give
 
     def _resume(self, client: Any, message: Any, now: float) -> None:

@@ -245,12 +245,12 @@ class WatchedSession(PingPongSession):
         super().__init__(broker, line, options, max_payload, world.now)  # type: ignore[arg-type]
         self._oracle = oracle
 
-    def say(self, effect: Effect, now: float) -> None:
+    def execute(self, effect: Effect, now: float) -> None:
         if isinstance(effect, Give):
             self._oracle.gives(effect.attempt, now)
         elif isinstance(effect, Answer):
             self._oracle.answers(effect, now)
-        super().say(effect, now)
+        super().execute(effect, now)
 
     def hear(self, peer: Peer, message: Message | TooLarge, now: float) -> None:  # type: ignore[override]
         guest = peer.guest

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, final
+from typing import final
+
+from mypy_extensions import mypyc_attr
 
 from dragoman.carriers.malformed import Malformed
 
@@ -33,33 +35,43 @@ class TooLarge:
 Messages = list[Message | TooLarge]
 
 
-class Reader(Protocol):
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Reader:
     """The part of a carrier that a stream needs."""
+
+    __slots__ = ("gap",)
 
     gap: memoryview | None
 
-    def feed(self, data: bytes) -> Messages: ...
+    def feed(self, data: bytes) -> Messages:
+        raise NotImplementedError
 
-    def fill(self, count: int) -> Messages: ...
+    def fill(self, count: int) -> Messages:
+        raise NotImplementedError
 
 
-class Carrier(Reader, Protocol):
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Carrier(Reader):
+    __slots__ = ("failure", "outgoing", "peer_identity", "ready")
+
     outgoing: list[bytes]
     ready: bool  # the peer has greeted, and may be spoken to
     failure: Malformed | None  # why this is the end, if it is
+    peer_identity: bytes  # the routing id that the peer has given itself, or empty
 
     def encode(self, frames: Sequence[Frame]) -> list[Frame]:
         """The buffers to write for a message, in order."""
+        raise NotImplementedError
 
     def ping(self) -> bytes | None:
         """A life sign that asks for one, where the peer's edition of the carrier has it (D12)."""
+        raise NotImplementedError
 
     def release(self) -> None:
         """The connection is over: let go of all that is held."""
+        raise NotImplementedError
 
     @property
     def holding(self) -> int:
         """Bytes of an unfinished message."""
-
-    @property
-    def peer_identity(self) -> bytes: ...
+        raise NotImplementedError

@@ -29,7 +29,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dragoman.carriers.carrier import Frame, Messages
+from dragoman.carriers.carrier import Carrier, Frame, Messages
 from dragoman.carriers.large import LARGE_FRAME, MIB, NOTHING, Large
 from dragoman.carriers.malformed import Malformed
 
@@ -58,17 +58,14 @@ class Limits:
 DEFAULT_LIMITS: Final = Limits()
 
 
-class Prefixed:
+class Prefixed(Carrier):
     """One peer's stream: bytes in, messages out. It says nothing itself."""
 
     # fmt: off
     __slots__ = (
         "_count", "_extra_of", "_head", "_held", "_large", "_limits", "_need", "_refusal", "_single", "_step",
-        "failure", "gap", "outgoing", "ready",
     )
     # fmt: on
-
-    peer_identity = b""  # there is none
 
     def __init__(
         self,
@@ -83,6 +80,7 @@ class Prefixed:
         self.outgoing: list[bytes] = []
         self.ready = True
         self.failure: Malformed | None = None
+        self.peer_identity = b""  # there is none
         self.gap: memoryview | None = None
         self._extra_of = extra_of
         self._limits = limits

@@ -43,7 +43,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dragoman.carriers.carrier import Frame, Messages
+from dragoman.carriers.carrier import Carrier, Frame, Messages
 from dragoman.carriers.large import LARGE_FRAME, MIB, NOTHING, Large
 from dragoman.carriers.malformed import Malformed
 
@@ -82,17 +82,14 @@ class Limits:
 DEFAULT_LIMITS: Final = Limits()
 
 
-class Sp:
+class Sp(Carrier):
     """One peer's stream: bytes in, messages out. Its greeting is all it says itself."""
 
     # fmt: off
     __slots__ = (
-        "_head", "_held", "_large", "_limits", "_mark", "_most", "_need", "_step", "failure", "gap", "outgoing",
-        "protocol", "ready",
+        "_head", "_held", "_large", "_limits", "_mark", "_most", "_need", "_step", "protocol",
     )
     # fmt: on
-
-    peer_identity = b""  # SP has none
 
     def __init__(self, protocol: str, *, ipc: bool = False, limits: Limits = DEFAULT_LIMITS) -> None:
         if protocol not in ACCEPTED:
@@ -101,6 +98,7 @@ class Sp:
         self.outgoing: list[bytes] = [SIGNATURE + PROTOCOLS[protocol].to_bytes(2, "big") + b"\0\0"]
         self.ready = False
         self.failure: Malformed | None = None
+        self.peer_identity = b""  # SP has none
         self.gap: memoryview | None = None
         self._head, self._mark = (9, IPC_MARK) if ipc else (8, 0)
         self._limits = limits

@@ -41,7 +41,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dragoman.carriers.carrier import Frame, Message, Messages, TooLarge
+from dragoman.carriers.carrier import Carrier, Frame, Message, Messages, TooLarge
 from dragoman.carriers.large import LARGE_FRAME, NOTHING, Large
 from dragoman.carriers.malformed import Malformed
 from dragoman.carriers.zmtp_commands import (
@@ -142,18 +142,15 @@ def _encode_large(frames: Sequence[Frame]) -> list[Frame]:
     return buffers
 
 
-class Zmtp:
+class Zmtp(Carrier):
     """One peer's stream: bytes in, messages out; what it wants to say itself collects in `outgoing`."""
 
     # fmt: off
     __slots__ = (
-        "_frames", "_held", "_identity", "_large", "_limits", "_max_frames", "_max_payload", "_more",
-        "_need", "_over_count", "_over_size", "_skip", "_step", "_whose", "failure", "gap", "outgoing",
-        "peer_identity", "peer_socket_type", "peer_version", "ready", "socket_type",
+        "_frames", "_held", "_identity", "_large", "_limits", "_max_frames", "_max_payload", "_more", "_need",
+        "_over_count", "_over_size", "_skip", "_step", "_whose", "peer_socket_type", "peer_version", "socket_type",
     )
     # fmt: on
-
-    encode = staticmethod(encode)
 
     def __init__(
         self, socket_type: str, identity: bytes = b"", *, dials: bool = False, limits: Limits = DEFAULT_LIMITS
@@ -250,6 +247,9 @@ class Zmtp:
         self._held = bytearray()
         self._large = NOTHING
         self._over_size = self._over_count = 0
+
+    def encode(self, frames: Sequence[Frame]) -> list[Frame]:
+        return encode(frames)
 
     def ping(self, ttl_tenths: int = 0, context: bytes = b"") -> bytes | None:
         """A PING command, encoded; None for a peer of 3.0, which does not know it. Its PONG is not handed up.

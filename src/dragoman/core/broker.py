@@ -44,7 +44,6 @@ from dragoman.core.model import (
     Job,
     JobId,
     Outcome,
-    Party,
     Payload,
     Refusal,
     Service,
@@ -55,6 +54,7 @@ from dragoman.core.model import (
 )
 from dragoman.core.owners import Owner, Owners
 from dragoman.core.policy import Policy
+from dragoman.core.recipients import Caller, Recipient
 from dragoman.core.retries import are_spent, back_off, note_ending, remember_tried
 from dragoman.core.roster import Roster
 
@@ -82,7 +82,7 @@ class Broker:
         self,
         service: str,
         payload: Payload,
-        caller: Party,
+        caller: Caller,
         wishes: Wishes,
         now: float,
         *,
@@ -129,7 +129,7 @@ class Broker:
         self._end_early(job, CANCELLED, reason, now)
         return True
 
-    def abandon(self, job: Job, caller: Party, now: float) -> None:
+    def abandon(self, job: Job, caller: Caller, now: float) -> None:
         """A caller has gone. A call nobody waits for is not started (R18); one that runs may end (R19)."""
         job.callers = tuple(other for other in job.callers if other is not caller)
         if job.callers or job.state is ENDED or job.is_kept:
@@ -163,7 +163,7 @@ class Broker:
 
     def join(
         self,
-        session: Any,
+        recipient: Recipient,
         party: Any,
         name: str,
         services: Collection[str],
@@ -176,7 +176,7 @@ class Broker:
         offered = self.roster.services_for(dict.fromkeys(services)) if is_offer(services, self.policy) else None
         if offered is None:
             return None
-        worker = Worker(self.roster.next_id(), session, party, name, terms, now)
+        worker = Worker(self.roster.next_id(), recipient, party, name, terms, now)
         worker.held_back_until = held_back_until
         self.roster.enter(worker, offered)
         self.ledger.tell_news("joined", None, worker)
@@ -386,7 +386,7 @@ class Broker:
 
     # ---------------------------------------------------------------- how a job comes in
 
-    def _turn_away(self, service: str, caller: Party, refusal: Refusal, reason: str) -> Job | None:
+    def _turn_away(self, service: str, caller: Caller, refusal: Refusal, reason: str) -> Job | None:
         self.counters.refuse(service if service in self.roster.services else UNNAMED, refusal, reason)
         self.effects.append(Answer(caller, None, REFUSED, b"", f"{refusal}: {reason}", refusal))
         return None

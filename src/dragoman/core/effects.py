@@ -1,35 +1,15 @@
-"""What must now happen: the broker's verbs append these, the line carries them out in order.
+"""Effects: actions that the broker asks for, such as sending a job or storing it.
 
-They are plain slotted objects, made for each job, so they are kept small. Two are equal when all they say is equal,
-which lets tests compare a whole list.
+The broker's methods append them, and the line carries them out in order. They are made for each job, so they are small.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from inspect import isdatadescriptor
 
-from dragoman.core.model import ABSENT, Attempt, Farewell, Job, Outcome, Party, Payload, Refusal, Worker
-
-
-class Effect:
-    __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Effect) and type(self) is type(other) and self._facts() == other._facts()
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={fact!r}' for name, fact in self._facts().items())})"
-
-    def _facts(self) -> dict[str, object]:
-        """All it says, by name. Compiled classes have descriptors too, but no slots."""
-        return {
-            name: getattr(self, name)
-            for name, value in vars(type(self)).items()
-            if isdatadescriptor(value) and not name.startswith("_")
-        }
+from dragoman.core.model import ABSENT, Attempt, Farewell, Job, Outcome, Payload, Refusal, Worker
+from dragoman.core.recipients import Caller
+from dragoman.core.recipients import Effect as Effect
 
 
 class Give(Effect):
@@ -72,7 +52,7 @@ class Answer(Effect):
 
     def __init__(
         self,
-        caller: Party,
+        caller: Caller,
         job: Job | None,
         outcome: Outcome,
         result: Payload = b"",
@@ -92,7 +72,7 @@ class Accept(Effect):
 
     __slots__ = ("caller", "job")
 
-    def __init__(self, caller: Party, job: Job) -> None:
+    def __init__(self, caller: Caller, job: Job) -> None:
         self.caller = caller
         self.job = job
 
@@ -102,7 +82,7 @@ class Progress(Effect):
 
     __slots__ = ("attempt", "caller", "is_part", "payload")
 
-    def __init__(self, caller: Party, attempt: Attempt, payload: Payload, is_part: bool = False) -> None:
+    def __init__(self, caller: Caller, attempt: Attempt, payload: Payload, is_part: bool = False) -> None:
         self.caller = caller
         self.attempt = attempt
         self.payload = payload

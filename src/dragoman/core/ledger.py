@@ -27,7 +27,6 @@ from dragoman.core.model import (
     JobState,
     Outcome,
     Parts,
-    Party,
     Payload,
     Refusal,
     Service,
@@ -37,6 +36,7 @@ from dragoman.core.model import (
 )
 from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
+from dragoman.core.recipients import Caller
 from dragoman.core.retries import note_last
 
 BEING_READ: Final = "the diary is still being read, and may have this job: ask again in a moment"
@@ -87,7 +87,7 @@ class Ledger:
         id: JobId,
         service: Service,
         payload: Payload,
-        callers: tuple[Party, ...],
+        callers: tuple[Caller, ...],
         wishes: Wishes,
         now: float,
         key: str | None = None,
@@ -183,14 +183,14 @@ class Ledger:
             return Refusal.KEY_REUSED, f"'{key}' came with another payload before"
         return None
 
-    def join_first(self, first: Job, caller: Party) -> None:
+    def join_first(self, first: Job, caller: Caller) -> None:
         """One more caller waits for a job that came before, or is told at once how it ended."""
         if not self.attend(first, caller):
             return
         if first.wishes.durable and first.state is not ENDED and self.gate.has_accepted(first):
             self._effects.append(Accept(caller, first))
 
-    def attend(self, job: Job, caller: Party) -> bool:
+    def attend(self, job: Job, caller: Caller) -> bool:
         """One more waits for this job. False if it has ended: it is answered at once."""
         if job.is_told:
             self.tell(job, (caller,))
@@ -288,7 +288,7 @@ class Ledger:
         for caller in job.callers:
             self._effects.append(Answer(caller, job, outcome, result, reason, refusal))
 
-    def tell(self, job: Job, newcomers: tuple[Party, ...] = (), refusal: Refusal | None = None) -> None:
+    def tell(self, job: Job, newcomers: tuple[Caller, ...] = (), refusal: Refusal | None = None) -> None:
         """Answer whoever waits for a job whose outcome is kept."""
         assert job.outcome is not None
         if not job.is_told:

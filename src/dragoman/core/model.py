@@ -12,12 +12,13 @@ import re
 from collections import OrderedDict
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, NewType, Protocol
+from typing import Any, Final, NewType
 
 from dragoman.core.histogram import Histogram
 from dragoman.core.infinity import inf
 from dragoman.core.owners import Owner
 from dragoman.core.queues import Queue
+from dragoman.core.recipients import Caller, Recipient
 
 JobId = NewType("JobId", bytes)  # 16 bytes in UUIDv7 layout, shown as 32 lower-case hex digits
 WorkerId = NewType("WorkerId", int)
@@ -103,13 +104,6 @@ class Farewell(StrEnum):
     def is_final(self) -> bool:
         """Whether the worker shall not come back."""
         return self in (Farewell.DRAINED, Farewell.KILLED)
-
-
-class Party(Protocol):
-    """A caller, as the core sees it: somebody to whom effects are addressed. The core never calls it."""
-
-    @property
-    def session(self) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,7 +241,7 @@ class Job:
     )
 
     def __init__(
-        self, id: JobId, service: Service, payload: Payload, callers: tuple[Party, ...], wishes: Wishes, now: float
+        self, id: JobId, service: Service, payload: Payload, callers: tuple[Caller, ...], wishes: Wishes, now: float
     ) -> None:
         self.id = id
         self.service = service
@@ -316,20 +310,20 @@ class Worker:
         "id",
         "name",
         "party",
+        "recipient",
         "refused",
         "running",
         "seen",
         "services",
-        "session",
         "state",
         "stays",
         "terms",
         "unproven",
     )
 
-    def __init__(self, id: WorkerId, session: Any, party: Any, name: str, terms: Terms, now: float) -> None:
+    def __init__(self, id: WorkerId, recipient: Recipient, party: Any, name: str, terms: Terms, now: float) -> None:
         self.id = id
-        self.session = session  # to whom effects about this worker go; never called by the core
+        self.recipient = recipient  # receives the effects that concern this worker
         self.party = party  # the session's own record of this worker
         self.name = name
         self.terms = terms

@@ -22,6 +22,7 @@ from dragoman.core.effects import Accept, Answer, Effect
 from dragoman.core.histogram import Histogram
 from dragoman.core.model import DONE, ENDED, Job, JobId, Payload, Refusal, Service, Wishes, WorkerId, is_name
 from dragoman.core.owners import Owner
+from dragoman.core.recipients import Caller, TimedRecipient
 from dragoman.desk.calendar import Calendar
 from dragoman.desk.forms import (
     CronForm,
@@ -91,13 +92,13 @@ class Asker(Protocol):
     def refuse(self, problem: Problem) -> None: ...
 
 
-class Ticket:
+class Ticket(Caller):
     """Somebody who waits at the desk: for a job to be accepted, or for its outcome."""
 
-    __slots__ = ("alarm", "alarm_number", "asker", "due", "job", "session")
+    __slots__ = ("alarm", "alarm_number", "asker", "due", "job")
 
     def __init__(self, desk: Desk, asker: Asker, due: float) -> None:
-        self.session = desk
+        self.recipient = desk
         self.asker: Asker | None = asker  # None: it has been answered, or has gone
         self.job: Job | None = None
         self.due = due  # until when it waits for an outcome; inf: it waits for the job to be accepted
@@ -105,7 +106,7 @@ class Ticket:
         self.alarm_number = 0
 
 
-class Desk:
+class Desk(TimedRecipient):
     dialect = "desk"
 
     def __init__(self, broker: Broker, line: Line, diary: Diary, offset: Callable[[], float]) -> None:
@@ -270,7 +271,7 @@ class Desk:
 
     # ---------------------------------------------------------------- as a session
 
-    def say(self, effect: Effect, now: float) -> None:
+    def execute(self, effect: Effect, now: float) -> None:
         self._next_look = -inf
         if isinstance(effect, Accept):
             ticket = effect.caller
@@ -280,12 +281,15 @@ class Desk:
         elif isinstance(effect, Answer):
             ticket = effect.caller
             assert isinstance(ticket, Ticket)
-            asker = self._done_with(ticket, now)
-            if effect.job is None or effect.refusal is not None:
+            job = effect.job
+            if job is None or effect.refusal is not None:
                 kind = PROBLEMS.get(effect.refusal, "busy") if effect.refusal is not None else "busy"
-                asker.refuse(Problem(kind=kind, detail=effect.reason))  # type: ignore[arg-type]
+                self._done_with(ticket, now).refuse(Problem(kind=kind, detail=effect.reason))  # type: ignore[arg-type]
+            elif job.outcome is not effect.outcome:  # the job ended otherwise, but that could not be told
+                self._done_with(ticket, now).refuse(Problem(kind="internal", detail=effect.reason))
             else:
-                asker.answer(job_view(effect.job, self._offset()), effect.result)
+                view = job_view(job, self._offset())
+                self._done_with(ticket, now).answer(view, effect.result)
         # Progress: whoever wants it watches.
 
     def leave(self, ticket: Ticket, now: float) -> None:
@@ -306,15 +310,6 @@ class Desk:
         due = self.calendar.tick(now, now + self._offset()) if not self.is_loading else now + UNTIL_LOADED
         self._next_look = now if self._purges else min(due, self._waiting.next())
         return self._next_look
-
-    def opened(self, peer: Any, now: float) -> None:
-        raise NotImplementedError("nobody comes to the desk by a wire of its own")
-
-    def hear(self, peer: Any, message: Any, now: float) -> None:
-        raise NotImplementedError("nobody comes to the desk by a wire of its own")
-
-    def lost(self, peer: Any, unsent: Any, now: float) -> None:
-        raise NotImplementedError("nobody comes to the desk by a wire of its own")
 
     # ---------------------------------------------------------------- inside
 

@@ -303,7 +303,16 @@ class Problem(View):
     """Why something was not done. `kind` is a word for programs, `detail` a sentence for people."""
 
     kind: Literal[
-        "not found", "invalid", "conflict", "busy", "draining", "loading", "diary", "key reused", "no such service"
+        "not found",
+        "invalid",
+        "conflict",
+        "busy",
+        "draining",
+        "loading",
+        "diary",
+        "key reused",
+        "no such service",
+        "internal",
     ]
     detail: str
 

@@ -106,4 +106,4 @@ def worker_view(worker: Worker, now: float) -> WorkerView:
 
 
 def dialect_of(worker: Worker) -> str:
-    return getattr(worker.session, "dialect", "?")
+    return getattr(worker.recipient, "dialect", "?")

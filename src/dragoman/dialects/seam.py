@@ -9,98 +9,98 @@ would cost more than the translation.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
+
+from mypy_extensions import mypyc_attr
 
 from dragoman.carriers.carrier import Carrier, Frame, Message, TooLarge
-from dragoman.core.effects import Effect
 from dragoman.core.owners import Owner
+from dragoman.core.recipients import Caller, TimedRecipient
 
 
-class Peer(Protocol):
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Peer(Caller):
     """One connection's other end."""
+
+    __slots__ = (
+        "address",
+        "closed_in_order",
+        "endpoint",
+        "guest",
+        "identity",
+        "label",
+        "owner",
+        "process",
+        "session",
+        "since",
+    )
 
     session: Session
     guest: Any  # the session's own record of this peer; the line never looks at it
-
-    @property
-    def endpoint(self) -> str:
-        """Which of the session's places it came by, or the name it was dialled under."""
-
-    @property
-    def identity(self) -> bytes:
-        """Its routing id, or empty. A name, not a proof."""
-
-    @property
-    def label(self) -> str:
-        """How logs call it."""
-
-    @property
-    def since(self) -> float:
-        """When it came."""
-
-    @property
-    def address(self) -> str:
-        """Which machine it is on, or which user's it is on this one: all its connections have the same."""
-
-    @property
-    def owner(self) -> Owner:
-        """Whose limits its jobs count for."""
-
-    @property
-    def process(self) -> int:
-        """The id of its process on this machine, or 0 if the kernel does not tell."""
-
-    @property
-    def closed_in_order(self) -> bool:
-        """Whether it has closed its connection itself and has received all that we had for it. Known in `lost`."""
+    endpoint: str  # which of the session's places it came by, or the name it was dialled under
+    identity: bytes  # its routing id, or empty. A name, not a proof
+    label: str  # how logs call it
+    since: float  # when it came
+    address: str  # which machine it is on, or which user's it is on this one: all its connections have the same
+    owner: Owner  # whose limits its jobs count for
+    process: int  # the id of its process on this machine, or 0 if the kernel does not tell
+    closed_in_order: bool  # it has closed its connection itself and received all that was sent; known in `lost`
 
 
-class Line(Protocol):
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Line:
     """What a session may ask for."""
 
-    def send(self, peer: Peer, frames: Sequence[Frame], mark: object = None) -> None:
+    def send(self, to: Peer, frames: Sequence[Frame], mark: object = None) -> None:
         """Write a message. If the connection ends before its last byte left us, `mark` comes back in `lost`."""
+        raise NotImplementedError
 
     def dial(self, session: Session, place: object, endpoint: str, carrier: Carrier, limits: Any = None) -> Peer:
         """Connect to a place. `opened` follows when the peer has greeted, `lost` if it never does."""
+        raise NotImplementedError
 
-    def close(self, peer: Peer, reason: str) -> None:
+    def close(self, whom: Peer, reason: str) -> None:
         """Write what is pending, then end the connection. `lost` follows."""
+        raise NotImplementedError
 
-    def when_process_ends(self, peer: Peer, call: Callable[[float], None]) -> Callable[[], None] | None:
+    def when_process_ends(self, whose: Peer, call: Callable[[float], None]) -> Callable[[], None] | None:
         """Be called, once, when this peer's process has ended. To be asked while the peer is connected: its process id
         cannot be another process's then. Returns what stops the watch, or None where a process cannot be watched."""
+        raise NotImplementedError
 
     def at_end_of_turn(self, call: Callable[[float], None]) -> None:
         """Be called, once, when all effects of this turn have been carried out and before anything is written."""
+        raise NotImplementedError
 
-    def when_settled(self, peer: Peer, call: Callable[[float], object]) -> None:
+    def when_settled(self, whose: Peer, call: Callable[[float], object]) -> None:
         """Be called, once, when the connection has stayed open for a moment; never if it has ended by then. A worker
         that has just joined is idle from then on, and not sooner (D7)."""
+        raise NotImplementedError
 
-    def bad_message(self, peer: Peer, reason: str, detail: str = "") -> None:
+    def bad_message(self, sender: Peer, reason: str, detail: str = "") -> None:
         """D6: count it, log it once a second at most, and close the connection after too many."""
+        raise NotImplementedError
 
     def remark(self, event: str, /, *, level: str = "info", peer: Peer | None = None, **fields: object) -> None:
         """Something an operator may want to read."""
+        raise NotImplementedError
 
     def complain(self, event: str, /, *, peer: Peer | None = None, **fields: object) -> None:
         """A warning about somebody who may give cause for many: a flood of causes is not a flood of lines."""
+        raise NotImplementedError
 
 
-class Session(Protocol):
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Session(TimedRecipient):
     """The broker's side of one listener's conversations in one dialect."""
 
     def opened(self, peer: Peer, now: float) -> None:
         """The carrier's handshake is done."""
+        raise NotImplementedError
 
-    def hear(self, peer: Peer, message: Message | TooLarge, now: float) -> None: ...
-
-    def say(self, effect: Effect, now: float) -> None:
-        """Carry out an effect that concerns one of our workers or callers."""
+    def hear(self, peer: Peer, message: Message | TooLarge, now: float) -> None:
+        raise NotImplementedError
 
     def lost(self, peer: Peer, unsent: Sequence[object], now: float) -> None:
         """The connection has ended; the messages with these marks never left us whole."""
-
-    def tick(self, now: float) -> float:
-        """Do what is due, and say when to come again."""
+        raise NotImplementedError

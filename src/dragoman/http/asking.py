@@ -27,6 +27,7 @@ TOLD = {
     "draining": (503, "Draining"),
     "loading": (503, "Loading"),
     "diary": (507, "The diary cannot write"),
+    "internal": (500, "Internal error"),
 }
 RETRY_AFTER = {"busy": "1", "loading": "1", "draining": "5"}
 

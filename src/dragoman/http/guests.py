@@ -5,19 +5,19 @@ from __future__ import annotations
 from asyncio import Future
 from collections import deque
 from math import inf
-from typing import Any
 
 from dragoman.core.effects import Answer
 from dragoman.core.model import Attempt, Job, Payload, Token, Worker
+from dragoman.core.recipients import Caller, Recipient
 
 
-class Call:
+class Call(Caller):
     """Somebody who waits for a job's outcome: one request. Its answer is None if it does not wait any more."""
 
-    __slots__ = ("alarm", "alarm_number", "answer", "job", "session")
+    __slots__ = ("alarm", "alarm_number", "answer", "job")
 
-    def __init__(self, session: Any, answer: Future[Answer | None]) -> None:
-        self.session = session  # to whom effects about its job go
+    def __init__(self, recipient: Recipient, answer: Future[Answer | None]) -> None:
+        self.recipient = recipient
         self.answer = answer
         self.job: Job | None = None
         self.alarm = inf

@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
-from dragoman.core.effects import News
+from dragoman.core.effects import Effect, News
 from dragoman.core.ledger import Ledger
 from dragoman.core.model import Job, JobId, Payload, Worker
+from dragoman.core.recipients import Recipient
 from dragoman.desk.forms import Ending, JobName, State, View
 from dragoman.desk.views import dialect_of
 from dragoman.http.sse import EventStream, Streams
@@ -40,7 +41,7 @@ class WorkerNews(View):
     services: list[str]
 
 
-class Listeners:
+class Listeners(Recipient):
     """All of a broker's, whichever door they came in by."""
 
     def __init__(self, ledger: Ledger) -> None:
@@ -62,7 +63,8 @@ class Listeners:
         self._ledger.is_watched = True
         return stream
 
-    def say(self, news: News, now: float) -> None:
+    def execute(self, news: Effect, now: float) -> None:
+        assert isinstance(news, News)
         job, worker = news.job, news.worker
         if job is not None:
             own = self._to_job.get(job.id, ())

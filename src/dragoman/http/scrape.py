@@ -67,7 +67,7 @@ class Scrape:
             for attempt in worker.running.values():
                 service = attempt.job.service
                 self._running[service] = self._running.get(service, 0) + 1
-            dialect = _dialect_of(worker.session)
+            dialect = _dialect_of(worker.recipient)
             for name in dict.fromkeys(own.get(service, OTHER) for service in worker.services):
                 key = name, dialect, worker.state.value
                 self._workers[key] = self._workers.get(key, 0) + 1

@@ -10,7 +10,7 @@ until it says what became of it; an answer that got lost on the way is given aga
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from functools import lru_cache
 from typing import Any, Final, Protocol
 
@@ -20,6 +20,7 @@ from dragoman.core.door import PATIENCE_OVER
 from dragoman.core.effects import Answer, Dismiss, Effect, Give, Recall
 from dragoman.core.model import BOOTING, TIMED_OUT, Attempt, Payload, Terms, Token, Wishes, WorkerId
 from dragoman.core.owners import Owner
+from dragoman.core.recipients import TimedRecipient
 from dragoman.http.guests import Call, Guest, Offer, Poll
 from dragoman.http.listeners import Listeners
 from dragoman.http.options import ListenerOptions
@@ -40,7 +41,7 @@ class Line(Protocol):
     def remark(self, event: str, /, *, level: str = "info", peer: Any = None, **fields: object) -> None: ...
 
 
-class HttpSession:
+class HttpSession(TimedRecipient):
     dialect = "http"
 
     def __init__(self, broker: Broker, line: Line, options: ListenerOptions, streams: Streams | None = None) -> None:
@@ -179,7 +180,7 @@ class HttpSession:
 
     # ---------------------------------------------------------------- as a session
 
-    def say(self, effect: Effect, now: float) -> None:
+    def execute(self, effect: Effect, now: float) -> None:
         if type(effect) is Answer:
             call = effect.caller
             assert isinstance(call, Call)
@@ -210,15 +211,6 @@ class HttpSession:
                 self._withdraw_if_deaf(each.guest, now)
                 self._broker.undelivered(each.attempt, now)
         return self._waiting.next()
-
-    def opened(self, peer: Any, now: float) -> None:
-        raise NotImplementedError("requests come by the HTTP server, not by the line")
-
-    def hear(self, peer: Any, message: Any, now: float) -> None:
-        raise NotImplementedError("requests come by the HTTP server, not by the line")
-
-    def lost(self, peer: Any, unsent: Sequence[object], now: float) -> None:
-        raise NotImplementedError("requests come by the HTTP server, not by the line")
 
     # ---------------------------------------------------------------- inside
 

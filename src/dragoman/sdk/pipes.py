@@ -14,7 +14,7 @@ import threading
 from struct import Struct
 from typing import Final
 
-from dragoman.carriers.carrier import Frame, Messages
+from dragoman.carriers.carrier import Frame, Messages, Reader
 from dragoman.carriers.large import LARGE_FRAME, Large
 from dragoman.sdk.parents import end_if_forked
 
@@ -35,10 +35,10 @@ def encode(kind: int, job: int = 0, payload: Frame = b"", flag: int = 0) -> byte
     return HEAD.pack(len(payload), kind, flag, job) + payload
 
 
-class PipeReader:
+class PipeReader(Reader):
     """The parent's ear, as a stream wants it. A message is its head without the size, and its bytes."""
 
-    __slots__ = ("_held", "_large", "_said", "gap")
+    __slots__ = ("_held", "_large", "_said")
 
     def __init__(self) -> None:
         self.gap: memoryview | None = None

@@ -5,31 +5,14 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any, Final, Protocol
+from typing import Final, final
 
 from dragoman.carriers.carrier import Carrier, Frame
 from dragoman.core.infinity import inf
 from dragoman.core.owners import Owner
+from dragoman.dialects import seam
 from dragoman.dialects.seam import Session
-
-
-class Stream(Protocol):
-    """A byte stream to write on: a socket, or a pipe of a simulated world."""
-
-    sent: int  # bytes that have left us
-    received: int  # bytes that have come
-    backlog: int  # bytes handed over that have not
-    closed_in_order: bool  # the other side has closed it, and has received all that we had for it
-
-    def write(self, buffers: list[Frame]) -> None: ...
-
-    def close(self) -> None: ...
-
-    def read_dry(self) -> bool:
-        """Take in all that has arrived already. Tells whether the connection is still open."""
-
-    def unread(self) -> int:
-        """How many bytes, of the last that left us, the peer cannot have read. To be asked before `close`."""
+from dragoman.streams.byte_stream import ByteStream
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,38 +35,29 @@ class PeerLimits:
 DEFAULT_LIMITS: Final = PeerLimits()
 
 
-class Peer:
+@final
+class Peer(seam.Peer):
     __slots__ = (
-        "address",
         "alarm",
         "alarm_number",
         "bad_count",
         "bad_logged",
         "bad_since",
         "carrier",
-        "closed_in_order",
         "closing",
         "dialled",
-        "endpoint",
         "fresh_marks",
-        "guest",
         "heard",
         "holding",
-        "identity",
         "is_lost",
         "is_open",
-        "label",
         "largest",
         "latest",
         "latest_end",
         "limits",
         "marks",
         "out",
-        "owner",
-        "process",
         "seen_sent",
-        "session",
-        "since",
         "stream",
         "withheld",
     )
@@ -99,7 +73,7 @@ class Peer:
         limits: PeerLimits = DEFAULT_LIMITS,
         owner: Owner | None = None,
     ) -> None:
-        self.session = session
+        self.session = self.recipient = session
         self.endpoint = endpoint
         self.carrier = carrier
         self.label = label
@@ -109,8 +83,8 @@ class Peer:
         self.owner.connections += 1
         self.process = 0  # its process id, if the kernel tells
         self.identity = b""
-        self.guest: Any = None
-        self.stream: Stream | None = None  # none while it is being dialled
+        self.guest = None
+        self.stream: ByteStream | None = None  # none while it is being dialled
         self.dialled = False
         self.is_open = False  # the session knows of it
         self.is_lost = False

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from math import inf
-from typing import Any
+from collections.abc import Callable
 
 from dragoman.core.effects import Effect
+from dragoman.core.recipients import Recipient
 from dragoman.core.revival import Kept, restore
 from dragoman.diary.sqlite import SqliteDiary
 from dragoman.server.runner import Line
@@ -14,23 +13,11 @@ from dragoman.server.runner import Line
 PAUSE = "pause/"  # notes about services: behind it the name, under it who paused it
 
 
-class Nobody:
+class Nobody(Recipient):
     """The session of workers that may have gone with an earlier run: whatever they are told, nobody hears it."""
 
-    def opened(self, peer: Any, now: float) -> None:
+    def execute(self, effect: Effect, now: float) -> None:
         pass
-
-    def hear(self, peer: Any, message: Any, now: float) -> None:
-        pass
-
-    def say(self, effect: Effect, now: float) -> None:
-        pass
-
-    def lost(self, peer: Any, unsent: Sequence[object], now: float) -> None:
-        pass
-
-    def tick(self, now: float) -> float:
-        return inf
 
 
 class Restoring:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from dragoman.carriers.carrier import Carrier, Frame, Messages
 from dragoman.core.broken import InvariantBroken
@@ -21,11 +21,14 @@ from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Erase, Give, 
 from dragoman.core.histogram import Histogram
 from dragoman.core.infinity import inf
 from dragoman.core.invariants import check
-from dragoman.core.model import ABSENT, Farewell, Job, Payload
+from dragoman.core.model import ABSENT, FAILED, Farewell, Job, Payload
+from dragoman.core.recipients import Recipient, TimedRecipient
+from dragoman.dialects import seam
 from dragoman.dialects.seam import Session
 from dragoman.server.budget import Budget, Verdict
 from dragoman.server.drops import DropWarnings
-from dragoman.server.peer import DEFAULT_LIMITS, Peer, PeerLimits, Stream
+from dragoman.server.peer import DEFAULT_LIMITS, Peer, PeerLimits
+from dragoman.streams.byte_stream import ByteStream
 
 COMPLAINTS: Final = 20  # log lines a second about peers that were turned away
 LATE_GIVE: Final = 0.01  # a job that waited in us for longer than this begins to run when it leaves
@@ -71,7 +74,7 @@ class Limits:
     late_turn: float = 1.0  # D13
 
 
-class Line:
+class Line(seam.Line):
     def __init__(
         self,
         broker: Broker,
@@ -87,13 +90,13 @@ class Line:
     ) -> None:
         self.broker = broker
         self.limits = limits
-        self.sessions: list[Session] = []
+        self.sessions: list[TimedRecipient] = []
         self.peers: dict[Peer, None] = {}
         self.wake = wake  # asks the owner of the loop for a `turn` soon
         self.dialler = dialler
         self.process_watch: ProcessWatch | None = None
         self.later = later  # asks the owner of the loop for a call after so many seconds of real time
-        self.watcher: Session | None = None  # who is told News
+        self.watcher: Recipient | None = None  # who is told News
         self.traffic: dict[str, tuple[int, int]] = {}  # by dialect: bytes received and sent by peers that have gone
         self.drops = DropWarnings(broker.counters, log)
         self.lag = Histogram()  # how late turns are that had a time
@@ -135,7 +138,7 @@ class Line:
         session: Session,
         endpoint: str,
         carrier: Carrier,
-        stream: Stream,
+        stream: ByteStream,
         label: str,
         address: str,
         limits: PeerLimits = DEFAULT_LIMITS,
@@ -150,7 +153,7 @@ class Line:
         return peer
 
     def dialled(
-        self, peer: Peer, stream: Stream | None, problem: str = "", address: str = "", process: int = 0
+        self, peer: Peer, stream: ByteStream | None, problem: str = "", address: str = "", process: int = 0
     ) -> None:
         """What became of a dial: a stream to whoever is at that address, or nothing."""
         peer.address = address
@@ -210,7 +213,8 @@ class Line:
 
     # ---------------------------------------------------------------- what sessions ask for
 
-    def send(self, peer: Peer, frames: Sequence[Frame], mark: object = None) -> None:
+    def send(self, to: seam.Peer, frames: Sequence[Frame], mark: object = None) -> None:
+        peer = cast(Peer, to)  # every peer that a session knows is one of ours; so below
         if peer.is_lost:
             return
         if mark is not None and peer.closing is not None:
@@ -236,7 +240,8 @@ class Line:
         self.dialler(peer, place)
         return peer
 
-    def close(self, peer: Peer, reason: str) -> None:
+    def close(self, whom: seam.Peer, reason: str) -> None:
+        peer = cast(Peer, whom)
         if peer.closing is None:
             peer.closing = reason
             if not peer.out:
@@ -247,7 +252,8 @@ class Line:
         self._last_words.append(call)
         self._ask_for_turn()
 
-    def when_process_ends(self, peer: Peer, call: Callable[[float], None]) -> Callable[[], None] | None:
+    def when_process_ends(self, whose: seam.Peer, call: Callable[[float], None]) -> Callable[[], None] | None:
+        peer = cast(Peer, whose)
         if self.process_watch is None or not peer.process:
             return None
 
@@ -257,11 +263,12 @@ class Line:
 
         return self.process_watch(peer.process, ended)
 
-    def when_settled(self, peer: Peer, call: Callable[[float], object]) -> None:
+    def when_settled(self, whose: seam.Peer, call: Callable[[float], object]) -> None:
         """Call back once the connection has stayed open for a moment. Never, if it has ended by then (D7)."""
         if self.later is None:  # nothing passes here but what the owner of this line lets pass
             call(self._clock())
         else:
+            peer = cast(Peer, whose)
             self.later(SETTLING, lambda: self._settle(peer, call))
 
     def ask_for_turn(self) -> None:
@@ -285,7 +292,8 @@ class Line:
         else:
             done(job.payload, job.result)
 
-    def bad_message(self, peer: Peer, reason: str, detail: str = "") -> None:
+    def bad_message(self, sender: seam.Peer, reason: str, detail: str = "") -> None:
+        peer = cast(Peer, sender)
         self._count_bad(peer, reason)
         now = self._clock()
         if now - peer.bad_since > 10.0:
@@ -298,7 +306,7 @@ class Line:
             self.complain("peer disconnected", peer=peer, reason=f"{peer.bad_count} bad messages within 10 s")
             self.close(peer, f"{peer.bad_count} bad messages within 10 s")
 
-    def remark(self, event: str, /, *, level: str = "info", peer: Peer | None = None, **fields: object) -> None:
+    def remark(self, event: str, /, *, level: str = "info", peer: seam.Peer | None = None, **fields: object) -> None:
         if peer is not None:
             fields["peer"] = peer.label
         self._log(level, event, **fields)
@@ -342,7 +350,7 @@ class Line:
         self._expected = min(due, broker.next_deadline(), self._deadlines.next(), now + PULSE)
         return self._expected
 
-    def _tick(self, session: Session, now: float) -> float:
+    def _tick(self, session: TimedRecipient, now: float) -> float:
         try:
             return session.tick(now)
         except InvariantBroken:
@@ -366,16 +374,16 @@ class Line:
                     if now - attempt.given > LATE_GIVE:
                         attempt.begin(now)
                     attempt.is_sent = True
-                    session = attempt.worker.session
+                    session = attempt.worker.recipient
                 elif type(effect) is Answer or type(effect) is Accept or type(effect) is Progress:
                     if type(effect) is Answer and effect.result is ABSENT:
                         self._fetch_first(effect)
                         continue
-                    session = effect.caller.session
+                    session = effect.caller.recipient
                 elif type(effect) is Recall:
-                    session = effect.attempt.worker.session
+                    session = effect.attempt.worker.recipient
                 elif type(effect) is Dismiss:
-                    session = effect.worker.session
+                    session = effect.worker.recipient
                 elif type(effect) is News:
                     if self.watcher is None:
                         continue
@@ -385,7 +393,7 @@ class Line:
                     entries.append(effect)
                     continue
                 try:
-                    session.say(effect, now)
+                    session.execute(effect, now)
                 except InvariantBroken:
                     raise
                 except Exception as error:
@@ -511,7 +519,7 @@ class Line:
 
     # ---------------------------------------------------------------- peers
 
-    def _enter(self, peer: Peer, stream: Stream) -> None:
+    def _enter(self, peer: Peer, stream: ByteStream) -> None:
         peer.stream = stream
         self.peers[peer] = None
         if not peer.dialled:  # whom we call does not count among those who came
@@ -569,7 +577,7 @@ class Line:
             self._ask_for_turn()
         peer.out += buffers
 
-    def complain(self, event: str, /, *, peer: Peer | None = None, **fields: object) -> None:
+    def complain(self, event: str, /, *, peer: seam.Peer | None = None, **fields: object) -> None:
         """Say what we did to a peer that it will not like; a flood of such peers is not a flood of lines."""
         second = int(self._clock())
         if second != self._complaint_second:
@@ -602,12 +610,21 @@ class Line:
         self.close(peer, "internal error")
 
     def _could_not_say(self, effect: Effect, error: Exception, now: float) -> None:
-        """A worker that could not be told its job is let go, so that the job is not lost sight of."""
+        """A worker that could not be told its job is let go, so that the job is not lost sight of. A caller that could
+        not be told its outcome is told that the broker failed; if not even that is possible, it is hung up on."""
         self._blame_ourselves(error, effect=type(effect).__name__)
         if isinstance(effect, Give):
             worker = effect.attempt.worker
             self.broker.effects.append(Dismiss(worker, Farewell.EXPIRED, OUR_FAULT))
             self.broker.leave(worker, now, OUR_FAULT)
+        elif isinstance(effect, Answer) and effect.reason is not OUR_FAULT:
+            failure = Answer(effect.caller, effect.job, FAILED, b"", OUR_FAULT)
+            try:
+                effect.caller.recipient.execute(failure, now)
+            except InvariantBroken:
+                raise
+            except Exception as second:
+                self._could_not_say(failure, second, now)
         elif isinstance(effect, Answer) and isinstance(effect.caller, Peer):
             self.close(effect.caller, OUR_FAULT)
 
@@ -618,7 +635,7 @@ class Line:
     def _count_bad(self, peer: Peer, reason: str) -> None:
         self.broker.counters.bad_message(_dialect_of(peer), reason)
 
-    def _count_traffic(self, peer: Peer, stream: Stream) -> None:
+    def _count_traffic(self, peer: Peer, stream: ByteStream) -> None:
         received, sent = self.traffic.get(_dialect_of(peer), (0, 0))
         self.traffic[_dialect_of(peer)] = received + stream.received, sent + stream.sent
 

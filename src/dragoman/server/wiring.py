@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 from urllib.parse import quote
 
 from dragoman.carriers.carrier import Carrier
@@ -122,7 +122,7 @@ class Request:
 def _pingpong(request: Request) -> Listener:
     own: PingPongOptions = request.own
     _check_service(request, own.service)
-    line = cast(seam.Line, request.line)
+    line = request.line
     session = pingpong.PingPongSession(request.broker, line, own, request.options.max_payload, clock.now())
     request.line.sessions.append(session)
     carrier = partial(Zmtp, "ROUTER", limits=ZmtpLimits(max_payload=request.options.max_payload))
@@ -141,7 +141,7 @@ def _powerhose(request: Request) -> Listener:
     limits = ZmtpLimits(max_payload=max_payload)
     session = powerhose.PowerhoseSession(
         request.broker,
-        cast(seam.Line, request.line),
+        request.line,
         own,
         max_payload,
         reach,
@@ -186,7 +186,7 @@ def _with_frontend(
 def _memodb(request: Request) -> Listener:
     own: MemoDbOptions = request.own
     max_payload = request.options.max_payload
-    session = MemoDbSession(request.broker, cast(seam.Line, request.line), own, max_payload)
+    session = MemoDbSession(request.broker, request.line, own, max_payload)
     is_ipc = isinstance(request.address.place, UnixPlace)
     carrier = partial(Sp, "REP", ipc=is_ipc, limits=SpLimits(max_payload=max_payload))
     return _at_one_door(request, session, carrier)
@@ -195,7 +195,7 @@ def _memodb(request: Request) -> Listener:
 def _majordomo(request: Request) -> Listener:
     own: MajordomoOptions = request.own
     max_payload = request.options.max_payload
-    session = majordomo.MajordomoSession(request.broker, cast(seam.Line, request.line), own, max_payload)
+    session = majordomo.MajordomoSession(request.broker, request.line, own, max_payload)
     carrier = partial(Zmtp, "ROUTER", limits=ZmtpLimits(max_payload=max_payload))
     return _at_one_door(request, session, carrier)
 
@@ -232,7 +232,7 @@ def _controller(request: Request) -> Listener:
     limits = PrefixedLimits(max_payload=request.options.max_payload)
     session = controller.ControllerSession(
         request.broker,
-        cast(seam.Line, request.line),
+        request.line,
         own,
         [f"uid {uid}" for uid in uids],
         request.broker.roster.next_id(),
@@ -252,7 +252,7 @@ def _native(request: Request) -> Listener:
     own = replace(request.own, max_kept_bytes=min(request.own.max_kept_bytes, request.limits.max_send_buffer))
     max_payload = request.options.max_payload
     desk = JsonDesk(request.house.desk) if request.house is not None else None
-    session = NativeSession(request.broker, cast(seam.Line, request.line), own, max_payload, "dragoman", desk)
+    session = NativeSession(request.broker, request.line, own, max_payload, "dragoman", desk)
     most = max_payload + native.MOST_HEADS
     limits = ZmtpLimits(max_payload=most, hard_cap=max(most, ZmtpLimits().hard_cap), max_frames=native.MOST_NAMES + 2)
     listener = _at_one_door(request, session, partial(Zmtp, "ROUTER", limits=limits))

@@ -21,6 +21,7 @@ from itertools import islice
 from typing import Final
 
 from dragoman.carriers.carrier import Frame, Messages, Reader
+from dragoman.streams.byte_stream import ByteStream
 from dragoman.streams.places import has_received_all
 from dragoman.streams.second_look import SecondLook, second_look_of
 from dragoman.streams.unread import unread_bytes
@@ -34,7 +35,7 @@ def _nobody(_: object) -> None:
     pass
 
 
-class Stream:
+class Stream(ByteStream):
     __slots__ = (
         "_arrived",
         "_carrier",
@@ -50,10 +51,6 @@ class Stream:
         "_second_look",
         "_send",
         "_socket",
-        "backlog",
-        "closed_in_order",
-        "received",
-        "sent",
     )
 
     def __init__(self, loop: asyncio.AbstractEventLoop, connected: socket.socket, carrier: Reader) -> None:

@@ -49,7 +49,7 @@ VERBS = (
 
 
 class Caller:
-    session = None
+    recipient = None
 
     def __init__(self, name: str = "caller") -> None:
         self.name = name

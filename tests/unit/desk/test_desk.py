@@ -199,6 +199,25 @@ def test_patience_that_ends_while_the_outcome_is_written_lasts_until_then(world:
     assert [(each.outcome, asker.payload) for each in asker.told] == [("done", b"r")]
 
 
+def test_outcome_that_cannot_be_shown_is_told_as_an_internal_error(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """R27. A bug: a fault of the broker while an outcome was told left its caller waiting."""
+    world.worker()
+    name = world.enqueue()
+    asker = world.begin("result", id=name, wait=5.0)
+
+    def fails(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("dragoman.desk.desk.job_view", fails)
+    world.broker.succeed(world.attempt(name), b"result", world.now)
+    world.line.turn()
+    world.line.turn()
+    assert asker.told == [Problem(kind="internal", detail="an internal error of the broker")]
+    assert world.log.count("internal error") == 1
+
+
 @pytest.mark.parametrize(("result", "text", "base64"), [(b"ok", "ok", None), (b"\xff\x00", None, "/wA=")])
 def test_job_shows_its_result(world: World, result: bytes, text: str | None, base64: str | None) -> None:
     name = world.enqueue()
@@ -496,9 +515,9 @@ def test_two_purges_at_once_count_each_job_once(world: World) -> None:
 
 
 class _Nobody:
-    class session:
+    class recipient:
         @staticmethod
-        def say(effect: Any, now: float) -> None: ...
+        def execute(effect: Any, now: float) -> None: ...
 
 
 # ---------------------------------------------------------------- listings

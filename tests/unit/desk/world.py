@@ -89,7 +89,7 @@ class WorkerSession:
     def __init__(self) -> None:
         self.said: list[Any] = []
 
-    def say(self, effect: Any, now: float) -> None:
+    def execute(self, effect: Any, now: float) -> None:
         self.said.append(effect)
 
 

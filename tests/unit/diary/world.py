@@ -50,10 +50,10 @@ class Side:
         self.heard: list[Effect] = []
 
     @property
-    def session(self) -> Side:
+    def recipient(self) -> Side:
         return self
 
-    def say(self, effect: Effect, now: float) -> None:
+    def execute(self, effect: Effect, now: float) -> None:
         self.heard.append(effect)
 
     def tick(self, now: float) -> float:

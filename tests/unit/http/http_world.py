@@ -45,7 +45,7 @@ class Diary:
 class WorkerSession:
     dialect = "test"
 
-    def say(self, effect: Any, now: float) -> None: ...
+    def execute(self, effect: Any, now: float) -> None: ...
 
 
 class World:

@@ -175,10 +175,10 @@ def test_listener_that_does_not_read_is_let_go(world: World) -> None:
     news = News("joined", None, Worker(world).core)
     listener.hears()
     for _ in range(256):
-        world.session.listeners.say(news, world.now)
+        world.session.listeners.execute(news, world.now)
     assert len(listener.hears()) == 256
     for _ in range(257):
-        world.session.listeners.say(news, world.now)
+        world.session.listeners.execute(news, world.now)
     world.settle()
     assert listener.task.done()
 

@@ -19,10 +19,10 @@ class Nobody:
     """A caller whose answers go nowhere, and its session."""
 
     @property
-    def session(self) -> Nobody:
+    def recipient(self) -> Nobody:
         return self
 
-    def say(self, effect: object, now: float) -> None: ...
+    def execute(self, effect: object, now: float) -> None: ...
 
 
 class World:

@@ -71,7 +71,7 @@ class FakeSession:
 
     def hear(self, peer: Any, message: Message | TooLarge, now: float) -> None: ...
 
-    def say(self, effect: Effect, now: float) -> None:
+    def execute(self, effect: Effect, now: float) -> None:
         if type(effect) is self.stumbles_over:
             raise RuntimeError("clumsy")
         self.said.append(effect)

@@ -32,7 +32,7 @@ from dragoman.dialects.controller.editions import EDITIONS, SEED, Edition
 from dragoman.dialects.controller.messages import ControllerError, Pulse, PulseKind, Response, WorkerError
 from dragoman.dialects.controller.options import ListenerOptions, OnMismatch
 from dragoman.dialects.controller.stations import Exchange, Purpose, Station, Visit
-from dragoman.dialects.seam import Line, Peer
+from dragoman.dialects.seam import Line, Peer, Session
 
 PULSES: Final = "pulses"
 CONTROL: Final = "control"
@@ -54,7 +54,7 @@ ABANDONED_FOR: Final = 3_600.0  # so long an answer that nobody waits for may st
 Reach = Callable[[int], tuple[object | None, str]]
 
 
-class ControllerSession:
+class ControllerSession(Session):
     dialect = "controller"
 
     def __init__(
@@ -117,7 +117,7 @@ class ControllerSession:
         edition = edition_of_pulse(raw.type, raw.worker_id, station.edition if station else None, self._fixed)
         self._hear_pulse(peer, pulse_of(raw, edition), edition, now)
 
-    def say(self, effect: Effect, now: float) -> None:
+    def execute(self, effect: Effect, now: float) -> None:
         if type(effect) is Give:
             self._set_task(effect.attempt, now)
         elif type(effect) is Recall:

@@ -34,7 +34,7 @@ from dragoman.dialects.majordomo.codec import (
 from dragoman.dialects.majordomo.editions import Wire
 from dragoman.dialects.majordomo.messages import Disconnect, Heartbeat, Ready, WorkerReply, WorkerWord
 from dragoman.dialects.majordomo.options import ListenerOptions
-from dragoman.dialects.seam import Line, Peer
+from dragoman.dialects.seam import Line, Peer, Session
 
 OWED_KEPT: Final = 10_000  # tokens of attempts whose workers went without a reply
 BEATS_AT_ONCE: Final = 256  # so that a crowd that joined at once does not hold up a turn, time and again
@@ -73,7 +73,7 @@ class Caller:
         self.jobs: dict[JobId, Job] = {}
 
 
-class MajordomoSession:
+class MajordomoSession(Session):
     dialect = "majordomo"
 
     def __init__(self, broker: Broker, line: Line, options: ListenerOptions, max_payload: int) -> None:
@@ -121,7 +121,7 @@ class MajordomoSession:
             if type(guest) is Guest:
                 self._disconnect(guest, f"its worker was not understood: {problem.reason}", now)
 
-    def say(self, effect: Effect, now: float) -> None:
+    def execute(self, effect: Effect, now: float) -> None:
         if type(effect) is Give:
             self._give(effect.attempt)
         elif type(effect) is Answer:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from dragoman.carriers.carrier import Frame
 from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt, Job, Service, Wishes, Worker
+from dragoman.core.recipients import Caller, Recipient
 from dragoman.dialects.seam import Peer
 
 WHOLE: Final = 16_384  # a message up to this size is hashed and read in one piece
@@ -101,7 +102,7 @@ class Guest:
         del self.overtaken[:-OVERTAKEN_KEPT]
 
 
-class Call:
+class Call(Caller):
     """One caller's request: a caller to the core, from the JOB to the last time its answer may be asked for."""
 
     __slots__ = (
@@ -116,12 +117,11 @@ class Call:
         "process",
         "result",
         "route",
-        "session",
         "timeout",
     )
 
-    def __init__(self, session: Any, peer: Peer, route: bytes, mark: int, timeout: int) -> None:
-        self.session = session
+    def __init__(self, recipient: Recipient, peer: Peer, route: bytes, mark: int, timeout: int) -> None:
+        self.recipient = recipient
         self.peer: Peer | None = peer
         self.address = peer.address
         self.route = route

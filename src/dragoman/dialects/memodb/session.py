@@ -27,7 +27,7 @@ from dragoman.dialects.memodb.codec import read, read_plain, write_disconnect, w
 from dragoman.dialects.memodb.messages import Heartbeat, Ready, Result, Word
 from dragoman.dialects.memodb.options import ListenerOptions
 from dragoman.dialects.memodb.requests import WHOLE, Call, Contacts, Guest, Key, imprint, may_be_back
-from dragoman.dialects.seam import Line, Peer
+from dragoman.dialects.seam import Line, Peer, Session
 
 MAX_TIMEOUT: Final = 86_400_000  # milliseconds: a day (R72)
 ENDLESS: Final = -1
@@ -36,7 +36,7 @@ SOON: Final = 0.1  # seconds
 RESULT_TO_CALLER: Final = write_result(b"")
 
 
-class MemoDbSession:
+class MemoDbSession(Session):
     dialect = "memodb"
 
     def __init__(self, broker: Broker, line: Line, options: ListenerOptions, max_payload: int) -> None:
@@ -111,7 +111,7 @@ class MemoDbSession:
         else:
             raise Malformed("not for us", "DISCONNECT is the broker's to say")
 
-    def say(self, effect: Effect, now: float) -> None:
+    def execute(self, effect: Effect, now: float) -> None:
         if type(effect) is Give:
             self._give(effect.attempt, now)
         elif type(effect) is Answer:

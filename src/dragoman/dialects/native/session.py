@@ -87,7 +87,7 @@ from dragoman.dialects.native.messages import (
 )
 from dragoman.dialects.native.options import ListenerOptions
 from dragoman.dialects.native.sessions import Client, Outcomes, Sessions
-from dragoman.dialects.seam import Line, Peer
+from dragoman.dialects.seam import Line, Peer, Session
 
 BATCH_BYTES: Final = 1 << 20  # more than this in one turn goes out one by one
 MOST_PLANS: Final = 1024  # different heads of SUBMIT that are remembered
@@ -131,7 +131,7 @@ class Plan:
         self.is_background = bool(order.flags & Flag.BACKGROUND)
 
 
-class NativeSession:
+class NativeSession(Session):
     dialect = "native"
 
     def __init__(
@@ -203,7 +203,7 @@ class NativeSession:
         except Malformed as problem:
             self._object(peer, message, problem)
 
-    def say(self, effect: Effect, now: float) -> None:
+    def execute(self, effect: Effect, now: float) -> None:
         if type(effect) is Give:
             attempt = effect.attempt
             guest: Worker = attempt.worker.party

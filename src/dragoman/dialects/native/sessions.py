@@ -10,6 +10,7 @@ from dragoman.carriers.carrier import Frame
 from dragoman.core.infinity import inf
 from dragoman.core.model import Job, JobId
 from dragoman.core.owners import Owner
+from dragoman.core.recipients import Caller, Recipient
 from dragoman.dialects.native.codec import write_result
 from dragoman.dialects.seam import Peer
 
@@ -50,7 +51,7 @@ class Outcomes:
             self.size = sum(map(len, self.results))
 
 
-class Client:
+class Client(Caller):
     """What we know of one client: what it waits for, and the outcomes that it may not have heard of."""
 
     __slots__ = (
@@ -68,12 +69,11 @@ class Client:
         "refused",
         "results",
         "secret",
-        "session",
         "window",
     )
 
-    def __init__(self, session: Any, secret: str, epoch: str, window: int) -> None:
-        self.session = session  # to whom effects about its jobs go
+    def __init__(self, recipient: Recipient, secret: str, epoch: str, window: int) -> None:
+        self.recipient = recipient
         self.secret = secret  # its session and epoch, by which it is known again; empty: it does not come back
         self.epoch = epoch
         self.window = window

@@ -21,7 +21,7 @@ from dragoman.dialects.pingpong.codec import read_worker, write_job
 from dragoman.dialects.pingpong.editions import Edition
 from dragoman.dialects.pingpong.messages import EXIT, PONG, RESERVED, Disconnect, Ping, Ready, Result, WorkerWord
 from dragoman.dialects.pingpong.options import ListenerOptions
-from dragoman.dialects.seam import Line, Peer
+from dragoman.dialects.seam import Line, Peer, Session
 
 BACKEND: Final = "backend"
 
@@ -67,7 +67,7 @@ class Guest:
         self.exited = -inf
 
 
-class PingPongSession:
+class PingPongSession(Session):
     dialect = "pingpong"
 
     def __init__(self, broker: Broker, line: Line, options: ListenerOptions, max_payload: int, started: float) -> None:
@@ -116,7 +116,7 @@ class PingPongSession:
         except Malformed as problem:
             self._line.bad_message(peer, problem.reason, problem.detail)
 
-    def say(self, effect: Effect, now: float) -> None:
+    def execute(self, effect: Effect, now: float) -> None:
         if type(effect) is Give:
             self._give(effect.attempt, now)
         elif type(effect) is Answer:

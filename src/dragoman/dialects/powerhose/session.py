@@ -22,7 +22,7 @@ from dragoman.dialects.frontend import Caller, Frontend
 from dragoman.dialects.powerhose.codec import body_of, read_registration, read_result, write_job
 from dragoman.dialects.powerhose.messages import ERROR, GIVE, PONG, REMOVED, WAKE, Ping
 from dragoman.dialects.powerhose.options import ListenerOptions
-from dragoman.dialects.seam import Line, Peer
+from dragoman.dialects.seam import Line, Peer, Session
 
 BACKEND: Final = "backend"
 WORK: Final = "work"
@@ -95,7 +95,7 @@ class Registrant:
         self.endpoint: str | None = None
 
 
-class PowerhoseSession:
+class PowerhoseSession(Session):
     dialect = "powerhose"
 
     def __init__(
@@ -164,7 +164,7 @@ class PowerhoseSession:
             if type(guest) is Registrant:
                 self._line.send(peer, ERROR_FRAMES)
 
-    def say(self, effect: Effect, now: float) -> None:
+    def execute(self, effect: Effect, now: float) -> None:
         if type(effect) is Give:
             self._wake(effect.attempt, now)
         elif type(effect) is Answer:

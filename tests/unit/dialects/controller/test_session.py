@@ -1922,4 +1922,4 @@ def test_what_nobody_knows_of_any_more_leaves_nothing_behind(world: World) -> No
 
 
 def test_nobody_calls_in_this_dialect_and_effects_for_callers_mean_nothing(world: World) -> None:
-    world.session.say(object(), world.now)  # type: ignore[arg-type]
+    world.session.execute(object(), world.now)  # type: ignore[arg-type]

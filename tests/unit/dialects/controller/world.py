@@ -201,10 +201,10 @@ class Caller:
         self.job: Job | None = None
 
     @property
-    def session(self) -> Caller:
+    def recipient(self) -> Caller:
         return self
 
-    def say(self, effect: Effect, now: float) -> None:
+    def execute(self, effect: Effect, now: float) -> None:
         assert isinstance(effect, Answer)
         self.told.append((effect.outcome, bytes(effect.result), effect.reason))
 

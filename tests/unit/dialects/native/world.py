@@ -243,9 +243,9 @@ class Other:
 
     def __init__(self) -> None:
         self.told: list[Effect] = []
-        self.session = self
+        self.session = self.recipient = self
 
-    def say(self, effect: Effect, now: float) -> None:
+    def execute(self, effect: Effect, now: float) -> None:
         assert isinstance(effect, Answer | Progress)
         self.told.append(effect)
 

@@ -1286,7 +1286,7 @@ def test_an_answer_for_a_caller_that_is_unknown_to_it_is_said_all_the_same() -> 
     """A refusal at the door names no job."""
     world = World()
     caller = world.caller()
-    world.session.say(Answer(caller, None, Outcome.REFUSED, b"", "busy: no room"), world.now)
+    world.session.execute(Answer(caller, None, Outcome.REFUSED, b"", "busy: no room"), world.now)
     assert caller.told() == error("refused: busy: no room")
 
 

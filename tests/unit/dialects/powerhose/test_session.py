@@ -614,7 +614,7 @@ def test_a_worker_for_whose_service_there_is_no_room_is_not_let_in_and_harms_nob
 class Nobody:
     """A caller whose answers nobody reads."""
 
-    session = None
+    recipient = None
 
 
 # -------------------------------------------------------------------- dispatch
