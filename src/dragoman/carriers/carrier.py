@@ -35,6 +35,14 @@ class TooLarge:
 Messages = list[Message | TooLarge]
 
 
+def size_of(frames: list[Frame]) -> int:
+    """Bytes of all of them. A loop: compiled, it costs a fraction of `sum(map(len, frames))`."""
+    size = 0
+    for frame in frames:
+        size += len(frame)
+    return size
+
+
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Reader:
     """The part of a carrier that a stream needs."""

@@ -41,7 +41,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dragoman.carriers.carrier import Carrier, Frame, Message, Messages, TooLarge
+from dragoman.carriers.carrier import Carrier, Frame, Message, Messages, TooLarge, size_of
 from dragoman.carriers.large import LARGE_FRAME, NOTHING, Large
 from dragoman.carriers.malformed import Malformed
 from dragoman.carriers.zmtp_commands import (
@@ -193,7 +193,7 @@ class Zmtp(Carrier):
             end_of_data = len(data)
             carried = self._over_size
             if frames:
-                carried += sum(map(len, frames))
+                carried += size_of(frames)
             # No message that ends by `safe` can be over max_payload.
             safe = end_of_data if carried + end_of_data <= self._max_payload else 0
             last = end_of_data - 1  # a header has two bytes at least
@@ -237,7 +237,7 @@ class Zmtp(Carrier):
     @property
     def holding(self) -> int:
         """Bytes of an unfinished message that wait here for the rest of it."""
-        return sum(map(len, self._frames)) + len(self._held) + len(self._large)
+        return size_of(self._frames) + len(self._held) + len(self._large)
 
     def release(self) -> None:
         """The conversation is over: let go of all that is held. What is fed now is ignored."""
@@ -313,7 +313,7 @@ class Zmtp(Carrier):
             self._hear_command(data[start:end])
             return end
         more = flags & MORE
-        size = (self._over_size or sum(map(len, frames))) + length
+        size = (self._over_size or size_of(frames)) + length
         if size > limits.hard_cap:
             raise Malformed("over hard cap", f"a message of {size} bytes or more; hard_cap is {limits.hard_cap}")
         if size > limits.max_payload:

@@ -121,7 +121,7 @@ class HttpSession(TimedRecipient):
     ) -> Poll:
         """A worker asks for a job. `held`: what it says it holds, by tokens; None if it does not say."""
         worker = guest.worker
-        worker.seen = now
+        self._broker.seen(worker, now)
         poll = Poll(guest, answer, now + min(wait, self.options.long_poll, worker.terms.lease / 2))
         owed = self._owed(guest, held, now)
         if owed is not None:
@@ -199,7 +199,7 @@ class HttpSession(TimedRecipient):
     def tick(self, now: float) -> float:
         for each in self._waiting.due(now):
             if isinstance(each, Poll):
-                each.guest.worker.seen = now
+                self._broker.seen(each.guest.worker, now)
                 _tell(each.answer, None)
                 self._take_away(each, now)
             elif isinstance(each, Call):

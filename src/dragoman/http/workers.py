@@ -222,7 +222,7 @@ def _worker(door: Door, request: Request) -> Guest:
     if not compare_digest(said.encode(), guest.secret.encode()):
         detail = f"{SECRET.name} is not the token that this worker was given when it joined."
         raise Refused(problem(403, "wrong-token", "Wrong token", detail))
-    guest.worker.seen = door.now()
+    door.broker.seen(guest.worker, door.now())
     return guest
 
 

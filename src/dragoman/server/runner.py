@@ -339,7 +339,9 @@ class Line(seam.Line):
         self._drain_effects(now)  # what was decided goes out before anybody is judged late
         if now >= broker.next_deadline():
             broker.tick(now)
-        due = min((self._tick(session, now) for session in self.sessions), default=inf)
+        due = inf
+        for session in self.sessions:
+            due = min(due, self._tick(session, now))
         self._watch(now)
         self._drain_effects(now)
         self._flush(now)

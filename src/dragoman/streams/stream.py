@@ -20,7 +20,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Final
 
-from dragoman.carriers.carrier import Frame, Messages, Reader
+from dragoman.carriers.carrier import Frame, Messages, Reader, size_of
 from dragoman.streams.byte_stream import ByteStream
 from dragoman.streams.places import has_received_all
 from dragoman.streams.second_look import SecondLook, second_look_of
@@ -83,14 +83,14 @@ class Stream(ByteStream):
             return
         if self._pending:
             self._pending.extend(buffers)
-            self.backlog += sum(map(len, buffers))
+            self.backlog += size_of(buffers)
             return
         try:
             if len(buffers) == 1:
                 [buffer] = buffers
                 size = len(buffer)
                 taken = self._send(buffer)
-            elif (size := sum(map(len, buffers))) <= JOIN_BYTES:
+            elif (size := size_of(buffers)) <= JOIN_BYTES:
                 taken = self._send(b"".join(buffers))
             else:
                 taken = self._socket.sendmsg(buffers[:MAX_BUFFERS])

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
-from dragoman.carriers.carrier import Frame, Message, TooLarge
+from dragoman.carriers.carrier import Frame, Message, TooLarge, size_of
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Dismiss, Effect, Give, Progress, Recall
@@ -189,7 +189,7 @@ class NativeSession(Session):
             word = head[0]
             if type(guest) is Worker:
                 if guest.worker is not None:
-                    guest.worker.seen = now
+                    self._broker.seen(guest.worker, now)
                 hear_worker = self._worker_words.get(word)
                 if hear_worker is not None:
                     hear_worker(guest, message, now)
@@ -303,7 +303,7 @@ class NativeSession(Session):
         frames, guest = message.frames, peer.guest
         word = frames[0][0] if frames and frames[0] else 0
         if type(guest) is Worker and guest.worker is not None:
-            guest.worker.seen = now
+            self._broker.seen(guest.worker, now)
         if type(guest) is Client and word == SUBMIT and len(frames) > 1:
             ids = read_names(frames[1])
             self._line.bad_message(peer, TOO_LARGE, sentence)
@@ -381,11 +381,11 @@ class NativeSession(Session):
                 self._refuse(client, id, Refusal.BUSY, sentence)
                 self._broker.counters.drop(plan.service, Refusal.BUSY, sentence)
             return
-        submit = self._broker.submit
+        broker, owner = self._broker, client.owner
         service, wishes, deadline = plan.service, plan.wishes, now + plan.deadline
         names: list[Any] = read_names(ids)
         for index, id in enumerate(names, 2):
-            job = submit(service, message[index], client, wishes, now, deadline=deadline, id=id, owner=client.owner)
+            job = broker.submit(service, message[index], client, wishes, now, deadline=deadline, id=id, owner=owner)
             if job is not None:
                 jobs[id] = job
             else:
@@ -489,7 +489,7 @@ class NativeSession(Session):
         for client in told:
             ids, results = client.done, client.results
             client.done, client.results = [], []
-            size = sum(map(len, results))
+            size = size_of(results)
             if client.secret:
                 client.keep(Outcomes(ids, results, size), max_bytes)
             if client.peer is not None:
@@ -500,7 +500,7 @@ class NativeSession(Session):
 
     def _tell(self, client: Client, id: bytes, frames: list[Frame]) -> None:
         if client.secret and JobId(id) not in client.jobs:  # else it is refused a second job of that id
-            size = sum(map(len, frames)) - len(frames[0])
+            size = size_of(frames) - len(frames[0])
             client.keep(Outcomes([id], [], size, frames), self._options.max_kept_bytes)
         if client.peer is not None:
             self._line.send(client.peer, frames)
@@ -541,12 +541,12 @@ class NativeSession(Session):
         self._line.when_settled(peer, partial(self._broker.idle, worker))
 
     def _result(self, guest: Worker, message: Message, now: float) -> None:
-        succeed, ledger = self._broker.succeed, self._broker.ledger
+        broker, ledger = self._broker, self._broker.ledger
         running: dict[Any, Attempt] = guest.worker.running if guest.worker is not None else {}
         for index, token in enumerate(read_result(message), 1):
             attempt = running.get(token) or guest.attempt(token) or self._stranded(token)
             if attempt is not None:
-                succeed(attempt, message[index], now)
+                broker.succeed(attempt, message[index], now)
             elif not ledger.is_loading or not ledger.early.keep(Token(token), message[index]):
                 self._broker.counters.late_results += 1
 
@@ -622,7 +622,7 @@ class NativeSession(Session):
             else:
                 given = []
             payloads = [attempt.job.payload for attempt in batch]
-            if sum(map(len, payloads)) > BATCH_BYTES and len(batch) > 1:
+            if size_of(payloads) > BATCH_BYTES and len(batch) > 1:
                 for attempt in batch:
                     self._line.send(guest.peer, _jobs([attempt], [attempt.job.payload], now), [attempt])
             else:

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from dragoman.carriers.carrier import Frame
+from dragoman.carriers.carrier import Frame, size_of
 from dragoman.core.infinity import inf
 from dragoman.core.model import Job, JobId
 from dragoman.core.owners import Owner
@@ -48,7 +48,7 @@ class Outcomes:
         self.ids = [self.ids[index] for index in left]
         if self.message is None and not self.is_emptied:
             self.results = [self.results[index] for index in left]
-            self.size = sum(map(len, self.results))
+            self.size = size_of(self.results)
 
 
 class Client(Caller):
