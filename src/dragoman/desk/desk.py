@@ -11,8 +11,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from itertools import islice
-from math import inf
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from msgspec.structs import replace
 
@@ -20,6 +19,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import Accept, Answer, Effect
 from dragoman.core.histogram import Histogram
+from dragoman.core.infinity import inf
 from dragoman.core.model import DONE, ENDED, Job, JobId, Payload, Refusal, Service, Wishes, WorkerId, is_name
 from dragoman.core.owners import Owner
 from dragoman.core.recipients import Caller, TimedRecipient
@@ -58,8 +58,8 @@ from dragoman.desk.sentences import duration
 from dragoman.desk.views import job_view, service_views, worker_view
 from dragoman.desk.why import why
 
-UNTIL_LOADED = 0.2  # how often we look whether all jobs of an earlier run are here
-STILL_READ = "jobs of the last run are still being read: ask again in a moment"
+UNTIL_LOADED: Final = 0.2  # how often we look whether all jobs of an earlier run are here
+STILL_READ: Final = "jobs of the last run are still being read: ask again in a moment"
 
 
 class Line(Protocol):
@@ -448,10 +448,10 @@ class Nobody:
         pass
 
 
-NOBODY = Nobody()
+NOBODY: Final = Nobody()
 
 # How the core's refusals are called here.
-PROBLEMS = {
+PROBLEMS: Final = {
     Refusal.NO_SUCH_SERVICE: "no such service",
     Refusal.BUSY: "busy",
     Refusal.DRAINING: "draining",
@@ -461,7 +461,7 @@ PROBLEMS = {
 }
 
 # All that may be asked: the form of the question, what it is answered with, and who knows.
-QUESTIONS: dict[str, tuple[type[Any], type[Any], Callable[..., Ticket | None]]] = {
+QUESTIONS: Final[dict[str, tuple[type[Any], type[Any], Callable[..., Ticket | None]]]] = {
     "enqueue": (Order, JobView, Desk.enqueue),
     "job": (JobRef, JobView, Desk.job),
     "result": (ResultForm, JobView, Desk.result),

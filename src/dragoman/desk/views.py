@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from base64 import b64encode
 from datetime import UTC, datetime
-from math import inf
 
+from dragoman.core.infinity import inf
 from dragoman.core.model import ABSENT, ENDED, Job, Payload, Service, Worker
 from dragoman.desk.forms import AttemptView, FailureView, JobView, ServiceView, WorkerView
 

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
-from math import inf
+from typing import Final
 
+from dragoman.core.infinity import inf
 from dragoman.core.model import ABSENT, Ending, Job, JobId, Outcome, Payload, Token, Wishes
 from dragoman.core.revival import Kept
 from dragoman.diary.trouble import Unreadable
 
 Row = tuple[object, ...]
 
-JOB_COLUMNS = ("number", "id", "service", "wishes", "created", "key", "digest", "retry_of", "payload")
-FATE_COLUMNS = (
+JOB_COLUMNS: Final = ("number", "id", "service", "wishes", "created", "key", "digest", "retry_of", "payload")
+FATE_COLUMNS: Final = (
     "number",
     "start_at",
     "spent",
@@ -35,17 +36,17 @@ FATE_COLUMNS = (
     "result",
     "may_return",
 )
-OUTCOME = FATE_COLUMNS.index("outcome")
-QUARANTINED = FATE_COLUMNS.index("quarantined")
-PAYLOAD = JOB_COLUMNS.index("payload")
+OUTCOME: Final = FATE_COLUMNS.index("outcome")
+QUARANTINED: Final = FATE_COLUMNS.index("quarantined")
+PAYLOAD: Final = JOB_COLUMNS.index("payload")
 
-MOST_WISHES = 1_024  # that are remembered: nearly all jobs wish one of a few things
-MOST_NUMBER = 1 << 62
-MOST_TIME = 1e11  # seconds since 1970
-ID_BYTES = 16
-COUNTS = ("attempts", "default_attempts", "priority")
-NONSENSE = (ValueError, TypeError, OverflowError, RecursionError)  # what reading something else raises
-DEFAULTS = {each.name: each.default for each in fields(Wishes)}
+MOST_WISHES: Final = 1_024  # that are remembered: nearly all jobs wish one of a few things
+MOST_NUMBER: Final = 1 << 62
+MOST_TIME: Final = 1e11  # seconds since 1970
+ID_BYTES: Final = 16
+COUNTS: Final = ("attempts", "default_attempts", "priority")
+NONSENSE: Final = (ValueError, TypeError, OverflowError, RecursionError)  # what reading something else raises
+DEFAULTS: Final = {each.name: each.default for each in fields(Wishes)}
 
 
 class Scribe:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 import apsw
 
@@ -25,7 +26,7 @@ from dragoman.diary.sealing import Progress, seal_all
 from dragoman.diary.trouble import FULL, DiaryError, Unreadable, passing
 from dragoman.diary.writer import Close, Entries, Fetch, Load, Writer
 
-DEFAULT_LIMITS = DiaryLimits()
+DEFAULT_LIMITS: Final = DiaryLimits()
 
 
 class SqliteDiary:

@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from struct import Struct
 from struct import error as StructError
-from typing import Any, cast
+from typing import Any, Final, cast
 from zlib import crc32
 
 from dragoman.diary.records import FATE_COLUMNS, JOB_COLUMNS, Row
 from dragoman.diary.trouble import Unreadable
 
-MASK = 0xFFFF_FFFF
-JOB_SUMS = ("head_sum", "body_sum")
-FATE_SUMS = ("head_sum", "told_sum", "body_sum")
-ALL_JOB_COLUMNS = JOB_COLUMNS + JOB_SUMS
-ALL_FATE_COLUMNS = FATE_COLUMNS + FATE_SUMS
-RESULT = FATE_COLUMNS.index("result")
+MASK: Final = 0xFFFF_FFFF
+JOB_SUMS: Final = ("head_sum", "body_sum")
+FATE_SUMS: Final = ("head_sum", "told_sum", "body_sum")
+ALL_JOB_COLUMNS: Final = JOB_COLUMNS + JOB_SUMS
+ALL_FATE_COLUMNS: Final = FATE_COLUMNS + FATE_SUMS
+RESULT: Final = FATE_COLUMNS.index("result")
 
 Columns = Sequence[object]
 
@@ -29,7 +29,7 @@ _pack_job = Struct("<qd").pack
 _pack_fate = Struct("<qdddqqqqq").pack
 
 # A damaged row may hold anything. A row that cannot even be packed does not match its checksum.
-ODD = (StructError, TypeError, ValueError, AttributeError)
+ODD: Final = (StructError, TypeError, ValueError, AttributeError)
 
 
 def job_sums(row: Columns) -> tuple[int, int]:

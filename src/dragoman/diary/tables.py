@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from itertools import chain
+from typing import Final
 
 import apsw
 
@@ -18,24 +19,24 @@ from dragoman.diary.group import Group
 from dragoman.diary.records import FATE_COLUMNS, JOB_COLUMNS, PAYLOAD, Row
 from dragoman.diary.trouble import Unreadable
 
-LARGE = 4_096  # bytes of a payload that is worth the while to drop before its job is erased
-ROWS_A_STATEMENT = (256, 16, 1)
+LARGE: Final = 4_096  # bytes of a payload that is worth the while to drop before its job is erased
+ROWS_A_STATEMENT: Final = (256, 16, 1)
 
 # What is read of a job at the start: all but its bodies.
-HEAD = tuple(name for name in JOB_COLUMNS if name != "payload")
-FATE = tuple(name for name in FATE_COLUMNS if name != "result")
-_JOB = ", ".join(f"job.{name}" for name in (*HEAD, "head_sum"))
-_FATE = ", ".join(f"fate.{name}" for name in (*FATE, "head_sum", "told_sum"))
-BATCH = f"""
+HEAD: Final = tuple(name for name in JOB_COLUMNS if name != "payload")
+FATE: Final = tuple(name for name in FATE_COLUMNS if name != "result")
+_JOB: Final = ", ".join(f"job.{name}" for name in (*HEAD, "head_sum"))
+_FATE: Final = ", ".join(f"fate.{name}" for name in (*FATE, "head_sum", "told_sum"))
+BATCH: Final = f"""
 SELECT {_JOB}, {_FATE} FROM job LEFT JOIN fate ON fate.number = job.number
 WHERE job.number > ? AND job.number <= ? ORDER BY job.number LIMIT ?
 """  # noqa: S608
-BODIES = """
+BODIES: Final = """
 SELECT job.id, job.payload, job.body_sum, fate.number, fate.result, fate.body_sum
 FROM job LEFT JOIN fate ON fate.number = job.number WHERE job.number = ?
 """
 # The checksum of an empty payload is the number.
-DROP_PAYLOADS = f"""
+DROP_PAYLOADS: Final = f"""
 UPDATE job SET payload = x'', body_sum = number & {sums.MASK}
 WHERE number IN (SELECT value FROM json_each(?)) AND length(payload) > {LARGE}
 """  # noqa: S608
@@ -46,9 +47,9 @@ def _statements(head: str, width: int, tail: str) -> dict[int, str]:
     return {rows: head + ", ".join([row] * rows) + tail for rows in ROWS_A_STATEMENT}
 
 
-ADD_JOBS = _statements("INSERT INTO job VALUES ", len(sums.ALL_JOB_COLUMNS), "")
+ADD_JOBS: Final = _statements("INSERT INTO job VALUES ", len(sums.ALL_JOB_COLUMNS), "")
 # A fate of a job that was refused by a full disk before it ended otherwise is no longer of interest.
-SET_FATES = _statements(
+SET_FATES: Final = _statements(
     "INSERT OR REPLACE INTO fate SELECT * FROM (VALUES ",
     len(sums.ALL_FATE_COLUMNS),
     ") AS new WHERE EXISTS (SELECT 1 FROM job WHERE number = new.column1)",

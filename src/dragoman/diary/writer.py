@@ -12,7 +12,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Thread
 from time import monotonic, perf_counter, time
-from typing import cast
+from typing import Final, cast
 
 import apsw
 
@@ -31,9 +31,9 @@ from dragoman.diary.schema import AUTHOR, COMMITS, NAME, check_file
 from dragoman.diary.trouble import describe, passing
 
 Call = Callable[[], None]
-LOOK_BYTES = 4 << 20  # so much is written before we look at the file's size again
-VACUUM_PAGES = 256  # given back to the system in one idle turn
-IDLE_PAGES = 256  # so long a log is worth the while to carry over, once nobody waits
+LOOK_BYTES: Final = 4 << 20  # so much is written before we look at the file's size again
+VACUUM_PAGES: Final = 256  # given back to the system in one idle turn
+IDLE_PAGES: Final = 256  # so long a log is worth the while to carry over, once nobody waits
 
 
 class Entries:
