@@ -5,9 +5,10 @@ from __future__ import annotations
 from math import inf
 
 from dragoman.carriers.carrier import Frame
+from dragoman.streams.byte_stream import ByteStream
 
 
-class FakeStream:
+class FakeStream(ByteStream):
     """Takes as many bytes as there is room for, and keeps what it took until somebody looks."""
 
     def __init__(self) -> None:

@@ -21,11 +21,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from naive import Naive
 
+from dragoman.core import recipients
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Give, Save
 from dragoman.core.invariants import check
 from dragoman.core.model import Attempt, Job, JobState, Terms, Wishes, Worker, WorkerState
 from dragoman.core.policy import Policy
+from dragoman.core.recipients import Recipient
 from dragoman.testing.entropy import SeededEntropy
 
 SERVICES = ["a", "b"]
@@ -33,8 +35,11 @@ WORKER_VERBS = ["idle", "idle", "seen", "leave", "unseen", "drain", "kill"]
 pick = st.integers(0, 1_000)  # of a list that the machine keeps: taken modulo its length
 
 
-class Caller:
-    recipient = None
+NOBODY = Recipient()  # receives nothing: the machine takes the effects itself
+
+
+class Caller(recipients.Caller):
+    recipient = NOBODY
 
 
 class UnevenEntropy(SeededEntropy):
@@ -123,7 +128,7 @@ class AgainstTheModel(Machine):
     @initialize()
     def begin(self) -> None:
         for service in SERVICES:  # so that both are known
-            worker = self.broker.join(None, None, "first", [service], Terms(), 0.0)
+            worker = self.broker.join(NOBODY, None, "first", [service], Terms(), 0.0)
             assert worker is not None
             self.broker.leave(worker, 0.0, "gone")
 
@@ -173,7 +178,7 @@ class AgainstTheModel(Machine):
             unproven_limit=20.7 + own,
             detach_timeout=9.1 + own,
         )
-        worker = self.broker.join(None, None, "w", services, terms, self.now)
+        worker = self.broker.join(NOBODY, None, "w", services, terms, self.now)
         assert worker is not None
         self.workers.append(worker)
         self.naive.join(worker.id, services, terms, self.now)
@@ -375,7 +380,7 @@ class AtTheBounds(Machine):
             unproven_limit=15.0,
             detach_timeout=patience,
         )
-        worker = self.broker.join(None, None, "w", services, terms, self.now, held_back_until=self.now + held)
+        worker = self.broker.join(NOBODY, None, "w", services, terms, self.now, held_back_until=self.now + held)
         if worker is not None:
             self.workers.append(worker)
             if is_idle:
@@ -475,7 +480,7 @@ class AtTheBounds(Machine):
             assert rounds < 100, "it never comes to rest"
             for service in list(broker.roster.services):
                 if service not in helpers:
-                    helper = broker.join(None, None, "helper", [service], Terms(unproven_limit=inf), self.now)
+                    helper = broker.join(NOBODY, None, "helper", [service], Terms(unproven_limit=inf), self.now)
                     assert helper is not None
                     helpers[service] = helper
                 broker.idle(helpers[service], self.now)

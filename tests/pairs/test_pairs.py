@@ -7,12 +7,12 @@ the reason; what its callers cannot be told is `silent`, and counted.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from dragoman.core.effects import Answer, Effect
 from dragoman.core.model import Outcome
+from dragoman.core.recipients import Recipient
 from dragoman.server.wiring import DIALECTS
 from pairs import controller, http, majordomo, memodb, native, pingpong, powerhose
 from pairs.people import JOB_TIMEOUT, Caller, People, Worker
@@ -130,25 +130,29 @@ def test_every_job_counts_for_its_caller(callers: People) -> None:
     assert owner.jobs == 0
 
 
+class FailsOnce(Recipient):
+    """Raises at the first answer, as a fault of the broker would, and leaves all others to the real recipient."""
+
+    def __init__(self, real: Recipient) -> None:
+        self._real = real
+        self._has_failed = False
+
+    def execute(self, effect: Effect, now: float) -> None:
+        if isinstance(effect, Answer) and not self._has_failed:
+            self._has_failed = True
+            raise ZeroDivisionError
+        self._real.execute(effect, now)
+
+
 @pytest.mark.parametrize("callers", CALLERS, ids=str)
-def test_answer_that_cannot_be_delivered_is_told_as_a_failure_of_the_broker(
-    callers: People, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_answer_that_cannot_be_delivered_is_told_as_a_failure_of_the_broker(callers: People) -> None:
     """R27. A bug: only callers whose connection is their own were told anything, by closing it."""
     world = World()
     world.may_fail = True
     caller, worker = callers.call(world), pingpong.PLAIN.worker(world)
     caller.submit(b"bonjour")
-    recipient = type(world.only_job().callers[0].recipient)
-    execute, failed = recipient.execute, []
-
-    def fails_once(self: Any, effect: Effect, now: float) -> None:
-        if isinstance(effect, Answer) and not failed:
-            failed.append(effect)
-            raise ZeroDivisionError
-        execute(self, effect, now)
-
-    monkeypatch.setattr(recipient, "execute", fails_once)
+    told = world.only_job().callers[0]
+    told.recipient = FailsOnce(told.recipient)
     worker.finish(b"good day")
     assert world.counters.internal_errors == 1
     assert caller.told() == ([] if Outcome.FAILED in callers.silent else [(Outcome.FAILED, b"")])

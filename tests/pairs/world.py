@@ -14,6 +14,7 @@ from dragoman.diary.memory import MemoryDiary
 from dragoman.server.peer import Peer
 from dragoman.server.runner import Limits, Line
 from dragoman.server.wiring import prepare
+from dragoman.streams.byte_stream import ByteStream
 from dragoman.testing.entropy import SeededEntropy
 
 SERVICE = "translate"
@@ -70,7 +71,7 @@ class World:
         assert level != "error" or self.may_fail, (event, fields)
 
 
-class Connection:
+class Connection(ByteStream):
     """One end of a connection to a door, as a peer's library has it: messages go in and come out."""
 
     def __init__(self, world: World, door: Any, carrier: Carrier, address: str = "127.0.0.1") -> None:

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from dragoman.streams.byte_stream import ByteStream
 from sim.world import World
 
 Frame = bytes | bytearray
@@ -68,7 +69,7 @@ class Wire:
                 self.world.after(self.weather.latency(self.world), end.learn, "the connection was reset")
 
 
-class End:
+class End(ByteStream):
     """One side of a connection: a stream to write on, and what arrives there."""
 
     other: End

@@ -15,7 +15,7 @@ import pytest
 from dragoman.core.broker import Broker
 from dragoman.core.model import Attempt, Job, JobState, Outcome, Terms, Wishes, Worker
 
-from .world import VERBS, Caller, CheckedBroker, attempt_of
+from .world import NOBODY, VERBS, Caller, CheckedBroker, attempt_of
 
 NOW = 100.0
 SOON = 105.0
@@ -229,7 +229,7 @@ ACTS: dict[str, Callable[[Scene], object]] = {
     "orphaned": orphaned,
     "adopt": lambda s: s.broker.adopt(s.job),
     "retry": lambda s: s.broker.retry(s.job, SOON),
-    "join": lambda s: s.broker.join(None, None, "new", ["s"], Terms(), SOON),
+    "join": lambda s: s.broker.join(NOBODY, None, "new", ["s"], Terms(), SOON),
     "idle": lambda s: s.broker.idle(s.worker, SOON),
     "seen": lambda s: s.broker.seen(s.worker, SOON),
     "detach": lambda s: s.broker.detach(s.worker, SOON),

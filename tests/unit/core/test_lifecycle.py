@@ -25,6 +25,7 @@ from dragoman.core.model import (
     WorkerId,
     WorkerState,
 )
+from dragoman.core.recipients import Recipient
 
 JOB_TABLE = {
     JobState.WAITING: {JobState.DELAYED, JobState.RUNNING, JobState.ENDED},
@@ -54,7 +55,7 @@ def a_job(state: JobState = JobState.WAITING) -> Job:
 
 
 def a_worker(state: WorkerState, capacity: int = 1, away_since: float = inf) -> Worker:
-    worker = Worker(WorkerId(1), None, None, "w", Terms(capacity=capacity), 0.0)
+    worker = Worker(WorkerId(1), Recipient(), None, "w", Terms(capacity=capacity), 0.0)
     worker.state = state
     worker.away_since = away_since
     return worker

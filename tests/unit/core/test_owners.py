@@ -9,7 +9,7 @@ from dragoman.core.invariants import check
 from dragoman.core.model import Job, Outcome, Refusal, Wishes
 from dragoman.core.owners import SWEEP_FLOOR, Owner, Owners
 
-from .world import Caller, CheckedBroker, attempt_of
+from .world import NOBODY, Caller, CheckedBroker, attempt_of
 
 BACKGROUND = Wishes(waits=True, durable=True)
 
@@ -52,7 +52,7 @@ def test_all_callers_together_leave_room_for_names_that_workers_offer() -> None:
     taken = [enqueue(broker, f"s{number}", Owner()) for number in range(10)]
     assert [job is not None for job in taken] == [True] * 8 + [False] * 2
     worker = broker.booting("a", "b")
-    assert broker.join(None, None, "w", ["c"], worker.terms, 0.0) is None
+    assert broker.join(NOBODY, None, "w", ["c"], worker.terms, 0.0) is None
 
 
 @pytest.mark.parametrize("waits", [True, False])

@@ -6,6 +6,7 @@ import pytest
 
 from dragoman.core.model import Ending, Job, JobId, Outcome, Service, Terms, Wishes, Worker, WorkerId
 from dragoman.core.policy import Policy
+from dragoman.core.recipients import Recipient
 from dragoman.core.retries import TRIED_KEPT, are_spent, back_off, note_ending, remember_tried
 
 
@@ -16,7 +17,7 @@ def a_job(spent: int = 0, deaths: int = 0, **wishes: object) -> Job:
 
 
 def a_worker(number: int = 1, attempts: int = 1) -> Worker:
-    return Worker(WorkerId(number), None, None, f"w{number}", Terms(attempts=attempts), 0.0)
+    return Worker(WorkerId(number), Recipient(), None, f"w{number}", Terms(attempts=attempts), 0.0)
 
 
 def test_job_remembers_each_worker_once_in_the_order_they_had_it() -> None:

@@ -9,11 +9,12 @@ import pytest
 from dragoman.core.effects import Answer, Dismiss, Erase, Give, Save
 from dragoman.core.invariants import check
 from dragoman.core.model import ABSENT, Ending, Job, JobId, JobState, Outcome, Token, Wishes, WorkerState
+from dragoman.core.recipients import Recipient
 from dragoman.core.revival import Kept, restore
 
 from .world import Caller, CheckedBroker, attempt_of
 
-NOBODY = object()
+NOBODY = Recipient()
 TOKEN = Token(b"t" * 16)
 NOW = 1_000.0
 

@@ -15,11 +15,11 @@ from dragoman.core.model import JobState, Outcome, Refusal, Terms, Wishes, Worke
 from dragoman.core.policy import Policy
 from dragoman.testing.entropy import SeededEntropy
 
-from .world import Caller, CheckedBroker, attempt_of
+from .world import NOBODY, Caller, CheckedBroker, attempt_of
 
 
 def join(broker: CheckedBroker, *services: str, now: float = 0.0) -> object:
-    return broker.join(None, None, "w", services, Terms(), now)
+    return broker.join(NOBODY, None, "w", services, Terms(), now)
 
 
 def test_longest_idle_worker_goes_first(broker: CheckedBroker) -> None:
@@ -119,7 +119,7 @@ def test_a_crowd_of_held_back_workers_is_walked_once_and_not_by_every_job() -> N
     """R38. A bug: each job looked at every one of them, to see whether its time was over."""
     broker = Broker(Policy(), SeededEntropy())  # checked at the end only: a check walks them all
     for number in range(1_000):
-        worker = broker.join(None, None, f"w{number}", ("s",), Terms(), 0.0, held_back_until=60.0)
+        worker = broker.join(NOBODY, None, f"w{number}", ("s",), Terms(), 0.0, held_back_until=60.0)
         assert worker is not None
         broker.idle(worker, 0.0)
     service = broker.roster.services["s"]

@@ -10,11 +10,13 @@ from functools import wraps
 from math import inf
 from typing import Any
 
+from dragoman.core import recipients
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Effect, Give, Save
 from dragoman.core.invariants import check
 from dragoman.core.model import Attempt, Job, Terms, Wishes, Worker
 from dragoman.core.policy import Policy
+from dragoman.core.recipients import Recipient
 from dragoman.testing.entropy import SeededEntropy
 
 VERBS = (
@@ -48,10 +50,12 @@ VERBS = (
 )
 
 
-class Caller:
-    recipient = None
+NOBODY = Recipient()  # receives nothing: tests take the effects themselves
 
+
+class Caller(recipients.Caller):
     def __init__(self, name: str = "caller") -> None:
+        self.recipient = NOBODY
         self.name = name
 
     def __repr__(self) -> str:
@@ -109,7 +113,7 @@ class CheckedBroker:
 
     def booting(self, *services: str, now: float = 0.0, name: str = "w", held: float = 0.0, **terms: Any) -> Worker:
         names = services or ("s",)
-        worker = self.join(None, None, name, names, Terms(**terms), now, held_back_until=held)
+        worker = self.join(NOBODY, None, name, names, Terms(**terms), now, held_back_until=held)
         assert worker is not None
         return worker
 
