@@ -248,12 +248,14 @@ def test_d8_with_attempts_another_worker_does_the_job_of_one_that_was_killed(
 ) -> None:
     house = broker_house(f"{TCP}?attempts=3")
     killed = rfc7_worker(programs, house, "A")
-    waiting = programs.stranger("majordomo_client", house.callers, "echo", "sleep 0.3")
-    killed.prints("job sleep")
+    gate = programs.folder / "gate"
+    waiting = programs.stranger("majordomo_client", house.callers, "echo", f"wait {gate}")
+    killed.prints("job wait")
     rfc7_worker(programs, house, "B")
     killed.kill()
+    gate.touch()
     assert waiting.ends() == 0
-    assert "answer B did|sleep 0.3" in waiting.out
+    assert f"answer B did|wait {gate}" in waiting.out
 
 
 def test_a_worker_frozen_while_idle_is_told_disconnect_and_comes_back(broker_house: Start, programs: Programs) -> None:

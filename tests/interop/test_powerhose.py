@@ -208,11 +208,13 @@ def test_r9_a_worker_killed_with_its_job_costs_an_attempt_and_another_does_it(
     house = broker_house(url)
     caller = caller_of(house.callers)
     first = worker(programs, house, "A")
-    caller.ask(b"sleep 0.5 job")
-    first.prints("job sleep")
+    gate = tmp_path / "gate"
+    caller.ask(f"wait {gate}".encode())
+    first.prints("job wait")
     worker(programs, house, "B")
     first.kill()
-    assert caller.answer() == b"B did sleep 0.5 job"
+    gate.touch()
+    assert caller.answer() == f"B did wait {gate}".encode()
     assert house.counters.handed_out == 2
 
 

@@ -2,10 +2,12 @@
 
     majordomo_worker.py ENDPOINT SERVICE [--name NAME] [--heartbeat S] [--liveness N] [--id ID]
 
-The job `sleep S …` takes S seconds. All are answered with `NAME did` and the job's frames. SIGTERM: DISCONNECT.
+The job `sleep S …` takes S seconds, `wait FILE` ends when there is that file.
+All are answered with `NAME did` and the job's frames. SIGTERM: DISCONNECT.
 """
 
 import argparse
+import os
 import signal
 import time
 
@@ -70,6 +72,8 @@ while not stopping:
         words = body[0].split()
         if words[:1] == [b"sleep"]:
             time.sleep(float(words[1]))
+        while words[:1] == [b"wait"] and not os.path.exists(words[1]):
+            time.sleep(0.005)
         broker.send_multipart([*HEAD, REPLY, client, b"", options.name.encode() + b" did", *body])
         heard = time.monotonic()
 broker.send_multipart([*HEAD, DISCONNECT])

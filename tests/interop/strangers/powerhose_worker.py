@@ -2,11 +2,13 @@
 
     powerhose_worker.py MASTER [--at ENDPOINT] [--name NAME] [--ping S] [--attempts N] [--jobs N] [--no-id]
 
-The job `sleep S …` takes S seconds, `size N` gives N bytes; all others are answered at once with `NAME did JOB`. It
+The job `sleep S …` takes S seconds, `wait FILE` ends when there is that file,
+`size N` gives N bytes; all others are answered at once with `NAME did JOB`. It
 says REMOVE when it is to end, or has done N jobs. Without a PONG it connects anew, and kills itself after N attempts.
 """
 
 import argparse
+import os
 import signal
 import time
 
@@ -49,10 +51,12 @@ def say(word):
 
 
 def do(data):
-    words = data[:40].split()
+    words = data[:400].split()
     print("job", data[:40].decode("utf-8", "replace"))
     if words[:1] == [b"sleep"]:
         time.sleep(float(words[1]))
+    while words[:1] == [b"wait"] and not os.path.exists(words[1]):
+        time.sleep(0.005)
     if words[:1] == [b"size"]:
         return b"x" * int(words[1])
     return options.name.encode() + b" did " + data
