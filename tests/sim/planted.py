@@ -12,6 +12,7 @@ from typing import Any
 
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
+from dragoman.core.expiry import Expiry
 from dragoman.core.model import Job, JobState, Outcome, Worker, WorkerState
 from dragoman.dialects.pingpong.messages import Ping
 from dragoman.dialects.pingpong.session import Guest
@@ -51,14 +52,21 @@ class TimersWithoutGeneration(Broker):
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self._deadlines.__class__ = Ungenerational
+        self._expiry.__class__ = ExpiryByState
+
+
+class ExpiryByState(Expiry):
+    """Judges by the state alone, whatever the reminder was for."""
+
+    __slots__ = ()
 
     def _judge_job(self, job: Job, now: float) -> None:
         if job.state is JobState.WAITING:
-            self._end_early(job, Outcome.TIMED_OUT, "no worker was free", now)
+            self._attempts.end_early(job, Outcome.TIMED_OUT, "no worker was free", now)
         elif job.state is JobState.DELAYED:
-            self._wake(job, now)
-        elif job.state is JobState.RUNNING:
-            self._overrun(job, now)
+            self._dispatch.wake(job, now)
+        elif job.attempt is not None:
+            self._attempts.overrun(job.attempt, now)
 
     def _judge_worker(self, worker: Worker, now: float) -> None:
         if worker.state is not WorkerState.GONE:

@@ -185,6 +185,14 @@ class Attempt:
         """When it has run for too long, or its caller's patience is over."""
         return min(self.due, self.job.deadline)
 
+    def mark_sent(self) -> None:
+        """The job has been handed to the connection of its worker."""
+        self.is_sent = True
+
+    def postpone(self) -> None:
+        """Stop the run time until `begin`: the worker is asked first whether it takes the job."""
+        self.due = inf
+
     def begin(self, now: float) -> None:
         """The job leaves us later than it was handed out: its run time begins now."""
         self.given = now

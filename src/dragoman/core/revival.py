@@ -9,7 +9,6 @@ from dragoman.core.infinity import inf
 from dragoman.core.lifecycle import move_job, move_worker
 from dragoman.core.model import (
     ABSENT,
-    DELAYED,
     IDLE,
     RUNNING,
     Attempt,
@@ -93,16 +92,8 @@ def restore(broker: Broker, kept: Kept, now: float, nobody: Any) -> Job:
     start_at = _start_at(broker, job, kept, now)
     if kept.token is not None:
         _strand(broker, job, kept, kept.token, now, nobody)
-    elif start_at > now:
-        job.start_at = start_at
-        move_job(job, DELAYED)
-        broker._deadlines.arm(job, job.due())
     else:
-        job.arrival = min(max(kept.created, start_at), now)
-        job.queue_due = now + kept.wishes.queue_timeout
-        service.queue.restore(job, job.arrival)
-        broker._deadlines.arm(job, job.due())
-        broker._hand_out(service, now)
+        broker.dispatch.restore(job, start_at, now)
     return job
 
 
@@ -132,7 +123,7 @@ def _strand(broker: Broker, job: Job, kept: Kept, token: Token, now: float, nobo
     move_worker(worker, IDLE)
     given = min(kept.given, now)
     attempt = Attempt(job, kept.attempt, token, worker, given, given + job.wishes.job_timeout)
-    attempt.is_sent = True
+    attempt.mark_sent()
     job.attempt = attempt
     move_job(job, RUNNING)
     worker.running[token] = attempt
@@ -141,7 +132,7 @@ def _strand(broker: Broker, job: Job, kept: Kept, token: Token, now: float, nobo
         broker.succeed(attempt, result, now)
         broker.leave(worker, now, "it has delivered")
     elif kept.may_return:
-        broker.stranded[token] = attempt
+        broker.attempts.strand(attempt)
         broker.detach(worker, now)
     else:
         broker.leave(worker, now, "the broker died while it ran")  # perhaps of it

@@ -1,0 +1,195 @@
+"""Attempts that end without a result: their worker is gone, failed, refused the job, or took too long.
+
+One question decides what follows. If no worker can have seen the job, it goes back to its place in the queue and the
+attempt does not count (`not_started`, R8). If a worker may have seen it, the attempt is spent (`spend`, R9): the job is
+tried again after its retry delay, or ends. If the worker may still be at it, its slot stays taken until it proves free
+(`doubt`, D11).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Any
+
+from dragoman.core.counters import Counters
+from dragoman.core.deadlines import Deadlines
+from dragoman.core.dispatch import Dispatch
+from dragoman.core.door import BEING_DRAINED
+from dragoman.core.effects import Effect, Recall, take_back
+from dragoman.core.entropy import Entropy
+from dragoman.core.infinity import inf
+from dragoman.core.ledger import Ledger
+from dragoman.core.model import (
+    CANCELLED,
+    GONE,
+    LOST,
+    REFUSED,
+    TIMED_OUT,
+    WAITING,
+    Attempt,
+    Job,
+    Outcome,
+    Payload,
+    Refusal,
+    Token,
+    Worker,
+)
+from dragoman.core.policy import Policy
+from dragoman.core.retries import are_spent, back_off, note_ending, remember_tried
+from dragoman.core.roster import Roster
+
+
+class Attempts:
+    """Ends attempts that have no result, and the jobs that end with them."""
+
+    __slots__ = (
+        "_counters",
+        "_deadlines",
+        "_dispatch",
+        "_effects",
+        "_entropy",
+        "_ledger",
+        "_policy",
+        "_roster",
+        "stranded",
+    )
+
+    def __init__(
+        self,
+        policy: Policy,
+        entropy: Entropy,
+        counters: Counters,
+        roster: Roster,
+        ledger: Ledger,
+        deadlines: Deadlines[Any],
+        effects: deque[Effect],
+        dispatch: Dispatch,
+    ) -> None:
+        self.stranded: dict[Token, Attempt] = {}  # given out by an earlier run, and perhaps still under way (R107)
+        self._policy = policy
+        self._entropy = entropy
+        self._counters = counters
+        self._roster = roster
+        self._ledger = ledger
+        self._deadlines = deadlines
+        self._effects = effects
+        self._dispatch = dispatch
+
+    # ---------------------------------------------------------------- reasons to end
+
+    def leave(self, worker: Worker, now: float, reason: str, unseen: Iterable[Attempt]) -> None:
+        """End the attempts of a worker that has gone. Those in `unseen` cannot have reached it."""
+        if worker.state is GONE:
+            return
+        held = self._dispatch.remove(worker)
+        never_left = {attempt.token for attempt in unseen}
+        for attempt in held:
+            if attempt.token in never_left or take_back(attempt, self._effects):
+                self.not_started(attempt, now)
+            else:
+                self.spend(attempt, LOST, reason, now)
+
+    def overrun(self, attempt: Attempt, now: float) -> None:
+        """End an attempt whose run time is over (R7): it is spent, its worker unproven."""
+        worker = attempt.worker
+        if take_back(attempt, self._effects):  # we came late, not the worker
+            del worker.running[attempt.token]
+            self.not_started(attempt, now)
+            self._dispatch.freed(worker, now)
+            return
+        reason = f"no result within {worker.run_time(attempt.job):g} s"
+        self.doubt(attempt, now)
+        self._effects.append(Recall(attempt, reason))
+        self.spend(attempt, TIMED_OUT, reason, now)
+
+    def end_early(self, job: Job, outcome: Outcome, reason: str, now: float, refusal: Refusal | None = None) -> None:
+        """End a job in any state. A worker that holds it is told, and is unproven until it proves free."""
+        attempt = job.attempt
+        if job.state is WAITING and job.order != inf:
+            job.service.queue.remove(job)
+        is_unseen = attempt is not None and take_back(attempt, self._effects)
+        if attempt is not None and not is_unseen:
+            self.doubt(attempt, now)
+            self._effects.append(Recall(attempt, reason))
+        self._ledger.end(job, outcome, b"", reason, now, refusal)
+        if attempt is not None and is_unseen:
+            del attempt.worker.running[attempt.token]
+            self._dispatch.freed(attempt.worker, now)
+
+    # ---------------------------------------------------------------- the worker's slot
+
+    def doubt(self, attempt: Attempt, now: float) -> None:
+        """Mark the slot as unproven: the attempt is over, but its worker may still be at it (D11)."""
+        worker = attempt.worker
+        del worker.running[attempt.token]
+        attempt.doubted = now
+        worker.unproven[attempt.token] = attempt
+        self._roster.settle(worker, now)
+        # What else it runs is no sooner due than it was; to ask that again each time would cost a crowd its square.
+        self._deadlines.arm(worker, worker.patience_over())
+
+    def late_result(self, attempt: Attempt, now: float) -> None:
+        """Count a result that came after its attempt had ended. It only proves the worker free (D2, D11)."""
+        self._counters.late_results += 1
+        if attempt.worker.unproven.pop(attempt.token, None) is not None:
+            self._dispatch.freed(attempt.worker, now)
+
+    # ---------------------------------------------------------------- the job
+
+    def not_started(self, attempt: Attempt, now: float) -> None:
+        """Put the job back to its place in the queue: no worker can have seen it, so no attempt is spent (R8)."""
+        job = attempt.job
+        self._ledger.part_with(attempt)
+        job.refusals += 1
+        remember_tried(job, attempt.worker)
+        if self._dispatch.is_draining and not job.wishes.durable:
+            self._ledger.end(job, REFUSED, b"", BEING_DRAINED, now, Refusal.DRAINING)
+        elif job.queue_due <= now:
+            self._ledger.end(job, TIMED_OUT, b"", f"no worker took it within {job.wishes.queue_timeout:g} s", now)
+        elif self._outlives_caller(job, now):
+            if job.refusals >= self._policy.max_refusals:
+                job.refusals = 0
+                self._retry_at(job, now + self._policy.refusal_rest)
+            else:
+                self._dispatch.requeue(job, now)
+
+    def spend(self, attempt: Attempt, outcome: Outcome, reason: str, now: float, account: Payload = b"") -> None:
+        """Count the attempt: a worker may have seen the job (R9). While attempts remain, it is tried again (R11)."""
+        job = attempt.job
+        self._ledger.part_with(attempt)
+        job.service.ran.observe(now - attempt.given)
+        job.queue_due = inf  # the next attempt may wait as long as the first
+        reason = reason.encode("utf-8", "replace")[: self._policy.max_error_bytes].decode("utf-8", "ignore")
+        note_ending(job, attempt.worker, outcome, reason)
+        is_last = are_spent(job, attempt.worker, self._policy)
+        if is_last or (self._dispatch.is_draining and not job.wishes.durable):
+            job.quarantined = job.wishes.durable
+            self._ledger.end(job, outcome, account, reason, now)
+        elif self._outlives_caller(job, now):
+            self._retry_at(job, now + back_off(job, outcome, self._policy, self._entropy.jitter()))
+
+    def _outlives_caller(self, job: Job, now: float) -> bool:
+        """A call whose callers have all gone is not started again (R18), nor is one that they did not come back for."""
+        if job.is_kept or (job.callers and job.orphan_due > now):
+            return True
+        self._ledger.end(job, CANCELLED, b"", "its caller has gone", now)
+        return False
+
+    def _retry_at(self, job: Job, time: float) -> None:
+        self._dispatch.delay(job, time)
+        if job.wishes.durable:
+            self._ledger.save(job)
+
+    # ---------------------------------------------------------------- attempts of an earlier run (R107)
+
+    def strand(self, attempt: Attempt) -> None:
+        """Keep an attempt of an earlier run for the worker that can name its token."""
+        self.stranded[attempt.token] = attempt
+
+    def is_stranded(self, token: Token) -> bool:
+        return token in self.stranded
+
+    def claim_stranded(self, token: Token) -> Attempt | None:
+        """The attempt of an earlier run with this token, once: whoever names it was given it."""
+        return self.stranded.pop(token, None)

@@ -1,0 +1,219 @@
+"""Dispatch: gives waiting jobs to idle workers.
+
+A job enters by `welcome` or `queue`, waits in the queue of its service or is delayed, and leaves by `give`, which makes
+the attempt. A worker enters by `freed`, whenever one of its slots is free. The queues are in `core/queues.py`, the
+lists of idle workers in `core/roster.py`; only this class matches the two.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from dragoman.core.counters import Counters
+from dragoman.core.deadlines import Deadlines
+from dragoman.core.door import PATIENCE_OVER
+from dragoman.core.effects import Dismiss, Effect, Give
+from dragoman.core.entropy import Entropy
+from dragoman.core.gate import Promise
+from dragoman.core.infinity import inf
+from dragoman.core.ledger import Ledger
+from dragoman.core.lifecycle import move_job
+from dragoman.core.model import (
+    DELAYED,
+    DETACHED,
+    DRAINING,
+    RUNNING,
+    TIMED_OUT,
+    WAITING,
+    Attempt,
+    Farewell,
+    Job,
+    Service,
+    Worker,
+)
+from dragoman.core.policy import Policy
+from dragoman.core.roster import Roster
+
+
+class Dispatch:
+    """Matches jobs and workers. Runs for every job, so it calls the registries directly."""
+
+    __slots__ = (
+        "_counters",
+        "_deadlines",
+        "_effects",
+        "_entropy",
+        "_ledger",
+        "_policy",
+        "_roster",
+        "is_draining",
+    )
+
+    def __init__(
+        self,
+        policy: Policy,
+        entropy: Entropy,
+        counters: Counters,
+        roster: Roster,
+        ledger: Ledger,
+        deadlines: Deadlines[Any],
+        effects: deque[Effect],
+    ) -> None:
+        self.is_draining = False  # the broker is about to stop: no job is given to a worker any more
+        self._policy = policy
+        self._entropy = entropy
+        self._counters = counters
+        self._roster = roster
+        self._ledger = ledger
+        self._deadlines = deadlines
+        self._effects = effects
+
+    # ---------------------------------------------------------------- jobs
+
+    def welcome(self, job: Job, now: float) -> None:
+        """Delay a new job, give it to a worker, or queue it. A background job takes its place at once; its callers are
+        told, and its worker is sent it, when the store has it. One commit serves both if a worker is idle."""
+        wishes = job.wishes
+        if wishes.durable:
+            self._ledger.save(job, Promise.ACCEPT)
+        if wishes.delay > 0:
+            self.delay(job, now + min(wishes.delay, self._policy.max_delay))
+            return
+        self.queue(job, now)
+
+    def queue(self, job: Job, now: float) -> None:
+        """Give a job that comes for the first time to an idle worker, or append it to its queue."""
+        service = job.service
+        if job.deadline <= now or job.wishes.job_timeout <= 0.0:
+            reason = PATIENCE_OVER if job.deadline <= now else "it may not run at all"
+            self._ledger.end(job, TIMED_OUT, b"", reason, now)
+            return
+        job.queue_due = now + job.wishes.queue_timeout
+        if not service.queue.length and not service.paused and not self.is_draining:
+            worker = self._roster.pick(job, now)
+            if worker is not None:
+                self.give(job, worker, now)
+                return
+        service.queue.append(job, now)
+        self._deadlines.arm(job, min(job.queue_due, job.deadline, job.orphan_due))
+        self._ledger.tell_news("waiting", job)
+
+    def requeue(self, job: Job, now: float) -> None:
+        """Queue a job that was given to a worker before. It keeps its place: the key of its arrival."""
+        if job.state is not WAITING:
+            self._ledger.move(job, WAITING)
+        service = job.service
+        service.queue.put_back(job, job.arrival - job.wishes.priority * self._policy.age_step)
+        self.hand_out(service, now)
+        if job.state is WAITING:
+            self._deadlines.arm(job, job.due())
+
+    def delay(self, job: Job, until: float) -> None:
+        """Keep the job out of its queue until this time."""
+        job.start_at = until
+        self._ledger.move(job, DELAYED)
+        self._deadlines.arm(job, job.due())
+
+    def wake(self, job: Job, now: float) -> None:
+        """Queue a delayed job whose time has come."""
+        if not job.tried and not job.spent:
+            job.arrival = now
+            move_job(job, WAITING)
+            self.queue(job, now)
+        else:
+            if job.queue_due == inf:
+                job.queue_due = now + job.wishes.queue_timeout
+            self.requeue(job, now)
+
+    def restore(self, job: Job, start_at: float, now: float) -> None:
+        """Delay or queue a job of an earlier run that no worker holds (R107). Subscribers know it already."""
+        if start_at > now:
+            job.start_at = start_at
+            move_job(job, DELAYED)
+            self._deadlines.arm(job, job.due())
+            return
+        job.arrival = min(max(job.created, start_at), now)
+        job.queue_due = now + job.wishes.queue_timeout
+        job.service.queue.restore(job, job.arrival)
+        self._deadlines.arm(job, job.due())
+        self.hand_out(job.service, now)
+
+    # ---------------------------------------------------------------- attempts
+
+    def give(self, job: Job, worker: Worker, now: float) -> bool:
+        """Start an attempt: the worker is sent the job. Tells whether the worker has room for more."""
+        token = self._entropy.token()
+        due = now + worker.run_time(job)
+        job.attempt = attempt = Attempt(job, job.spent + 1, token, worker, now, due)
+        self._ledger.move(job, RUNNING)
+        worker.running[token] = attempt
+        has_room = self._roster.occupy(worker)
+        self._counters.handed_out += 1
+        if not job.spent:
+            job.service.waited.observe(now - job.arrival)
+        if job.deadline < due:
+            due = job.deadline
+        if due < worker.alarm:
+            self._deadlines.arm(worker, due)
+        if job.wishes.durable:
+            self._ledger.save(job, Promise.GIVE)  # R108: it leaves when the store has it
+        else:
+            self._effects.append(Give(attempt))
+        return has_room
+
+    def hand_out(self, service: Service, now: float) -> None:
+        """Give waiting jobs of this service to idle workers, until there are no more of one or the other."""
+        while service.queue.length and not service.paused and not self.is_draining:
+            job = service.queue.head()
+            worker = self._roster.pick(job, now) if job is not None else None
+            if job is None or worker is None:
+                return
+            service.queue.take(job)
+            self.give(job, worker, now)
+
+    # ---------------------------------------------------------------- workers
+
+    def freed(self, worker: Worker, now: float) -> None:
+        """Fill a free slot of the worker with the next job, or list the worker among the idle."""
+        if worker.state is DRAINING:
+            self.dismiss_if_drained(worker)
+            return
+        if worker.state is DETACHED:
+            self._deadlines.arm(worker, worker.due())
+            return
+        while (job := self._next_job(worker)) is not None:
+            job.service.queue.take(job)
+            if not self.give(job, worker, now):
+                return
+        self._roster.settle(worker, now)
+        if worker.seen + worker.terms.lease < worker.alarm:  # only its lease can be due earlier than it was
+            self._deadlines.arm(worker, worker.due())
+
+    def dismiss_if_drained(self, worker: Worker) -> None:
+        """Dismiss a draining worker once it holds nothing."""
+        if not worker.running and not worker.unproven and not worker.stays:
+            self._effects.append(Dismiss(worker, Farewell.DRAINED, "drained"))
+            self.remove(worker)
+
+    def remove(self, worker: Worker) -> list[Attempt]:
+        """Remove the worker. Returns the attempts that it held."""
+        self._deadlines.disarm(worker)
+        held = self._roster.leave(worker)
+        self._ledger.tell_news("left", None, worker)
+        return held
+
+    def _next_job(self, worker: Worker) -> Job | None:
+        """The job that has waited longest, by its key, at the head of the queues of the worker's services (R14)."""
+        if self.is_draining:
+            return None
+        if len(worker.services) == 1:
+            service = worker.services[0]
+            return service.queue.head() if service.queue.length and not service.paused else None
+        best: Job | None = None
+        for service in worker.services:
+            if service.queue.length and not service.paused:
+                head = service.queue.head()
+                if head is not None and (best is None or head.order < best.order):
+                    best = head
+        return best

@@ -1,0 +1,100 @@
+"""Expiry: judges jobs and workers whose time has come.
+
+Deadlines, queue time-outs, retry delays and keep times of jobs, run times of attempts, leases of workers. A reminder is
+no verdict: its subject is asked what is due now (R5).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from dragoman.core.attempts import Attempts
+from dragoman.core.counters import Counters
+from dragoman.core.deadlines import Deadlines
+from dragoman.core.dispatch import Dispatch
+from dragoman.core.door import PATIENCE_OVER
+from dragoman.core.effects import Dismiss, Effect
+from dragoman.core.ledger import Ledger
+from dragoman.core.model import CANCELLED, DELAYED, ENDED, GONE, TIMED_OUT, Farewell, Job, Worker
+from dragoman.core.policy import Policy
+from dragoman.core.roster import Roster
+
+
+class Expiry:
+    """Ends what has run out of time, and wakes delayed jobs."""
+
+    __slots__ = ("_attempts", "_counters", "_deadlines", "_dispatch", "_effects", "_ledger", "_policy", "_roster")
+
+    def __init__(
+        self,
+        policy: Policy,
+        counters: Counters,
+        roster: Roster,
+        ledger: Ledger,
+        deadlines: Deadlines[Any],
+        effects: deque[Effect],
+        dispatch: Dispatch,
+        attempts: Attempts,
+    ) -> None:
+        self._policy = policy
+        self._counters = counters
+        self._roster = roster
+        self._ledger = ledger
+        self._deadlines = deadlines
+        self._effects = effects
+        self._dispatch = dispatch
+        self._attempts = attempts
+
+    def tick(self, now: float) -> None:
+        """Judge everything that is due."""
+        most = self._counters.erased + self._policy.max_erasures
+        for subject in self._deadlines.due(now):
+            if isinstance(subject, Job):
+                self._judge_job(subject, now)
+            else:
+                self._judge_worker(subject, now)
+            if self._counters.erased >= most:
+                return  # the next turn goes on: a day's outcomes that end together do not hold up anybody (R110)
+
+    def _judge_job(self, job: Job, now: float) -> None:
+        """Judge a job that does not run: those that do are judged with their worker."""
+        if job.due() > now:
+            self._deadlines.arm(job, job.due())
+        elif job.state is ENDED:
+            self._ledger.erase(job)
+        elif job.deadline <= now:
+            self._attempts.end_early(job, TIMED_OUT, PATIENCE_OVER, now)
+        elif job.orphan_due <= now:
+            self._attempts.end_early(job, CANCELLED, "its caller has gone", now)
+        elif job.state is DELAYED:
+            self._dispatch.wake(job, now)
+        else:
+            reason = f"no worker was free within {job.wishes.queue_timeout:g} s"
+            self._attempts.end_early(job, TIMED_OUT, reason, now)
+
+    def _judge_worker(self, worker: Worker, now: float) -> None:
+        """Judge attempts that run for too long, up to the moment at which the worker's time was over; then itself."""
+        until = min(now, worker.patience_over())
+        for attempt in [each for each in worker.running.values() if each.over_at <= until]:
+            job = attempt.job
+            if job.attempt is not attempt:
+                continue  # what came before has taken it back
+            if job.deadline <= now:
+                self._attempts.end_early(job, TIMED_OUT, PATIENCE_OVER, now)
+            else:
+                self._attempts.overrun(attempt, now)
+        if worker.state is GONE:
+            return
+        if worker.patience_over() > now:
+            self._deadlines.arm(worker, worker.due())
+            return
+        reason = worker.overdue(now)
+        self._counters.expired_workers += 1
+        self._effects.append(Dismiss(worker, Farewell.EXPIRED, reason))
+        if worker.terms.ends_with_connection and worker.unproven_since() + worker.terms.unproven_limit > now:
+            worker.seen = now  # its session hangs up in this turn, and says what never left; else we look again
+            self._roster.retire(worker)
+            self._deadlines.arm(worker, worker.due())
+        else:
+            self._attempts.leave(worker, now, reason, ())
