@@ -20,6 +20,8 @@ sys.path.insert(0, str(SOURCE.parents[1]))
 
 from hatch_build import modules_of as compiled_modules  # noqa: E402
 
+from dragoman.core import model  # noqa: E402
+
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 PURE = ("core", "carriers", "dialects")
@@ -45,6 +47,9 @@ DIALECT_PARTS_FOR_SDK = ("peer", "codec", "options", "editions", "messages")
 FORBIDDEN_NAMES = {"pickle", "cPickle", "cloudpickle", "dill", "shelve", "marshal", "yaml", "eval", "recv_pyobj"}
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "manager"}
 MOST_LINES = 650
+
+# Objects of the core, by the end of the name that a variable or an attribute has.
+FIELDS = {"job": model.Job.__slots__, "worker": model.Worker.__slots__, "attempt": model.Attempt.__slots__}
 
 
 def name_of(path: Path) -> str:
@@ -243,6 +248,52 @@ def _assignments_to_state(node: ast.AST, function: str = "") -> Iterator[tuple[s
             ):
                 yield inside, child
         yield from _assignments_to_state(child, inside)
+
+
+def test_fields_of_jobs_workers_and_attempts_are_assigned_in_the_core_only() -> None:
+    """Found by name: `job`, `the_job`, `attempt.job`. Packages that may not import the core have jobs of their own."""
+    packages = [each for each in (*ALLOWED, *FREE) if each != "core" and (each in FREE or "core" in ALLOWED[each])]
+    offences = [
+        f"{where(path, line)} assigns {field}"
+        for path in modules_of(*packages)
+        for line, field in _assignments_to_fields(tree_of(path))
+    ]
+    assert offences == []
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("attempt.due = 1.0", ["attempt.due"]),
+        ("self.attempt.worker.seen += gap", ["self.attempt.worker.seen"]),
+        ("last_job.deadline, other = 1.0, 2.0", ["last_job.deadline"]),
+        ("job.key: str = 'k'", ["job.key"]),
+        ("for job.spent in range(3): del worker.party", ["job.spent", "worker.party"]),
+        ("post.due = job.deadline; job.crew = 1; worker.running[token] = attempt; guest.worker = worker", []),
+    ],
+)
+def test_assignments_to_fields_are_found(source: str, found: list[str]) -> None:
+    assert [field for _, field in _assignments_to_fields(ast.parse(source))] == found
+
+
+def _assignments_to_fields(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Every field of a job, a worker or an attempt that is assigned or deleted, with its line."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+            owner = ast.unparse(node.value).lower()
+            if any(owner.endswith(name) and node.attr in fields for name, fields in FIELDS.items()):
+                yield node.lineno, ast.unparse(node)
+
+
+def test_stranded_attempts_are_reached_by_methods_only() -> None:
+    offences = [
+        where(path, node.lineno)
+        for path in MODULES
+        if name_of(path).split(".")[0] != "core"
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Attribute) and node.attr == "stranded"
+    ]
+    assert offences == []
 
 
 def test_nothing_that_can_run_a_payload_is_named() -> None:

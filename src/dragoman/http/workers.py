@@ -145,9 +145,8 @@ async def result(door: Door, request: Request) -> Response:
     token = _token(request)
     body = await _answer_of(door, request)
     now = door.now()
-    stranded = door.broker.stranded.get(token)
-    if stranded is not None:  # whoever names it was given it before we were started anew (R107)
-        return _deliver_stranded(door, stranded, form, body, request, now)
+    if door.broker.attempts.is_stranded(token):  # whoever names it was given it before we were started anew (R107)
+        return _deliver_stranded(door, token, form, body, request, now)
     if door.desk.is_loading and door.session.guest(in_path(request, "id", WorkerNumber)) is None:
         _refuse("loading", BEING_READ)
     guest = _worker(door, request)
@@ -168,15 +167,17 @@ async def result(door: Door, request: Request) -> Response:
 
 
 def _deliver_stranded(
-    door: Door, attempt: Attempt, form: ResultForm, body: bytes, request: Request, now: float
+    door: Door, token: Token, form: ResultForm, body: bytes, request: Request, now: float
 ) -> Response:
     broker = door.broker
-    if form.outcome == "done":
+    failure = None if form.outcome == "done" else _failure(body, request)  # first: a wrong body claims nothing
+    attempt = broker.attempts.claim_stranded(token)
+    assert attempt is not None
+    if failure is None:
         is_current = broker.succeed(attempt, body, now)
     else:
-        reason, account = _failure(body, request)
+        reason, account = failure
         is_current = broker.fail(attempt, reason, now, account)
-    del broker.stranded[attempt.token]
     door.line.ask_for_turn()
     if not is_current:
         raise Refused(_stale())
@@ -251,7 +252,7 @@ def _end_too_large(door: Door, request: Request) -> None:
     length = request.headers.get("content-length")
     size = f" of {length} bytes" if length is not None else ""
     reason = f"its answer{size} is over max_payload {door.max_payload}"
-    stranded = broker.stranded.pop(token, None)
+    stranded = broker.attempts.claim_stranded(token)
     if stranded is not None:
         broker.fail(stranded, reason, now)
         door.line.ask_for_turn()

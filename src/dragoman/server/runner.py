@@ -375,7 +375,7 @@ class Line(seam.Line):
                         continue
                     if now - attempt.given > LATE_GIVE:
                         attempt.begin(now)
-                    attempt.is_sent = True
+                    attempt.mark_sent()
                     session = attempt.worker.recipient
                 elif type(effect) is Answer or type(effect) is Accept or type(effect) is Progress:
                     if type(effect) is Answer and effect.result is ABSENT:

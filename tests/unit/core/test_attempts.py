@@ -372,6 +372,18 @@ def test_a_job_without_any_limit_has_that_of_a_silent_worker_s_listener(broker: 
     assert "no result within 600 s" in repr(broker.take())
 
 
+def test_a_postponed_attempt_is_not_timed_out_until_it_has_begun(broker: CheckedBroker) -> None:
+    attempt = broker.running(job_timeout=10.0)
+    attempt.postpone()
+    broker.tick(50.0)
+    assert attempt.job.outcome is None
+    broker.begin(attempt, 60.0)
+    broker.tick(69.9)
+    assert attempt.job.outcome is None
+    broker.tick(70.0)
+    assert attempt.job.outcome is Outcome.TIMED_OUT
+
+
 def test_a_deadline_or_a_time_out_of_its_own_is_limit_enough(broker: CheckedBroker) -> None:
     worker = broker.worker(capacity=3, silent_while_busy=True, job_timeout=600.0)
     dues = [

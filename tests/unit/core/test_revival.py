@@ -176,6 +176,14 @@ def test_worker_that_names_its_attempt_may_still_deliver(broker: CheckedBroker, 
     assert broker.roster.workers == {}
 
 
+def test_attempt_of_an_earlier_run_is_claimed_once(broker: CheckedBroker) -> None:
+    job = revive(broker, given())
+    assert broker.attempts.is_stranded(TOKEN)
+    assert broker.attempts.claim_stranded(TOKEN) is job.attempt
+    assert not broker.attempts.is_stranded(TOKEN)
+    assert broker.attempts.claim_stranded(TOKEN) is None
+
+
 def test_result_that_comes_before_its_job_is_read_waits_for_it(broker: CheckedBroker) -> None:
     """R107. Workers are back sooner than a large diary is read: what they brought was dropped."""
     broker.ledger.is_loading = True

@@ -365,6 +365,15 @@ def test_failure_of_an_earlier_run_is_taken_too(world: World) -> None:
     assert (only_job(world).outcome, only_job(world).reason) == (Outcome.FAILED, "no")
 
 
+def test_failure_of_an_earlier_run_in_a_body_that_cannot_be_read_may_be_told_again(world: World) -> None:
+    path = "/v1/workers/1/result?outcome=failed"
+    headers = {"Dragoman-Attempt": strand(world, attempts=1).hex(), "Content-Type": "application/json"}
+    assert kind(world.ask("POST", path, headers=headers, content=b"{")) == (400, "malformed-json")
+    assert only_job(world).outcome is None
+    assert world.ask("POST", path, headers=headers, content=b'{"message": "no"}').status_code == 204
+    assert (only_job(world).outcome, only_job(world).reason) == (Outcome.FAILED, "no")
+
+
 def test_result_of_an_earlier_run_that_comes_too_late_is_stale(world: World) -> None:
     attempt = strand(world)
     world.wait(31)

@@ -563,7 +563,7 @@ class NativeSession(Session):
 
     def _stranded(self, token: bytes) -> Attempt | None:
         """R107: given out by an earlier run of the broker, to a worker that has gone on with it."""
-        return self._broker.stranded.pop(Token(token), None)
+        return self._broker.attempts.claim_stranded(Token(token))
 
     def _report(self, guest: Worker, message: Message, now: float) -> None:
         token, payload = read_report(message)

@@ -323,7 +323,7 @@ class PowerhoseSession(Session):
         post.attempt = attempt
         post.stage = Stage.WAKING
         post.due = now + self._options.wake_timeout
-        attempt.due = inf  # it does not run yet: `wake_timeout` judges
+        attempt.postpone()  # until GIVE, `wake_timeout` judges
         self._alarms.arm(post, post.due)
         assert post.peer is not None
         self._line.send(post.peer, [b"", WAKE])
