@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import signal
@@ -166,11 +165,27 @@ def test_files_that_are_gone_are_noticed_and_saved(programs: Programs, tmp_path:
 
 
 def test_rescue_of_what_is_no_broker_says_so(programs: Programs, tmp_path: Path) -> None:
-    other = programs.run("diary", "rescue", os.getpid(), tmp_path / "saved")
+    stranger = programs.start("sleep", 60)
+    other = programs.run("diary", "rescue", stranger.pid, tmp_path / "saved")
     assert other.process.returncode == 74
-    assert f"process {os.getpid()} has no diary.db open" in other.err
+    assert f"process {stranger.pid} has no diary.db open" in other.err
     gone = programs.start("true")
     gone.ends()
     none = programs.run("diary", "rescue", gone.pid, tmp_path / "saved")
     assert none.process.returncode == 74
     assert f"there is no process {gone.pid}" in none.err
+
+
+def test_check_and_the_start_agree_about_an_epoch_that_is_no_number(programs: Programs, tmp_path: Path) -> None:
+    """A bug: the start refused the folder, and the check found it in order."""
+    folder = tmp_path / "data"
+    broker, http = serve(programs, folder)
+    enqueue(http, 1)
+    broker.terminate()
+    assert broker.ends() == 0
+    (folder / "epoch").write_text("")
+    refused = programs.dragoman("serve", "http://127.0.0.1:0", "--data", str(folder))
+    assert refused.ends() == 74
+    checked = programs.run("diary", "check", folder)
+    assert checked.ends() == 74
+    assert "does not hold a number" in checked.err

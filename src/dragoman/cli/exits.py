@@ -6,7 +6,7 @@ from typing import NoReturn
 
 import click
 
-from dragoman.cli.tables import plain
+from dragoman.sdk.printable import printable
 
 DONE = 0
 FAILED = 1  # failed, lost, cancelled or refused
@@ -18,9 +18,10 @@ DISK = 74
 INTERRUPTED = 130
 
 
-def complain(message: str) -> None:
-    """Prints an error to standard error, in one line and without anything that a terminal would obey (T14)."""
-    click.echo(f"dragoman: {plain(message)}", err=True)
+def complain(message: str, *, kept: str = "") -> None:
+    """Prints an error to standard error, without anything that a terminal would obey (T14), in one line: what peers say
+    must not look like a line of ours. `kept`: characters that may stand as they are, where all of it is ours."""
+    click.echo(f"dragoman: {printable(message, kept)}", err=True)
 
 
 def unwritable(error: OSError) -> str:
@@ -28,7 +29,7 @@ def unwritable(error: OSError) -> str:
     return f"cannot write to standard output: {error.strerror}"
 
 
-def give_up(message: str, code: int) -> NoReturn:
+def give_up(message: str, code: int, *, kept: str = "") -> NoReturn:
     """Prints an error and ends the command with an exit code."""
-    complain(message)
+    complain(message, kept=kept)
     raise click.exceptions.Exit(code)

@@ -10,10 +10,12 @@ from typing import Any
 
 import click
 
+from dragoman.sdk.printable import printable
+
 
 def plain(text: object) -> str:
     """Text as it is, but for what a terminal would obey: names come from strangers (T14)."""
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in str(text))
+    return printable(text, kept="")
 
 
 def print_table(titles: Sequence[str], rows: Iterable[Sequence[object]], nothing: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import shlex
 import shutil
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman.cli.exits import USAGE, complain, give_up
+from dragoman.sdk.printable import log_to_stderr
 
 if TYPE_CHECKING:
     from dragoman.sdk.loading import CannotLoad, Reference
@@ -94,9 +94,7 @@ def worker(
     """
     if (target is None) == (command is None):
         give_up("give either MODULE:OBJECT or --exec CMD", USAGE)
-    logging.basicConfig(
-        stream=sys.stderr, level=log_level.upper(), format="%(asctime)s %(levelname)s %(message)s", force=True
-    )
+    log_to_stderr(log_level.upper(), force=True)
     given: dict[str, Any] = {
         "concurrency": concurrency,
         "processes": processes,
@@ -138,7 +136,7 @@ def _run_object(
         code = run(made, home, log_level, watch)
     except CannotLoad as error:
         if not reloads:
-            give_up(f"cannot run {target}: {error}", USAGE)
+            give_up(f"cannot run {target}: {error}", USAGE, kept="\n")  # its traceback is our own
         watch = _wait_for_better(target, error, home)
         code = 0
     if watch is not None and watch.changed:

@@ -196,12 +196,14 @@ class Desk(TimedRecipient):
 
     def jobs(self, form: JobsForm, payload: Payload, asker: Asker, now: float) -> None:
         """The newest first."""
+        self._refuse_while_loading()
         offset = self._offset()
         found = list(islice(self._matching(form), form.limit + 1))
         more = found[form.limit - 1].id.hex() if len(found) > form.limit else None
         asker.answer(JobsView(jobs=[job_view(job, offset) for job in found[: form.limit]], after=more))
 
     def services(self, form: NoForm, payload: Payload, asker: Asker, now: float) -> None:
+        self._refuse_while_loading()
         roster = self.broker.roster
         views = service_views(list(roster.services.values()), list(roster.workers.values()), now)
         asker.answer(ServicesView(services=views))
@@ -226,8 +228,7 @@ class Desk(TimedRecipient):
         self._answer_when_saved(asker, lambda: self._service_view(service, now))
 
     def purge(self, form: PurgeForm, payload: Payload, asker: Asker, now: float) -> None:
-        if self.is_loading:
-            raise Objection("loading", STILL_READ)
+        self._refuse_while_loading()
         self._service(form.name)
         self._purges.append((Purge(self.broker, form), asker))
         self._line.when_saved(lambda problem: None)  # asks for a turn
@@ -312,6 +313,11 @@ class Desk(TimedRecipient):
         return self._next_look
 
     # ---------------------------------------------------------------- inside
+
+    def _refuse_while_loading(self) -> None:
+        """A list that is not complete yet would look as if jobs were lost."""
+        if self.is_loading:
+            raise Objection("loading", STILL_READ)
 
     def _find(self, name: str) -> Job:
         job = self.broker.jobs.get(JobId(bytes.fromhex(name)))

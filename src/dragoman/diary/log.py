@@ -30,6 +30,11 @@ _read_header = Struct(">8I").unpack_from
 _read_frame = Struct(">6I").unpack_from
 
 
+def size_of_log(frames: int, page_size: int) -> int:
+    """Bytes that a log of so many frames has at least."""
+    return HEADER + frames * (FRAME_HEADER + page_size) if frames else 0
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
     index: int

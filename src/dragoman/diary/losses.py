@@ -56,6 +56,17 @@ def without_store(folder: Path) -> Loss | None:
     return None
 
 
+def bad_epoch(folder: Path) -> str | None:
+    """What is wrong with the epoch, if there is one."""
+    try:
+        int((folder / EPOCH).read_text())
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        return f"{folder / EPOCH} does not hold a number: restore it, or write one larger than any before into it"
+    return None
+
+
 def before_opening(folder: Path) -> Loss | None:
     """What can be seen without SQLite, which would remove the log of a file that is empty."""
     path = folder / NAME
@@ -91,10 +102,11 @@ def after_opening(connection: apsw.Connection, folder: Path) -> Loss | None:
         return Loss("the note of its commits makes no sense")
     if found.commits >= counted.commits:
         return None
-    jobs = max(0, counted.jobs - found.jobs)
+    missing = counted.jobs - found.jobs
+    accepted = f"{missing} jobs that were accepted between these times are missing, and so is " if missing > 0 else ""
     return Loss(
         f"it ends with commit {found.commits} of {_time(found.at)}, but {_counted(counted)}: "
-        f"{jobs} jobs that were accepted between these times are missing, and so is whatever happened to others",
+        f"{accepted}whatever happened to {'others' if accepted else 'jobs between these times is missing'}",
         is_short=True,
     )
 

@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 
 ADVICE = "save it with `dragoman diary rescue` before you stop the broker"
+CUT_ADVICE = "what was in it is lost; stop the broker, and run `dragoman diary recover`"
 
 
 class Presence:
@@ -28,6 +29,17 @@ class Presence:
                 what = "was removed" if found is None else "was replaced by another file"
                 return f"{path} {what} while the broker runs; what it has open is the last copy: {ADVICE}"
         return None
+
+
+def cut(log: str, size: int) -> str | None:
+    """Tells that the log has become shorter than `size`. To be asked before it is written to, which makes it longer."""
+    try:
+        found = os.stat(log).st_size
+    except OSError:
+        return None
+    if found >= size:
+        return None
+    return f"{log} was cut to {found} of {size} bytes while the broker runs: {CUT_ADVICE}"
 
 
 def _identity(path: str) -> tuple[int, int] | None:

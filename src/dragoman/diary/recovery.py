@@ -18,7 +18,7 @@ from dragoman.core.revival import Kept
 from dragoman.diary import sums
 from dragoman.diary.counter import NAME as COUNTER
 from dragoman.diary.counter import Count, read_count
-from dragoman.diary.losses import Loss, after_opening, before_opening, log_of, without_store
+from dragoman.diary.losses import Loss, after_opening, bad_epoch, before_opening, log_of, without_store
 from dragoman.diary.rebuilding import rebuild
 from dragoman.diary.records import FATE_COLUMNS, JOB_COLUMNS, PAYLOAD, Reader, Row
 from dragoman.diary.salvage import Salvage
@@ -81,6 +81,8 @@ def examine(folder: Path) -> Findings:
     loss = without_store(folder) or before_opening(folder)
     if loss is not None:
         return Findings(loss.how, loss.jobs)
+    if (problem := bad_epoch(folder)) is not None:
+        return Findings(problem)
     path = _present(folder)
     try:
         connection = open_file(path)

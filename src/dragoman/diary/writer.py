@@ -25,7 +25,8 @@ from dragoman.diary.counter import Count, Counter
 from dragoman.diary.group import Group
 from dragoman.diary.limits import DiaryLimits
 from dragoman.diary.loader import Loader
-from dragoman.diary.presence import Presence
+from dragoman.diary.log import size_of_log
+from dragoman.diary.presence import Presence, cut
 from dragoman.diary.records import Row
 from dragoman.diary.schema import AUTHOR, COMMITS, NAME, check_file
 from dragoman.diary.trouble import describe, passing
@@ -107,6 +108,8 @@ class Writer:
         self._count = Count.of(tables.read_note(connection, COMMITS))
         self._counter = Counter(folder, self._count)
         self._presence = Presence(folder / NAME, folder / f"{NAME}-wal")
+        self._log = str(folder / f"{NAME}-wal")
+        self._cut: str | None = None  # a sentence, once the log was found to be shorter than it was
         self._loader = Loader(connection, wall_offset, limits.load_batch)
         self._is_closing = False
         self._is_stuck = False  # not even what must not be lost can be written
@@ -214,6 +217,9 @@ class Writer:
         if self._waiting_for_check is not None:
             self._waiting_for_check |= group.erased
             group.erased = {}
+        self._cut = self._cut or cut(self._log, size_of_log(self._log_pages, self._page_bytes))
+        if self._cut is not None:
+            self._look_for_files()
         trouble = self.problem
         if trouble is None and (trouble := self._try(group)) is not None:
             self._suffer(trouble)
@@ -240,7 +246,7 @@ class Writer:
     def _look_for_files(self) -> bool:
         """R130: whether the files that we write to are gone from the folder. They are the last copy, so we keep them
         open, and write into them whatever happens to jobs that were accepted; but nothing is acknowledged any more."""
-        gone = self._presence.what_is_gone()
+        gone = self._cut or self._presence.what_is_gone()
         if gone is None:
             self._is_lost = False
             return False

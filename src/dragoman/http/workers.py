@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dragoman.core.door import is_offer
-from dragoman.core.model import Attempt, Token, is_text
+from dragoman.core.model import Attempt, Job, Token, is_text
 from dragoman.desk.forms import Form, Problem, ServiceName, View
 from dragoman.desk.sentences import sentence
 from dragoman.http.asking import Refused, told_as_problem
@@ -146,7 +146,7 @@ async def result(door: Door, request: Request) -> Response:
     body = await _answer_of(door, request)
     now = door.now()
     if door.broker.attempts.is_stranded(token):  # whoever names it was given it before we were started anew (R107)
-        return _deliver_stranded(door, token, form, body, request, now)
+        return await _deliver_stranded(door, token, form, body, request, now)
     if door.desk.is_loading and door.session.guest(in_path(request, "id", WorkerNumber)) is None:
         _refuse("loading", BEING_READ)
     guest = _worker(door, request)
@@ -163,10 +163,20 @@ async def result(door: Door, request: Request) -> Response:
         is_current = door.session.fail(guest, attempt, reason, account, now)
     if not is_current:
         raise Refused(_quarantined() if attempt.job.quarantined else _stale())
+    await _stored(door, attempt.job)
     return Response(status_code=204)
 
 
-def _deliver_stranded(
+async def _stored(door: Door, job: Job) -> None:
+    """The result of a background job is acknowledged when the store has it (R103). If the store cannot write, the
+    broker keeps the result and writes it as soon as it can (R101)."""
+    if job.wishes.durable:
+        told: Future[None] = get_running_loop().create_future()
+        door.line.when_saved(lambda problem: None if told.done() else told.set_result(None))
+        await told
+
+
+async def _deliver_stranded(
     door: Door, token: Token, form: ResultForm, body: bytes, request: Request, now: float
 ) -> Response:
     broker = door.broker
@@ -181,6 +191,7 @@ def _deliver_stranded(
     door.line.ask_for_turn()
     if not is_current:
         raise Refused(_stale())
+    await _stored(door, attempt.job)
     return Response(status_code=204)
 
 

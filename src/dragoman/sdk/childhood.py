@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
 import os
 import signal
@@ -20,6 +19,7 @@ from dragoman.sdk.context import Context
 from dragoman.sdk.loading import CannotLoad, Reference
 from dragoman.sdk.parents import die_with_parent
 from dragoman.sdk.pipes import BROKEN, DONE, FAILED, JOB, ORDER, PART, PROGRESS, READY, ChildPipe
+from dragoman.sdk.printable import log_to_stderr
 from dragoman.sdk.services import CouldNot, Service, describe
 
 SEPARATOR = "\0"
@@ -74,8 +74,7 @@ def _settle_down(upbringing: Upbringing) -> None:
     for each in (signal.SIGINT, signal.SIGTERM):  # they are for the worker: it finishes what we are at
         signal.signal(each, lambda *_: None)
     if upbringing.log_level:
-        form = "%(asctime)s %(levelname)s %(message)s"
-        logging.basicConfig(stream=sys.stderr, level=upbringing.log_level.upper(), format=form)
+        log_to_stderr(upbringing.log_level.upper())
 
 
 def _load(offer: Offer) -> Service:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, overload
 from dragoman.sdk import pickled_calls
 from dragoman.sdk.execution import DEFAULT_GRACE, Execution
 from dragoman.sdk.loading import CannotLoad, Reference, is_loading, refer_to
+from dragoman.sdk.printable import log_to_stderr
 from dragoman.sdk.services import Service, describe
 
 DEFAULT_URL = "tcp://127.0.0.1:7400"
@@ -102,7 +103,7 @@ class Worker:
         if is_loading():
             return 0
         if not logging.getLogger().hasHandlers():  # a program of one worker should not be silent about it
-            logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+            log_to_stderr(logging.INFO)
         return run(self)
 
     def stop(self) -> None:

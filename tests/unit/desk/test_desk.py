@@ -481,6 +481,15 @@ def test_purge_of_outcomes_erases_them(world: World) -> None:
     assert world.job(waiting).state is JobState.DELAYED
 
 
+@pytest.mark.parametrize("question", ["jobs", "services"])
+def test_lists_that_are_not_complete_yet_are_refused(world: World, question: str) -> None:
+    """A bug: after a start with many jobs they were empty for a while, as if all jobs were lost."""
+    world.broker.ledger.is_loading = True
+    assert world.ask(question).kind == "loading"
+    world.broker.ledger.is_loading = False
+    assert not isinstance(world.ask(question), Problem)
+
+
 def test_great_purge_takes_several_turns(world: World) -> None:
     for _ in range(2_500):
         world.broker.submit("s", b"", _Nobody(), Wishes(waits=True), world.now)

@@ -33,6 +33,21 @@ WAYS: dict[str, Callable[[Path], object]] = {
 }
 
 
+def test_nothing_is_acknowledged_after_the_log_was_cut(tmp_path: Path) -> None:
+    """A bug: a log that was emptied in place went unnoticed, and so did all that was acknowledged afterwards."""
+    house = House(tmp_path, SLOW)
+    first = house.enqueue()
+    house.settle()
+    with open(tmp_path / "diary.db-wal", "r+b") as log:
+        log.truncate(0)
+    house.enqueue()
+    house.settle()
+    assert house.accepted() == [first.id]
+    assert house.diary.problem is not None
+    assert "diary.db-wal was cut to " in house.diary.problem
+    house.close()
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_nothing_is_acknowledged_after_the_files_are_gone(tmp_path: Path, way: str) -> None:
     """It was, and nobody would ever have found it again."""

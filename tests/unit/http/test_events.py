@@ -97,18 +97,17 @@ def test_job_that_has_ended_says_so_and_no_more(world: World) -> None:
     assert listener.task.done()
 
 
-def test_end_that_the_diary_does_not_have_yet_is_heard_of_later(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_end_that_the_diary_does_not_have_yet_is_heard_of_later(world: World) -> None:
     """R103."""
     worker = Worker(world)
     name = world.enqueue()
     given = worker.takes()
-    held: list[Any] = []
-    monkeypatch.setattr(world.diary, "apply", lambda entries, done: held.append((entries[-1].number, done)))
-    worker.says("result", token(given), b"y")
+    world.diary.is_slow = True
+    headers = {**worker.headers, "Dragoman-Attempt": token(given)}
+    world.begin("POST", f"{worker.path}/result", headers=headers, content=b"y")
     listener = Listener(world, f"/v1/jobs/{name}/events")
     assert listener.hears() == []
-    for number, done in held:
-        done(number, None)
+    world.diary.commit()
     assert [event for event, _ in listener.hears()] == ["ended"]
     assert listener.task.done()
 

@@ -379,3 +379,28 @@ def test_result_of_an_earlier_run_that_comes_too_late_is_stale(world: World) -> 
     world.wait(31)
     headers = {"Dragoman-Attempt": attempt.hex()}
     assert kind(world.ask("POST", "/v1/workers/1/result", headers=headers)) == (409, "stale-attempt")
+
+
+@pytest.mark.parametrize("outcome", ["done", "failed"])
+def test_result_of_a_background_job_is_acknowledged_when_it_is_stored(world: World, outcome: str) -> None:
+    """R103. A bug: the worker was told 204, the broker was killed, and the job ended lost or ran again."""
+    name = world.enqueue(attempts=1)
+    worker = Worker(world)
+    given = worker.takes()
+    world.diary.is_slow = True
+    headers = {**worker.headers, "Dragoman-Attempt": token(given)}
+    query = {"outcome": outcome}
+    told = world.begin("POST", f"{worker.path}/result", headers=headers, content=b"1", params=query)
+    assert not told.done()
+    world.diary.commit()
+    assert world.finish(told).status_code == 204
+    assert world.job(name).outcome == outcome
+
+
+def test_result_of_a_call_is_acknowledged_at_once(world: World) -> None:
+    worker = Worker(world)
+    waiting = call(world)
+    given = worker.takes()
+    world.diary.is_slow = True
+    assert worker.says("result", token(given), b"1").status_code == 204
+    assert world.finish(waiting).content == b"1"
