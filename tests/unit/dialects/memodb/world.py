@@ -8,6 +8,7 @@ from math import inf
 from typing import Any, NamedTuple
 
 import cbor2
+import pytest
 
 from dragoman.carriers.sp import Limits as SpLimits
 from dragoman.carriers.sp import Sp
@@ -425,3 +426,32 @@ class World:
         self.remarks.append(event)
         if event == "internal error":
             self.errors.append(fields["exception"])
+
+
+DAY = 86_400_000
+
+
+def disconnected(request: int, id: bytes) -> list[Said]:
+    return [Said(request, "DISCONNECT", id)]
+
+
+def beats(request: int, id: bytes) -> list[Said]:
+    return [Said(request, "HEARTBEAT", id)]
+
+
+def given(request: int, id: bytes, payload: bytes = b"job", timeout: int = 5_000, service: str = "echo") -> list[Said]:
+    return [Said(request, "JOB", id, (service, timeout), payload)]
+
+
+def answered(request: int, payload: bytes = b"result") -> list[Said]:
+    return [Said(request, "RESULT", b"", (), payload)]
+
+
+def repeat(world: World, side: Side, request: int, body: bytes, is_new: bool) -> tuple[Side, list[Said]]:
+    """The same request once more, on the same connection or on a new one."""
+    if is_new:
+        side = world.again(side)
+    return side, side.ask(request, body)
+
+
+both = pytest.mark.parametrize("is_new", [False, True], ids=["same connection", "new connection"])
