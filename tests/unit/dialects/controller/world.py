@@ -8,6 +8,8 @@ from functools import partial
 from math import inf
 from typing import Any, NamedTuple
 
+import pytest
+
 from dragoman.carriers.prefixed import Limits as PrefixedLimits
 from dragoman.carriers.prefixed import Prefixed
 from dragoman.core.broker import Broker
@@ -513,4 +515,31 @@ class World:
             self.errors.append(fields["exception"])
 
 
-__all__ = ["CONTROL", "MAX_PAYLOAD", "ROOT", "STRANGER", "UID", "Call", "Caller", "Fellow", "Told", "World", "pulse"]
+editions = pytest.mark.parametrize("edition", ["seed", "shifted"])
+
+
+def second_worker(world: World, edition: str = "seed") -> Fellow:
+    return world.worker(edition)
+
+
+def retry(world: World) -> None:
+    """Wait as long as a job rests after its first attempt."""
+    world.wait(2.0)
+
+
+__all__ = [
+    "CONTROL",
+    "MAX_PAYLOAD",
+    "ROOT",
+    "STRANGER",
+    "UID",
+    "Call",
+    "Caller",
+    "Fellow",
+    "Told",
+    "World",
+    "editions",
+    "pulse",
+    "retry",
+    "second_worker",
+]
