@@ -457,3 +457,9 @@ class World:
         self.remarks.append((level, event, said))
         if event == "internal error":
             self.errors.append(said["exception"])
+
+
+class Nobody:
+    """A caller whose answers nobody reads."""
+
+    recipient = None
