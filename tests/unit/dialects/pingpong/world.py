@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import Any
 
+import pytest
+
 from dragoman.carriers.carrier import TooLarge
 from dragoman.core.broker import Broker
 from dragoman.core.invariants import check
@@ -13,6 +15,7 @@ from dragoman.core.model import Job, JobState, Worker
 from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 from dragoman.dialects.frontend import FRONTEND
+from dragoman.dialects.pingpong.editions import Edition
 from dragoman.dialects.pingpong.options import ListenerOptions
 from dragoman.dialects.pingpong.session import BACKEND, Guest, PingPongSession
 from dragoman.testing.entropy import SeededEntropy
@@ -241,3 +244,15 @@ class World:
 def error(reason: str) -> list[list[bytes]]:
     """The row for every outcome but done: `["", "", "ERROR", reason]`."""
     return [[b"", b"ERROR", reason.encode()]]
+
+
+PLAIN, PACKAGE = Edition.PLAIN, Edition.PACKAGE
+
+both = pytest.mark.parametrize("edition", [PLAIN, PACKAGE])
+
+
+def finish(world: World, worker: FakePeer, result: bytes) -> list[list[bytes]]:
+    """The worker sends its result as its edition has it."""
+    if world.options.edition is PLAIN:
+        return world.tell(worker, result)
+    return world.tell(worker, JOB_COMPLETE, world.token(worker), b"", result)

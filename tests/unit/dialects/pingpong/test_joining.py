@@ -1,0 +1,246 @@
+"""PING and READY of PingPong workers, the first and all later ones: R30 to R35, R47, R49."""
+
+from __future__ import annotations
+
+from dragoman.dialects.pingpong.editions import Edition
+from dragoman.dialects.pingpong.session import PONG_EVERY
+
+from .world import PING, PONG, READY, World, both, error, finish
+
+# -------------------------------------------------------------------- PING: R30, R31, R32, R47, R49
+
+
+@both
+def test_r30_a_ping_from_an_unknown_worker_adopts_it(edition: Edition) -> None:
+    world = World(edition=edition)
+    worker = world.worker()
+    assert world.tell(worker, PING) == [[PONG]]
+    assert world.state(worker) == "idle"
+    world.call(b"work")
+    assert worker.told()[0][0] == b"work"
+
+
+@both
+def test_r30_without_adopt_on_ping_an_unknown_worker_gets_no_pong_until_it_says_ready(edition: Edition) -> None:
+    world = World(edition=edition, adopt_on_ping=False)
+    worker = world.worker()
+    assert world.tell(worker, PING) == []
+    assert world.state(worker) == "unknown"
+    assert world.tell(worker, READY) == [[PONG]]
+    world.wait(1)
+    assert world.tell(worker, PING) == [[PONG]]
+
+
+def test_r31_a_ping_from_an_idle_worker_makes_no_second_entry() -> None:
+    world = World()
+    worker = world.ready_worker()
+    for _ in range(3):
+        world.wait(1)
+        assert world.tell(worker, PING) == [[PONG]]
+    world.call(b"1")
+    world.call(b"2")
+    assert worker.told() == [[b"1"]]
+
+
+@both
+def test_r32_d1_a_ping_from_a_busy_worker_is_a_life_sign_and_no_second_job_goes_out(edition: Edition) -> None:
+    world = World(edition=edition)
+    worker, _ = world.busy_worker()
+    world.call(b"second")
+    for _ in range(5):
+        world.wait(1)
+        assert world.tell(worker, PING) == [[PONG]]
+    assert world.state(worker) == "busy"
+    assert world.counters.handed_out == 1
+
+
+def test_r32_the_ping_that_crossed_the_job_does_not_make_the_worker_idle() -> None:
+    world = World()
+    worker, _ = world.busy_worker()
+    waiting = world.call(b"second")
+    assert world.tell(worker, PING) == [[PONG]]
+    assert world.state(worker) == "busy"
+    assert waiting.told() == []
+
+
+@both
+def test_r47_counts_of_a_ping_come_back_behind_pong(edition: Edition) -> None:
+    world = World(edition=edition)
+    worker = world.worker()
+    assert world.tell(worker, PING, b"1") == [[PONG, b"1"]]
+    world.wait(1)
+    assert world.tell(worker, PING, b"2", b"x" * 32, b"third") == [[PONG, b"2", b"x" * 32]]
+    world.wait(1)
+    assert world.tell(worker, PING, b"y" * 33) == [[PONG]]
+
+
+def test_r47_a_count_that_falls_is_remarked_and_nothing_more() -> None:
+    world = World()
+    worker = world.worker()
+    for count in (b"5", b"6", b"2"):
+        world.wait(1)
+        assert world.tell(worker, PING, count) == [[PONG, count]]
+    assert world.line.remarks.count("ping count fell") == 1
+    world.wait(1)
+    assert world.tell(worker, PING, b"not a number") == [[PONG, b"not a number"]]
+    assert world.state(worker) == "idle"
+
+
+def test_r49_of_a_flood_of_pings_at_most_one_every_20_ms_is_answered() -> None:
+    world = World()
+    worker = world.ready_worker()
+    answered = 0
+    for _ in range(1_000):
+        world.wait(0.001)
+        answered += len(world.tell(worker, PING))
+    assert 40 <= answered <= 50
+    assert world.counters.throttled_pings == 1_000 - answered
+
+
+def test_r49_a_throttled_ping_is_a_life_sign_all_the_same() -> None:
+    world = World(worker_expire=3)
+    worker = world.ready_worker()
+    world.tell(worker, PING)
+    world.wait(PONG_EVERY / 2)
+    assert world.tell(worker, PING) == []
+    world.wait(2.999)
+    assert world.state(worker) == "idle"
+
+
+def test_r43_pong_is_said_while_the_message_is_heard_and_waits_for_no_effect() -> None:
+    world = World()
+    worker = world.worker()
+    world.hear(worker, [b"", PING])
+    assert worker.told() == [[PONG]]
+    world.settle()
+
+
+def test_a_pong_from_a_worker_is_a_life_sign_without_an_answer() -> None:
+    """Frames, row result: PONG, where the documents write PONG for PING, is a life sign."""
+    world = World(worker_expire=3)
+    worker = world.ready_worker()
+    for _ in range(3):
+        world.wait(2)
+        assert world.tell(worker, PONG) == []
+    assert world.state(worker) == "idle"
+
+
+# -------------------------------------------------------------------- READY again: R33, R34, R35
+
+
+@both
+def test_r33_ready_again_from_an_idle_worker_is_answered_and_changes_nothing(edition: Edition) -> None:
+    world = World(edition=edition)
+    worker = world.ready_worker()
+    assert world.tell(worker, READY) == [[PONG]]
+    world.call(b"1")
+    world.call(b"2")
+    assert [frames[0] for frames in worker.told()] == [b"1"]
+
+
+@both
+def test_r34_ready_within_a_second_of_the_job_may_have_crossed_it(edition: Edition) -> None:
+    world = World(edition=edition)
+    worker, caller = world.busy_worker()
+    world.wait(0.9)
+    assert world.tell(worker, READY) == [[PONG]]
+    assert world.state(worker) == "busy"
+    assert world.counters.ready_while_busy == 1
+    finish(world, worker, b"result")
+    assert caller.told() == [[b"result"]]
+
+
+@both
+def test_r34_ready_later_than_that_fails_the_attempt_and_frees_the_worker(edition: Edition) -> None:
+    world = World(edition=edition)
+    worker, caller = world.busy_worker()
+    world.wait(1.1)
+    assert world.tell(worker, READY) == [[PONG]]
+    (((_, word, reason),),) = (caller.told(),)
+    assert word == b"ERROR"
+    assert reason.startswith(b"failed: ")
+    assert b"said READY" in reason
+    assert world.state(worker) == "idle"
+    assert world.counters.ready_while_busy == 1
+
+
+def test_r34_d8_with_attempts_left_the_job_goes_to_another_worker() -> None:
+    world = World(attempts=2)
+    worker, caller = world.busy_worker(b"job")
+    other = world.ready_worker()
+    world.wait(1.1)
+    world.tell(worker, READY)
+    world.wait(1.9)
+    assert other.told() == [[b"job"]]
+    world.tell(other, b"result")
+    assert caller.told() == [[b"result"]]
+
+
+@both
+def test_r35_ready_on_a_new_connection_with_the_same_routing_id_is_a_new_life(edition: Edition) -> None:
+    world = World(edition=edition)
+    former = world.ready_worker(b"w1")
+    caller = world.call()
+    former.told()
+    fresh = world.ready_worker(b"w1")
+    assert former.closed is not None
+    assert caller.told() == error("lost: its worker came back on a new connection")
+    assert world.state(fresh) == "idle"
+    assert world.counters.takeovers == 1
+    assert len(world.broker.roster.workers) == 1
+
+
+def test_r35_an_idle_worker_that_restarts_costs_nothing() -> None:
+    world = World()
+    former = world.ready_worker(b"w1")
+    fresh = world.ready_worker(b"w1")
+    assert former.is_lost
+    caller = world.call(b"job")
+    assert fresh.told() == [[b"job"]]
+    world.tell(fresh, b"result")
+    assert caller.told() == [[b"result"]]
+
+
+def test_r35_the_end_of_the_old_connection_does_not_end_the_new_life() -> None:
+    """A third connection must still find the second under the name."""
+    world = World()
+    world.ready_worker(b"w1")
+    second = world.ready_worker(b"w1")
+    assert world.state(second) == "idle"
+    third = world.ready_worker(b"w1")
+    assert second.is_lost
+    assert world.state(third) == "idle"
+
+
+def test_r35_connections_without_a_routing_id_take_nothing_over() -> None:
+    world = World()
+    first, second = world.ready_worker(), world.ready_worker()
+    assert (world.state(first), world.state(second)) == ("idle", "idle")
+    assert world.counters.takeovers == 0
+
+
+def test_r35_a_caller_with_a_workers_routing_id_takes_nothing_over() -> None:
+    """The two ROUTERs have names of their own."""
+    world = World()
+    worker = world.ready_worker(b"same")
+    world.caller(b"same")
+    assert world.state(worker) == "idle"
+
+
+def test_r35_a_caller_that_comes_back_under_its_routing_id_ends_its_former_connection() -> None:
+    world = World()
+    former = world.caller(b"c")
+    world.tell(former, b"job")
+    fresh = world.caller(b"c")
+    assert former.is_lost
+    assert world.present == 0
+    assert world.tell(fresh, b"job") == []
+    assert world.present == 1
+
+
+def test_d3_a_routing_id_may_be_used_again_after_its_connection_ended() -> None:
+    world = World()
+    worker = world.ready_worker(b"w1")
+    world.lose(worker)
+    world.ready_worker(b"w1")
+    assert world.counters.takeovers == 0
