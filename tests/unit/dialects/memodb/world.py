@@ -36,6 +36,7 @@ ASK = 0x8000_0000  # the bit that marks the request id among the words of a rout
 MAX_PAYLOAD = 100_000
 HOME = "192.0.2.1"
 ELSEWHERE = "192.0.2.2"
+DAY = 86_400_000  # in milliseconds, as in a JOB
 
 
 def ready(*services: str, id: bytes = b"") -> bytes:
@@ -426,9 +427,6 @@ class World:
         self.remarks.append(event)
         if event == "internal error":
             self.errors.append(fields["exception"])
-
-
-DAY = 86_400_000
 
 
 def disconnected(request: int, id: bytes) -> list[Said]:
