@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import pytest
 
-from .world import ROOT, Call, Caller, Fellow, World
+from case_tables import check_every_row
+
+from .world import ROOT, Call, Caller, Fellow, World, editions
 
 FOREIGN = 4711
 # What a worker may be at. Its previous task, if it has had one, is task 1.
@@ -330,51 +332,53 @@ def read_table(text: str) -> dict[tuple[str, str], str]:
 
 TABLE = read_table(REACTIONS)
 
-editions = pytest.mark.parametrize("edition", ["seed", "shifted"])
+PULSED = [(state, word) for word in PULSES for state in STATES]
 
 
 @editions
-@pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("word", PULSES)
-def test_every_pulse_in_every_state_has_its_reaction(state: str, word: str, edition: str) -> None:
-    assert Scene(state, edition).react(word) == TABLE[state, word]
+def test_every_pulse_in_every_state_has_its_reaction(edition: str) -> None:
+    def check(state: str, word: str) -> None:
+        assert Scene(state, edition).react(word) == TABLE[state, word]
+
+    check_every_row(check, PULSED)
 
 
 @editions
-@pytest.mark.parametrize("state", OPEN)
-@pytest.mark.parametrize("error", ANSWERS)
-def test_every_answer_in_every_state_has_its_reaction(state: str, error: str, edition: str) -> None:
-    assert Scene(state, edition).react(f"answer {error}") == TABLE[state, f"answer {error}"]
+def test_every_answer_in_every_state_has_its_reaction(edition: str) -> None:
+    def check(state: str, error: str) -> None:
+        assert Scene(state, edition).react(f"answer {error}") == TABLE[state, f"answer {error}"]
+
+    check_every_row(check, [(state, error) for error in ANSWERS for state in OPEN])
 
 
 @editions
-@pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("word", PULSES)
-def test_whatever_was_said_while_a_job_waits_nobody_gets_two_and_nothing_stays_for_ever(
-    state: str, word: str, edition: str
-) -> None:
+def test_whatever_was_said_while_a_job_waits_nobody_gets_two_and_nothing_stays_for_ever(edition: str) -> None:
     """A job that waits goes out at most once; when its worker has died, others do it, and nothing is left."""
-    scene = Scene(state, edition)
-    world = scene.world
-    waiting = world.submit(b"waiting")
-    given = world.counters.handed_out
-    scene.pulse(word)
-    assert world.counters.handed_out - given <= 1
-    for call in world.calls:
-        if call.is_open:
-            call.cut()
-    world.sockets.discard(scene.fellow.id)
-    world.wait(70)  # leases are 62 s at most
-    assert scene.fellow.state == "gone"
-    other = world.worker()
-    while calls := other.calls():
-        (task,) = calls
-        assert task.word == "SET_TASK"
-        task.answer("OK", task.task)
-        other.finish(task)
-    assert [told[0] for told in waiting.told] == ["done"]
-    assert not world.broker.jobs
-    assert sum(world.counters.ended.values()) == world.counters.accepted
+
+    def check(state: str, word: str) -> None:
+        scene = Scene(state, edition)
+        world = scene.world
+        waiting = world.submit(b"waiting")
+        given = world.counters.handed_out
+        scene.pulse(word)
+        assert world.counters.handed_out - given <= 1
+        for call in world.calls:
+            if call.is_open:
+                call.cut()
+        world.sockets.discard(scene.fellow.id)
+        world.wait(70)  # leases are 62 s at most
+        assert scene.fellow.state == "gone"
+        other = world.worker()
+        while calls := other.calls():
+            (task,) = calls
+            assert task.word == "SET_TASK"
+            task.answer("OK", task.task)
+            other.finish(task)
+        assert [told[0] for told in waiting.told] == ["done"]
+        assert not world.broker.jobs
+        assert sum(world.counters.ended.values()) == world.counters.accepted
+
+    check_every_row(check, PULSED)
 
 
 @editions

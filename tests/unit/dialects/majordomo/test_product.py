@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import pytest
 
+from case_tables import check_every_row
+
 from .world import MAX_PAYLOAD, SPEECHES, Side, Speech, World
 
 JOB_TIMEOUT = 20.0
@@ -139,48 +141,60 @@ TABLE = {
     "PING": ("-; new; bad", *RUBBISH[1:]),
 }
 
-CASES = [
-    pytest.param(speech, state, word, reaction, id=f"{speech}-{state}-{word}")
-    for speech in SPEECHES
-    for word, reactions in TABLE.items()
-    for state, reaction in zip(STATES, reactions, strict=True)
-    if speech.part or word != "PARTIAL"  # 0.1 has no such word
-]
+every_speech = pytest.mark.parametrize("speech", SPEECHES, ids=str)
 
 
-@pytest.mark.parametrize(("speech", "state", "word", "reaction"), CASES)
-def test_every_word_in_every_state_has_its_reaction(speech: Speech, state: str, word: str, reaction: str) -> None:
-    world, worker = arrange(state, speech)
-    before = dict(world.ended)
-    worker.hear(*message_of(word, worker))
-    world.turn()
-    notes = [name for name, count in world.ended.items() if count > before.get(name, 0)]
-    notes += ["late"] * world.counters.late_results
-    notes += ["part"] * world.counters.dropped_parts
-    notes += ["bad"] * sum(world.bad.values())
-    told = " ".join(worker.words()) or "-"
-    assert "; ".join(filter(None, (told, world.state(worker), " ".join(notes)))) == reaction
+def rows_of(speech: Speech) -> list[tuple[str, str, str]]:
+    """A state, a word and its reaction."""
+    return [
+        (state, word, reaction)
+        for word, reactions in TABLE.items()
+        for state, reaction in zip(STATES, reactions, strict=True)
+        if speech.part or word != "PARTIAL"  # 0.1 has no such word
+    ]
 
 
-@pytest.mark.parametrize(("speech", "state", "word", "reaction"), CASES)
-def test_whatever_was_said_the_connection_may_end_next(speech: Speech, state: str, word: str, reaction: str) -> None:
-    world, worker = arrange(state, speech)
-    worker.hear(*message_of(word, worker))
-    worker.cut()
-    assert not world.broker.roster.workers
+@every_speech
+def test_every_word_in_every_state_has_its_reaction(speech: Speech) -> None:
+    def check(state: str, word: str, reaction: str) -> None:
+        world, worker = arrange(state, speech)
+        before = dict(world.ended)
+        worker.hear(*message_of(word, worker))
+        world.turn()
+        notes = [name for name, count in world.ended.items() if count > before.get(name, 0)]
+        notes += ["late"] * world.counters.late_results
+        notes += ["part"] * world.counters.dropped_parts
+        notes += ["bad"] * sum(world.bad.values())
+        told = " ".join(worker.words()) or "-"
+        assert "; ".join(filter(None, (told, world.state(worker), " ".join(notes)))) == reaction
+
+    check_every_row(check, rows_of(speech))
 
 
-@pytest.mark.parametrize(("speech", "state", "word", "reaction"), CASES)
-def test_whatever_was_said_while_a_job_waits_nobody_gets_two_and_nothing_is_stuck(
-    speech: Speech, state: str, word: str, reaction: str
-) -> None:
+@every_speech
+def test_whatever_was_said_the_connection_may_end_next(speech: Speech) -> None:
+    def check(state: str, word: str, reaction: str) -> None:
+        world, worker = arrange(state, speech)
+        worker.hear(*message_of(word, worker))
+        worker.cut()
+        assert not world.broker.roster.workers
+
+    check_every_row(check, rows_of(speech))
+
+
+@every_speech
+def test_whatever_was_said_while_a_job_waits_nobody_gets_two_and_nothing_is_stuck(speech: Speech) -> None:
     """The job that waits goes out at most once, whatever the word set free."""
-    world, worker = arrange(state, speech)
-    world.client(b"waiting")
-    handed_out = world.counters.handed_out
-    worker.hear(*message_of(word, worker))
-    world.turn()
-    assert world.counters.handed_out - handed_out <= 1
-    worker.cut()
-    world.wait(world.options.queue_timeout + 1)
-    assert not world.broker.jobs
+
+    def check(state: str, word: str, reaction: str) -> None:
+        world, worker = arrange(state, speech)
+        world.client(b"waiting")
+        handed_out = world.counters.handed_out
+        worker.hear(*message_of(word, worker))
+        world.turn()
+        assert world.counters.handed_out - handed_out <= 1
+        worker.cut()
+        world.wait(world.options.queue_timeout + 1)
+        assert not world.broker.jobs
+
+    check_every_row(check, rows_of(speech))

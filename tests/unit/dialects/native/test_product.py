@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import pytest
 
+from case_tables import check_every_row
+
 from .world import (
     MAX_PAYLOAD,
     SECRET,
@@ -205,79 +207,98 @@ TABLE |= {
 }
 
 every_state = pytest.mark.parametrize("state", STATES)
-every_word = pytest.mark.parametrize("word", list(TABLE))
-
-
-@every_state
-@every_word
-def test_every_word_in_every_state_has_its_reaction(state: str, word: str) -> None:
-    assert Scene(state).react(word) == TABLE[word][state]
-
-
-@every_state
-@every_word
-def test_whatever_was_said_the_connection_may_end_in_the_same_turn(state: str, word: str) -> None:
-    scene = Scene(state)
-    scene.peer.hear(scene.message(word))
-    scene.peer.cut()
-    assert scene.world.workers == 0
-    scene.other.cut()
-    scene.world.wait(35)
-    assert scene.world.present == 0
-
-
-@every_state
-@every_word
-def test_whatever_was_said_again_harms_nobody(state: str, word: str) -> None:
-    """Twenty times in a row: the connection may be closed for it, and others are served."""
-    scene = Scene(state)
-    world = scene.world
-    for _ in range(25):
-        if not scene.peer.is_over:
-            scene.peer.hear(scene.message(word))
-    world.turn()
-    worker = world.worker("honest")
-    token, id = world.running(worker, scene.other, b"fine", service="honest")
-    worker.say(*result((token, b"FINE")))
-    assert ("RESULT", id, b"FINE") in scene.other.told()
-
-
-@every_state
-@pytest.mark.parametrize("word", [word for word in TABLE if word not in ("nothing", "zero", "a word of later")])
-def test_a_word_with_too_many_frames_is_an_error(state: str, word: str) -> None:
-    """A head that is too short, frames missing or too many."""
-    scene = Scene(state)
-    frames = [*scene.message(word), b"one", b"more", b"or two"]
-    code = _code(state, word, "malformed")
-    assert [said[2] for said in scene.peer.say(*frames)] == [code]
-    assert scene.peer.is_over == (state == "before HELLO")
-    assert scene.world.ended.get("done", 0) == 0
-
-
-@every_state
-@pytest.mark.parametrize(
-    "word", ["SUBMIT", "CANCEL", "ACK", "RESUME", "ASK", "RESULT", "FAILED", "PROGRESS", "PART", "RETURN", "HELLO"]
+ROWS = [(state, word) for word in TABLE for state in STATES]
+WITH_A_HEAD = (
+    "SUBMIT",
+    "CANCEL",
+    "ACK",
+    "RESUME",
+    "ASK",
+    "RESULT",
+    "FAILED",
+    "PROGRESS",
+    "PART",
+    "RETURN",
+    "HELLO",
 )
-def test_a_word_with_a_short_head_or_without_its_frames_is_an_error(state: str, word: str) -> None:
-    for cut in ("head", "frames"):
+
+
+def test_every_word_in_every_state_has_its_reaction() -> None:
+    def check(state: str, word: str) -> None:
+        assert Scene(state).react(word) == TABLE[word][state]
+
+    check_every_row(check, ROWS)
+
+
+def test_whatever_was_said_the_connection_may_end_in_the_same_turn() -> None:
+    def check(state: str, word: str) -> None:
         scene = Scene(state)
-        frames = scene.message(word)
-        if cut == "head" and len(frames[0]) == 1:
-            continue
-        said = scene.peer.say(*([frames[0][:2], *frames[1:]] if cut == "head" else frames[:1]))
-        assert [each[2] for each in said] == [_code(state, word, "malformed")]
+        scene.peer.hear(scene.message(word))
+        scene.peer.cut()
+        assert scene.world.workers == 0
+        scene.other.cut()
+        scene.world.wait(35)
+        assert scene.world.present == 0
+
+    check_every_row(check, ROWS)
+
+
+def test_whatever_was_said_again_harms_nobody() -> None:
+    """Twenty times in a row: the connection may be closed for it, and others are served."""
+
+    def check(state: str, word: str) -> None:
+        scene = Scene(state)
+        world = scene.world
+        for _ in range(25):
+            if not scene.peer.is_over:
+                scene.peer.hear(scene.message(word))
+        world.turn()
+        worker = world.worker("honest")
+        token, id = world.running(worker, scene.other, b"fine", service="honest")
+        worker.say(*result((token, b"FINE")))
+        assert ("RESULT", id, b"FINE") in scene.other.told()
+
+    check_every_row(check, ROWS)
+
+
+def test_a_word_with_too_many_frames_is_an_error() -> None:
+    """A head that is too short, frames missing or too many."""
+
+    def check(state: str, word: str) -> None:
+        scene = Scene(state)
+        frames = [*scene.message(word), b"one", b"more", b"or two"]
+        code = _code(state, word, "malformed")
+        assert [said[2] for said in scene.peer.say(*frames)] == [code]
+        assert scene.peer.is_over == (state == "before HELLO")
         assert scene.world.ended.get("done", 0) == 0
 
+    check_every_row(check, [row for row in ROWS if row[1] not in ("nothing", "zero", "a word of later")])
 
-@every_state
-@pytest.mark.parametrize(
-    "word", [each for each in TABLE if not each.startswith(("nothing", "zero", "SUBMIT", "RESULT", "FAILED", "ASK"))]
-)
-def test_a_word_that_is_too_large_is_an_error(state: str, word: str) -> None:
-    scene = Scene(state)
-    frames = [*scene.message(word), bytes(MAX_PAYLOAD + 65_536)]
-    assert [said[2] for said in scene.peer.say(*frames)] == ["too large"]
-    assert scene.peer.is_over == (state == "before HELLO")
+
+def test_a_word_with_a_short_head_or_without_its_frames_is_an_error() -> None:
+    def check(state: str, word: str) -> None:
+        for cut in ("head", "frames"):
+            scene = Scene(state)
+            frames = scene.message(word)
+            if cut == "head" and len(frames[0]) == 1:
+                continue
+            said = scene.peer.say(*([frames[0][:2], *frames[1:]] if cut == "head" else frames[:1]))
+            assert [each[2] for each in said] == [_code(state, word, "malformed")]
+            assert scene.world.ended.get("done", 0) == 0
+
+    check_every_row(check, [row for row in ROWS if row[1] in WITH_A_HEAD])
+
+
+def test_a_word_that_is_too_large_is_an_error() -> None:
+    def check(state: str, word: str) -> None:
+        scene = Scene(state)
+        frames = [*scene.message(word), bytes(MAX_PAYLOAD + 65_536)]
+        assert [said[2] for said in scene.peer.say(*frames)] == ["too large"]
+        assert scene.peer.is_over == (state == "before HELLO")
+
+    check_every_row(
+        check, [row for row in ROWS if not row[1].startswith(("nothing", "zero", "SUBMIT", "RESULT", "FAILED", "ASK"))]
+    )
 
 
 @every_state

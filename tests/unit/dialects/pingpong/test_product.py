@@ -7,14 +7,11 @@ that a bad message was.
 
 from __future__ import annotations
 
-import pytest
-
+from case_tables import check_every_row
 from dragoman.carriers.carrier import TooLarge
 from dragoman.dialects.pingpong.editions import Edition
 
-from .world import DISCONNECT, EXIT, JOB_COMPLETE, PING, PONG, READY, FakePeer, World
-
-PLAIN, PACKAGE = Edition.PLAIN, Edition.PACKAGE
+from .world import DISCONNECT, EXIT, JOB_COMPLETE, PACKAGE, PING, PLAIN, PONG, READY, FakePeer, World, both
 
 JOB_TIMEOUT = 10
 STATES = ("unknown", "idle", "fresh", "long", "silent", "pinging", "exiting")
@@ -187,56 +184,62 @@ TABLE = {
     },
 }
 
-CASES = [
-    pytest.param(edition, state, word, reaction, id=f"{edition.value}-{state}-{word}")
-    for edition, rows in TABLE.items()
-    for word, reactions in rows.items()
-    for state, reaction in zip(STATES, reactions, strict=True)
-]
+ROWS = [(state, word) for word in TABLE[PLAIN] for state in STATES]
 
 
-@pytest.mark.parametrize(("edition", "state", "word", "reaction"), CASES)
-def test_every_word_in_every_state_has_its_reaction(edition: Edition, state: str, word: str, reaction: str) -> None:
-    world, worker, caller = arrange(state, edition)
-    late = world.counters.late_results
-    said = world.raw(worker, message_of(word, worker))
-    notes = [outcome_of(caller)] if caller is not None else []
-    notes += ["late"] * (world.counters.late_results - late)
-    notes += ["bad"] * len(world.line.bad)
-    shown = b" & ".join(b" ".join(frames) for frames in said).decode() or "-"
-    assert "; ".join(filter(None, (shown, world.state(worker), " ".join(filter(None, notes))))) == reaction
+@both
+def test_every_word_in_every_state_has_its_reaction(edition: Edition) -> None:
+    def check(state: str, word: str, reaction: str) -> None:
+        world, worker, caller = arrange(state, edition)
+        late = world.counters.late_results
+        said = world.raw(worker, message_of(word, worker))
+        notes = [outcome_of(caller)] if caller is not None else []
+        notes += ["late"] * (world.counters.late_results - late)
+        notes += ["bad"] * len(world.line.bad)
+        shown = b" & ".join(b" ".join(frames) for frames in said).decode() or "-"
+        assert "; ".join(filter(None, (shown, world.state(worker), " ".join(filter(None, notes))))) == reaction
+
+    check_every_row(
+        check,
+        [
+            (state, word, reaction)
+            for word, reactions in TABLE[edition].items()
+            for state, reaction in zip(STATES, reactions, strict=True)
+        ],
+    )
 
 
-@pytest.mark.parametrize("edition", [PLAIN, PACKAGE])
-@pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("word", list(TABLE[PLAIN]))
-def test_whatever_was_said_the_connection_may_end_next(edition: Edition, state: str, word: str) -> None:
-    world, worker, _ = arrange(state, edition)
-    world.hear(worker, message_of(word, worker))
-    world.lose(worker)
-    assert not world.broker.roster.workers
-
-
-@pytest.mark.parametrize("edition", [PLAIN, PACKAGE])
-@pytest.mark.parametrize("state", STATES)
-@pytest.mark.parametrize("word", list(TABLE[PLAIN]))
-def test_whatever_was_said_while_a_job_waits_nobody_gets_two_and_nothing_is_stuck(
-    edition: Edition, state: str, word: str
-) -> None:
-    """The job that waits goes out at most once, whatever the word set free."""
-    world, worker, _ = arrange(state, edition)
-    waiting = world.caller()
-    world.hear(waiting, [b"", b"waiting"])
-    world.settle()
-    worker.told()
-    handed_out = world.counters.handed_out
-    world.raw(worker, message_of(word, worker))
-    assert world.counters.handed_out - handed_out <= 1
-    if worker.closed is None:
+@both
+def test_whatever_was_said_the_connection_may_end_next(edition: Edition) -> None:
+    def check(state: str, word: str) -> None:
+        world, worker, _ = arrange(state, edition)
+        world.hear(worker, message_of(word, worker))
         world.lose(worker)
-    world.wait(world.options.queue_timeout + 1)
-    assert len(waiting.told()) == 1
-    assert world.present == 0
+        assert not world.broker.roster.workers
+
+    check_every_row(check, ROWS)
+
+
+@both
+def test_whatever_was_said_while_a_job_waits_nobody_gets_two_and_nothing_is_stuck(edition: Edition) -> None:
+    """The job that waits goes out at most once, whatever the word set free."""
+
+    def check(state: str, word: str) -> None:
+        world, worker, _ = arrange(state, edition)
+        waiting = world.caller()
+        world.hear(waiting, [b"", b"waiting"])
+        world.settle()
+        worker.told()
+        handed_out = world.counters.handed_out
+        world.raw(worker, message_of(word, worker))
+        assert world.counters.handed_out - handed_out <= 1
+        if worker.closed is None:
+            world.lose(worker)
+        world.wait(world.options.queue_timeout + 1)
+        assert len(waiting.told()) == 1
+        assert world.present == 0
+
+    check_every_row(check, ROWS)
 
 
 def outcome_of(caller: FakePeer) -> str:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import pytest
 
+from case_tables import check_every_row
+
 from .world import (
     ERROR,
     FIRST,
@@ -143,24 +145,24 @@ REGISTRATION: dict[str, tuple[tuple[bytes, ...], tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("state", "frames", "reaction"),
-    [
-        pytest.param(state, frames, reaction, id=f"{state}-{word}")
-        for word, (frames, reactions) in REGISTRATION.items()
-        for state, reaction in zip(STATES, reactions, strict=True)
-    ],
-)
-def test_every_word_on_the_registration_socket_in_every_state(
-    state: str, frames: tuple[bytes, ...], reaction: str
-) -> None:
-    world, bench, caller = arrange(state)
-    answers = bench.registrant.say(*frames)
-    assert all(frame == b"" for answer in answers for frame in answer[:-1])
-    said = " & ".join(answer[-1].decode() for answer in answers)
-    bad = "bad" if world.bad else ""
-    assert shown(said, bench.state, told(world, caller), bad) == reaction
-    assert said != ERROR.decode() or world.state(FIRST) == NAMES.get(state, state)
+def test_every_word_on_the_registration_socket_in_every_state() -> None:
+    def check(state: str, word: str, reaction: str) -> None:
+        world, bench, caller = arrange(state)
+        answers = bench.registrant.say(*REGISTRATION[word][0])
+        assert all(frame == b"" for answer in answers for frame in answer[:-1])
+        said = " & ".join(answer[-1].decode() for answer in answers)
+        bad = "bad" if world.bad else ""
+        assert shown(said, bench.state, told(world, caller), bad) == reaction
+        assert said != ERROR.decode() or world.state(FIRST) == NAMES.get(state, state)
+
+    check_every_row(
+        check,
+        [
+            (state, word, reaction)
+            for word, (_, reactions) in REGISTRATION.items()
+            for state, reaction in zip(STATES, reactions, strict=True)
+        ],
+    )
 
 
 # -------------------------------------------------------------------- the work socket
@@ -206,55 +208,61 @@ def frames_of(word: str, bench: Bench) -> tuple[bytes, ...]:
     }[word]
 
 
-@pytest.mark.parametrize(
-    ("state", "word", "reaction"),
-    [
-        pytest.param(state, word, reaction, id=f"{state}-{word}")
-        for word, reactions in WORK.items()
-        for state, reaction in zip(CONNECTED, reactions, strict=True)
-    ],
-)
-def test_every_word_on_the_work_socket_in_every_state(state: str, word: str, reaction: str) -> None:
-    world, bench, caller = arrange(state)
-    bench.post.has_ids = word == "JOBRES, foreign"
-    end = bench.end
-    end.hear(*frames_of(word, bench))
-    world.turn()
-    late = "late" if world.counters.late_results else ""
-    bad = "bad" if world.bad else ""
-    assert shown(bench.state, told(world, caller), late, bad) == reaction
-    assert end.is_over == (bench.state == "away")
+def test_every_word_on_the_work_socket_in_every_state() -> None:
+    def check(state: str, word: str, reaction: str) -> None:
+        world, bench, caller = arrange(state)
+        bench.post.has_ids = word == "JOBRES, foreign"
+        end = bench.end
+        end.hear(*frames_of(word, bench))
+        world.turn()
+        late = "late" if world.counters.late_results else ""
+        bad = "bad" if world.bad else ""
+        assert shown(bench.state, told(world, caller), late, bad) == reaction
+        assert end.is_over == (bench.state == "away")
+
+    check_every_row(
+        check,
+        [
+            (state, word, reaction)
+            for word, reactions in WORK.items()
+            for state, reaction in zip(CONNECTED, reactions, strict=True)
+        ],
+    )
 
 
-@pytest.mark.parametrize("word", list(WORK))
+def test_whatever_was_said_the_connection_may_end_next() -> None:
+    def check(state: str, word: str) -> None:
+        world, bench, caller = arrange(state)
+        bench.end.hear(*frames_of(word, bench))
+        assert bench.end.peer is not None
+        world.line.ended(bench.end.peer, "reset")
+        world.turn()
+        assert world.workers == 0
+        world.wait(30)
+        assert world.present == 0
+        assert caller is None or len(caller.told()) <= 1
+
+    check_every_row(check, [(state, word) for state in CONNECTED for word in WORK])
+
+
 @pytest.mark.parametrize("state", CONNECTED)
-def test_whatever_was_said_the_connection_may_end_next(state: str, word: str) -> None:
-    world, bench, caller = arrange(state)
-    bench.end.hear(*frames_of(word, bench))
-    assert bench.end.peer is not None
-    world.line.ended(bench.end.peer, "reset")
-    world.turn()
-    assert world.workers == 0
-    world.wait(30)
-    assert world.present == 0
-    assert caller is None or len(caller.told()) <= 1
-
-
-@pytest.mark.parametrize("word", list(WORK))
-@pytest.mark.parametrize("state", CONNECTED)
-def test_whatever_was_said_remove_and_ping_bring_the_worker_back(state: str, word: str) -> None:
+def test_whatever_was_said_remove_and_ping_bring_the_worker_back(state: str) -> None:
     """All three in one turn of the loop; after a while the worker, which answers all it is asked, is idle."""
-    world, bench, _ = arrange(state)
-    bench.end.hear(*frames_of(word, bench))
-    bench.registrant.hear(b"", fields(REMOVE, FIRST))
-    bench.registrant.hear(b"", fields(PING, FIRST))
-    world.turn()
-    for _ in range(200):
-        world.wait(0.5)
-        bench.ping()
-        for said in bench.told():
-            bench.say(GIVE if said == WAKE else b"JOBRES:::done")
-        if bench.state.startswith("working"):
-            bench.say(b"JOBRES:::done")
-    assert bench.state == "idle"
-    assert world.present == 0
+
+    def check(word: str) -> None:
+        world, bench, _ = arrange(state)
+        bench.end.hear(*frames_of(word, bench))
+        bench.registrant.hear(b"", fields(REMOVE, FIRST))
+        bench.registrant.hear(b"", fields(PING, FIRST))
+        world.turn()
+        for _ in range(200):
+            world.wait(0.5)
+            bench.ping()
+            for said in bench.told():
+                bench.say(GIVE if said == WAKE else b"JOBRES:::done")
+            if bench.state.startswith("working"):
+                bench.say(b"JOBRES:::done")
+        assert bench.state == "idle"
+        assert world.present == 0
+
+    check_every_row(check, [(word,) for word in WORK])

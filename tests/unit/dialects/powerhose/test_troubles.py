@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 
 import pytest
+
+from case_tables import check_every_row
 
 from .world import (
     FIRST,
@@ -38,42 +41,41 @@ def test_many_workers_and_callers_each_get_their_own(seed: int) -> None:
     assert [caller.told() for caller in callers] == [[b"did %d" % number] for number in range(20)]
 
 
-def kinds_of_trouble() -> list[tuple[str, Callable[[World, Bench, Caller], None]]]:
-    return [
-        ("death", lambda world, bench, caller: bench.die()),
-        ("remove", lambda world, bench, caller: bench.remove() and None),
-        ("ping", lambda world, bench, caller: bench.ping() and None),
-        ("cancel", lambda world, bench, caller: world.withdraw() if world.present else None),
-        ("caller gone", lambda world, bench, caller: None if caller.end.is_over else caller.end.cut()),
-        ("drain", lambda world, bench, caller: world.drain()),
-        ("wake time", lambda world, bench, caller: world.wait(1)),
-        ("run time", lambda world, bench, caller: world.wait(5)),
-        ("give", lambda world, bench, caller: None if bench.end.is_over else bench.say(GIVE)),
-        ("result", lambda world, bench, caller: None if bench.end.is_over else bench.finish()),
-        ("garbage", lambda world, bench, caller: None if bench.end.is_over else bench.say(b"?")),
-    ]
+TROUBLES: dict[str, Callable[[World, Bench, Caller], object]] = {
+    "death": lambda world, bench, caller: bench.die(),
+    "remove": lambda world, bench, caller: bench.remove(),
+    "ping": lambda world, bench, caller: bench.ping(),
+    "cancel": lambda world, bench, caller: world.withdraw() if world.present else None,
+    "caller gone": lambda world, bench, caller: None if caller.end.is_over else caller.end.cut(),
+    "drain": lambda world, bench, caller: world.drain(),
+    "wake time": lambda world, bench, caller: world.wait(1),
+    "run time": lambda world, bench, caller: world.wait(5),
+    "give": lambda world, bench, caller: None if bench.end.is_over else bench.say(GIVE),
+    "result": lambda world, bench, caller: None if bench.end.is_over else bench.finish(),
+    "garbage": lambda world, bench, caller: None if bench.end.is_over else bench.say(b"?"),
+}
 
 
-@pytest.mark.parametrize("second", kinds_of_trouble(), ids=lambda each: each[0])
-@pytest.mark.parametrize("first", kinds_of_trouble(), ids=lambda each: each[0])
 @pytest.mark.parametrize("stage", ["asked", "busy"])
-def test_any_two_troubles_one_after_the_other_leave_everything_in_order(
-    stage: str, first: tuple, second: tuple
-) -> None:
+def test_any_two_troubles_one_after_the_other_leave_everything_in_order(stage: str) -> None:
     """The world checks all its books after each; in the end every caller that stayed is told once."""
-    world = World(unproven_limit=10, job_timeout=5)
-    bench, caller = getattr(world, stage)()
-    for _, trouble in (first, second):
-        if not bench.registrant.is_over:
-            trouble(world, bench, caller)
-    world.wait(30)
-    assert world.present == 0
-    assert len(caller.told()) <= 1
-    assert caller.end.is_over or sum(world.counters.ended.values()) == 1
-    world.places[FIRST] = "open"
-    if not world.broker.is_draining:
-        assert bench.ping() == [PONG]
-        assert bench.state == "idle"
-        last = world.call(b"last")
-        assert bench.work() == b"last"
-        assert last.told() == [b"result"]
+
+    def check(first: str, second: str) -> None:
+        world = World(unproven_limit=10, job_timeout=5)
+        bench, caller = getattr(world, stage)()
+        for trouble in (first, second):
+            if not bench.registrant.is_over:
+                TROUBLES[trouble](world, bench, caller)
+        world.wait(30)
+        assert world.present == 0
+        assert len(caller.told()) <= 1
+        assert caller.end.is_over or sum(world.counters.ended.values()) == 1
+        world.places[FIRST] = "open"
+        if not world.broker.is_draining:
+            assert bench.ping() == [PONG]
+            assert bench.state == "idle"
+            last = world.call(b"last")
+            assert bench.work() == b"last"
+            assert last.told() == [b"result"]
+
+    check_every_row(check, product(TROUBLES, repeat=2))

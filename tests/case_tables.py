@@ -1,0 +1,32 @@
+"""Tables of cases that run as one test: every row runs, and all rows that fail are named together."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Iterable
+
+
+def check_every_row(check: Callable[..., None], rows: Iterable[tuple[object, ...]]) -> None:
+    """Call `check` with the cells of each row, and fail with the name and the error of every row that failed.
+
+    `check` makes all that it looks at, so that no row sees what another one left. The first error is the cause of the
+    failure, with its traceback.
+    """
+    failures: list[str] = []
+    errors: list[Exception] = []
+    count = 0
+    for row in rows:
+        count += 1
+        try:
+            check(*row)
+        except Exception as error:
+            line = traceback.extract_tb(error.__traceback__)[-1].lineno
+            failures.append(f"{name_of(row)}: {type(error).__name__}, line {line}: {error}")
+            errors.append(error)
+    assert count, "the table has no rows"
+    if failures:
+        raise AssertionError(f"{len(failures)} of {count} rows failed:\n" + "\n".join(failures)) from errors[0]
+
+
+def name_of(row: tuple[object, ...]) -> str:
+    return " | ".join(str(cell) for cell in row)
