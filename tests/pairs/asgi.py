@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from dragoman.desk.desk import Desk
@@ -65,6 +67,15 @@ def settle(world: World) -> None:
         world.line.turn()
         loop.call_soon(loop.stop)
         loop.run_forever()
+
+
+@contextmanager
+def one_world() -> Iterator[World]:
+    """A world for one row of a table: requests that still wait in it end before the next row begins."""
+    try:
+        yield World()
+    finally:
+        end_all()
 
 
 def end_all() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from case_tables import check_every_row
 from dragoman.core.model import Outcome
 from pairs import native
+from pairs.asgi import one_world
 from pairs.majordomo import FIELD, RFC7, RFC18, Rfc7Caller, Rfc7Worker, Rfc18Worker
 from pairs.people import People
 from pairs.test_pairs import CALLERS, PEOPLES
@@ -16,36 +18,36 @@ BODY = [b"first", b"", bytes(range(256)), b"x" * 50_000]
 
 
 @pytest.mark.parametrize("callers", OWN, ids=str)
-@pytest.mark.parametrize("workers", PEOPLES, ids=str)
-def test_the_frames_of_a_job_are_kept_for_majordomos_workers_and_joined_for_all_others(
-    callers: People, workers: People
-) -> None:
-    world = World()
-    caller, worker = callers.call(world), workers.worker(world)
-    assert isinstance(caller, Rfc7Caller)
-    caller.submit(*BODY)
-    assert worker.jobs() == [b"".join(BODY)]
-    if isinstance(worker, Rfc7Worker):
-        assert worker.body == BODY
-    worker.finish(b"done")
-    assert caller.told() == [(Outcome.DONE, b"done")]
+def test_the_frames_of_a_job_are_kept_for_majordomos_workers_and_joined_for_all_others(callers: People) -> None:
+    def check(workers: People) -> None:
+        with one_world() as world:
+            caller, worker = callers.call(world), workers.worker(world)
+            assert isinstance(caller, Rfc7Caller)
+            caller.submit(*BODY)
+            assert worker.jobs() == [b"".join(BODY)]
+            if isinstance(worker, Rfc7Worker):
+                assert worker.body == BODY
+            worker.finish(b"done")
+            assert caller.told() == [(Outcome.DONE, b"done")]
+
+    check_every_row(check, [(workers,) for workers in PEOPLES])
 
 
 @pytest.mark.parametrize("callers", CALLERS, ids=str)
-@pytest.mark.parametrize("workers", OWN, ids=str)
-def test_the_frames_of_a_result_are_kept_for_majordomos_callers_and_joined_for_all_others(
-    callers: People, workers: People
-) -> None:
-    world = World()
-    caller, worker = callers.call(world), workers.worker(world)
-    assert isinstance(worker, Rfc7Worker)
-    caller.submit(b"job")
-    worker.jobs()
-    worker.finish(*BODY)
-    if isinstance(caller, Rfc7Caller):
-        assert caller.bodies() == [BODY]
-    else:
-        assert caller.told() == [(Outcome.DONE, b"".join(BODY))]
+def test_the_frames_of_a_result_are_kept_for_majordomos_callers_and_joined_for_all_others(callers: People) -> None:
+    def check(workers: People) -> None:
+        with one_world() as world:
+            caller, worker = callers.call(world), workers.worker(world)
+            assert isinstance(worker, Rfc7Worker)
+            caller.submit(b"job")
+            worker.jobs()
+            worker.finish(*BODY)
+            if isinstance(caller, Rfc7Caller):
+                assert caller.bodies() == [BODY]
+            else:
+                assert caller.told() == [(Outcome.DONE, b"".join(BODY))]
+
+    check_every_row(check, [(workers,) for workers in OWN])
 
 
 @pytest.mark.parametrize("callers", [each for each in CALLERS if each not in (RFC18, FIELD, native.NATIVE)], ids=str)

@@ -10,11 +10,13 @@ from collections.abc import Callable
 
 import pytest
 
+from case_tables import check_every_row
 from dragoman.core.effects import Answer, Effect
 from dragoman.core.model import Outcome
 from dragoman.core.recipients import Recipient
 from dragoman.server.wiring import DIALECTS
 from pairs import controller, http, majordomo, memodb, native, pingpong, powerhose
+from pairs.asgi import one_world
 from pairs.people import JOB_TIMEOUT, Caller, People, Worker
 from pairs.world import World
 
@@ -72,12 +74,8 @@ WAYS: dict[Outcome, Callable[[World, Caller, Worker], None]] = {
     Outcome.CANCELLED: cancelled,
     Outcome.REFUSED: refused,
 }
-PAIRS = [
-    pytest.param(caller, worker, outcome, id=f"{caller}-{worker}-{outcome}".replace(" ", "_"))
-    for caller in CALLERS
-    for worker in PEOPLES
-    for outcome in WAYS
-    if outcome not in worker.impossible
+WORKERS_AND_OUTCOMES = [
+    (workers, outcome) for workers in PEOPLES for outcome in WAYS if outcome not in workers.impossible
 ]
 
 
@@ -89,14 +87,20 @@ def test_every_outcome_has_a_way_or_is_listed_as_impossible_with_a_reason() -> N
     assert set(WAYS) == set(Outcome)
     assert all(reason for people in PEOPLES for reason in people.impossible.values())
     expected = sum(len(Outcome) - len(people.impossible) for people in PEOPLES)
-    assert len(PAIRS) == len(CALLERS) * expected
+    assert len(WORKERS_AND_OUTCOMES) == expected
 
 
-@pytest.mark.parametrize(("callers", "workers", "outcome"), PAIRS)
-def test_a_caller_of_one_people_is_served_by_a_worker_of_another(
-    callers: People, workers: People, outcome: Outcome
-) -> None:
-    world = World()
+@pytest.mark.parametrize("callers", CALLERS, ids=str)
+def test_a_caller_of_one_people_is_served_by_a_worker_of_another(callers: People) -> None:
+    def check(workers: People, outcome: Outcome) -> None:
+        with one_world() as world:
+            _serve_one(world, callers, workers, outcome)
+
+    check_every_row(check, WORKERS_AND_OUTCOMES)
+
+
+def _serve_one(world: World, callers: People, workers: People, outcome: Outcome) -> None:
+    """One job that ends in this way, and the next one."""
     caller, worker = callers.call(world), workers.worker(world)
     caller.submit(b"bonjour")
     assert worker.jobs() == [b"bonjour"]
@@ -174,16 +178,17 @@ def _serve_another(world: World, caller: Caller, worker: Worker, workers: People
     assert caller.told() == [(Outcome.DONE, b"good evening")]
 
 
-@pytest.mark.parametrize("kind", PAYLOADS)
-@pytest.mark.parametrize("workers", PEOPLES, ids=str)
 @pytest.mark.parametrize("callers", CALLERS, ids=str)
-def test_payloads_pass_as_they_are(callers: People, workers: People, kind: str) -> None:
-    world = World()
-    caller, worker = callers.call(world), workers.worker(world)
-    caller.submit(PAYLOADS[kind])
-    assert worker.jobs() == [PAYLOADS[kind]]
-    worker.finish(PAYLOADS[kind][::-1])
-    assert caller.told() == [(Outcome.DONE, PAYLOADS[kind][::-1])]
+def test_payloads_pass_as_they_are(callers: People) -> None:
+    def check(workers: People, kind: str) -> None:
+        with one_world() as world:
+            caller, worker = callers.call(world), workers.worker(world)
+            caller.submit(PAYLOADS[kind])
+            assert worker.jobs() == [PAYLOADS[kind]]
+            worker.finish(PAYLOADS[kind][::-1])
+            assert caller.told() == [(Outcome.DONE, PAYLOADS[kind][::-1])]
+
+    check_every_row(check, [(workers, kind) for workers in PEOPLES for kind in PAYLOADS])
 
 
 @pytest.mark.parametrize("workers", PEOPLES, ids=str)

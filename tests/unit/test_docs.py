@@ -9,12 +9,13 @@ import re
 import shlex
 from collections.abc import Iterator
 from enum import Enum
+from itertools import product
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import click
-import pytest
 
+from case_tables import check_every_row
 from dragoman.cli import dragoman
 from dragoman.core.broker import Broker
 from dragoman.core.policy import Policy
@@ -68,12 +69,14 @@ def test_the_journey_names_functions() -> None:
     assert len([name for _, name in names if name]) > 20
 
 
-@pytest.mark.parametrize("page", PAGES, ids=title)
-def test_every_name_of_code_exists(page: Path) -> None:
-    missing = [
-        f"{file}:{name}" for file, name in CODE_NAME.findall(page.read_text()) if not name_exists(page, file, name)
-    ]
-    assert missing == []
+def test_every_name_of_code_exists() -> None:
+    def check(page: Path) -> None:
+        missing = [
+            f"{file}:{name}" for file, name in CODE_NAME.findall(page.read_text()) if not name_exists(page, file, name)
+        ]
+        assert missing == []
+
+    check_every_row(check, [(page,) for page in PAGES])
 
 
 def name_exists(page: Path, file: str, name: str) -> bool:
@@ -90,10 +93,12 @@ def name_exists(page: Path, file: str, name: str) -> bool:
 # -------------------------------------------------------------------- links
 
 
-@pytest.mark.parametrize("page", PAGES, ids=title)
-def test_every_relative_link_leads_somewhere(page: Path) -> None:
-    broken = [link for link in LINK.findall(without_fences(page)) if not leads_somewhere(page, link)]
-    assert broken == []
+def test_every_relative_link_leads_somewhere() -> None:
+    def check(page: Path) -> None:
+        broken = [link for link in LINK.findall(without_fences(page)) if not leads_somewhere(page, link)]
+        assert broken == []
+
+    check_every_row(check, [(page,) for page in PAGES])
 
 
 def leads_somewhere(page: Path, link: str) -> bool:
@@ -112,11 +117,13 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=title)
-def test_every_page_is_on_the_map(page: Path) -> None:
-    index = ROOT / "docs" / "index.md"
-    linked = {(index.parent / link.partition("#")[0]).resolve() for link in LINK.findall(index.read_text())}
-    assert page == index or page.resolve() in linked
+def test_every_page_is_on_the_map() -> None:
+    def check(page: Path) -> None:
+        index = ROOT / "docs" / "index.md"
+        linked = {(index.parent / link.partition("#")[0]).resolve() for link in LINK.findall(index.read_text())}
+        assert page == index or page.resolve() in linked
+
+    check_every_row(check, [(page,) for page in sorted((ROOT / "docs").rglob("*.md"))])
 
 
 # -------------------------------------------------------------------- commands
@@ -147,11 +154,7 @@ def commands_of(script: str) -> Iterator[list[str]]:
 
 
 SCRIPTS = [(path, script) for path in PAGES for script in fences(path, *SHELL)]
-COMMANDS = [
-    pytest.param(words[1:], id=f"{title(path)}: {' '.join(words)}")
-    for path, script in SCRIPTS
-    for words in commands_of(script)
-]
+COMMANDS = [(title(path), words[1:]) for path, script in SCRIPTS for words in commands_of(script)]
 
 
 def test_the_readme_shows_how_to_work_and_how_to_call() -> None:
@@ -159,16 +162,18 @@ def test_the_readme_shows_how_to_work_and_how_to_call() -> None:
     assert {"worker", "call"} <= shown
 
 
-@pytest.mark.parametrize("arguments", COMMANDS)
-def test_every_command_shown_is_one_that_exists(arguments: list[str]) -> None:
-    group = click.Context(dragoman, info_name="dragoman")
-    try:
-        name, command, rest = dragoman.resolve_command(group, list(arguments))
-        assert command is not None
-        context = command.make_context(name, rest, parent=group)
-    except click.exceptions.Exit:  # --help and --version do all they do while arguments are read
-        return
-    check_urls(context)
+def test_every_command_shown_is_one_that_exists() -> None:
+    def check(page: str, arguments: list[str]) -> None:
+        group = click.Context(dragoman, info_name="dragoman")
+        try:
+            name, command, rest = dragoman.resolve_command(group, list(arguments))
+            assert command is not None
+            context = command.make_context(name, rest, parent=group)
+        except click.exceptions.Exit:  # --help and --version do all they do while arguments are read
+            return
+        check_urls(context)
+
+    check_every_row(check, COMMANDS)
 
 
 def check_urls(context: click.Context) -> None:
@@ -191,10 +196,12 @@ def test_every_make_target_shown_exists() -> None:
     assert {"run", "test"} <= shown <= targets
 
 
-@pytest.mark.parametrize("page", PAGES, ids=title)
-def test_every_python_example_can_be_parsed(page: Path) -> None:
-    for body in fences(page, "python"):
-        ast.parse(body)
+def test_every_python_example_can_be_parsed() -> None:
+    def check(page: Path) -> None:
+        for body in fences(page, "python"):
+            ast.parse(body)
+
+    check_every_row(check, [(page,) for page in PAGES])
 
 
 # -------------------------------------------------------------------- options and settings
@@ -231,37 +238,38 @@ def test_every_setting_stands_in_the_operators_page_with_its_default() -> None:
 WITH_FRONTEND = {"pingpong", "powerhose"}
 
 
-@pytest.mark.parametrize("side", ["listener", "worker", "client"])
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_every_option_stands_in_the_dialects_page_with_its_default(dialect: str, side: str) -> None:
-    people = PEOPLES.get(dialect)  # of HTTP we have no other side: any client will do
-    found = {
-        "listener": (DIALECTS[dialect][0], ListenerOptions, HttpLimits if dialect == "http" else PeerLimits),
-        "worker": (people.worker_options,) if people is not None else (),
-        "client": (people.client_options,) if people is not None else (),
-    }[side]
-    kinds: tuple[type[Any], ...] = tuple(kind for kind in found if kind is not None)
-    documented = {
-        name: cells[0].strip("`")
-        for (above, name), cells in rows("http.md" if dialect == "http" else f"dialects/{dialect}.md").items()
-        if above == f"options of a {side}"
-    }
-    fields = [(kind, each) for kind in kinds for each in dataclasses.fields(kind) if each.name != "frontend"]
-    expected = {each.name for _, each in fields}
-    if dialect in WITH_FRONTEND and side != "worker":
-        expected.add("frontend")
-    assert set(documented) == expected
-    differing = {}
-    for kind, each in fields:
-        if each.default in (None, ""):
-            is_same = documented[each.name] in ("none", "not given")
-        elif isinstance(each.default, Enum):
-            is_same = documented[each.name] == each.default.value
-        else:
-            is_same = read_value(get_type_hints(kind)[each.name], documented[each.name]) == each.default
-        if not is_same:
-            differing[each.name] = (documented[each.name], each.default)
-    assert differing == {}
+def test_every_option_stands_in_the_dialects_page_with_its_default() -> None:
+    def check(dialect: str, side: str) -> None:
+        people = PEOPLES.get(dialect)  # of HTTP we have no other side: any client will do
+        found = {
+            "listener": (DIALECTS[dialect][0], ListenerOptions, HttpLimits if dialect == "http" else PeerLimits),
+            "worker": (people.worker_options,) if people is not None else (),
+            "client": (people.client_options,) if people is not None else (),
+        }[side]
+        kinds: tuple[type[Any], ...] = tuple(kind for kind in found if kind is not None)
+        documented = {
+            name: cells[0].strip("`")
+            for (above, name), cells in rows("http.md" if dialect == "http" else f"dialects/{dialect}.md").items()
+            if above == f"options of a {side}"
+        }
+        fields = [(kind, each) for kind in kinds for each in dataclasses.fields(kind) if each.name != "frontend"]
+        expected = {each.name for _, each in fields}
+        if dialect in WITH_FRONTEND and side != "worker":
+            expected.add("frontend")
+        assert set(documented) == expected
+        differing = {}
+        for kind, each in fields:
+            if each.default in (None, ""):
+                is_same = documented[each.name] in ("none", "not given")
+            elif isinstance(each.default, Enum):
+                is_same = documented[each.name] == each.default.value
+            else:
+                is_same = read_value(get_type_hints(kind)[each.name], documented[each.name]) == each.default
+            if not is_same:
+                differing[each.name] = (documented[each.name], each.default)
+        assert differing == {}
+
+    check_every_row(check, product(DIALECTS, ("listener", "worker", "client")))
 
 
 def test_every_rule_that_code_cites_is_explained() -> None:
