@@ -5,6 +5,8 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterable
 
+import pytest
+
 
 def check_every_row(check: Callable[..., None], rows: Iterable[tuple[object, ...]]) -> None:
     """Call `check` with the cells of each row, and fail with the name and the error of every row that failed.
@@ -13,13 +15,13 @@ def check_every_row(check: Callable[..., None], rows: Iterable[tuple[object, ...
     failure, with its traceback.
     """
     failures: list[str] = []
-    errors: list[Exception] = []
+    errors: list[BaseException] = []
     count = 0
     for row in rows:
         count += 1
         try:
             check(*row)
-        except Exception as error:
+        except (Exception, pytest.fail.Exception) as error:
             line = traceback.extract_tb(error.__traceback__)[-1].lineno
             failures.append(f"{name_of(row)}: {type(error).__name__}, line {line}: {error}")
             errors.append(error)
@@ -29,4 +31,11 @@ def check_every_row(check: Callable[..., None], rows: Iterable[tuple[object, ...
 
 
 def name_of(row: tuple[object, ...]) -> str:
-    return " | ".join(str(cell) for cell in row)
+    return " | ".join(_shown(cell) for cell in row)
+
+
+def _shown(cell: object) -> str:
+    """The text of a cell on one line, cut where it is very long."""
+    text = ascii(cell) if isinstance(cell, bytes) else str(cell)
+    text = text if text.isprintable() else ascii(text)
+    return text if len(text) <= 100 else text[:100] + "..."

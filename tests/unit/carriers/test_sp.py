@@ -6,9 +6,11 @@ import random
 import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
+from itertools import product
 
 import pytest
 
+from case_tables import check_every_row
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.sp import PROTOCOLS, Limits, Sp
 
@@ -285,14 +287,16 @@ def test_a_tail_waits_for_its_rest(tail: int, ipc: bool) -> None:
 # ---- routes
 
 
-@pytest.mark.parametrize("words", range(1, 9))
-@pytest.mark.parametrize("size", [0, 100, 100_000])
 @pytest.mark.parametrize("cut", CUTS)
-def test_a_route_is_all_words_up_to_the_request_id(words: int, size: int, cut: str) -> None:
+def test_a_route_is_all_words_up_to_the_request_id(cut: str) -> None:
     """The body may look like words, too."""
-    route = b"".join(number.to_bytes(4, "big") for number in range(words - 1)) + b"\xff\xff\xff\xff"
-    body = (ID * (size // 4 + 1))[:size]
-    assert CUTS[cut](started(), wire(route + body)) == [[route, body]]
+
+    def check(words: int, size: int) -> None:
+        route = b"".join(number.to_bytes(4, "big") for number in range(words - 1)) + b"\xff\xff\xff\xff"
+        body = (ID * (size // 4 + 1))[:size]
+        assert CUTS[cut](started(), wire(route + body)) == [[route, body]]
+
+    check_every_row(check, product(range(1, 9), (0, 100, 100_000)))
 
 
 @pytest.mark.parametrize(

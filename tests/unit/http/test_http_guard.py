@@ -6,11 +6,13 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from case_tables import check_every_row
 from dragoman.http.hangup import HANGUP, Hangup
 from dragoman.http.limits import HttpLimits
 from dragoman.http.server import HttpServer
@@ -41,28 +43,34 @@ def waiting_app(calls: list[Hangup]) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("size", [0, 1, 7], ids=["whole", "bytewise", "by sevens"])
-@pytest.mark.parametrize("name", HOSTILE)
-def test_a_hostile_request_is_refused(world: World, name: str, size: int) -> None:
-    sent, status, reason = HOSTILE[name]
-    visit = world.visit()
-    visit.say(sent, size)
-    assert (visit.statuses, world.reasons) == ([status], [reason])
-    assert visit.transport.is_finished
-    told = json.loads(visit.body)
-    assert (told["type"], told["status"]) == (f"urn:dragoman:{reason}", status)
-    assert set(told) == {"type", "title", "status", "detail"}
+def test_a_hostile_request_is_refused(size: int) -> None:
+    def check(name: str) -> None:
+        sent, status, reason = HOSTILE[name]
+        with closing(World()) as world:
+            visit = world.visit()
+            visit.say(sent, size)
+            assert (visit.statuses, world.reasons) == ([status], [reason])
+            assert visit.transport.is_finished
+            told = json.loads(visit.body)
+            assert (told["type"], told["status"]) == (f"urn:dragoman:{reason}", status)
+            assert set(told) == {"type", "title", "status", "detail"}
+
+    check_every_row(check, [(name,) for name in HOSTILE])
 
 
 @pytest.mark.parametrize("size", [0, 1, 7], ids=["whole", "bytewise", "by sevens"])
-@pytest.mark.parametrize("name", RIGHT)
-def test_a_request_that_is_right_is_served_and_the_next_too(world: World, name: str, size: int) -> None:
-    sent, said = RIGHT[name]
-    visit = world.visit()
-    visit.say(sent, size)
-    assert visit.transport.written.endswith(b"\r\n\r\n" + said)
-    visit.say(sent + get(line=b"GET /tail HTTP/1.1"), size)
-    assert (visit.statuses, world.reports, world.errors) == ([200, 200, 200], [], [])
-    assert visit.body == b"GET /tail "
+def test_a_request_that_is_right_is_served_and_the_next_too(size: int) -> None:
+    def check(name: str) -> None:
+        sent, said = RIGHT[name]
+        with closing(World()) as world:
+            visit = world.visit()
+            visit.say(sent, size)
+            assert visit.transport.written.endswith(b"\r\n\r\n" + said)
+            visit.say(sent + get(line=b"GET /tail HTTP/1.1"), size)
+            assert (visit.statuses, world.reports, world.errors) == ([200, 200, 200], [], [])
+            assert visit.body == b"GET /tail "
+
+    check_every_row(check, [(name,) for name in RIGHT])
 
 
 def test_the_corpus_is_large() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from case_tables import check_every_row
 from dragoman.sdk.address import MAX_UNIX_PATH_BYTES, TcpPlace, UnixPlace
 from dragoman.server import reach as reach_module
 from dragoman.server.reach import Reach
@@ -176,9 +177,11 @@ NEVER = [
 ]
 
 
-@pytest.mark.parametrize("endpoint", NEVER, ids=lambda each: ascii(each[:40]))
-def test_it_is_never_dialled(endpoint: str, tmp_path: Path) -> None:
-    refusal(Reach([str(tmp_path)], []), endpoint)
+def test_it_is_never_dialled(tmp_path: Path) -> None:
+    def check(endpoint: str) -> None:
+        refusal(Reach([str(tmp_path)], []), endpoint)
+
+    check_every_row(check, [(endpoint,) for endpoint in NEVER])
 
 
 def test_there_are_at_least_40_endpoint_strings() -> None:
