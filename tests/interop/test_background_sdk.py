@@ -153,6 +153,14 @@ def test_what_makes_no_sense_is_a_value_error_and_what_is_no_option_a_type_error
         client.enqueue("echo", patience=3)  # type: ignore[call-arg]
 
 
+def test_nan_is_a_value_error_and_not_no_limit(client: Client) -> None:
+    """A bug: JSON has no NaN, so that it was written as null."""
+    with pytest.raises(ValueError, match="timeout=nan"):
+        client.enqueue("echo", b"", timeout=float("nan"))
+    with pytest.raises(ValueError, match="timeout=nan"):
+        client.recur("tick", "echo", b"", every=60, timeout=float("nan"))
+
+
 def test_a_payload_that_is_too_large_is_refused() -> None:
     with LocalBroker("tcp://127.0.0.1:0?max_payload=1000") as broker, broker.client() as client:
         for _ in range(2):  # the broker says so; then the client knows

@@ -285,6 +285,7 @@ def _ask(
     """A broker that is still reading its diary is asked again."""
     import msgspec
 
+    _refuse_nan(form)
     question = Question(text, msgspec.json.encode(form), payload, timeout)
     deadline = monotonic() + (READING if timeout is None else timeout)
     while True:
@@ -319,3 +320,11 @@ _REFUSALS: dict[str, type[JobRefused]] = {
     "busy": Busy,
     "too large": PayloadTooLarge,
 }
+
+
+def _refuse_nan(form: Form) -> None:
+    """JSON has no NaN: it would be written as null, which means no limit."""
+    for name in form.__struct_fields__:
+        value = getattr(form, name)
+        if isinstance(value, float) and value != value:
+            raise ValueError(f"{name}={value}: a number, or None")
