@@ -54,7 +54,7 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run_tests(package: Path, *words: str) -> str:
     """Run some tests of this repository on that package; returns pytest's last line."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "--no-header", "-p", "no:cacheprovider", *words]
-    environment = os.environ | {"PYTHONPATH": str(package), "SIM_SEEDS": "30"}  # the sources have been through more
+    environment = os.environ | {"PYTHONPATH": str(package), "SIM_SEEDS": "60"}  # the sources have been through more
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
     return done.stdout.splitlines()[-1]

@@ -451,12 +451,12 @@ def test_r60_r62_all_of_them_repeat_themselves_all_the_time_and_nothing_runs_twi
     # Each request is repeated while its job runs; more often, and a busy machine does nothing but repeat.
     crew = nngs.work(house.workers, 10, resend=100)
     callers = nngs.contexts(nngs.dial(house.callers, resend=100), 10)
-    for turn in range(4):
+    for turn in range(8):
         for number, caller in enumerate(callers):
             caller.send(job(b"sleep 0.25 %d %d" % (turn, number)))
         for number, caller in enumerate(callers):
             assert result_of(caller.recv()) == b"did sleep 0.25 %d %d" % (turn, number)
-    assert len(crew.done) == len(set(crew.done)) == 40
+    assert len(crew.done) == len(set(crew.done)) == 80
 
 
 # -------------------------------------------------------------------- connections and brokers come and go

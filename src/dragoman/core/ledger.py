@@ -172,7 +172,7 @@ class Ledger:
         return self._archive.find(service.name, key)
 
     def misuse(self, key: str, first: Job | None, payload: Payload, wishes: Wishes) -> tuple[Refusal, str] | None:
-        """Why a submit with this key is refused, or None. `first`: the job that has the key already."""
+        """The reason to refuse a submit with this key, or None. `first`: the job that has the key already."""
         if not is_name(key, self._policy.max_key_bytes):
             return Refusal.INVALID, f"a key is 1 to {self._policy.max_key_bytes} bytes"
         if first is None:

@@ -352,7 +352,7 @@ class Worker:
         return self.terms.capacity - len(self.running) - len(self.unproven)
 
     def run_time(self, job: Job) -> float:
-        """How long an attempt at this job may run here. Nothing else judges a worker that is silent at work (D5)."""
+        """Seconds that an attempt at this job may run. Nothing else judges a worker that is silent at work (D5)."""
         limit = job.wishes.job_timeout
         return limit if limit != inf or job.deadline != inf else self.terms.job_timeout
 

@@ -85,7 +85,7 @@ class Asker(Protocol):
 
     @property
     def owner(self) -> Owner | None:
-        """Whose limits its jobs count for."""
+        """The owner whose limits its jobs count for."""
 
     def answer(self, view: View, payload: Payload = b"") -> None: ...
 

@@ -18,7 +18,7 @@ DEAD_KEPT: Final = 256
 NO_HEADER: Final = bytes(WHOLE + 1)  # nothing that is compared with it is as long
 
 
-# What a request has in common with its repetition on another connection: address, request id, imprint and process.
+# Facts that a request shares with its repetition on another connection: address, request id, imprint and process.
 Key = tuple[str, bytes, int, int]
 
 

@@ -64,7 +64,7 @@ WORDS: Final = {
 
 
 def name_of(word: int) -> str:
-    """How texts call a word."""
+    """The name of a word, for texts."""
     return WORDS.get(word, f"{word:02x}")
 
 

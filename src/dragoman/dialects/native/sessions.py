@@ -92,7 +92,7 @@ class Client(Caller):
 
     @property
     def owner(self) -> Owner | None:
-        """Whose limits its jobs count for; None while it is away."""
+        """The owner whose limits its jobs count for; None while it is away."""
         return self.peer.owner if self.peer is not None else None
 
     def keep(self, outcomes: Outcomes, max_bytes: int) -> None:
