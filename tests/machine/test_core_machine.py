@@ -70,6 +70,14 @@ class Machine(RuleBasedStateMachine):
         self.answers: Counter[Caller] = Counter()
         self.accepts: Counter[tuple[Caller, bytes]] = Counter()
         self.last_save = 0
+        self.written = 0  # the last save that the store has
+        self.tokens: dict[bytes, int] = {}  # the save that carried an attempt first
+
+    def save_up_to(self, number: int, problem: str | None = None) -> None:
+        if problem is None:
+            self.written = max(self.written, number)
+        self.broker.saved(number, self.now, problem)
+        self.carry_out()
 
     def advance(self, seconds: float) -> None:
         self.now += seconds + 0.0001  # nothing happens twice at the same moment
@@ -83,6 +91,8 @@ class Machine(RuleBasedStateMachine):
                 assert attempt.job.attempt is attempt, "a Give that is not current"
                 assert attempt.worker.state is not WorkerState.GONE
                 assert attempt.worker.away_since == inf, "somebody out of reach was given a job"
+                if attempt.job.wishes.durable:
+                    assert self.tokens[attempt.token] <= self.written, "an attempt that the store does not have"
                 self.handed_out[attempt.job.id] += 1
                 self.keys[attempt] = (attempt.job.id, self.handed_out[attempt.job.id])
                 self.attempts.append(attempt)
@@ -93,6 +103,9 @@ class Machine(RuleBasedStateMachine):
             elif isinstance(effect, Save):
                 assert effect.number == self.last_save + 1
                 self.last_save = effect.number
+                stored = effect.job.attempt or effect.job.reservation
+                if stored is not None:
+                    self.tokens.setdefault(stored.token, effect.number)
             elif isinstance(effect, Dismiss):
                 assert effect.worker.state is WorkerState.GONE
         return effects
@@ -402,6 +415,18 @@ class AtTheBounds(Machine):
             getattr(self.broker, verb)(worker, self.now)
         self.carry_out()
 
+    @rule(rounds=st.integers(1, 3))
+    def hurry(self, rounds: int) -> None:
+        """Background jobs come, and are done at once: the next ones are reserved."""
+        for _ in range(3):
+            self.submit("a", b"one", inf, None, Wishes(durable=True, waits=True, attempts=1))
+        for _ in range(rounds):
+            self.save_up_to(self.last_save)
+            for attempt in [each for each in self.attempts if each.job.attempt is each and each.job.wishes.durable]:
+                self.broker.begin(attempt, self.now)
+                self.broker.succeed(attempt, b"", self.now)
+                self.carry_out()
+
     @precondition(lambda self: self.workers)
     @rule(number=pick, is_within=st.booleans())
     def reach(self, number: int, is_within: bool) -> None:
@@ -453,8 +478,7 @@ class AtTheBounds(Machine):
 
     @rule(back=st.integers(0, 3), problem=st.sampled_from([None, None, "disk full"]))
     def saved(self, back: int, problem: str | None) -> None:
-        self.broker.saved(self.last_save - back, self.now, problem)
-        self.carry_out()
+        self.save_up_to(self.last_save - back, problem)
 
     @rule(seconds=st.sampled_from([0.0, 0.1, 1.0, 5.0, 50.0]), is_paused=st.booleans())
     def jump(self, seconds: float, is_paused: bool) -> None:
@@ -488,15 +512,13 @@ class AtTheBounds(Machine):
             for attempt in [attempt for attempt in self.attempts if attempt.job.attempt is attempt]:
                 broker.succeed(attempt, b"", self.now)
                 self.carry_out()
-            broker.saved(self.last_save, self.now)
-            self.carry_out()
+            self.save_up_to(self.last_save)
             if broker.next_deadline() < inf and not any(attempt.job.attempt is attempt for attempt in self.attempts):
                 self.now = max(self.now, broker.next_deadline())
             broker.tick(self.now)
             self.carry_out()
             check(broker)
-        broker.saved(self.last_save, self.now)
-        self.carry_out()
+        self.save_up_to(self.last_save)
         assert broker.jobs == {}
         assert [caller for caller in self.waiting if self.answers[caller] != 1] == []
         self.all_is_well()

@@ -47,6 +47,7 @@ from dragoman.core.model import (
     JobId,
     Payload,
     Refusal,
+    Reservation,
     Service,
     Terms,
     Wishes,
@@ -55,6 +56,7 @@ from dragoman.core.model import (
 from dragoman.core.owners import Owner, Owners
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Caller, Recipient
+from dragoman.core.reservations import QUICK, Reservations
 from dragoman.core.roster import Roster
 
 
@@ -73,7 +75,10 @@ class Broker:
         self.roster = roster = Roster(policy.age_step, policy.max_services, first_worker)
         deadlines: Deadlines[Any] = Deadlines()
         self.ledger = ledger = Ledger(policy, counters, deadlines, self.effects)
-        self.dispatch = dispatch = Dispatch(policy, entropy, counters, roster, ledger, deadlines, self.effects)
+        self._reservations = reservations = Reservations(entropy, ledger)
+        self.dispatch = dispatch = Dispatch(
+            policy, entropy, counters, roster, ledger, deadlines, self.effects, reservations
+        )
         self.attempts = Attempts(policy, entropy, counters, roster, ledger, deadlines, self.effects, dispatch)
         self._expiry = Expiry(policy, counters, roster, ledger, deadlines, self.effects, dispatch, self.attempts)
         self._deadlines = deadlines
@@ -261,7 +266,10 @@ class Broker:
             if problem:
                 return self.fail(attempt, problem, now)
         del worker.running[attempt.token]
-        job.service.ran.observe(now - attempt.given)
+        took = now - attempt.given
+        job.service.ran.observe(took)
+        if took < QUICK and job.wishes.durable:
+            self._reservations.note_quick(job.service)
         self.ledger.end(job, DONE, result, "", now)
         self.dispatch.freed(worker, now)
         return True
@@ -339,6 +347,7 @@ class Broker:
     def close(self, now: float) -> None:
         """Begin to drain the broker: nothing new comes in, waiting calls are refused, what runs may end."""
         self.is_draining = True
+        self._reservations.take_back_all()
         for job in [j for j in self.jobs.values() if j.state in (WAITING, DELAYED) and not j.wishes.durable]:
             self.attempts.end_early(job, REFUSED, BEING_DRAINED, now, Refusal.DRAINING)
 
@@ -352,10 +361,16 @@ class Broker:
 
     def saved(self, number: int, now: float, problem: str | None = None) -> None:
         """The diary has committed everything up to this save, or could not: then new jobs are refused."""
-        for job, promise, attempt in self.ledger.gate.release(number, problem is None):
+        for job, promise, waited in self.ledger.gate.release(number, problem is None):
             if promise is Promise.GIVE:
-                if attempt is not None and job.attempt is attempt:
-                    self.effects.append(Give(attempt))
+                if isinstance(waited, Attempt) and job.attempt is waited:
+                    if waited.worker.away_since == inf:
+                        self.effects.append(Give(waited))
+                    else:  # it came out of reach during the commit
+                        self.undelivered(waited, now)
+            elif promise is Promise.RESERVE:
+                if isinstance(waited, Reservation):
+                    self._reservations.committed(job, waited, problem is None)
             elif promise is Promise.ANSWER:
                 self.ledger.tell(job)
             elif promise is Promise.ACCEPT:
@@ -363,6 +378,8 @@ class Broker:
                     self.effects.extend(Accept(caller, job) for caller in job.callers)
                 elif job.state is not ENDED:
                     self.attempts.end_early(job, REFUSED, f"diary: {problem}", now, Refusal.DIARY)
+        if problem is None and not self.is_draining:
+            self._reservations.reserve(now)
 
     def shift(self, gap: float, now: float) -> None:
         """We were paused, not they: no lease ran meanwhile (D13, R22)."""
@@ -374,9 +391,11 @@ class Broker:
     def tick(self, now: float) -> None:
         """Judge everything that is due."""
         self._expiry.tick(now)
+        if self._reservations.due <= now:
+            self._reservations.expire(now)
 
     def next_deadline(self) -> float:
-        return self._deadlines.next()
+        return min(self._deadlines.next(), self._reservations.due)
 
     def _turn_away(self, service: str, caller: Caller, refusal: Refusal, reason: str) -> Job | None:
         self.counters.refuse(service if service in self.roster.services else UNNAMED, refusal, reason)

@@ -33,6 +33,7 @@ from dragoman.core.model import (
     Worker,
 )
 from dragoman.core.policy import Policy
+from dragoman.core.reservations import Reservations
 from dragoman.core.roster import Roster
 
 
@@ -46,6 +47,7 @@ class Dispatch:
         "_entropy",
         "_ledger",
         "_policy",
+        "_reservations",
         "_roster",
         "is_draining",
     )
@@ -59,6 +61,7 @@ class Dispatch:
         ledger: Ledger,
         deadlines: Deadlines[Any],
         effects: deque[Effect],
+        reservations: Reservations,
     ) -> None:
         self.is_draining = False  # the broker is about to stop: no job is given to a worker any more
         self._policy = policy
@@ -68,6 +71,7 @@ class Dispatch:
         self._ledger = ledger
         self._deadlines = deadlines
         self._effects = effects
+        self._reservations = reservations
 
     # ---------------------------------------------------------------- jobs
 
@@ -96,6 +100,8 @@ class Dispatch:
                 self.give(job, worker, now)
                 return
         service.queue.append(job, now)
+        if job.wishes.durable:
+            self._reservations.reserve_new(job, now)
         self._deadlines.arm(job, min(job.queue_due, job.deadline, job.orphan_due))
         self._ledger.tell_news("waiting", job)
 
@@ -143,7 +149,12 @@ class Dispatch:
 
     def give(self, job: Job, worker: Worker, now: float) -> bool:
         """Start an attempt: the worker is sent the job. Tells whether the worker has room for more."""
-        token = self._entropy.token()
+        reservation = job.reservation
+        if reservation is None:
+            token = self._entropy.token()
+        else:
+            token = reservation.token
+            job.reservation = None
         due = now + worker.run_time(job)
         job.attempt = attempt = Attempt(job, job.spent + 1, token, worker, now, due)
         self._ledger.move(job, RUNNING)
@@ -157,9 +168,10 @@ class Dispatch:
         if due < worker.alarm:
             self._deadlines.arm(worker, due)
         if job.wishes.durable:
-            self._ledger.save(job, Promise.GIVE)  # R108: it leaves when the store has it
-        else:
-            self._effects.append(Give(attempt))
+            if reservation is None or not reservation.is_committed:
+                self._ledger.save(job, Promise.GIVE)  # R108: it leaves when the store has it
+                return has_room
+        self._effects.append(Give(attempt))
         return has_room
 
     def hand_out(self, service: Service, now: float) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from enum import Enum, auto
 
 from dragoman.core.effects import Note, Save
-from dragoman.core.model import Attempt, Job
+from dragoman.core.model import Attempt, Job, Reservation
 
 
 class Promise(Enum):
@@ -15,11 +15,12 @@ class Promise(Enum):
 
     ACCEPT = auto()  # acknowledge the job to its callers
     GIVE = auto()  # send the attempt to its worker
+    RESERVE = auto()  # send the next attempt without waiting, once a worker is free
     ANSWER = auto()  # send the outcome to the job's callers
     NOTHING = auto()
 
 
-Held = tuple[Job, Promise, Attempt | None]
+Held = tuple[Job, Promise, Attempt | Reservation | None]
 
 
 class Gate:
@@ -32,11 +33,16 @@ class Gate:
         self._unwritten: list[Held] = []  # attempts whose save failed: the store writes them as soon as it can (R101)
 
     def hold(self, job: Job, promise: Promise) -> Save:
-        """Store the job as it is now. With `Promise.GIVE`, its current attempt waits for that."""
+        """Store the job as it is now. Its current attempt, or its reservation, waits for that if so promised."""
         self.last += 1
         if not job.number:
             job.number = self.last
-        self._held.append((self.last, (job, promise, job.attempt if promise is Promise.GIVE else None)))
+        waits: Attempt | Reservation | None = None
+        if promise is Promise.GIVE:
+            waits = job.attempt
+        elif promise is Promise.RESERVE:
+            waits = job.reservation
+        self._held.append((self.last, (job, promise, waits)))
         return Save(job, self.last)
 
     def note(self, key: str, value: str | None) -> Note:

@@ -40,6 +40,12 @@ def _check_jobs(broker: Broker) -> None:
             )
         require((job.state is JobState.ENDED) == (job.outcome is not None), "I9", f"{_name(job)} ended without outcome")
         require(job.state is not JobState.ENDED or job.is_kept, "I4", f"{_name(job)} ended and is still here")
+        is_reserved = job.reservation is not None
+        require(
+            not is_reserved or (job.state is JobState.WAITING and job.wishes.durable),
+            "I8",
+            f"{_name(job)} is {job.state} and its next attempt is reserved",
+        )
         limit = job.wishes.attempts
         require(limit is None or job.spent <= limit, "I8", f"{_name(job)} has spent {job.spent} attempts of {limit}")
         require(not job.quarantined or job.spent > 0, "I22", f"{_name(job)} is quarantined without a spent attempt")

@@ -279,6 +279,7 @@ class Ledger:
         if job.key is not None or job.wishes.durable:  # `is_kept`
             job.result = result
             job.reason = reason
+            job.reservation = None
             self._keep(job, now, refusal)
             return
         del self.jobs[job.id]

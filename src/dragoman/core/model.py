@@ -199,6 +199,17 @@ class Attempt:
         self.due = now + self.worker.run_time(self.job)
 
 
+class Reservation:
+    """The next attempt of a background job that still waits, stored ahead of time (see reservations.py)."""
+
+    __slots__ = ("is_committed", "made", "token")
+
+    def __init__(self, token: Token, now: float) -> None:
+        self.token = token
+        self.made = now
+        self.is_committed = False
+
+
 @dataclass(frozen=True, slots=True)
 class Ending:
     """How one attempt ended without a result: an entry of a job's history."""
@@ -237,6 +248,7 @@ class Job:
         "queue_due",
         "reason",
         "refusals",
+        "reservation",
         "result",
         "retried_as",
         "retry_of",
@@ -268,6 +280,7 @@ class Job:
         self.orphan_due = inf
         self.keep_until = inf
         self.attempt: Attempt | None = None  # the current one, and the only one that may finish the job
+        self.reservation: Reservation | None = None
         self.spent = 0  # attempts that a worker may have seen
         self.deaths = 0  # of these, how many ended with the worker's death
         self.refusals = 0  # hand-outs in a row that no worker can have seen

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, nsmallest
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Final
 
 from dragoman.core.infinity import inf
@@ -84,6 +85,12 @@ class Queue:
             best = returned[0][2]
         return best
 
+    def first(self, count: int) -> list[Job]:
+        """The jobs that will be handed out next, in order, at most so many."""
+        lanes = [[job for job in islice(lane, count) if job.order != inf] for lane in self._lanes.values()]
+        lanes.append([job for order, _, job in nsmallest(count, self._returned) if job.order == order])
+        return sorted(chain.from_iterable(lanes), key=_order)[:count]
+
     def take(self, job: Job) -> None:
         """Remove the job that `head` gave."""
         returned = self._returned
@@ -115,3 +122,7 @@ class Queue:
         self._returned = [entry for entry in self._returned if entry[2].order == entry[0]]
         heapify(self._returned)
         self._dead = 0
+
+
+def _order(job: Job) -> float:
+    return job.order

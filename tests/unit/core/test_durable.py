@@ -59,6 +59,19 @@ def test_attempt_whose_worker_leaves_before_the_commit_was_never_sent(broker: Ch
     assert (broker.take(), job.spent) == ([Give(second)], 0)
 
 
+def test_attempt_whose_worker_is_detached_during_the_commit_goes_to_another(broker: CheckedBroker) -> None:
+    """R64. A bug: the job was sent to a worker that was out of reach by then."""
+    first = broker.worker(name="first")
+    job = broker.call(durable=True, attempts=1)
+    broker.detach(first, 0.5)
+    broker.take()
+    broker.save_all(1.0)
+    assert [effect for effect in broker.take() if isinstance(effect, Give)] == []
+    second = broker.worker(name="second", now=2.0)
+    broker.save_all(2.0)
+    assert (Give(attempt_of(job)) in broker.take(), attempt_of(job).worker, job.spent) == (True, second, 0)
+
+
 def test_attempt_that_cannot_be_written_is_sent_when_it_is_written(broker: CheckedBroker) -> None:
     """R101, R108: the worker stays reserved for it meanwhile."""
     job = broker.store(attempts=1)
