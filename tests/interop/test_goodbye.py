@@ -9,6 +9,7 @@ from contextlib import ExitStack
 import pytest
 from house import BrokerHouse, Raw, place_of
 
+from dragoman.core.counters import QUEUE_TIMEOUT
 from dragoman.core.model import IDLE
 from dragoman.dialects.native.codec import write_hello
 from dragoman.dialects.native.messages import BYE, WELCOME, Hello, Role
@@ -101,3 +102,22 @@ def test_nobody_is_let_in_once_goodbye_is_said(broker_house: Start) -> None:
         place = place_of(house.workers)
         with pytest.raises(ConnectionRefusedError), socket.create_connection((place.host, place.port)):  # type: ignore[union-attr]
             pass
+
+
+def test_dropped_jobs_that_no_warning_has_counted_yet_are_reported_when_the_broker_ends(broker_house: Start) -> None:
+    """R15: one warning per service and minute, and no later minute comes."""
+    house = broker_house(NATIVE)
+
+    def drop(count: int) -> None:
+        for _ in range(count):
+            house.counters.drop("s", QUEUE_TIMEOUT, "the reason")
+        house.line.turn()
+
+    def reported() -> list[object]:
+        return [fields["count"] for _, event, fields in house.journal.lines if event == "jobs dropped"]
+
+    house.run(drop, 1)
+    house.run(drop, 9)
+    assert reported() == [1]
+    assert house.run(house.server.close)
+    assert reported() == [1, 9]

@@ -169,6 +169,16 @@ def test_a_worker_without_a_job_is_drained_at_once(world: World, state: str) -> 
     assert fellow.calls() == []
 
 
+def test_a_worker_is_not_told_to_restart_when_the_broker_stops(world: World) -> None:
+    """R111. After RESTART, the only word that there is, a worker would not come back to the next broker."""
+    fellow = world.worker()
+    world.broker.close(world.now)
+    world.broker.abort(world.now)
+    world.turn()
+    assert fellow.state == "gone"
+    assert fellow.calls() == []
+
+
 def test_a_draining_worker_that_has_lost_its_task_does_not_come_back(world: World) -> None:
     fellow, caller, call = world.busy(attempts=1)
     world.broker.drain(fellow.station.worker, world.now)

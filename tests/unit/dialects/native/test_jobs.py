@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 
-from dragoman.core.model import Wishes
+from dragoman.core.model import Refusal, Wishes
 from dragoman.core.policy import Policy
 from dragoman.dialects.native.session import LONGEST_PLAN, MOST_PLANS
 
@@ -340,6 +340,9 @@ def test_jobs_beyond_the_window_are_refused_with_all_of_their_message() -> None:
     assert [said[:4] for said in told] == [refused(C, "busy"), refused(D, "busy")]
     assert client.say(*submit([(C, b"")], flags=WAIT)) == []
     assert [said[:4] for said in client.say(*submit([(D, b"")], flags=WAIT))] == [refused(D, "busy")]
+    dropped = world.broker.counters.dropped["echo"]  # for the warning `jobs dropped`; the first two have left one
+    assert dropped.causes == {Refusal.BUSY: 1}
+    assert dropped.reason == "its client has 3 of 3 jobs under way"
 
 
 @pytest.mark.parametrize("how", ["RESULT", "FAILED", "CANCEL", "deadline"])
