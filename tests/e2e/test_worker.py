@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pickle
 import re
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 import zmq
 
-from dragoman import Client, JobError, JobFailed, JobLost, JobTimeout, NoSuchService
+from dragoman import AsyncClient, Client, JobError, JobFailed, JobLost, JobTimeout, NoSuchService
 from programs import PATIENCE, Program, Programs, until
 
 SERVICES = Path(__file__).parents[1] / "services.py"
@@ -288,6 +289,12 @@ def test_parts_come_in_front_of_the_result_for_everybody_who_does_not_take_them(
     assert (printed.ends(), printed.out_bytes) == (0, whole)
     job = house.client.submit("reports")
     assert (list(job.parts()), job.result()) == ([b"first ", b"second "], b"third")
+
+    async def awaited() -> list[bytes]:
+        async with AsyncClient(house.native) as client:
+            return [await client.call("reports"), *[each async for each in client.map("reports", [b""])]]
+
+    assert asyncio.run(awaited()) == [whole, whole]
 
 
 def test_progress_parts_and_cancel_on_the_wire(start: Start, house: House) -> None:

@@ -37,6 +37,18 @@ def test_body_goes_in_and_result_comes_out(world: World, payload: bytes) -> None
     assert answer.headers["content-type"] == "application/octet-stream"
 
 
+def test_parts_of_a_result_come_in_front_of_it(world: World) -> None:
+    """They were lost without a word: a response tells a result as a whole."""
+    worker = Worker(world)
+    poll = worker.asks()
+    call = world.begin("POST", "/v1/call/s")
+    job = world.finish(poll)
+    for part in (b"one ", b"two "):
+        assert world.broker.progress(only_job(world).attempt, part, world.now, is_part=True)
+    assert worker.says("result", token(job), b"three").status_code == 204
+    assert world.finish(call).content == b"one two three"
+
+
 def test_body_in_pieces_is_one_payload(world: World) -> None:
     worker = Worker(world)
 
