@@ -179,7 +179,9 @@ def test_jobs_are_listed(house: House) -> None:
 def test_a_service_is_paused_resumed_and_purged(house: House) -> None:
     house.said("enqueue", "s", "x")
     assert house.said("pause", "s", "--by", "Ada") == "s is paused; waiting: 1, running: 0\n"
-    assert "paused by Ada" in house.said("services")
+    table = house.said("services")
+    assert "paused by Ada" in table
+    assert "SINCE START: DONE" in table  # the counts begin at 0 with each start, though outcomes are kept
     assert house.said("resume", "s").startswith("s is not paused any more")
     unasked = house.ask("purge", "s")
     assert unasked.ends() == 2

@@ -7,18 +7,20 @@ the reason; what its callers cannot be told is `silent`, and counted.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 import pytest
 
 from case_tables import check_every_row
 from dragoman.core.effects import Answer, Effect
-from dragoman.core.model import Outcome
+from dragoman.core.model import Outcome, Wishes
+from dragoman.core.recipients import Caller as BrokerCaller
 from dragoman.core.recipients import Recipient
 from dragoman.server.wiring import DIALECTS
 from pairs import controller, http, majordomo, memodb, native, pingpong, powerhose
 from pairs.asgi import one_world
 from pairs.people import JOB_TIMEOUT, Caller, People, Worker
-from pairs.world import World
+from pairs.world import SERVICE, World
 
 PEOPLES = [
     native.NATIVE,
@@ -119,6 +121,32 @@ def _serve_one(world: World, callers: People, workers: People, outcome: Outcome)
     assert world.counters.refused == turned_away
     if not turned_away:
         _serve_another(world, caller, worker, workers, outcome)
+
+
+class Unhurried(BrokerCaller, Recipient):
+    """A caller that sets no time-out, such as one of a background job with `timeout=None`."""
+
+    def __init__(self) -> None:
+        self.recipient = self
+        self.outcomes: list[Outcome] = []
+
+    def execute(self, effect: Effect, now: float) -> None:
+        if isinstance(effect, Answer):
+            self.outcomes.append(effect.outcome)
+
+
+@pytest.mark.parametrize("workers", [pingpong.PLAIN, powerhose.POWERHOSE, majordomo.RFC7], ids=str)
+def test_a_job_without_any_limit_has_the_listener_s_where_workers_are_silent(workers: People) -> None:
+    """D5: nothing else would notice that such a worker hangs."""
+    world = World()
+    caller, worker = Unhurried(), workers.worker(world)
+    assert world.broker.submit(SERVICE, b"bonjour", caller, Wishes(job_timeout=inf, attempts=1), world.now)
+    world.line.turn()
+    assert worker.jobs() == [b"bonjour"]
+    world.wait(JOB_TIMEOUT - 1.0)
+    assert caller.outcomes == []
+    world.wait(1.0)
+    assert caller.outcomes == [Outcome.TIMED_OUT]
 
 
 @pytest.mark.parametrize("callers", CALLERS, ids=str)

@@ -186,6 +186,15 @@ def test_heads_are_written_once_and_not_kept_without_end(world: World) -> None:
     assert len(world.side._heads) <= 1024
 
 
+def test_a_result_that_is_wanted_whole_is_asked_for_with_flag_8(world: World) -> None:
+    """The broker then joins the parts: a client that joins them itself misses those sent while it was not connected."""
+    for is_whole, flags in ((False, 0), (True, 8)):
+        world.submit(is_whole, wishes=Wishes("echo", is_whole=is_whole))
+        world.side.flush(world.now)
+        ((head, *_),) = world.port.take()
+        assert head[1] == flags
+
+
 def test_a_message_has_at_most_so_many_bytes_of_payloads() -> None:
     world = World(ClientOptions(window=1000))
     world.connect(max_payload=64 << 20)
