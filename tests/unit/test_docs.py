@@ -19,6 +19,7 @@ from case_tables import check_every_row
 from dragoman.cli import dragoman
 from dragoman.core.broker import Broker
 from dragoman.core.policy import Policy
+from dragoman.desk.forms import DAY, JOB_TIMEOUT
 from dragoman.diary.memory import MemoryDiary
 from dragoman.http.limits import HttpLimits
 from dragoman.sdk.address import read_value
@@ -295,3 +296,25 @@ def test_every_promise_names_tests_that_exist() -> None:
         if not re.search(rf"^(async )?def {name}\(", (page.parent / file).read_text(), re.MULTILINE)
     ]
     assert missing == []
+
+
+def test_the_default_and_the_maximum_of_a_background_job_s_timeout_are_told_where_it_can_be_set() -> None:
+    """The maximum was nowhere."""
+    rows = [
+        row
+        for page in ("http.md", "python.md")
+        for row in (ROOT / "docs" / page).read_text().splitlines()
+        if row.startswith("| `timeout` |") and "one attempt" in row
+    ]
+    cron = dragoman.commands["cron"]
+    assert isinstance(cron, click.Group)
+    helps = [
+        option.help or ""
+        for command in (dragoman.commands["enqueue"], cron.commands["set"])
+        for option in command.params
+        if isinstance(option, click.Option) and option.name == "timeout"
+    ]
+    assert (len(rows), len(helps)) == (2, 2)
+    for text in (*rows, *helps):
+        assert f"{DAY:g}" in text
+        assert f"{JOB_TIMEOUT:g}" in text.replace(f"{DAY:g}", "")
