@@ -397,7 +397,12 @@ class Broker:
     def next_deadline(self) -> float:
         return min(self._deadlines.next(), self._reservations.due)
 
+    def counted_as(self, service: str) -> str:
+        """The name under which a dropped job is counted. Names that are no services share one, so that a caller that
+        makes names up does not flood the log."""
+        return service if service in self.roster.services else UNNAMED
+
     def _turn_away(self, service: str, caller: Caller, refusal: Refusal, reason: str) -> Job | None:
-        self.counters.refuse(service if service in self.roster.services else UNNAMED, refusal, reason)
+        self.counters.refuse(self.counted_as(service), refusal, reason)
         self.effects.append(Answer(caller, None, REFUSED, b"", f"{refusal}: {reason}", refusal))
         return None

@@ -6,6 +6,7 @@ from math import inf
 
 import pytest
 
+from dragoman.core.counters import UNNAMED
 from dragoman.core.model import Refusal, Wishes
 from dragoman.core.policy import Policy
 from dragoman.dialects.native.session import LONGEST_PLAN, MOST_PLANS
@@ -343,6 +344,8 @@ def test_jobs_beyond_the_window_are_refused_with_all_of_their_message() -> None:
     dropped = world.broker.counters.dropped["echo"]  # for the warning `jobs dropped`; the first two have left one
     assert dropped.causes == {Refusal.BUSY: 1}
     assert dropped.reason == "its client has 3 of 3 jobs under way"
+    client.say(*submit([(D, b"")], "made up", flags=WAIT))  # names that are no services share a warning
+    assert world.broker.counters.dropped.keys() == {"echo", UNNAMED}
 
 
 @pytest.mark.parametrize("how", ["RESULT", "FAILED", "CANCEL", "deadline"])
