@@ -82,7 +82,7 @@ class Attempts:
         """End the attempts of a worker that has gone. Those in `unseen` cannot have reached it."""
         if worker.state is GONE:
             return
-        held = self._dispatch.remove(worker)
+        held = self._dispatch.remove(worker, reason)
         never_left = {attempt.token for attempt in unseen}
         for attempt in held:
             if attempt.token in never_left or take_back(attempt, self._effects):

@@ -22,6 +22,14 @@ from dragoman.core.dispatch import Dispatch
 from dragoman.core.door import BEING_DRAINED, GOODBYE, STOPPED, is_offer, objection, too_many_names
 from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Give
 from dragoman.core.entropy import Entropy
+from dragoman.core.events import (
+    BROKER_DRAINING,
+    SERVICE_PAUSED,
+    SERVICE_RESUMED,
+    WORKER_DRAINING,
+    WORKER_JOINED,
+    Events,
+)
 from dragoman.core.expiry import Expiry
 from dragoman.core.gate import Promise
 from dragoman.core.infinity import inf
@@ -33,6 +41,7 @@ from dragoman.core.model import (
     DELAYED,
     DETACHED,
     DONE,
+    DRAINING,
     ENDED,
     FAILED,
     GONE,
@@ -74,7 +83,8 @@ class Broker:
         self.resumed_at = -inf  # when we last came back from a pause of our own (D13)
         self.roster = roster = Roster(policy.age_step, policy.max_services, first_worker)
         deadlines: Deadlines[Any] = Deadlines()
-        self.ledger = ledger = Ledger(policy, counters, deadlines, self.effects)
+        self.events = Events(self.effects)
+        self.ledger = ledger = Ledger(policy, counters, deadlines, self.effects, self.events)
         self._reservations = reservations = Reservations(entropy, ledger)
         self.dispatch = dispatch = Dispatch(
             policy, entropy, counters, roster, ledger, deadlines, self.effects, reservations
@@ -197,7 +207,8 @@ class Broker:
         worker = Worker(self.roster.next_id(), recipient, party, name, terms, now)
         worker.held_back_until = held_back_until
         self.roster.enter(worker, offered)
-        self.ledger.tell_news("joined", None, worker)
+        if self.events.wanted & WORKER_JOINED:
+            self.events.worker_changed(WORKER_JOINED, worker)
         self._deadlines.arm(worker, worker.due())
         return worker
 
@@ -242,6 +253,8 @@ class Broker:
             self.effects.append(Dismiss(worker, Farewell.KILLED, "killed by an operator"))
             self.leave(worker, now, "its worker was killed by an operator")
             return
+        if worker.state is not DRAINING and self.events.wanted & WORKER_DRAINING:
+            self.events.worker_changed(WORKER_DRAINING, worker)
         self.roster.retire(worker, stays)
         self.dispatch.dismiss_if_drained(worker)
 
@@ -335,17 +348,24 @@ class Broker:
         """Hand out no jobs of this service; they go on arriving."""
         service = self.roster.service(name)
         if service is not None:
+            was_paused = service.paused
             service.paused, service.paused_by = True, by
+            if not was_paused and self.events.wanted & SERVICE_PAUSED:
+                self.events.service_changed(SERVICE_PAUSED, service)
         return service
 
     def resume(self, name: str, now: float) -> None:
         service = self.roster.services.get(name)
         if service is not None and service.paused:
             service.paused, service.paused_by = False, ""
+            if self.events.wanted & SERVICE_RESUMED:
+                self.events.service_changed(SERVICE_RESUMED, service)
             self.dispatch.hand_out(service, now)
 
     def close(self, now: float) -> None:
         """Begin to drain the broker: nothing new comes in, waiting calls are refused, what runs may end."""
+        if not self.is_draining and self.events.wanted & BROKER_DRAINING:
+            self.events.broker_draining(sum(len(worker.running) for worker in self.roster.workers.values()))
         self.is_draining = True
         self._reservations.take_back_all()
         for job in [j for j in self.jobs.values() if j.state in (WAITING, DELAYED) and not j.wishes.durable]:

@@ -15,6 +15,7 @@ from dragoman.core.deadlines import Deadlines
 from dragoman.core.door import PATIENCE_OVER
 from dragoman.core.effects import Dismiss, Effect, Give
 from dragoman.core.entropy import Entropy
+from dragoman.core.events import JOB_WAITING, WORKER_LEFT
 from dragoman.core.gate import Promise
 from dragoman.core.infinity import inf
 from dragoman.core.ledger import Ledger
@@ -45,6 +46,7 @@ class Dispatch:
         "_deadlines",
         "_effects",
         "_entropy",
+        "_events",
         "_ledger",
         "_policy",
         "_reservations",
@@ -72,6 +74,7 @@ class Dispatch:
         self._deadlines = deadlines
         self._effects = effects
         self._reservations = reservations
+        self._events = ledger.events
 
     # ---------------------------------------------------------------- jobs
 
@@ -103,7 +106,8 @@ class Dispatch:
         if job.wishes.durable:
             self._reservations.reserve_new(job, now)
         self._deadlines.arm(job, min(job.queue_due, job.deadline, job.orphan_due))
-        self._ledger.tell_news("waiting", job)
+        if self._events.wanted & JOB_WAITING:
+            self._events.job_moved(job)
 
     def requeue(self, job: Job, now: float) -> None:
         """Queue a job that was given to a worker before. It keeps its place: the key of its arrival."""
@@ -206,13 +210,14 @@ class Dispatch:
         """Dismiss a draining worker once it holds nothing."""
         if not worker.running and not worker.unproven and not worker.stays:
             self._effects.append(Dismiss(worker, Farewell.DRAINED, "drained"))
-            self.remove(worker)
+            self.remove(worker, "drained")
 
-    def remove(self, worker: Worker) -> list[Attempt]:
+    def remove(self, worker: Worker, reason: str) -> list[Attempt]:
         """Remove the worker. Returns the attempts that it held."""
         self._deadlines.disarm(worker)
         held = self._roster.leave(worker)
-        self._ledger.tell_news("left", None, worker)
+        if self._events.wanted & WORKER_LEFT:
+            self._events.worker_changed(WORKER_LEFT, worker, reason)
         return held
 
     def _next_job(self, worker: Worker) -> Job | None:

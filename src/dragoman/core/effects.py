@@ -110,20 +110,6 @@ class Note(Effect):
         self.number = number  # as in Save
 
 
-class News(Effect):
-    """For whoever watches the broker: a job has come to this state or reports, or a worker has come or gone."""
-
-    __slots__ = ("event", "job", "payload", "worker")
-
-    def __init__(
-        self, event: str, job: Job | None = None, worker: Worker | None = None, payload: Payload = b""
-    ) -> None:
-        self.event = event
-        self.job = job
-        self.worker = worker
-        self.payload = payload  # what the job says of itself
-
-
 class Erase(Effect):
     """The keep time of this job's outcome is over: remove it from the diary."""
 

@@ -11,7 +11,8 @@ from dragoman.core.archive import Archive
 from dragoman.core.counters import QUEUE_TIMEOUT, Counters
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.early import Early
-from dragoman.core.effects import Accept, Answer, Effect, Erase, News, Progress
+from dragoman.core.effects import Accept, Answer, Effect, Erase, Progress
+from dragoman.core.events import JOB_ENDED, JOB_MOVES, JOB_PROGRESS, Events
 from dragoman.core.gate import Gate, Promise
 from dragoman.core.infinity import inf
 from dragoman.core.lifecycle import move_job
@@ -31,7 +32,6 @@ from dragoman.core.model import (
     Refusal,
     Service,
     Wishes,
-    Worker,
     is_name,
 )
 from dragoman.core.owners import Owner
@@ -51,22 +51,29 @@ class Ledger:
         "_policy",
         "bytes",
         "early",
+        "events",
         "gate",
         "is_loading",
-        "is_watched",
         "jobs",
         "part_bytes",
         "present",
     )
 
-    def __init__(self, policy: Policy, counters: Counters, deadlines: Deadlines[Any], effects: deque[Effect]) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        counters: Counters,
+        deadlines: Deadlines[Any],
+        effects: deque[Effect],
+        events: Events,
+    ) -> None:
         self.jobs: dict[JobId, Job] = {}  # all that are present, and the ended ones whose outcome is kept
         self.present = 0  # accepted and not ended
         self.bytes = 0  # payloads of those
         self.part_bytes = 0  # parts of results, of those that run
         self.is_loading = False  # jobs of an earlier run still come back: which ids and keys are taken is not known
         self.early = Early(policy.max_memory)  # results that may be of those
-        self.is_watched = False  # whether anybody wants to hear News
+        self.events = events
         self.gate = Gate()
         self._archive = Archive(policy.max_outcome_bytes)
         self._policy = policy
@@ -208,8 +215,8 @@ class Ledger:
             self._keep_part(attempt, payload)
             return
         self._effects.extend(Progress(caller, attempt, payload, is_part) for caller in job.callers)
-        if not is_part:
-            self.tell_news("progress", job, None, payload)
+        if not is_part and self.events.wanted & JOB_PROGRESS:
+            self.events.job_progressed(job, payload)
 
     def whole(self, attempt: Attempt, parts: Parts, rest: Payload) -> tuple[Payload, str]:
         """A result with its parts in front of it; or empty, and why it cannot be had."""
@@ -283,7 +290,8 @@ class Ledger:
             self._keep(job, now, refusal)
             return
         del self.jobs[job.id]
-        self.tell_news("ended", job)
+        if self.events.wanted & JOB_ENDED:
+            self.events.job_ended(job, reason)
         if outcome is DONE and not job.callers:
             self._counters.unclaimed_results += 1
         for caller in job.callers:
@@ -292,8 +300,8 @@ class Ledger:
     def tell(self, job: Job, newcomers: tuple[Caller, ...] = (), refusal: Refusal | None = None) -> None:
         """Answer whoever waits for a job whose outcome is kept."""
         assert job.outcome is not None
-        if not job.is_told:
-            self.tell_news("ended", job)
+        if not job.is_told and self.events.wanted & JOB_ENDED:
+            self.events.job_ended(job, job.reason)
         for caller in job.callers + newcomers:
             self._effects.append(Answer(caller, job, job.outcome, job.result, job.reason, refusal))
         job.callers = ()
@@ -301,12 +309,8 @@ class Ledger:
 
     def move(self, job: Job, to: JobState) -> None:
         move_job(job, to)
-        if self.is_watched:
-            self.tell_news(to.value, job)
-
-    def tell_news(self, event: str, job: Job | None, worker: Worker | None = None, payload: Payload = b"") -> None:
-        if self.is_watched:
-            self._effects.append(News(event, job, worker, payload))
+        if self.events.wanted & JOB_MOVES:
+            self.events.job_moved(job)
 
     # ---------------------------------------------------------------- jobs of an earlier run
 

@@ -1,4 +1,4 @@
-"""Whoever watches the broker over HTTP, and what each of them hears. While nobody does, no news is made."""
+"""Sends the broker's events to HTTP clients. While no event stream is open, it subscribes to nothing."""
 
 from __future__ import annotations
 
@@ -7,17 +7,26 @@ from typing import Any
 
 import msgspec
 
-from dragoman.core.effects import Effect, News
-from dragoman.core.ledger import Ledger
-from dragoman.core.model import Job, JobId, Payload, Worker
-from dragoman.core.recipients import Recipient
+from dragoman.core.events import (
+    JOB_ENDED,
+    JOB_KINDS,
+    JOB_PROGRESS,
+    KIND_NAMES,
+    WORKER_JOINED,
+    WORKER_LEFT,
+    Event,
+    Events,
+    JobEvent,
+    Subscription,
+    WorkerEvent,
+)
+from dragoman.core.model import Job, JobId
 from dragoman.desk.forms import Ending, JobName, State, View
-from dragoman.desk.views import dialect_of
 from dragoman.http.sse import EventStream, Streams
 
 
-class JobNews(View, omit_defaults=True):
-    """What a job's event says. `progress` where its bytes are UTF-8, else `progress_base64`."""
+class JobEventView(View, omit_defaults=True):
+    """The data of a job's event. `progress` where its bytes are UTF-8, else `progress_base64`."""
 
     id: JobName
     service: str
@@ -32,8 +41,8 @@ class JobNews(View, omit_defaults=True):
     progress_base64: str | None = None
 
 
-class WorkerNews(View):
-    """What a worker's event says."""
+class WorkerEventView(View):
+    """The data of a worker's event."""
 
     id: int
     name: str
@@ -41,45 +50,47 @@ class WorkerNews(View):
     services: list[str]
 
 
-class Listeners(Recipient):
-    """All of a broker's, whichever door they came in by."""
+class Listeners:
+    """The event streams of one HTTP listener: a subscriber while at least one is open."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+    def __init__(self, events: Events) -> None:
+        self._events = events
+        self._subscription: Subscription | None = None
         self._to_all: dict[EventStream, None] = {}
         self._to_job: dict[JobId, dict[EventStream, None]] = {}
 
     def listen(self, streams: Streams, job: Job | None = None) -> EventStream:
-        """A stream of what happens: to this job, beginning with how it is now, or to all."""
+        """Open a stream of the events of this job, beginning with its present state, or of all jobs and workers."""
         stream = EventStream(streams, lambda: self._leave(stream, job))
         if job is None:
             self._to_all[stream] = None
         else:
             self._to_job.setdefault(job.id, {})[stream] = None
-            if job.outcome is None or job.is_told:  # else that is news when the diary has it (R103)
-                stream.publish(job.state.value, _encode(job_news(job, job.state.value)))
+            if job.outcome is None or job.is_told:  # else its end is published when the store has it (R103)
+                stream.publish(job.state.value, _encode(_state_of(job)))
             if job.is_told:
                 stream.end()
-        self._ledger.is_watched = True
+        self._subscribe()
         return stream
 
-    def execute(self, news: Effect, now: float) -> None:
-        assert isinstance(news, News)
-        job, worker = news.job, news.worker
-        if job is not None:
-            own = self._to_job.get(job.id, ())
+    def receive(self, event: Event, now: float) -> None:
+        """Write an event to the streams that it concerns."""
+        name = KIND_NAMES[event.kind]
+        if isinstance(event, JobEvent):
+            own = self._to_job.get(event.id, ())
             if not own and not self._to_all:
                 return
-            data = _encode(job_news(job, news.event, news.payload))
+            data = _encode(_job_view(event))
             for stream in (*self._to_all, *own):
-                stream.publish(news.event, data)
-            if news.event == "ended":
+                stream.publish(name, data)
+            if event.kind == JOB_ENDED:
                 for stream in own:
                     stream.end()
-        elif worker is not None and self._to_all:
-            data = _encode(worker_news(worker))
+        elif isinstance(event, WorkerEvent) and self._to_all:
+            view = WorkerEventView(id=event.id, name=event.name, dialect=event.dialect, services=list(event.services))
+            data = _encode(view)
             for stream in self._to_all:
-                stream.publish(news.event, data)
+                stream.publish(name, data)
 
     def _leave(self, stream: EventStream, job: Job | None) -> None:
         if job is None:
@@ -89,36 +100,56 @@ class Listeners(Recipient):
             others.pop(stream, None)
             if not others:
                 self._to_job.pop(job.id, None)
-        if not self._to_all and not self._to_job:
-            self._ledger.is_watched = False
+        self._subscribe()
+
+    def _subscribe(self) -> None:
+        """Subscribe to the kinds that the open streams need, and to no others."""
+        kinds = JOB_KINDS if self._to_all or self._to_job else 0
+        if self._to_all:
+            kinds |= WORKER_JOINED | WORKER_LEFT
+        former = self._subscription
+        if kinds != (former.kinds if former is not None else 0):
+            if former is not None:
+                self._events.unsubscribe(former)
+            self._subscription = self._events.subscribe(kinds, self.receive) if kinds else None
 
 
-def job_news(job: Job, event: str, progress: Payload = b"") -> JobNews:
+def _job_view(event: JobEvent) -> JobEventView:
+    state: Any = "running" if event.kind == JOB_PROGRESS else KIND_NAMES[event.kind]
+    view = JobEventView(
+        id=event.id.hex(),
+        service=event.service,
+        state=state,
+        outcome=event.outcome.value if event.outcome is not None else None,
+        reason=event.reason if event.is_kept else "",
+        background=event.is_background,
+        quarantined=event.is_quarantined,
+        attempt=event.attempt,
+        worker=event.worker,
+    )
+    if event.kind == JOB_PROGRESS:
+        try:
+            view.progress = event.progress.decode()
+        except UnicodeDecodeError:
+            view.progress_base64 = b64encode(event.progress).decode()
+    return view
+
+
+def _state_of(job: Job) -> JobEventView:
+    """The state of a job now, in the form of an event."""
     attempt = job.attempt
-    state: Any = "running" if event == "progress" else event  # it may have moved on since
-    news = JobNews(
+    return JobEventView(
         id=job.id.hex(),
         service=job.service.name,
-        state=state,
-        outcome=job.outcome.value if job.outcome is not None and event == "ended" else None,
-        reason=job.reason if event == "ended" else "",
+        state=job.state.value,
+        outcome=job.outcome.value if job.outcome is not None else None,
+        reason=job.reason,
         background=job.wishes.durable,
-        quarantined=job.quarantined and event == "ended",
+        quarantined=job.quarantined,
         attempt=attempt.number if attempt is not None else None,
         worker=attempt.worker.name if attempt is not None else None,
     )
-    if event == "progress":
-        try:
-            news.progress = bytes(progress).decode()
-        except UnicodeDecodeError:
-            news.progress_base64 = b64encode(progress).decode()
-    return news
 
 
-def worker_news(worker: Worker) -> WorkerNews:
-    services = [service.name for service in worker.services]
-    return WorkerNews(id=worker.id, name=worker.name, dialect=dialect_of(worker), services=services)
-
-
-def _encode(news: View) -> bytes:
-    return msgspec.json.encode(news)
+def _encode(view: View) -> bytes:
+    return msgspec.json.encode(view)

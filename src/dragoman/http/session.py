@@ -34,8 +34,6 @@ FETCH: Final = 1.0  # so long a job waits for its worker to ask for it; then ano
 class Line(Protocol):
     """What this session asks of the line."""
 
-    watcher: Any  # who is told news
-
     def ask_for_turn(self) -> None: ...
 
     def remark(self, event: str, /, *, level: str = "info", peer: Any = None, **fields: object) -> None: ...
@@ -48,9 +46,7 @@ class HttpSession(TimedRecipient):
         self.options = options
         self.plans = Plans(options)
         self.streams = streams or Streams(MOST_STREAMS)
-        if not isinstance(line.watcher, Listeners):  # there may be other doors
-            line.watcher = Listeners(broker.ledger)
-        self.listeners: Listeners = line.watcher
+        self.listeners = Listeners(broker.events)
         self.is_closed = False
         self._broker = broker
         self._line = line
@@ -169,7 +165,7 @@ class HttpSession(TimedRecipient):
         return self._broker.progress(attempt, payload, now)
 
     def close(self) -> None:
-        """The broker is about to stop: nobody waits here for jobs or news any more."""
+        """The broker is about to stop: nobody waits here for jobs or events any more."""
         self.is_closed = True
         self.streams.end()
         for guest in self._guests.values():

@@ -17,16 +17,17 @@ from dragoman.carriers.carrier import Carrier, Frame, Messages
 from dragoman.core.broken import InvariantBroken
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
-from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Erase, Give, News, Note, Progress, Recall, Save
+from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Erase, Give, Note, Progress, Recall, Save
+from dragoman.core.events import KIND_NAMES, Event, PublishEvent
 from dragoman.core.histogram import Histogram
 from dragoman.core.infinity import inf
 from dragoman.core.invariants import check
 from dragoman.core.model import ABSENT, FAILED, Farewell, Job, Payload
-from dragoman.core.recipients import Recipient, TimedRecipient
+from dragoman.core.recipients import TimedRecipient
 from dragoman.dialects import seam
 from dragoman.dialects.seam import Session
 from dragoman.server.budget import Budget, Verdict
-from dragoman.server.drops import DropWarnings
+from dragoman.server.drops import DropWarnings, Log
 from dragoman.server.peer import DEFAULT_LIMITS, Peer, PeerLimits
 from dragoman.streams.byte_stream import ByteStream
 
@@ -55,10 +56,6 @@ class Diary(Protocol):
 # Calls back once when the process with this id has ended. Returns a function that stops watching it, or None if the
 # process cannot be watched.
 ProcessWatch = Callable[[int, Callable[[], None]], Callable[[], None] | None]
-
-
-class Log(Protocol):
-    def __call__(self, level: str, event: str, **fields: object) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +93,6 @@ class Line(seam.Line):
         self.dialler = dialler
         self.process_watch: ProcessWatch | None = None
         self.later = later  # asks the owner of the loop for a call after so many seconds of real time
-        self.watcher: Recipient | None = None  # who is told News
         self.traffic: dict[str, tuple[int, int]] = {}  # by dialect: bytes received and sent by peers that have gone
         self.drops = DropWarnings(broker.counters, log)
         self.lag = Histogram()  # how late turns are that had a time
@@ -209,7 +205,7 @@ class Line(seam.Line):
         if not peer.is_open and not peer.is_lost and peer.heard > peer.since:  # a mere look at the port is no news
             self.complain("peer left before the handshake was done", peer=peer, reason=problem)
         self._lose(peer, problem)
-        self._ask_for_turn()
+        self.ask_for_turn()
 
     # ---------------------------------------------------------------- what sessions ask for
 
@@ -225,7 +221,7 @@ class Line(seam.Line):
         if not out:
             self._dirty.append(peer)
             if not self._is_awake:
-                self._ask_for_turn()
+                self.ask_for_turn()
         out += peer.carrier.encode(frames)
         if mark is not None:
             peer.fresh_marks.append((len(out), mark))
@@ -246,11 +242,11 @@ class Line(seam.Line):
             peer.closing = reason
             if not peer.out:
                 self._dirty.append(peer)
-            self._ask_for_turn()
+            self.ask_for_turn()
 
     def at_end_of_turn(self, call: Callable[[float], None]) -> None:
         self._last_words.append(call)
-        self._ask_for_turn()
+        self.ask_for_turn()
 
     def when_process_ends(self, whose: seam.Peer, call: Callable[[float], None]) -> Callable[[], None] | None:
         peer = cast(Peer, whose)
@@ -259,7 +255,7 @@ class Line(seam.Line):
 
         def ended() -> None:
             self._fenced(peer, lambda: call(self._clock()))
-            self._ask_for_turn()
+            self.ask_for_turn()
 
         return self.process_watch(peer.process, ended)
 
@@ -272,18 +268,20 @@ class Line(seam.Line):
             self.later(SETTLING, lambda: self._settle(peer, call))
 
     def ask_for_turn(self) -> None:
-        """A verb was called outside of a turn: carry out what follows from it soon."""
-        self._ask_for_turn()
+        """A verb was called, or there is something to write: carry out what follows from it soon."""
+        if not self._is_awake:
+            self._is_awake = True
+            self.wake()
 
     def note(self, key: str, value: str | None) -> None:
         """Write down something that is no job: `value` under `key`, or that there is nothing any more."""
         self.broker.effects.append(self.broker.ledger.gate.note(key, value))
-        self._ask_for_turn()
+        self.ask_for_turn()
 
     def when_saved(self, call: Callable[[str | None], None]) -> None:
         """Be called when the diary has all that was decided until now, or with what is wrong with it."""
         self._waiting_for_diary.append((self.broker.ledger.gate.last, call))
-        self._ask_for_turn()
+        self.ask_for_turn()
 
     def fetch(self, job: Job, done: Callable[[Payload, Payload], None]) -> None:
         """A job's payload and result, wherever they are. `done` is called at once or in a later turn."""
@@ -386,10 +384,9 @@ class Line(seam.Line):
                     session = effect.attempt.worker.recipient
                 elif type(effect) is Dismiss:
                     session = effect.worker.recipient
-                elif type(effect) is News:
-                    if self.watcher is None:
-                        continue
-                    session = self.watcher
+                elif type(effect) is PublishEvent:
+                    self._publish(effect.event, now)
+                    continue
                 else:
                     assert isinstance(effect, Save | Note | Erase)
                     entries.append(effect)
@@ -407,12 +404,23 @@ class Line(seam.Line):
         if self._waiting_for_diary and not self.broker.ledger.gate.is_holding:
             self._tell_saved(self.broker.ledger.gate.last, None)
 
+    def _publish(self, event: Event, now: float) -> None:
+        """Hand an event to its subscribers. One that raises is logged and harms nobody else."""
+        for subscription in self.broker.events.subscribers_of(event):
+            if subscription.is_active:
+                try:
+                    subscription.receive(event, now)
+                except InvariantBroken:
+                    raise
+                except Exception as error:
+                    self._blame_ourselves(error, published=KIND_NAMES[event.kind])
+
     def _saved(self, number: int, problem: str | None) -> None:
         if problem is not None:
             self.complain("diary refused", problem=problem)
         self.broker.saved(number, self._clock(), problem)
         self._tell_saved(number, problem)
-        self._ask_for_turn()
+        self.ask_for_turn()
 
     def _tell_saved(self, number: int, problem: str | None) -> None:
         while self._waiting_for_diary and self._waiting_for_diary[0][0] <= number:
@@ -431,7 +439,7 @@ class Line(seam.Line):
             else:
                 effect.result = result
                 self.broker.effects.append(effect)
-            self._ask_for_turn()
+            self.ask_for_turn()
 
         job = effect.attempt.job if isinstance(effect, Give) else effect.job
         assert job is not None
@@ -530,7 +538,7 @@ class Line(seam.Line):
         self._deadlines.arm(peer, peer.heard + peer.limits.handshake_timeout)
         self._post(peer, peer.carrier.outgoing)
         peer.carrier.outgoing = []
-        self._ask_for_turn()
+        self.ask_for_turn()
         if peer.carrier.ready:  # it has no greeting to wait for
             self._open(peer, peer.heard)
 
@@ -546,7 +554,7 @@ class Line(seam.Line):
         """Read what has arrived: an end of stream may stand behind it, or alone."""
         if peer.closing is None and peer.stream is not None and peer.stream.read_dry() and not peer.is_doomed():
             self._fenced(peer, lambda: call(self._clock()))
-            self._ask_for_turn()
+            self.ask_for_turn()
 
     def _lose(self, peer: Peer, reason: str) -> None:
         """The end of a connection: tell the session, once, and which of its messages never left."""
@@ -576,7 +584,7 @@ class Line(seam.Line):
         """Bytes of the carrier's own: greeting, handshake, life signs."""
         if not peer.out and buffers:
             self._dirty.append(peer)
-            self._ask_for_turn()
+            self.ask_for_turn()
         peer.out += buffers
 
     def complain(self, event: str, /, *, peer: seam.Peer | None = None, **fields: object) -> None:
@@ -589,11 +597,6 @@ class Line(seam.Line):
             self.remark(event, level="warning", peer=peer, **fields)
         elif self._complaints == COMPLAINTS:
             self.remark(event, level="warning", peer=peer, note="more of these in this second are not shown", **fields)
-
-    def _ask_for_turn(self) -> None:
-        if not self._is_awake:
-            self._is_awake = True
-            self.wake()
 
     # ---------------------------------------------------------------- when we are at fault
 

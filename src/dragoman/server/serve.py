@@ -29,6 +29,7 @@ from dragoman.sdk.address import AddressError, TcpPlace, is_loopback
 from dragoman.server import clock
 from dragoman.server.config import Config, default_data_dir
 from dragoman.server.datadir import DataFolder, first_id_without_folder
+from dragoman.server.event_log import EventLog
 from dragoman.server.host import Host
 from dragoman.server.log import make_log
 from dragoman.server.notify import Notifier
@@ -80,6 +81,7 @@ class Server:
         ahead = time.time() - now()  # where our clock is a virtual one, the days pass with it
         offset = clock.wall_offset if now is clock.now else lambda: ahead
         self.desk = Desk(self.broker, self.line, self.diary, offset)
+        EventLog(self.broker.events, self._write_log, config.drain_timeout)
         self.host = Host(loop, self.line, now)
         self._restoring: Restoring | None = None
         if isinstance(self.diary, SqliteDiary):
@@ -197,7 +199,6 @@ class Server:
             self._stop("told twice")
             return
         self._is_draining = True
-        self._log.info("draining", running=self._running(), seconds=self._config.drain_timeout)
         self.broker.close(self._now())
         for _, session in self._http:
             session.close()

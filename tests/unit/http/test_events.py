@@ -11,9 +11,11 @@ import pytest
 from http_worker import Worker, call, kind, only_job, token
 from http_world import World
 
-from dragoman.core.effects import News
+from dragoman.core.events import JOB_KINDS, WORKER_JOINED, WORKER_LEFT, WorkerEvent
 from dragoman.http.app import make_app
 from dragoman.http.hangup import HANGUP, Hangup
+from dragoman.http.listeners import Listeners
+from dragoman.http.sse import Streams
 
 UNKNOWN = "0" * 32
 
@@ -28,7 +30,7 @@ def world() -> Iterator[World]:
 class Listener:
     """A request for events, read as they come."""
 
-    def __init__(self, world: World, path: str, method: str = "GET") -> None:
+    def __init__(self, world: World, path: str, method: str = "GET", app: Any = None) -> None:
         self._world = world
         self._heard = b""
         self.status = 0
@@ -42,7 +44,7 @@ class Listener:
             "headers": [],
             "extensions": {HANGUP: self.hangup},
         }
-        app: Any = make_app(world.door)
+        app = app or make_app(world.door)
         self.task: asyncio.Task[None] = world.loop.create_task(app(scope, self._receive, self._send))
         world.settle()
 
@@ -92,8 +94,8 @@ def test_job_that_has_ended_says_so_and_no_more(world: World) -> None:
     name = world.enqueue(attempts=1)
     worker.says("result?outcome=failed", token(worker.takes()), b"no")
     listener = Listener(world, f"/v1/jobs/{name}/events")
-    ((event, news),) = listener.hears()
-    assert (event, news["outcome"], news["reason"], news["quarantined"]) == ("ended", "failed", "no", True)
+    ((event, said),) = listener.hears()
+    assert (event, said["outcome"], said["reason"], said["quarantined"]) == ("ended", "failed", "no", True)
     assert listener.task.done()
 
 
@@ -148,22 +150,33 @@ def test_all_jobs_and_workers_are_heard_of(world: World) -> None:
     assert [event for event, _ in listener.hears()] == ["left"]
 
 
-def test_news_is_made_only_while_somebody_listens(world: World) -> None:
-    assert not world.broker.ledger.is_watched
+def test_events_are_made_only_while_somebody_listens(world: World) -> None:
+    assert world.broker.events.wanted == 0
     first, second = Listener(world, "/v1/events"), Listener(world, f"/v1/jobs/{world.enqueue()}/events")
-    assert world.broker.ledger.is_watched
+    assert world.broker.events.wanted == JOB_KINDS | WORKER_JOINED | WORKER_LEFT
     first.hangup.happen()
     world.settle()
-    assert (first.task.done(), world.broker.ledger.is_watched) == (True, True)
+    assert (first.task.done(), world.broker.events.wanted) == (True, JOB_KINDS)
     second.hangup.happen()
     world.settle()
-    assert not world.broker.ledger.is_watched
+    assert world.broker.events.wanted == 0
+
+
+def test_streams_of_two_http_listeners_hear_the_same(world: World) -> None:
+    first = Listener(world, "/v1/events")
+    second = Listener(world, "/v1/events", app=Listeners(world.broker.events).listen(Streams(1)))
+    Worker(world, name="w")
+    assert [event for event, _ in first.hears()] == ["joined"]
+    assert [event for event, _ in second.hears()] == ["joined"]
+    second.hangup.happen()
+    world.settle()
+    assert world.broker.events.wanted
 
 
 def test_streams_are_bounded(world: World) -> None:
     listeners = [Listener(world, "/v1/events") for _ in range(64)]
     assert kind(world.ask("GET", "/v1/events")) == (429, "too-many-streams")
-    assert world.broker.ledger.is_watched
+    assert world.broker.events.wanted
     listeners[0].hangup.happen()
     world.settle()
     assert Listener(world, "/v1/events").status == 200
@@ -171,13 +184,14 @@ def test_streams_are_bounded(world: World) -> None:
 
 def test_listener_that_does_not_read_is_let_go(world: World) -> None:
     listener = Listener(world, "/v1/events")
-    news = News("joined", None, Worker(world).core)
+    worker = Worker(world).core
+    event = WorkerEvent(WORKER_JOINED, worker.id, worker.name, "http", ("s",), 1)
     listener.hears()
     for _ in range(256):
-        world.session.listeners.execute(news, world.now)
+        world.session.listeners.receive(event, world.now)
     assert len(listener.hears()) == 256
     for _ in range(257):
-        world.session.listeners.execute(news, world.now)
+        world.session.listeners.receive(event, world.now)
     world.settle()
     assert listener.task.done()
 
@@ -193,4 +207,4 @@ def test_streams_end_with_the_broker(world: World) -> None:
 def test_head_of_a_stream_is_no_stream(world: World) -> None:
     assert world.ask("HEAD", "/v1/events").status_code == 200
     assert world.ask("HEAD", f"/v1/jobs/{world.enqueue()}/events").status_code == 200
-    assert not world.broker.ledger.is_watched
+    assert world.broker.events.wanted == 0

@@ -1,0 +1,206 @@
+"""Events: changes of jobs, workers, services and the broker, published to any number of subscribers.
+
+An event is an immutable value of names, numbers and strings: no job or worker in it can change later. It is made only
+while somebody subscribes to its kind; the check costs one comparison (`Events.wanted`). It leaves the core as an
+effect, in order with all others, and the runner hands it to the subscribers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from dragoman.core.model import DELAYED, RUNNING, WAITING, Job, JobId, Outcome, Payload, Service, Worker, WorkerId
+from dragoman.core.recipients import Effect
+
+# Kinds of events. Each is one bit, so a number stands for any set of them.
+JOB_DELAYED: Final = 1
+JOB_WAITING: Final = 2
+JOB_RUNNING: Final = 4
+JOB_PROGRESS: Final = 8
+JOB_ENDED: Final = 16
+WORKER_JOINED: Final = 32
+WORKER_DRAINING: Final = 64
+WORKER_LEFT: Final = 128
+SERVICE_PAUSED: Final = 256
+SERVICE_RESUMED: Final = 512
+BROKER_DRAINING: Final = 1024
+
+JOB_MOVES: Final = 7  # delayed, waiting, running
+JOB_KINDS: Final = 31
+
+KIND_NAMES: Final = {
+    JOB_DELAYED: "delayed",
+    JOB_WAITING: "waiting",
+    JOB_RUNNING: "running",
+    JOB_PROGRESS: "progress",
+    JOB_ENDED: "ended",
+    WORKER_JOINED: "joined",
+    WORKER_DRAINING: "draining",
+    WORKER_LEFT: "left",
+    SERVICE_PAUSED: "paused",
+    SERVICE_RESUMED: "resumed",
+    BROKER_DRAINING: "draining",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class JobEvent:
+    """A job has come to a state, or reports progress."""
+
+    kind: int
+    id: JobId
+    service: str
+    is_background: bool
+    is_kept: bool  # its outcome can be asked for later
+    attempt: int | None = None  # number of the attempt that runs
+    worker: str | None = None  # name of the worker that runs it
+    worker_id: WorkerId | None = None
+    outcome: Outcome | None = None
+    reason: str = ""  # one sentence about the outcome
+    is_quarantined: bool = False
+    progress: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerEvent:
+    """A worker has joined, is being drained, or has left."""
+
+    kind: int
+    id: WorkerId
+    name: str
+    dialect: str
+    services: tuple[str, ...]
+    capacity: int
+    reason: str = ""  # why it left
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceEvent:
+    """A service was paused or resumed."""
+
+    kind: int
+    name: str
+    by: str = ""  # who paused it
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerEvent:
+    """The broker has begun to drain."""
+
+    kind: int
+    running: int  # attempts that may still end
+
+
+Event = JobEvent | WorkerEvent | ServiceEvent | BrokerEvent
+Receive = Callable[[Event, float], None]  # with the time of the iteration
+
+
+class PublishEvent(Effect):
+    """Hand this event to the subscribers of its kind."""
+
+    __slots__ = ("event",)
+
+    def __init__(self, event: Event) -> None:
+        self.event = event
+
+
+class Subscription:
+    """One subscriber's place in the registry."""
+
+    __slots__ = ("is_active", "kinds", "receive")
+
+    def __init__(self, kinds: int, receive: Receive) -> None:
+        self.kinds = kinds
+        self.receive = receive
+        self.is_active = True
+
+
+class Events:
+    """The registry of subscribers, and the one place where events are made.
+
+    Whoever publishes asks first: `if events.wanted & JOB_ENDED: events.job_ended(job, reason)`.
+    """
+
+    __slots__ = ("_effects", "_subscriptions", "wanted")
+
+    def __init__(self, effects: deque[Effect]) -> None:
+        self.wanted = 0  # all kinds that anybody subscribes to
+        self._effects = effects
+        self._subscriptions: list[Subscription] = []
+
+    # ---------------------------------------------------------------- subscribers
+
+    def subscribe(self, kinds: int, receive: Receive) -> Subscription:
+        """Call `receive` with every event of these kinds that is published from now on."""
+        if not kinds:
+            raise ValueError("no kinds of events given: name at least one, such as JOB_ENDED | WORKER_LEFT")
+        subscription = Subscription(kinds, receive)
+        self._subscriptions.append(subscription)
+        self.wanted |= kinds
+        return subscription
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """End a subscription at once, even while an event is being handed out. Ending it twice does no harm."""
+        subscription.is_active = False
+        self._subscriptions = [each for each in self._subscriptions if each is not subscription]
+        self.wanted = 0
+        for each in self._subscriptions:
+            self.wanted |= each.kinds
+
+    def subscribers_of(self, event: Event) -> list[Subscription]:
+        """The subscriptions to this event's kind, oldest first. Ask each whether it `is_active` when its turn comes."""
+        return [each for each in self._subscriptions if each.kinds & event.kind]
+
+    # ---------------------------------------------------------------- publishing
+
+    def job_moved(self, job: Job) -> None:
+        """Publish the state that the job has come to, if that is wanted. Its end is `job_ended`."""
+        state = job.state
+        if state is RUNNING:
+            kind = JOB_RUNNING
+        elif state is WAITING:
+            kind = JOB_WAITING
+        else:
+            assert state is DELAYED
+            kind = JOB_DELAYED
+        if self.wanted & kind:
+            self._publish_job(kind, job)
+
+    def job_progressed(self, job: Job, payload: Payload) -> None:
+        self._publish_job(JOB_PROGRESS, job, progress=bytes(payload))
+
+    def job_ended(self, job: Job, reason: str) -> None:
+        self._publish_job(JOB_ENDED, job, reason)
+
+    def worker_changed(self, kind: int, worker: Worker, reason: str = "") -> None:
+        names = tuple([service.name for service in worker.services])
+        dialect: str = getattr(worker.recipient, "dialect", "?")
+        event = WorkerEvent(kind, worker.id, worker.name, dialect, names, worker.terms.capacity, reason)
+        self._effects.append(PublishEvent(event))
+
+    def service_changed(self, kind: int, service: Service) -> None:
+        self._effects.append(PublishEvent(ServiceEvent(kind, service.name, service.paused_by)))
+
+    def broker_draining(self, running: int) -> None:
+        self._effects.append(PublishEvent(BrokerEvent(BROKER_DRAINING, running)))
+
+    def _publish_job(self, kind: int, job: Job, reason: str = "", progress: bytes = b"") -> None:
+        attempt = job.attempt
+        event = JobEvent(
+            kind,
+            job.id,
+            job.service.name,
+            job.wishes.durable,
+            job.is_kept,
+            attempt.number if attempt is not None else None,
+            attempt.worker.name if attempt is not None else None,
+            attempt.worker.id if attempt is not None else None,
+            job.outcome,
+            reason,
+            job.quarantined and kind == JOB_ENDED,
+            progress,
+        )
+        self._effects.append(PublishEvent(event))

@@ -1,0 +1,129 @@
+"""Subscribers of the broker's events as the runner serves them, and the log as one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dragoman.core.broker import Broker
+from dragoman.core.events import (
+    BROKER_DRAINING,
+    SERVICE_PAUSED,
+    SERVICE_RESUMED,
+    Event,
+    ServiceEvent,
+    Subscription,
+)
+from dragoman.core.policy import Policy
+from dragoman.diary.memory import MemoryDiary
+from dragoman.server.event_log import EventLog
+from dragoman.server.runner import Limits, Line
+from dragoman.testing.entropy import SeededEntropy
+
+
+class World:
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.lines: list[tuple[str, str, dict[str, Any]]] = []
+        self.broker = Broker(Policy(), SeededEntropy())
+        self.line = Line(self.broker, MemoryDiary(), lambda: self.now, self.log, Limits(), strict=True)
+
+    def log(self, level: str, event: str, **fields: Any) -> None:
+        self.lines.append((level, event, fields))
+
+    def subscribe(self, kinds: int, also: Callable[[Event], object] = lambda _: None) -> Subscriber:
+        return Subscriber(self, kinds, also)
+
+    def pause(self) -> None:
+        self.broker.pause("s", "ann")
+        self.line.turn()
+
+
+class Subscriber:
+    """Keeps what it receives, and then does as it is told."""
+
+    def __init__(self, world: World, kinds: int, also: Callable[[Event], object]) -> None:
+        self.received: list[tuple[Event, float]] = []
+        self._also = also
+        self.subscription: Subscription = world.broker.events.subscribe(kinds, self.receive)
+
+    def receive(self, event: Event, now: float) -> None:
+        self.received.append((event, now))
+        self._also(event)
+
+
+PAUSED = [(ServiceEvent(SERVICE_PAUSED, "s", "ann"), 100.0)]
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_every_subscriber_gets_each_event_of_its_kinds_once(world: World) -> None:
+    first, second = world.subscribe(SERVICE_PAUSED), world.subscribe(SERVICE_PAUSED | SERVICE_RESUMED)
+    world.pause()
+    world.broker.resume("s", world.now)
+    world.line.turn()
+    assert first.received == PAUSED
+    assert second.received == [*PAUSED, (ServiceEvent(SERVICE_RESUMED, "s"), 100.0)]
+
+
+def test_a_subscriber_that_raises_is_logged_and_harms_nobody(world: World) -> None:
+    def fall(_: Event) -> None:
+        raise RuntimeError("clumsy")
+
+    first, second = world.subscribe(SERVICE_PAUSED, fall), world.subscribe(SERVICE_PAUSED)
+    world.pause()
+    assert first.received == second.received == PAUSED
+    ((level, event, fields),) = world.lines
+    assert (level, event, fields["error"], fields["published"]) == (
+        "error",
+        "internal error",
+        "RuntimeError('clumsy')",
+        "paused",
+    )
+    assert world.broker.counters.internal_errors == 1
+
+
+def test_a_subscriber_may_leave_while_it_receives(world: World) -> None:
+    leaver = world.subscribe(SERVICE_PAUSED, lambda _: world.broker.events.unsubscribe(leaver.subscription))
+    stays = world.subscribe(SERVICE_PAUSED)
+    world.pause()
+    world.broker.resume("s", world.now)
+    world.pause()
+    assert leaver.received == PAUSED
+    assert stays.received == PAUSED * 2
+
+
+def test_a_subscriber_that_another_unsubscribes_gets_nothing_more(world: World) -> None:
+    world.subscribe(SERVICE_PAUSED, lambda _: world.broker.events.unsubscribe(other.subscription))
+    other = world.subscribe(SERVICE_PAUSED)
+    world.pause()
+    assert other.received == []
+
+
+def test_a_subscriber_that_comes_while_an_event_is_handed_out_gets_the_next(world: World) -> None:
+    late: list[Subscriber] = []
+    world.subscribe(SERVICE_PAUSED, lambda _: late.append(world.subscribe(SERVICE_RESUMED | SERVICE_PAUSED)))
+    world.pause()
+    world.broker.resume("s", world.now)
+    world.line.turn()
+    assert late[0].received == [(ServiceEvent(SERVICE_RESUMED, "s"), 100.0)]
+
+
+def test_a_subscriber_may_act_on_the_broker(world: World) -> None:
+    world.subscribe(SERVICE_PAUSED, lambda _: world.broker.resume("s", world.now))
+    resumed = world.subscribe(SERVICE_RESUMED)
+    world.pause()
+    assert resumed.received == [(ServiceEvent(SERVICE_RESUMED, "s"), 100.0)]
+
+
+def test_the_log_says_that_the_broker_drains(world: World) -> None:
+    EventLog(world.broker.events, world.log, drain_timeout=30.0)
+    assert world.broker.events.wanted == BROKER_DRAINING
+    world.broker.close(world.now)
+    world.line.turn()
+    assert world.lines == [("info", "draining", {"running": 0, "seconds": 30.0})]
