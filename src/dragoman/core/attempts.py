@@ -8,7 +8,6 @@ tried again after its retry delay, or ends. If the worker may still be at it, it
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -63,7 +62,7 @@ class Attempts:
         roster: Roster,
         ledger: Ledger,
         deadlines: Deadlines[Any],
-        effects: deque[Effect],
+        effects: list[Effect],
         dispatch: Dispatch,
     ) -> None:
         self.stranded: dict[Token, Attempt] = {}  # given out by an earlier run, and perhaps still under way (R107)

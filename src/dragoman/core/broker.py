@@ -11,7 +11,6 @@ current one change no job (D2): they are late.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Iterable
 from typing import Any
 
@@ -78,7 +77,7 @@ class Broker:
         self.policy = policy
         self.entropy = entropy
         self.counters = counters = counters if counters is not None else Counters()
-        self.effects: deque[Effect] = deque()  # the line takes them from the left
+        self.effects: list[Effect] = []  # the runner walks through them in order
         self.owners = Owners()
         self.resumed_at = -inf  # when we last came back from a pause of our own (D13)
         self.roster = roster = Roster(policy.age_step, policy.max_services, first_worker)

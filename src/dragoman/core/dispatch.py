@@ -7,7 +7,6 @@ lists of idle workers in `core/roster.py`; only this class matches the two.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any
 
 from dragoman.core.counters import Counters
@@ -62,7 +61,7 @@ class Dispatch:
         roster: Roster,
         ledger: Ledger,
         deadlines: Deadlines[Any],
-        effects: deque[Effect],
+        effects: list[Effect],
         reservations: Reservations,
     ) -> None:
         self.is_draining = False  # the broker is about to stop: no job is given to a worker any more

@@ -5,14 +5,21 @@ The broker's methods append them, and the line carries them out in order. They a
 
 from __future__ import annotations
 
-from collections import deque
-
 from dragoman.core.model import ABSENT, Attempt, Farewell, Job, Outcome, Payload, Refusal, Worker
-from dragoman.core.recipients import Caller
+from dragoman.core.recipients import Caller, Recipient
 from dragoman.core.recipients import Effect as Effect
 
 
-class Give(Effect):
+class Delivery(Effect):
+    """An effect for one recipient. All others are for the store, or are events."""
+
+    __slots__ = ()
+
+    def recipient(self) -> Recipient:
+        raise NotImplementedError
+
+
+class Give(Delivery):
     """Hand this attempt's job to its worker."""
 
     __slots__ = ("attempt",)
@@ -20,8 +27,11 @@ class Give(Effect):
     def __init__(self, attempt: Attempt) -> None:
         self.attempt = attempt
 
+    def recipient(self) -> Recipient:
+        return self.attempt.worker.recipient
 
-class Recall(Effect):
+
+class Recall(Delivery):
     """The attempt is over: tell the worker, where its dialect has a word for it."""
 
     __slots__ = ("attempt", "reason")
@@ -30,8 +40,11 @@ class Recall(Effect):
         self.attempt = attempt
         self.reason = reason
 
+    def recipient(self) -> Recipient:
+        return self.attempt.worker.recipient
 
-class Dismiss(Effect):
+
+class Dismiss(Delivery):
     """The broker has let this worker go."""
 
     __slots__ = ("farewell", "reason", "worker")
@@ -41,8 +54,11 @@ class Dismiss(Effect):
         self.farewell = farewell
         self.reason = reason
 
+    def recipient(self) -> Recipient:
+        return self.worker.recipient
 
-class Answer(Effect):
+
+class Answer(Delivery):
     """Tell one caller how its job ended. `job` is None for a submit that was refused at the door.
 
     `result` of a job that failed is its worker's own account of it, which may be empty.
@@ -66,8 +82,11 @@ class Answer(Effect):
         self.reason = reason
         self.refusal = refusal
 
+    def recipient(self) -> Recipient:
+        return self.caller.recipient
 
-class Accept(Effect):
+
+class Accept(Delivery):
     """Tell a caller that its background job is safe: the diary has it."""
 
     __slots__ = ("caller", "job")
@@ -76,8 +95,11 @@ class Accept(Effect):
         self.caller = caller
         self.job = job
 
+    def recipient(self) -> Recipient:
+        return self.caller.recipient
 
-class Progress(Effect):
+
+class Progress(Delivery):
     """Pass on what a running job reports, or a part of its result. Another attempt's parts begin anew."""
 
     __slots__ = ("attempt", "caller", "is_part", "payload")
@@ -87,6 +109,9 @@ class Progress(Effect):
         self.attempt = attempt
         self.payload = payload
         self.is_part = is_part
+
+    def recipient(self) -> Recipient:
+        return self.caller.recipient
 
 
 class Save(Effect):
@@ -119,8 +144,15 @@ class Erase(Effect):
         self.job = job
 
 
-def take_back(attempt: Attempt, effects: deque[Effect]) -> bool:
-    """If the attempt's Give has not been carried out yet, see that it never is: nobody can have seen the job."""
+StoreEntry = Save | Note | Erase
+
+
+def take_back(attempt: Attempt, effects: list[Effect]) -> bool:
+    """If the attempt's Give has not been carried out yet, see that it never is: nobody can have seen the job.
+
+    The runner may be walking through `effects`. It marks a Give as sent before it carries it out, so only an entry
+    that is still ahead of it is removed.
+    """
     if attempt.is_sent:  # without asking, a crowd that ends in one tick would cost its square
         return False
     for index, effect in enumerate(effects):

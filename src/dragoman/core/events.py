@@ -7,7 +7,6 @@ effect, in order with all others, and the runner hands it to the subscribers.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -126,7 +125,7 @@ class Events:
 
     __slots__ = ("_effects", "_subscriptions", "wanted")
 
-    def __init__(self, effects: deque[Effect]) -> None:
+    def __init__(self, effects: list[Effect]) -> None:
         self.wanted = 0  # all kinds that anybody subscribes to
         self._effects = effects
         self._subscriptions: list[Subscription] = []

@@ -6,7 +6,6 @@ no verdict: its subject is asked what is due now (R5).
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any
 
 from dragoman.core.attempts import Attempts
@@ -33,7 +32,7 @@ class Expiry:
         roster: Roster,
         ledger: Ledger,
         deadlines: Deadlines[Any],
-        effects: deque[Effect],
+        effects: list[Effect],
         dispatch: Dispatch,
         attempts: Attempts,
     ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import replace
 from hashlib import blake2b
 from typing import Any, Final
@@ -64,7 +63,7 @@ class Ledger:
         policy: Policy,
         counters: Counters,
         deadlines: Deadlines[Any],
-        effects: deque[Effect],
+        effects: list[Effect],
         events: Events,
     ) -> None:
         self.jobs: dict[JobId, Job] = {}  # all that are present, and the ended ones whose outcome is kept

@@ -17,7 +17,7 @@ from dragoman.carriers.carrier import Carrier, Frame, Messages
 from dragoman.core.broken import InvariantBroken
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
-from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Erase, Give, Note, Progress, Recall, Save
+from dragoman.core.effects import Answer, Delivery, Dismiss, Effect, Erase, Give, Note, Save, StoreEntry
 from dragoman.core.events import KIND_NAMES, Event, PublishEvent
 from dragoman.core.histogram import Histogram
 from dragoman.core.infinity import inf
@@ -31,6 +31,7 @@ from dragoman.server.drops import DropWarnings, Log
 from dragoman.server.peer import DEFAULT_LIMITS, Peer, PeerLimits
 from dragoman.streams.byte_stream import ByteStream
 
+BEING_FETCHED: Final = Effect()  # stands for a Give that goes on when its payload is here
 COMPLAINTS: Final = 20  # log lines a second about peers that were turned away
 LATE_GIVE: Final = 0.01  # a job that waited in us for longer than this begins to run when it leaves
 NOTICEABLE: Final = 0.1  # so late a turn, and what peers said meanwhile came late through us
@@ -42,7 +43,7 @@ PULSE: Final = 0.5  # a turn at least this often, so that a pause of ours is mea
 class Diary(Protocol):
     """The store of what must survive a crash."""
 
-    def apply(self, entries: list[Save | Note | Erase], done: Callable[[int, str | None], None]) -> None:
+    def apply(self, entries: list[StoreEntry], done: Callable[[int, str | None], None]) -> None:
         """Store these, in order and all or none, then say up to which number all is safe; or why new jobs up to it
         could not be stored. At once or later, on the line's own thread."""
 
@@ -363,42 +364,40 @@ class Line(seam.Line):
         effects = self.broker.effects
         is_strict = self._strict
         while effects:
-            entries: list[Save | Note | Erase] = []
-            while effects:
-                effect = effects.popleft()
-                if type(effect) is Give:
-                    attempt = effect.attempt
-                    if attempt.job.payload is ABSENT:
-                        self._fetch_first(effect)
-                        continue
-                    if now - attempt.given > LATE_GIVE:
-                        attempt.begin(now)
-                    attempt.mark_sent()
-                    session = attempt.worker.recipient
-                elif type(effect) is Answer or type(effect) is Accept or type(effect) is Progress:
-                    if type(effect) is Answer and effect.result is ABSENT:
-                        self._fetch_first(effect)
-                        continue
-                    session = effect.caller.recipient
-                elif type(effect) is Recall:
-                    session = effect.attempt.worker.recipient
-                elif type(effect) is Dismiss:
-                    session = effect.worker.recipient
-                elif type(effect) is PublishEvent:
-                    self._publish(effect.event, now)
-                    continue
-                else:
-                    assert isinstance(effect, Save | Note | Erase)
-                    entries.append(effect)
-                    continue
-                try:
-                    session.execute(effect, now)
-                except InvariantBroken:
-                    raise
-                except Exception as error:
-                    self._could_not_say(effect, error, now)
-                if is_strict:
-                    check(self.broker)
+            entries: list[StoreEntry] = []
+            done = 0
+            try:
+                while done < len(effects):  # what is carried out may append more, or take back what is ahead
+                    effect = effects[done]
+                    done += 1
+                    if isinstance(effect, Delivery):
+                        if type(effect) is Give:
+                            attempt = effect.attempt
+                            if attempt.job.payload is ABSENT:
+                                effects[done - 1] = BEING_FETCHED
+                                self._fetch_first(effect)
+                                continue
+                            if now - attempt.given > LATE_GIVE:
+                                attempt.begin(now)
+                            attempt.mark_sent()
+                        elif type(effect) is Answer and effect.result is ABSENT:
+                            self._fetch_first(effect)
+                            continue
+                        try:
+                            effect.recipient().execute(effect, now)
+                        except InvariantBroken:
+                            raise
+                        except Exception as error:
+                            self._could_not_say(effect, error, now)
+                        if is_strict:
+                            check(self.broker)
+                    elif type(effect) is PublishEvent:
+                        self._publish(effect.event, now)
+                    else:
+                        assert isinstance(effect, Save | Note | Erase)
+                        entries.append(effect)
+            finally:
+                del effects[:done]
             if entries:
                 self._diary.apply(entries, self._saved)
         if self._waiting_for_diary and not self.broker.ledger.gate.is_holding:

@@ -10,9 +10,10 @@ import pytest
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.zmtp import OUR_GREETING, Zmtp
+from dragoman.core.broken import InvariantBroken
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Dismiss, Effect, Give
-from dragoman.core.model import Job, JobState, Outcome, Terms, Wishes, Worker
+from dragoman.core.model import ABSENT, Attempt, Job, JobState, Outcome, Terms, Wishes, Worker
 from dragoman.core.policy import Policy
 from dragoman.diary.memory import MemoryDiary
 from dragoman.server.peer import Peer, PeerLimits
@@ -87,7 +88,8 @@ class World:
     def __init__(self) -> None:
         self.now = 100.0
         self.broker = Broker(Policy(), SeededEntropy())
-        self.line = Line(self.broker, MemoryDiary(), lambda: self.now, lambda *_, **__: None, Limits(), strict=True)
+        self.diary = MemoryDiary()
+        self.line = Line(self.broker, self.diary, lambda: self.now, lambda *_, **__: None, Limits(), strict=True)
         self.session = FakeSession()
         self.line.sessions.append(self.session)
 
@@ -291,3 +293,90 @@ def test_connection_that_was_lost_meanwhile_is_never_settled(world: World) -> No
     world.line.ended(peer, "over")
     settling.pass_by()
     assert settling.times == []
+
+
+# -------------------------------------------------------------------- effects
+
+
+class Acting(FakeSession):
+    """Does something when it is given one job."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.acts: dict[Job, Callable[[], object]] = {}
+
+    def execute(self, effect: Effect, now: float) -> None:
+        super().execute(effect, now)
+        if isinstance(effect, Give) and effect.attempt.job in self.acts:
+            self.acts[effect.attempt.job]()
+
+    def given(self) -> list[Job]:
+        return [effect.attempt.job for effect in self.said if isinstance(effect, Give)]
+
+
+@pytest.fixture
+def acting(world: World) -> Acting:
+    """The session of four workers that are idle."""
+    session = Acting()
+    world.session = session
+    world.line.sessions[:] = [session]
+    for _ in range(4):
+        world.worker()
+    return session
+
+
+def test_effects_that_follow_from_an_effect_are_carried_out_in_the_same_turn(world: World, acting: Acting) -> None:
+    caller, _ = world.meet()
+    job = world.submit(caller)
+    acting.acts[job] = lambda: world.broker.succeed(attempt_of(job), b"y", world.now)
+    world.line.turn()
+    assert [type(effect) for effect in acting.said] == [Give, Answer]
+    assert world.broker.effects == []
+
+
+def test_a_job_that_is_withdrawn_while_effects_are_carried_out_is_never_given(world: World, acting: Acting) -> None:
+    """The list of effects is walked through while its later entries are removed: no other one may be left out."""
+    caller, _ = world.meet()
+    first, second, third, fourth = (world.submit(caller) for _ in range(4))
+    acting.acts[first] = lambda: world.broker.withdraw(second, world.now)
+    acting.acts[third] = lambda: world.broker.withdraw(first, world.now)
+    world.line.turn()
+    assert acting.given() == [first, third, fourth]
+    assert [effect.job for effect in acting.said if isinstance(effect, Answer)] == [second, first]
+
+
+def test_a_job_that_is_withdrawn_while_its_payload_is_fetched_leaves_no_gap(world: World, acting: Acting) -> None:
+    """Its effect stands behind the runner in the list. Removing it there would have the next one left out."""
+    caller, _ = world.meet()
+    absent = world.broker.submit("s", ABSENT, caller, Wishes(), world.now)
+    assert absent is not None
+    second, third, fourth = (world.submit(caller) for _ in range(3))
+    fetches: list[Callable[[bytes, bytes], None]] = []
+    world.diary.fetch = lambda job, done: fetches.append(done)  # type: ignore[method-assign, assignment]
+    acting.acts[second] = lambda: world.broker.withdraw(absent, world.now)
+    world.line.turn()
+    assert acting.given() == [second, third, fourth]
+    fetches[0](b"x", b"")
+    world.line.turn()
+    assert acting.given() == [second, third, fourth]
+
+
+def test_effects_that_were_carried_out_before_an_invariant_broke_are_not_carried_out_again(
+    world: World, acting: Acting
+) -> None:
+    caller, _ = world.meet()
+    first, second = world.submit(caller), world.submit(caller)
+
+    def break_it() -> None:
+        raise InvariantBroken("on purpose")
+
+    acting.acts[first] = break_it
+    with pytest.raises(InvariantBroken):
+        world.line.turn()
+    world.line.turn()
+    assert acting.given() == [first, second]
+
+
+def attempt_of(job: Job) -> Attempt:
+    assert job.attempt is not None
+    return job.attempt

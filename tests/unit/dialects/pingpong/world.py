@@ -170,7 +170,7 @@ class World:
         """The end of a turn: effects are carried out in order, and what was closed is lost."""
         while self.broker.effects or self.line.closing:
             while self.broker.effects:
-                self.session.execute(self.broker.effects.popleft(), self.now)
+                self.session.execute(self.broker.effects.pop(0), self.now)
                 check(self.broker)
             while self.line.closing:
                 self._lost(self.line.closing.pop(0))
