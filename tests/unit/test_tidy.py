@@ -35,7 +35,7 @@ ALLOWED = {
     "streams": ("carriers",),
     "diary": ("core",),
     "desk": ("core",),
-    "http": ("core", "desk"),
+    "http": ("core", "desk", "dialects.option_fields"),
     "server": ("core", "carriers", "dialects", "streams", "diary", "desk", "http", "sdk.address"),
     "sdk": ("carriers", "streams", "dialects.sides", "dialects.plain_calls", "desk.forms"),
 }

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from dragoman.dialects.option_fields import attempts, count, seconds, time_limit
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerOptions:
-    job_timeout: float = field(default=60.0, metadata={"min": 0.0})  # 0 = none
-    queue_timeout: float = field(default=0.0, metadata={"min": 0.0})  # 0 = none
-    attempts: int | None = field(default=None, metadata={"min": 1, "max": 100})
-    lease: float = field(default=60.0, metadata={"min": 1.0})  # of a worker that does not ask for another
-    max_lease: float = field(default=3600.0, metadata={"min": 1.0})
-    long_poll: float = field(default=30.0, metadata={"min": 0.0, "max": 600.0})  # how long `next` may take
-    max_workers: int = field(default=10_000, metadata={"min": 0})
+    job_timeout: float = time_limit(60.0)  # 0 = none
+    queue_timeout: float = time_limit(0.0)  # 0 = none
+    attempts: int | None = attempts()
+    lease: float = seconds(60.0, least=1.0)  # of a worker that does not ask for another
+    max_lease: float = seconds(3600.0, least=1.0)
+    long_poll: float = seconds(30.0, least=0.0, most=600.0)  # how long `next` may take
+    max_workers: int = count(10_000, least=0)
     hosts: str = ""  # names besides loopback's by which requests may call us, with commas between them (T12)
-    unproven_limit: float = field(default=3600.0, metadata={"min": 0.0})
+    unproven_limit: float = time_limit(3600.0)
 
     def __post_init__(self) -> None:
         if self.lease > self.max_lease:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
 from dragoman.dialects.controller.editions import SEED, SHIFTED
+from dragoman.dialects.option_fields import seconds, time_limit
 
 
 class EditionName(Enum):
@@ -20,23 +21,19 @@ class OnMismatch(Enum):
     ALWAYS = "always"  # RESTART at once, as the document says
 
 
-def seconds(default: float, least: float = 0.0) -> float:
-    return field(default=default, metadata={"min": least})
-
-
 @dataclass(frozen=True, slots=True)
 class ListenerOptions:
     service: str = "default"
     edition: EditionName | None = None  # none: each worker's own, told by its pulses
-    pulse_grace: float = seconds(2.0)  # R90: so much longer than it promised may a worker's pulse take
-    max_pulse: float = seconds(86_400.0, least=0.001)  # R90: the longest promise that is believed
-    default_pulse: float = seconds(10.0, least=0.001)  # R90: for workers that promise 0
-    socket_wait: float = seconds(5.0, least=0.001)  # R87: how long a new worker's socket is looked for
-    control_timeout: float = seconds(10.0, least=0.001)  # R99
+    pulse_grace: float = time_limit(2.0)  # R90: so much longer than it promised may a worker's pulse take
+    max_pulse: float = seconds(86_400.0)  # R90: the longest promise that is believed
+    default_pulse: float = seconds(10.0)  # R90: for workers that promise 0
+    socket_wait: float = seconds(5.0)  # R87: how long a new worker's socket is looked for
+    control_timeout: float = seconds(10.0)  # R99
     restart_on_mismatch: OnMismatch = OnMismatch.PROBE  # R91
     uid_allow: str = ""  # R84: user ids, with commas between them; empty: our own and root
     mode: str = ""  # of the folder if we make it, octal; empty: 0700
-    unproven_limit: float = seconds(3600.0, least=0.001)  # how long the result of a cancelled job is waited for
+    unproven_limit: float = seconds(3600.0)  # how long the result of a cancelled job is waited for
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,4 +41,4 @@ class WorkerOptions:
     service: str = "default"
     edition: EditionName = EditionName.SEED
     # Within so many seconds the next pulse is promised, and it comes after half of them. Whole ones on the wire.
-    next_pulse: float = field(default=10.0, metadata={"min": 0.01, "max": 86_400.0})
+    next_pulse: float = seconds(10.0, least=0.01, most=86_400.0)

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from dragoman.dialects.majordomo.editions import Edition
-
-
-def seconds(default: float, least: float = 0.001) -> float:
-    return field(default=default, metadata={"min": least})
-
-
-def count(default: int) -> int:
-    return field(default=default, metadata={"min": 1})
+from dragoman.dialects.option_fields import attempts, count, seconds, time_limit
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerOptions:
     heartbeat: float = seconds(2.5)  # how often every worker is told that we live, and expected to tell us
     liveness: int = count(3)  # an idle worker may miss so many
-    job_timeout: float = seconds(60.0, least=0.0)  # 0 = none
-    queue_timeout: float = seconds(0.0, least=0.0)  # 0 = none: this wire has no message for a time-out
-    attempts: int | None = field(default=None, metadata={"min": 1, "max": 100})
-    unproven_limit: float = seconds(3600.0, least=0.0)
+    job_timeout: float = time_limit(60.0)  # 0 = none
+    queue_timeout: float = time_limit(0.0)  # 0 = none: this wire has no message for a time-out
+    attempts: int | None = attempts()
+    unproven_limit: float = time_limit(3600.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Dismiss, Effect, Give, Progress
 from dragoman.core.infinity import inf
-from dragoman.core.model import DONE, REFUSED, Attempt, Farewell, Job, JobId, Terms, Token, Wishes, Worker
+from dragoman.core.model import DONE, REFUSED, Attempt, Farewell, Job, JobId, Token, Worker
+from dragoman.dialects.listener_profile import job_options, silent_worker
 from dragoman.dialects.majordomo.codec import (
     MAX_SERVICE_BYTES,
     RESERVED,
@@ -82,20 +83,9 @@ class MajordomoSession(Session):
         self._heartbeat = options.heartbeat
         self._max_payload = max_payload
         # D5: a worker with one thread, as in the Guide, cannot speak while it works. That it is dead is seen by D12.
-        self._terms = Terms(
-            lease=options.heartbeat * options.liveness,
-            silent_while_busy=True,
-            unproven_limit=options.unproven_limit,
-            job_timeout=options.job_timeout or inf,
-            max_payload=max_payload,
-            comes_back=True,
-        )
-        self._wishes = Wishes(
-            queue_timeout=options.queue_timeout or inf,
-            job_timeout=options.job_timeout or inf,
-            attempts=options.attempts,
-            waits=True,
-        )
+        profile = silent_worker(options, options.heartbeat * options.liveness)
+        self._terms = replace(profile, max_payload=max_payload, comes_back=True)
+        self._wishes = job_options(options)
         self._streaming = replace(self._wishes, streams=True)
         self._named: dict[bytes, Peer] = {}
         self._beats: OrderedDict[Guest, None] = OrderedDict()  # all workers, in the order of `beat_due`

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from dragoman.dialects.option_fields import attempts, count, seconds, time_limit
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerOptions:
-    heartbeat: float = field(default=2.5, metadata={"min": 0.001})
-    lease: float = field(default=10.0, metadata={"min": 0.001})
-    job_timeout: float = field(default=60.0, metadata={"min": 0.0})  # 0 = none
-    queue_timeout: float = field(default=0.0, metadata={"min": 0.0})  # 0 = none
-    attempts: int | None = field(default=None, metadata={"min": 1, "max": 100})
-    window: int = field(default=1000, metadata={"min": 1, "max": 1_000_000})
-    resume: float = field(default=30.0, metadata={"min": 0.0})
-    max_kept_bytes: int = field(default=16 << 20, metadata={"min": 0})
-    max_sessions: int = field(default=10_000, metadata={"min": 0})
-    unproven_limit: float = field(default=3600.0, metadata={"min": 0.0})
+    heartbeat: float = seconds(2.5)
+    lease: float = seconds(10.0)
+    job_timeout: float = time_limit(60.0)  # 0 = none
+    queue_timeout: float = time_limit(0.0)  # 0 = none
+    attempts: int | None = attempts()
+    window: int = count(1000, most=1_000_000)
+    resume: float = time_limit(30.0)
+    max_kept_bytes: int = count(16 << 20, least=0)
+    max_sessions: int = count(10_000, least=0)
+    unproven_limit: float = time_limit(3600.0)
 
     def __post_init__(self) -> None:
         if self.heartbeat >= self.lease:
@@ -29,11 +31,11 @@ class ListenerOptions:
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
     service: str = "default"
-    prefetch: int = field(default=0, metadata={"min": 0, "max": 1000})
+    prefetch: int = count(0, least=0, most=1000)
 
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
     service: str = "default"
-    window: int = field(default=256, metadata={"min": 1, "max": 1_000_000})
+    window: int = count(256, most=1_000_000)
     resume: bool = True

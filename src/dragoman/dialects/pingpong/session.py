@@ -7,6 +7,7 @@ file's care is to know, for every worker, which attempt it holds: `Guest.attempt
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -15,8 +16,9 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Dismiss, Effect, Give
 from dragoman.core.infinity import inf
-from dragoman.core.model import Attempt, Terms, Wishes, Worker
+from dragoman.core.model import Attempt, Worker
 from dragoman.dialects.frontend import Caller, Frontend
+from dragoman.dialects.listener_profile import job_options, silent_worker
 from dragoman.dialects.pingpong.codec import read_worker, write_job
 from dragoman.dialects.pingpong.editions import Edition
 from dragoman.dialects.pingpong.messages import EXIT, PONG, RESERVED, Disconnect, Ping, Ready, Result, WorkerWord
@@ -76,18 +78,8 @@ class PingPongSession(Session):
         self._options = options
         self._max_payload = max_payload
         self._edition = options.edition
-        self._terms = Terms(
-            lease=options.worker_expire,
-            silent_while_busy=True,
-            unproven_limit=options.unproven_limit,
-            job_timeout=options.job_timeout or inf,
-        )
-        wishes = Wishes(
-            queue_timeout=options.queue_timeout,
-            job_timeout=options.job_timeout or inf,
-            attempts=options.attempts,
-            waits=True,  # the listener's service exists as soon as it listens: callers may come before workers
-        )
+        self._terms = silent_worker(options, options.worker_expire)
+        wishes = replace(job_options(options), queue_timeout=options.queue_timeout)  # 0 = a job never waits
         self._frontend = Frontend(broker, line, options.service, wishes, max_payload)
         self._named: dict[tuple[str, bytes], Peer] = {}
         # R38: a threaded worker that outlived our last run may still be at an old job when it pings.

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-
-def seconds(default: float, least: float = 0.001) -> float:
-    return field(default=default, metadata={"min": least})
+from dragoman.dialects.option_fields import attempts, count, seconds, time_limit
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,9 +12,9 @@ class ListenerOptions:
     service: str = "default"
     worker_expire: float = seconds(15.0)
     wake_timeout: float = seconds(1.0)
-    job_timeout: float = seconds(60.0, least=0.0)  # 0 = none
+    job_timeout: float = time_limit(60.0)  # 0 = none
     queue_timeout: float = seconds(10.0)
-    attempts: int | None = field(default=None, metadata={"min": 1, "max": 100})
+    attempts: int | None = attempts()
     base: str = ""  # folders, with a colon between them, under which ipc endpoints may lie
     dial_allow: str = ""  # addresses and networks, with a comma between them, that may be dialled besides our own
     unproven_limit: float = seconds(3600.0)
@@ -27,7 +25,7 @@ class WorkerOptions:
     service: str = "default"
     endpoint: str = ""  # where we listen for work; empty: a place of our own choice
     ping_every: float = seconds(5.0)
-    ping_attempts: int = field(default=10, metadata={"min": 1})
+    ping_attempts: int = count(10)
 
 
 @dataclass(frozen=True, slots=True)

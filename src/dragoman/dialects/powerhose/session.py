@@ -8,6 +8,7 @@ connection, so that a late word meets nobody. The rules kept here are R51 to R59
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from enum import Enum
 from typing import Final
 
@@ -17,8 +18,9 @@ from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import Answer, Dismiss, Effect, Give, Recall
 from dragoman.core.infinity import inf
-from dragoman.core.model import Attempt, Job, Terms, Wishes, Worker
+from dragoman.core.model import Attempt, Job, Worker
 from dragoman.dialects.frontend import Caller, Frontend
+from dragoman.dialects.listener_profile import job_options, silent_worker
 from dragoman.dialects.powerhose.codec import body_of, read_registration, read_result, write_job
 from dragoman.dialects.powerhose.messages import ERROR, GIVE, PONG, REMOVED, WAKE, Ping
 from dragoman.dialects.powerhose.options import ListenerOptions
@@ -115,22 +117,9 @@ class PowerhoseSession(Session):
         self._reach = reach
         self._carrier = carrier  # of the connections that we open
         self._limits = limits  # the line's, for them
-        self._terms = Terms(
-            lease=options.worker_expire,
-            silent_while_busy=True,
-            may_refuse=True,
-            unproven_limit=options.unproven_limit,
-            job_timeout=options.job_timeout or inf,
-            attempts=ATTEMPTS,
-            comes_back=True,
-        )
-        wishes = Wishes(
-            queue_timeout=options.queue_timeout,
-            job_timeout=options.job_timeout or inf,
-            attempts=options.attempts,
-            default_attempts=ATTEMPTS,
-            waits=True,  # the listener's service exists as soon as it listens: callers may come before workers
-        )
+        profile = silent_worker(options, options.worker_expire)
+        self._terms = replace(profile, may_refuse=True, attempts=ATTEMPTS, comes_back=True)
+        wishes = replace(job_options(options), default_attempts=ATTEMPTS)
         self._frontend = Frontend(broker, line, options.service, wishes, max_payload)
         self._posts: dict[str, Post] = {}
         self._away: dict[Post, None] = {}  # those off the list, longest first

@@ -1,0 +1,52 @@
+"""Options of a listener as the core reads them: the options of its callers' jobs, and the profile of its workers.
+
+A dialect changes with `dataclasses.replace` what its wire, or its document, says otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from dragoman.core.infinity import inf
+from dragoman.core.model import Terms, Wishes
+
+
+class JobLimits(Protocol):
+    """Limits of a job that does not bring its own. 0 seconds are no limit."""
+
+    @property
+    def job_timeout(self) -> float: ...
+
+    @property
+    def queue_timeout(self) -> float: ...
+
+    @property
+    def attempts(self) -> int | None: ...
+
+
+class WorkerLimits(Protocol):
+    @property
+    def job_timeout(self) -> float: ...
+
+    @property
+    def unproven_limit(self) -> float: ...
+
+
+def job_options(options: JobLimits) -> Wishes:
+    """The options of jobs whose service exists as soon as the listener does: callers may come before workers."""
+    return Wishes(
+        queue_timeout=options.queue_timeout or inf,
+        job_timeout=options.job_timeout or inf,
+        attempts=options.attempts,
+        waits=True,
+    )
+
+
+def silent_worker(options: WorkerLimits, lease: float) -> Terms:
+    """The profile of workers that have one thread and say nothing while they work: the time-out judges the job (D5)."""
+    return Terms(
+        lease=lease,
+        silent_while_busy=True,
+        unproven_limit=options.unproven_limit,
+        job_timeout=options.job_timeout or inf,
+    )
