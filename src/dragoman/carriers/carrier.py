@@ -31,6 +31,10 @@ class TooLarge:
     frames: Message
     size: int
 
+    def malformed(self) -> Malformed:
+        """The peer's fault, where nothing else is to be made of it."""
+        return Malformed("too large", f"a message of {self.size} bytes")
+
 
 Messages = list[Message | TooLarge]
 

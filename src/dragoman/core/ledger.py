@@ -33,6 +33,7 @@ from dragoman.core.model import (
     Wishes,
     is_name,
 )
+from dragoman.core.oversize import over_max_payload
 from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Caller
@@ -221,7 +222,7 @@ class Ledger:
         """A result with its parts in front of it; or empty, and why it cannot be had."""
         size, most = parts.size + len(rest), attempt.worker.terms.max_payload
         if size > most:
-            return b"", f"its result of {size} bytes is over max_payload {most}"
+            return b"", over_max_payload("its result", size, most)
         if parts.kept < parts.size:
             return b"", f"there was no room for the parts of its result, {parts.size} bytes (max_memory)"
         return b"".join([*parts.pieces, rest]), ""

@@ -8,6 +8,7 @@ from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer
 from dragoman.core.model import DONE, Job, JobId, Refusal, Wishes
+from dragoman.core.oversize import over_max_payload
 from dragoman.dialects.plain_calls import read_call, write_error
 from dragoman.dialects.seam import Line, Peer
 
@@ -60,6 +61,6 @@ class Frontend:
             peer.guest.jobs[job.id] = job
 
     def _refuse_large(self, peer: Peer, message: TooLarge) -> None:
-        reason = f"payload of {message.size} bytes is over max_payload {self._max_payload}"
+        reason = over_max_payload("payload", message.size, self._max_payload)
         self._broker.counters.refuse(self._service, Refusal.INVALID, reason)
         self._line.send(peer, write_error(f"refused: {reason}"))

@@ -74,7 +74,7 @@ class ClientSide(sides.ClientSide):
 
     def hear(self, message: Message | TooLarge, now: float) -> None:
         if isinstance(message, TooLarge):
-            raise Malformed("too large", f"the answer has {message.size} bytes, more than this client takes")
+            raise sides.answer_too_large(message)
         result, reason = read_answer(message)
         if reason is None and result == self._worker_word:
             said = self._worker_word.decode()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
+from dragoman.carriers.malformed import Malformed
 from dragoman.core.infinity import inf
 
 
@@ -109,6 +110,10 @@ class ReportingSide(WorkerSide, Protocol):
 
     def flush(self, now: float) -> None:
         """Say what was noted: to be called once in a turn of the loop in which something was finished."""
+
+
+def answer_too_large(answer: TooLarge) -> Malformed:
+    return Malformed("too large", f"the answer has {answer.size} bytes, more than this client takes")
 
 
 class ClientPort(Protocol):

@@ -157,7 +157,7 @@ class ClientSide(sides.ClientSide):
 
     def hear(self, message: Message | TooLarge, now: float) -> None:
         if isinstance(message, TooLarge):
-            raise Malformed("too large", f"the answer has {message.size} bytes, more than this client takes")
+            raise sides.answer_too_large(message)
         reply = read_reply(message, self._wire)
         if self._ticket is None:
             return

@@ -19,6 +19,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Dismiss, Effect, Give, Progress
 from dragoman.core.infinity import inf
 from dragoman.core.model import DONE, REFUSED, Attempt, Farewell, Job, JobId, Token, Worker
+from dragoman.core.oversize import over_max_payload
 from dragoman.dialects.listener_profile import job_options, silent_worker
 from dragoman.dialects.majordomo.codec import (
     MAX_SERVICE_BYTES,
@@ -35,6 +36,7 @@ from dragoman.dialects.majordomo.codec import (
 from dragoman.dialects.majordomo.editions import Wire
 from dragoman.dialects.majordomo.messages import Disconnect, Heartbeat, Ready, WorkerReply, WorkerWord
 from dragoman.dialects.majordomo.options import ListenerOptions
+from dragoman.dialects.routing_ids import CAME_BACK, RoutingIds
 from dragoman.dialects.seam import Line, Peer, Session
 
 OWED_KEPT: Final = 10_000  # tokens of attempts whose workers went without a reply
@@ -87,15 +89,14 @@ class MajordomoSession(Session):
         self._terms = replace(profile, max_payload=max_payload, comes_back=True)
         self._wishes = job_options(options)
         self._streaming = replace(self._wishes, streams=True)
-        self._named: dict[bytes, Peer] = {}
+        self.routing_ids = RoutingIds(broker, line, self._supersede)
         self._beats: OrderedDict[Guest, None] = OrderedDict()  # all workers, in the order of `beat_due`
         self._owed: OrderedDict[Token, None] = OrderedDict()
 
     # ---------------------------------------------------------------- the seam
 
     def opened(self, peer: Peer, now: float) -> None:
-        if peer.identity:
-            self._take_name(peer, now)
+        self.routing_ids.take(peer, now)
 
     def hear(self, peer: Peer, message: Message | TooLarge, now: float) -> None:
         guest = peer.guest
@@ -123,8 +124,7 @@ class MajordomoSession(Session):
         # Recall: this wire has no word for it. Accept: nobody here asks for background jobs.
 
     def lost(self, peer: Peer, unsent: Sequence[object], now: float) -> None:
-        if self._named.get(peer.identity) is peer:
-            del self._named[peer.identity]
+        self.routing_ids.release(peer)
         guest = peer.guest
         if isinstance(guest, Guest):
             self._leave(guest, "its worker's connection ended", now, [m for m in unsent if isinstance(m, Attempt)])
@@ -151,16 +151,9 @@ class MajordomoSession(Session):
         peer.guest = Guest(peer, wire) if is_worker else Caller(wire)
         return peer.guest  # type: ignore[no-any-return]
 
-    def _take_name(self, peer: Peer, now: float) -> None:
-        """The same routing id on a new connection is a new life: the old one ends (D3, T7)."""
-        former = self._named.get(peer.identity)
-        if former is not None:
-            self._broker.counters.takeovers += 1
-            self._line.remark("routing id taken over", level="warning", peer=peer, former=former.label)
-            if isinstance(former.guest, Guest):
-                self._leave(former.guest, "its worker came back on a new connection", now)
-            self._line.close(former, "its routing id came on a new connection")
-        self._named[peer.identity] = peer
+    def _supersede(self, former: Peer, now: float) -> None:
+        if isinstance(former.guest, Guest):
+            self._leave(former.guest, CAME_BACK, now)
 
     # ---------------------------------------------------------------- what workers say
 
@@ -215,14 +208,14 @@ class MajordomoSession(Session):
         """A result over the limit was skipped as it came: the job has failed, the worker is free."""
         word = read_worker(message.frames, guest.wire)
         attempt = guest.attempt
-        problem = f"its result of {message.size} bytes is over max_payload {self._max_payload}"
         if type(word) is WorkerReply and word.is_final and attempt is not None and word.client == attempt.token:
-            self._line.bad_message(guest.peer, "too large", f"a message of {message.size} bytes")
+            problem = message.malformed()
+            self._line.bad_message(guest.peer, problem.reason, problem.detail)
             guest.attempt = None
             guest.answered = attempt.token
-            self._broker.fail(attempt, problem, now)
+            self._broker.fail(attempt, over_max_payload("its result", message.size, self._max_payload), now)
             return
-        raise Malformed("too large", f"a message of {message.size} bytes")
+        raise message.malformed()
 
     def _unexpected(self, guest: Guest, word: WorkerWord, now: float) -> None:
         """A valid command that is out of place (RFC 7)."""

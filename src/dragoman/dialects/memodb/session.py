@@ -21,6 +21,7 @@ from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import Answer, Dismiss, Effect, Give, Recall
 from dragoman.core.infinity import inf
 from dragoman.core.model import CANCELLED, DONE, REFUSED, RUNNING, Attempt, Job, Terms, Wishes
+from dragoman.core.oversize import over_max_payload
 from dragoman.dialects.memodb import messages
 from dragoman.dialects.memodb.answers import Answers
 from dragoman.dialects.memodb.codec import read, read_plain, write_disconnect, write_heartbeat, write_job, write_result
@@ -245,7 +246,7 @@ class MemoDbSession(Session):
         if is_leaving:
             broker.drain(guest.worker, now)  # so that it gets nothing more, and DISCONNECT behind its result (R70)
         if len(result) > self._max_payload:
-            reason = f"its result of {len(result)} bytes is over max_payload {self._max_payload}"
+            reason = over_max_payload("its result", len(result), self._max_payload)
             broker.fail(attempt, reason, now)
         elif not broker.succeed(attempt, result, now):
             self._grumble(guest.peer, now, "late result", worker=guest.worker.name, job=attempt.job.id.hex())

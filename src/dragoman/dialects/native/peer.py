@@ -503,7 +503,7 @@ class ClientSide(sides.ClientSide):
         """Raises Malformed if it cannot be understood. Whoever calls this says `flush` when it has heard all."""
         self._heard = now
         if isinstance(message, TooLarge):
-            raise Malformed("too large", f"the answer has {message.size} bytes, more than this client takes")
+            raise sides.answer_too_large(message)
         word = message[0][0] if message[0] else 0
         if word == RESULT:
             for index, id in enumerate(read_result(message), 1):

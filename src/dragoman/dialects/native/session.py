@@ -30,6 +30,7 @@ from dragoman.core.model import (
     Wishes,
 )
 from dragoman.core.model import Worker as CoreWorker
+from dragoman.core.oversize import over_max_payload
 from dragoman.dialects.native.asks import Asks, Desk
 from dragoman.dialects.native.codec import (
     expect_frames,
@@ -299,7 +300,7 @@ class NativeSession(Session):
 
     def _hear_large(self, peer: Peer, message: TooLarge, now: float) -> None:
         """It was skipped as it came; its leading frames tell whom it concerns."""
-        sentence = f"a message of {message.size} bytes is over max_payload {self._max_payload}"
+        sentence = over_max_payload("a message", message.size, self._max_payload)
         frames, guest = message.frames, peer.guest
         word = frames[0][0] if frames and frames[0] else 0
         if type(guest) is Worker and guest.worker is not None:
@@ -315,7 +316,7 @@ class NativeSession(Session):
         elif type(guest) is Worker and word in (RESULT, FAILED):
             tokens = read_names(frames[0], 1) if word == RESULT else [read_name(frames[0], 2)]
             self._line.bad_message(peer, TOO_LARGE, sentence)
-            reason = f"its answer of {message.size} bytes is over max_payload {self._max_payload}"
+            reason = over_max_payload("its answer", message.size, self._max_payload)
             for token in tokens:
                 attempt = guest.attempt(token) or self._stranded(token)
                 if attempt is None:

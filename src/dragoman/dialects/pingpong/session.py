@@ -17,12 +17,14 @@ from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Dismiss, Effect, Give
 from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt, Worker
+from dragoman.core.oversize import over_max_payload
 from dragoman.dialects.frontend import Caller, Frontend
 from dragoman.dialects.listener_profile import job_options, silent_worker
 from dragoman.dialects.pingpong.codec import read_worker, write_job
 from dragoman.dialects.pingpong.editions import Edition
 from dragoman.dialects.pingpong.messages import EXIT, PONG, RESERVED, Disconnect, Ping, Ready, Result, WorkerWord
 from dragoman.dialects.pingpong.options import ListenerOptions
+from dragoman.dialects.routing_ids import CAME_BACK, RoutingIds
 from dragoman.dialects.seam import Line, Peer, Session
 
 BACKEND: Final = "backend"
@@ -81,15 +83,14 @@ class PingPongSession(Session):
         self._terms = silent_worker(options, options.worker_expire)
         wishes = replace(job_options(options), queue_timeout=options.queue_timeout)  # 0 = a job never waits
         self._frontend = Frontend(broker, line, options.service, wishes, max_payload)
-        self._named: dict[tuple[str, bytes], Peer] = {}
+        self.routing_ids = RoutingIds(broker, line, self._supersede)
         # R38: a threaded worker that outlived our last run may still be at an old job when it pings.
         self._trust_after = started + (options.job_timeout or self._terms.unproven_limit)
 
     # ---------------------------------------------------------------- the seam
 
     def opened(self, peer: Peer, now: float) -> None:
-        if peer.identity:
-            self._take_name(peer, now)
+        self.routing_ids.take(peer, now)
         if peer.endpoint == BACKEND:
             name = peer.identity.decode("utf-8", "backslashreplace") if peer.identity else peer.label
             peer.guest = Guest(peer, name)
@@ -118,8 +119,7 @@ class PingPongSession(Session):
         # Recall: nor for this. Accept: nobody here asks for background jobs.
 
     def lost(self, peer: Peer, unsent: Sequence[object], now: float) -> None:
-        if self._named.get((peer.endpoint, peer.identity)) is peer:
-            del self._named[peer.endpoint, peer.identity]
+        self.routing_ids.release(peer)
         guest = peer.guest
         if isinstance(guest, Caller):
             self._frontend.lost(peer, now)
@@ -234,30 +234,21 @@ class PingPongSession(Session):
     def _hear_large(self, guest: Guest, message: TooLarge, now: float) -> None:
         """A result over the limit was skipped as it came: the job has failed, the worker is free."""
         attempt = guest.attempt
-        self._line.bad_message(guest.peer, "too large", f"a message of {message.size} bytes")
+        problem = message.malformed()
+        self._line.bad_message(guest.peer, problem.reason, problem.detail)
         token = message.frames[2:3] if self._edition is Edition.PACKAGE else []
         if attempt is not None and token and token != [attempt.token]:
             self._broker.counters.late_results += 1  # of an earlier attempt
         elif attempt is not None:
             guest.attempt = None
-            self._broker.fail(
-                attempt, f"its result of {message.size} bytes is over max_payload {self._max_payload}", now
-            )
+            self._broker.fail(attempt, over_max_payload("its result", message.size, self._max_payload), now)
         self._line.send(guest.peer, PONG_FRAMES)
 
     # ---------------------------------------------------------------- workers come and go
 
-    def _take_name(self, peer: Peer, now: float) -> None:
-        """The same routing id on a new connection is a new life: the old one ends (D3, R35)."""
-        key = (peer.endpoint, peer.identity)
-        former = self._named.get(key)
-        if former is not None:
-            self._broker.counters.takeovers += 1
-            self._line.remark("routing id taken over", level="warning", peer=peer, former=former.label)
-            if isinstance(former.guest, Guest):
-                self._leave(former.guest, "its worker came back on a new connection", now)
-            self._line.close(former, "its routing id came on a new connection")
-        self._named[key] = peer
+    def _supersede(self, former: Peer, now: float) -> None:
+        if isinstance(former.guest, Guest):
+            self._leave(former.guest, CAME_BACK, now)
 
     def _join(self, guest: Guest, now: float, held_back_until: float) -> bool:
         worker = self._broker.join(

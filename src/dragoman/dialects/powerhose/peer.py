@@ -190,7 +190,7 @@ class WorkerSide:
             return
         try:
             if isinstance(message, TooLarge):
-                raise Malformed("too large", f"a message of {message.size} bytes")
+                raise message.malformed()
             word = read_order(message)
         except Malformed:
             self._port.answer(caller, [b"", ERROR])

@@ -19,6 +19,7 @@ from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import Answer, Dismiss, Effect, Give, Recall
 from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt, Job, Worker
+from dragoman.core.oversize import over_max_payload
 from dragoman.dialects.frontend import Caller, Frontend
 from dragoman.dialects.listener_profile import job_options, silent_worker
 from dragoman.dialects.powerhose.codec import body_of, read_registration, read_result, write_job
@@ -145,7 +146,7 @@ class PowerhoseSession(Session):
             if type(guest) is Caller:
                 self._frontend.hear(peer, message, now)
             elif type(message) is TooLarge:
-                raise Malformed("too large", f"a message of {message.size} bytes")
+                raise message.malformed()
             else:
                 self._hear_registrant(peer, guest, message, now)
         except Malformed as problem:
@@ -352,10 +353,10 @@ class PowerhoseSession(Session):
         """It was skipped as it came: the job has failed, and the step is kept."""
         attempt = post.attempt
         if attempt is None or post.stage is not Stage.WORKING:
-            raise Malformed("too large", f"a message of {message.size} bytes")
+            raise message.malformed()
         post.attempt = None
         post.stage = Stage.IDLE
-        self._broker.fail(attempt, f"its result of {message.size} bytes is over max_payload {self._max_payload}", now)
+        self._broker.fail(attempt, over_max_payload("its result", message.size, self._max_payload), now)
 
     def _unanswered(self, post: Post, now: float) -> None:
         """R54: no GIVE in time. It is left alone, longer each time: a long job is not asked about at every PING."""

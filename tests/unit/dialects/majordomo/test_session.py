@@ -651,7 +651,7 @@ def test_d3_a_routing_id_on_a_new_connection_ends_the_former_life_of_a_client() 
     assert first.is_over
     assert world.ended == {"cancelled": 1}
     second.cut()
-    assert world.session._named == {}
+    assert world.session.routing_ids.owners == {}
 
 
 # -------------------------------------------------------------------- dismissed, refused, mmi

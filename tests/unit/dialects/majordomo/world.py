@@ -341,8 +341,8 @@ class World:
         dues = [each.beat_due for each in beats]
         assert dues == sorted(dues), "heartbeats are not in order"
         assert len(self.session._owed) <= OWED_KEPT
-        named = self.session._named
-        assert all(peer in self.line.peers and peer.identity == name for name, peer in named.items())
+        named = self.session.routing_ids.owners
+        assert all(peer in self.line.peers and peer.identity == name for (_, name), peer in named.items())
 
     def _log(self, level: str, event: str, **fields: Any) -> None:
         self.remarks.append((level, event, fields))
