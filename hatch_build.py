@@ -41,6 +41,7 @@ COMPILED = (
     "server/budget.py",
     "server/clock.py",
     "server/peer.py",
+    "server/rate_limit.py",
     "server/runner.py",
     "streams/byte_stream.py",
     "streams/second_look.py",

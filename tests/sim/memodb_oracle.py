@@ -270,6 +270,7 @@ class WatchedLine:
         self._line = line
         self.session: WatchedMemoDb
         self.remark = line.remark
+        self.remark_limited = line.remark_limited
         self.bad_message = line.bad_message
         self.close = line.close
 

@@ -85,6 +85,10 @@ class Line:
         """Something an operator may want to read."""
         raise NotImplementedError
 
+    def remark_limited(self, event: str, /, *, peer: Peer, level: str = "info", **fields: object) -> None:
+        """The same, for something that a peer may do often: one line a second about each."""
+        raise NotImplementedError
+
     def complain(self, event: str, /, *, peer: Peer | None = None, **fields: object) -> None:
         """A warning about somebody who may give cause for many: a flood of causes is not a flood of lines."""
         raise NotImplementedError

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from dragoman.core.counters import QUEUE_TIMEOUT, UNNAMED, Counters, Dropped
 from dragoman.core.model import Refusal
+from dragoman.server.rate_limit import RateLimit
 
 INTERVAL = 60.0  # seconds between two warnings about one service
 LOOK = 1.0  # seconds between two looks at the counts
@@ -35,18 +36,17 @@ class DropWarnings:
         self._counters = counters
         self._log = log
         self._next_look = -inf
-        self._quiet_until: dict[str, float] = {}
+        self._lines = RateLimit(1, INTERVAL)  # by service
 
     def look(self, now: float) -> None:
         if now < self._next_look:
             return
         self._next_look = now + LOOK
         dropped = self._counters.dropped
-        due = [service for service in dropped if self._quiet_until.get(service, -inf) <= now]
+        due = [service for service in dropped if self._lines.is_open(service, now)]
         for service in due[:MOST_LINES]:
+            self._lines.take(service, now)
             self._report(service, dropped.pop(service))
-            self._quiet_until[service] = now + INTERVAL
-        self._quiet_until = {service: until for service, until in self._quiet_until.items() if until > now}
 
     def close(self) -> None:
         """Report what is left, because no later interval will."""

@@ -41,7 +41,6 @@ class Peer(seam.Peer):
         "alarm",
         "alarm_number",
         "bad_count",
-        "bad_logged",
         "bad_since",
         "carrier",
         "closing",
@@ -103,7 +102,6 @@ class Peer(seam.Peer):
         self.withheld: list[object] = []  # marks of messages that came after its end was decided
         self.bad_count = 0
         self.bad_since = -inf
-        self.bad_logged = -inf
         self.alarm = inf
         self.alarm_number = 0
 

@@ -29,6 +29,7 @@ from dragoman.dialects.seam import Session
 from dragoman.server.budget import Budget, Verdict
 from dragoman.server.drops import DropWarnings, Log
 from dragoman.server.peer import DEFAULT_LIMITS, Peer, PeerLimits
+from dragoman.server.rate_limit import RateLimit
 from dragoman.streams.byte_stream import ByteStream
 
 BEING_FETCHED: Final = Effect()  # stands for a Give that goes on when its payload is here
@@ -108,8 +109,9 @@ class Line(seam.Line):
         self._budget = Budget(limits.max_memory)
         self._deadlines: Deadlines[Peer] = Deadlines()
         self._addresses: dict[str, int] = {}
-        self._complaint_second = -1
-        self._complaints = 0
+        self._complaints = RateLimit(COMPLAINTS, 1.0)
+        self._bad_messages = RateLimit(1, 1.0)  # by peer; so below
+        self._remarks = RateLimit(1, 1.0)
         self._expected = inf  # when the next turn should start at the latest
 
     # ---------------------------------------------------------------- what streams tell
@@ -298,8 +300,7 @@ class Line(seam.Line):
         if now - peer.bad_since > 10.0:
             peer.bad_since, peer.bad_count = now, 0
         peer.bad_count += 1
-        if now - peer.bad_logged >= 1.0:
-            peer.bad_logged = now
+        if self._bad_messages.take(peer, now) == 1:
             self.remark("bad message", level="warning", peer=peer, reason=reason, detail=detail)
         if peer.bad_count >= self.limits.bad_messages and peer.closing is None:
             self.complain("peer disconnected", peer=peer, reason=f"{peer.bad_count} bad messages within 10 s")
@@ -309,6 +310,10 @@ class Line(seam.Line):
         if peer is not None:
             fields["peer"] = peer.label
         self._log(level, event, **fields)
+
+    def remark_limited(self, event: str, /, *, peer: seam.Peer, level: str = "info", **fields: object) -> None:
+        if self._remarks.take(peer, self._clock()) == 1:
+            self.remark(event, level=level, peer=peer, **fields)
 
     # ---------------------------------------------------------------- a turn of the loop
 
@@ -564,6 +569,8 @@ class Line(seam.Line):
         peer.carrier.release()
         self._budget.forget(peer)
         self._deadlines.disarm(peer)
+        self._bad_messages.forget(peer)
+        self._remarks.forget(peer)
         self.peers.pop(peer, None)
         peer.closed_in_order = peer.stream is not None and peer.stream.closed_in_order and not peer.out
         unsent = peer.take_unsent()
@@ -587,14 +594,10 @@ class Line(seam.Line):
         peer.out += buffers
 
     def complain(self, event: str, /, *, peer: seam.Peer | None = None, **fields: object) -> None:
-        """Say what we did to a peer that it will not like; a flood of such peers is not a flood of lines."""
-        second = int(self._clock())
-        if second != self._complaint_second:
-            self._complaint_second, self._complaints = second, 0
-        self._complaints += 1
-        if self._complaints < COMPLAINTS:
+        number = self._complaints.take(None, self._clock())
+        if number < COMPLAINTS:
             self.remark(event, level="warning", peer=peer, **fields)
-        elif self._complaints == COMPLAINTS:
+        elif number == COMPLAINTS:
             self.remark(event, level="warning", peer=peer, note="more of these in this second are not shown", **fields)
 
     # ---------------------------------------------------------------- when we are at fault

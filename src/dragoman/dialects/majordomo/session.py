@@ -52,7 +52,7 @@ NOT_IMPLEMENTED: Final = b"501"
 class Guest:
     """What we know of one worker's connection."""
 
-    __slots__ = ("answered", "attempt", "beat_due", "is_parted", "late_logged", "name", "peer", "wire", "worker")
+    __slots__ = ("answered", "attempt", "beat_due", "is_parted", "name", "peer", "wire", "worker")
 
     def __init__(self, peer: Peer, wire: Wire) -> None:
         self.peer = peer
@@ -63,7 +63,6 @@ class Guest:
         self.answered: Token | None = None  # what it answered last
         self.is_parted = False  # one of us has said DISCONNECT: until it says READY, we have nothing to say
         self.beat_due = inf
-        self.late_logged = -inf
 
 
 class Caller:
@@ -188,7 +187,7 @@ class MajordomoSession(Session):
             guest.attempt = None
             guest.answered = attempt.token
             if not self._broker.succeed(attempt, reply.body, now):
-                self._remark_late(guest, now, job=attempt.job.id.hex())
+                self._remark_late(guest, job=attempt.job.id.hex())
 
     def _reply_out_of_turn(self, guest: Guest, reply: WorkerReply, now: float) -> None:
         """Late, if it is for an attempt that there was (D2). Else it is made up, or its sender is out of step."""
@@ -198,7 +197,7 @@ class MajordomoSession(Session):
                 self._broker.counters.late_results += 1
             else:
                 self._broker.counters.dropped_parts += 1
-            self._remark_late(guest, now)
+            self._remark_late(guest)
         if guest.worker is not None and is_late:
             self._broker.seen(guest.worker, now)
         elif not guest.is_parted:
@@ -223,11 +222,8 @@ class MajordomoSession(Session):
         self._line.bad_message(guest.peer, "unexpected command", f"{name} from a worker that {_standing(guest)}")
         self._disconnect(guest, f"its worker was out of turn: {name}", now)
 
-    def _remark_late(self, guest: Guest, now: float, job: str = "") -> None:
-        """Once a second per peer at most: a flood of results is not a flood of lines."""
-        if now - guest.late_logged >= 1.0:
-            guest.late_logged = now
-            self._line.remark("late result", peer=guest.peer, worker=guest.name, job=job)
+    def _remark_late(self, guest: Guest, job: str = "") -> None:
+        self._line.remark_limited("late result", peer=guest.peer, worker=guest.name, job=job)
 
     # ---------------------------------------------------------------- workers come and go
 

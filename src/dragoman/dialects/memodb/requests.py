@@ -143,10 +143,9 @@ class Call(Caller):
 class Contacts:
     """Whoever shares one connection."""
 
-    __slots__ = ("answered", "dead", "grumbled", "guests", "header", "readies", "said", "waiting")
+    __slots__ = ("answered", "dead", "guests", "header", "readies", "said", "waiting")
 
     def __init__(self) -> None:
-        self.grumbled = -inf  # when something it did was last logged that it may do often
         self.guests: dict[Guest, None] = {}
         self.readies: dict[bytes, Guest] = {}  # those of whom nothing but READY has come, by its route
         self.dead: dict[bytes, tuple[int, bytes]] = {}  # imprint and id of the latest that died so, by route

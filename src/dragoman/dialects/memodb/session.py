@@ -249,7 +249,7 @@ class MemoDbSession(Session):
             reason = over_max_payload("its result", len(result), self._max_payload)
             broker.fail(attempt, reason, now)
         elif not broker.succeed(attempt, result, now):
-            self._grumble(guest.peer, now, "late result", worker=guest.worker.name, job=attempt.job.id.hex())
+            self._grumble(guest.peer, "late result", worker=guest.worker.name, job=attempt.job.id.hex())
 
     def _hear_again(self, guest: Guest, peer: Peer, route: bytes, now: float) -> None:
         """Its last request once more (R60): nothing new happens, but it may have moved."""
@@ -271,7 +271,7 @@ class MemoDbSession(Session):
         """We do not agree on where we are: it starts anew."""
         peer, route = guest.peer, guest.route
         self._forget(guest)
-        self._grumble(peer, now, "worker out of turn", worker=guest.worker.name, reason=reason)
+        self._grumble(peer, "worker out of turn", worker=guest.worker.name, reason=reason)
         self._broker.leave(guest.worker, now, reason)
         assert peer is not None
         self._line.send(peer, [route, write_disconnect(guest.id)])
@@ -427,7 +427,7 @@ class MemoDbSession(Session):
         if call.job.state is not RUNNING:
             self._broker.withdraw(call.job, now, reason)
         self._broker.counters.silent_ending(CANCELLED)
-        self._grumble(call.peer, now, "call dropped", job=call.job.id.hex(), reason=reason)
+        self._grumble(call.peer, "call dropped", job=call.job.id.hex(), reason=reason)
 
     def _make_room(self, peer: Peer, now: float) -> bool:
         """R76: beyond the bounds the oldest call of the connection gets silence; if it has none, the newcomer does."""
@@ -443,14 +443,12 @@ class MemoDbSession(Session):
                 self._silence(call, f"too many requests wait for an answer ({limit})", now)
                 return True
         self._broker.counters.silent_ending(REFUSED)
-        self._grumble(peer, now, "no room", parked=parked, everywhere=everywhere, limit=limit)
+        self._grumble(peer, "no room", parked=parked, everywhere=everywhere, limit=limit)
         return False
 
-    def _grumble(self, peer: Peer | None, now: float, event: str, **fields: object) -> None:
-        """Once a second and connection at most: a flood of requests is not a flood of lines."""
-        if peer is not None and now - peer.guest.grumbled >= 1.0:
-            peer.guest.grumbled = now
-            self._line.remark(event, level="warning", peer=peer, **fields)
+    def _grumble(self, peer: Peer | None, event: str, **fields: object) -> None:
+        if peer is not None:
+            self._line.remark_limited(event, level="warning", peer=peer, **fields)
 
     def _answer(self, answer: Answer, now: float) -> None:
         call: Call = answer.caller  # type: ignore[assignment]

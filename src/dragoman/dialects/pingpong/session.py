@@ -48,7 +48,6 @@ class Guest:
         "exits",
         "fell_silent",
         "is_exiting",
-        "late_logged",
         "name",
         "peer",
         "ponged",
@@ -64,7 +63,6 @@ class Guest:
         self.quiet_since = -inf  # last sign of it since it got the job, or when it got it
         self.fell_silent = False  # R36: it was silent for a while after it got the job, so it is not threaded
         self.ponged = -inf
-        self.late_logged = -inf
         self.count = -1
         self.is_exiting = False
         self.exits = 0
@@ -153,22 +151,19 @@ class PingPongSession(Session):
         is_ours = attempt is not None and (result.token is None or result.token == attempt.token)
         if attempt is None or not is_ours:  # R37: nothing is due, or it is for an earlier attempt
             self._broker.counters.late_results += 1
-            self._remark_late(guest, now)
+            self._remark_late(guest)
             if guest.worker is not None:
                 self._broker.seen(guest.worker, now)
         else:
             guest.attempt = None
             if not self._broker.succeed(attempt, result.payload, now):
-                self._remark_late(guest, now, job=attempt.job.id.hex())
+                self._remark_late(guest, job=attempt.job.id.hex())
             if attempt.worker.running:
                 return  # its next job, on the way this very turn, says as much as a PONG would
         self._line.send(guest.peer, PONG_FRAMES)
 
-    def _remark_late(self, guest: Guest, now: float, job: str = "") -> None:
-        """Once a second per peer at most: a flood of results is not a flood of lines."""
-        if now - guest.late_logged >= 1.0:
-            guest.late_logged = now
-            self._line.remark("late result", peer=guest.peer, worker=guest.name, job=job)
+    def _remark_late(self, guest: Guest, job: str = "") -> None:
+        self._line.remark_limited("late result", peer=guest.peer, worker=guest.name, job=job)
 
     def _ready(self, guest: Guest, now: float) -> None:
         if guest.is_exiting:

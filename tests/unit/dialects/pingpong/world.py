@@ -80,6 +80,9 @@ class RecordingLine:
     def remark(self, event: str, /, **fields: object) -> None:
         self.remarks.append(event)
 
+    def remark_limited(self, event: str, /, **fields: object) -> None:
+        self.remarks.append(event)
+
 
 class World:
     """Verbs of peers in, what they were told out. Everything that must hold is checked after every step."""
