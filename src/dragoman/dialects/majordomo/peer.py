@@ -10,6 +10,7 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.core.infinity import inf
 from dragoman.core.model import is_name
 from dragoman.dialects import sides
+from dragoman.dialects.life_signs import LifeSigns
 from dragoman.dialects.majordomo.codec import (
     MAX_SERVICE_BYTES,
     read_broker,
@@ -46,13 +47,11 @@ class WorkerSide:
         self._wire = WIRES[options.edition]
         self._service = service
         self._heartbeat = options.heartbeat
-        self._patience = options.heartbeat * options.liveness
         self._is_open = False
         self._is_leaving = False
         self._job: WorkerRequest | None = None  # what we work at, on this connection
         self._ticket = 0  # the number of that job
-        self._heard = 0.0
-        self._beat_due = 0.0
+        self._signs = LifeSigns(options.heartbeat, options.heartbeat * options.liveness)
 
     @property
     def is_busy(self) -> bool:
@@ -60,8 +59,7 @@ class WorkerSide:
 
     def opened(self, now: float) -> None:
         self._is_open = True
-        self._heard = now
-        self._beat_due = now + self._heartbeat
+        self._signs.begin(now)
         self._port.send(write_ready(self._wire, self._service))
 
     def lost(self) -> None:
@@ -70,7 +68,7 @@ class WorkerSide:
         self._job = None
 
     def hear(self, message: Message | TooLarge, now: float) -> None:
-        self._heard = now
+        self._signs.heard = now
         if isinstance(message, TooLarge):
             self._port.reconnect(f"a job of {message.size} bytes is over what we take")
             return
@@ -96,8 +94,7 @@ class WorkerSide:
         if job is None or ticket != self._ticket:
             return  # taken on an earlier connection
         self._job = None
-        self._heard = now  # the broker owes us something again from here on
-        self._beat_due = now + self._heartbeat
+        self._signs.begin(now)
         self._port.send(write_worker_reply(self._wire, job.client, result))
         if self._is_leaving:
             self._port.send(write_disconnect(self._wire))
@@ -121,13 +118,14 @@ class WorkerSide:
         """
         if not self._is_open or (self._is_leaving and self._job is None):
             return now + self._heartbeat
-        if self._job is None and now >= self._heard + self._patience:
-            self._port.reconnect(f"nothing heard from the broker for {self._patience:g} s")
+        signs, is_idle = self._signs, self._job is None
+        if is_idle and signs.is_silent(now):
+            self._port.reconnect(signs.silence)
             return now + self._heartbeat
-        if now >= self._beat_due:
-            self._beat_due = now + self._heartbeat
+        if signs.is_due(now):
+            signs.said = now
             self._port.send(write_heartbeat(self._wire))
-        return self._beat_due if self._job is not None else min(self._beat_due, self._heard + self._patience)
+        return signs.next_due(expects=is_idle)
 
 
 class ClientSide(sides.ClientSide):

@@ -14,6 +14,7 @@ from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.infinity import inf
 from dragoman.dialects import sides
+from dragoman.dialects.life_signs import silence
 from dragoman.dialects.memodb import messages
 from dragoman.dialects.memodb.codec import read, write_heartbeat, write_job, write_ready, write_result
 from dragoman.dialects.memodb.messages import Disconnect, Heartbeat, Result
@@ -161,7 +162,7 @@ class WorkerSide:
         if not self._is_open or oldest == inf:
             return now + patience
         if now >= oldest + patience:
-            self._port.reconnect(f"nothing heard from the broker for {patience:g} s")
+            self._port.reconnect(silence(patience))
             return now + patience
         return oldest + patience
 

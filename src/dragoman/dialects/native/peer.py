@@ -11,6 +11,7 @@ from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.infinity import inf
 from dragoman.dialects import sides
+from dragoman.dialects.life_signs import LifeSigns
 from dragoman.dialects.native.codec import (
     read_bye,
     read_error,
@@ -95,11 +96,6 @@ def objection(services: Sequence[str]) -> str | None:
     return None
 
 
-def silence(lease: float) -> str:
-    """The reason to give up a connection on which the broker has fallen silent."""
-    return f"nothing heard from the broker for {lease:g} s"
-
-
 class WorkerSide:
     """A worker's side, for as many connections as it takes. A ticket is an attempt's token.
 
@@ -123,8 +119,7 @@ class WorkerSide:
         self._results: list[Frame] = []
         self._result_bytes = 0
         self._result_limit = 0
-        self._heard = 0.0
-        self._said = 0.0
+        self._signs = LifeSigns(BEFORE_WELCOME.heartbeat, BEFORE_WELCOME.lease)
 
     @property
     def is_busy(self) -> bool:
@@ -134,7 +129,8 @@ class WorkerSide:
     def opened(self, now: float) -> None:
         self._is_open = True
         self._welcome = BEFORE_WELCOME  # another broker may be there by now
-        self._heard = self._said = now
+        self._signs.agree(BEFORE_WELCOME.heartbeat, BEFORE_WELCOME.lease)
+        self._signs.begin(now)
         self._port.send(write_hello(self._hello))
         if self._is_leaving:
             self._port.send([bytes((DRAIN,))])
@@ -149,7 +145,7 @@ class WorkerSide:
             self._port.recall(token, "the connection to the broker ended")
 
     def hear(self, message: Message | TooLarge, now: float) -> None:
-        self._heard = now
+        self._signs.heard = now
         try:
             if isinstance(message, TooLarge):
                 raise Malformed("too large", f"a message of {message.size} bytes is over what we take")
@@ -208,14 +204,15 @@ class WorkerSide:
     def tick(self, now: float) -> float:
         if not self._is_open:
             return inf
-        if now >= self._heard + self._welcome.lease:
-            self._port.reconnect(NO_WELCOME if self._welcome is BEFORE_WELCOME else silence(self._welcome.lease))
+        signs = self._signs
+        if signs.is_silent(now):
+            self._port.reconnect(NO_WELCOME if self._welcome is BEFORE_WELCOME else signs.silence)
             return inf
-        if now >= self._said + self._welcome.heartbeat:
+        if signs.is_due(now):
             self._say([bytes((HEARTBEAT,))], now)
         if self._welcome is BEFORE_WELCOME:  # how often we must speak will be known in a moment
             return now + WELCOME_SOON
-        return min(self._said + self._welcome.heartbeat, self._heard + self._welcome.lease)
+        return signs.next_due()
 
     def _hear(self, message: Message, now: float) -> None:
         head = message[0]
@@ -226,6 +223,7 @@ class WorkerSide:
             self._recall(*read_recall(message), now)
         elif word == WELCOME:
             self._welcome = read_welcome(message)
+            self._signs.agree(self._welcome.heartbeat, self._welcome.lease)
             self._result_limit = min(RESULT_BYTES, self._welcome.max_payload)
         elif word == BYE:
             self._bye(*read_bye(message))
@@ -277,7 +275,7 @@ class WorkerSide:
             self._port.run(token, payload, assignment)
 
     def _say(self, frames: Sequence[Frame], now: float) -> None:
-        self._said = now
+        self._signs.said = now
         self._port.send(frames)
 
 
@@ -334,8 +332,7 @@ class ClientSide(sides.ClientSide):
         self._heads: dict[Wishes, bytes] = {}
         self._unacknowledged: list[bytes] = []
         self._unacknowledged_bytes = 0
-        self._heard = 0.0
-        self._said = 0.0
+        self._signs = LifeSigns(BEFORE_WELCOME.heartbeat, BEFORE_WELCOME.lease)
 
     @property
     def is_ready(self) -> bool:
@@ -489,7 +486,8 @@ class ClientSide(sides.ClientSide):
 
     def opened(self, now: float) -> None:
         self._is_open = True
-        self._heard = now
+        self._signs.agree(BEFORE_WELCOME.heartbeat, BEFORE_WELCOME.lease)
+        self._signs.begin(now)
         self._say(write_hello(self._hello), now)
 
     def lost(self) -> None:
@@ -501,7 +499,7 @@ class ClientSide(sides.ClientSide):
 
     def hear(self, message: Message | TooLarge, now: float) -> None:
         """Raises Malformed if it cannot be understood. Whoever calls this says `flush` when it has heard all."""
-        self._heard = now
+        self._signs.heard = now
         if isinstance(message, TooLarge):
             raise sides.answer_too_large(message)
         word = message[0][0] if message[0] else 0
@@ -545,18 +543,17 @@ class ClientSide(sides.ClientSide):
     def tick(self, now: float) -> float:
         if not self._is_open:
             return inf
-        heartbeat, lease = BEFORE_WELCOME.heartbeat, BEFORE_WELCOME.lease
-        if self._welcome is not None:
-            heartbeat, lease = self._welcome.heartbeat, self._welcome.lease
-        if now >= self._heard + lease:
-            self._port.reconnect(NO_WELCOME if self._welcome is None else silence(lease))
+        signs = self._signs
+        if signs.is_silent(now):
+            self._port.reconnect(NO_WELCOME if self._welcome is None else signs.silence)
             return inf
-        if now >= self._said + heartbeat:
+        if signs.is_due(now):
             self._say([bytes((HEARTBEAT,))], now)
-        return min(self._said + heartbeat, self._heard + lease)
+        return signs.next_due()
 
     def _hear_welcome(self, welcome: Welcome, now: float) -> None:
         self._welcome = welcome
+        self._signs.agree(welcome.heartbeat, welcome.lease)
         self._hello = replace(self._hello, epoch=welcome.epoch)
         self._max_payload = welcome.max_payload
         self._keeps_sessions = bool(self._hello.session) and welcome.resume > 0
@@ -607,7 +604,7 @@ class ClientSide(sides.ClientSide):
             self._say(write_list(ACK, ids), now)
 
     def _say(self, frames: Sequence[Frame], now: float) -> None:
-        self._said = now
+        self._signs.said = now
         self._port.send(frames)
 
 

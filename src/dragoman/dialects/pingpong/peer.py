@@ -8,6 +8,7 @@ from typing import Final
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.dialects import plain_calls
+from dragoman.dialects.life_signs import LifeSigns
 from dragoman.dialects.pingpong.codec import read_broker, write_result
 from dragoman.dialects.pingpong.editions import Edition
 from dragoman.dialects.pingpong.messages import (
@@ -35,8 +36,7 @@ class WorkerSide:
         self._is_leaving = False
         self._job: Job | None = None  # what we work at, on this connection
         self._ticket = 0  # the number of that job
-        self._heard = 0.0
-        self._ping_due = 0.0
+        self._signs = LifeSigns(options.ping_every, options.broker_timeout * options.n_timeouts)
 
     @property
     def is_busy(self) -> bool:
@@ -44,8 +44,7 @@ class WorkerSide:
 
     def opened(self, now: float) -> None:
         self._is_open = True
-        self._heard = now
-        self._ping_due = now + self._options.ping_every
+        self._signs.begin(now)
         self._port.send([b"", READY])
 
     def lost(self) -> None:
@@ -54,7 +53,7 @@ class WorkerSide:
         self._job = None
 
     def hear(self, message: Message | TooLarge, now: float) -> None:
-        self._heard = now
+        self._signs.heard = now
         if isinstance(message, TooLarge):
             self._port.reconnect(f"a job of {message.size} bytes is over what we take")
             return
@@ -83,8 +82,7 @@ class WorkerSide:
         if self._options.edition is Edition.PLAIN and len(result) <= 5 and bytes(result) in NEVER_A_RESULT:
             self._port.reconnect(f"the result is the word {bytes(result).decode()}, which this wire cannot carry")
             return
-        self._heard = now  # the broker owes us something again from here on
-        self._ping_due = now + self._options.ping_every
+        self._signs.begin(now)
         self._port.send(write_result(result, job.token))
         if self._is_leaving:
             self._say_goodbye()
@@ -111,14 +109,14 @@ class WorkerSide:
             return now + self._options.ping_every
         if self._job is not None and not self._options.ping_while_busy:
             return now + self._options.ping_every
-        patience = self._options.broker_timeout * self._options.n_timeouts
-        if self._job is None and now - self._heard >= patience:
-            self._port.reconnect(f"nothing heard from the broker for {patience:g} s")
+        signs, is_idle = self._signs, self._job is None
+        if is_idle and signs.is_silent(now):
+            self._port.reconnect(signs.silence)
             return now + self._options.ping_every
-        if now >= self._ping_due:
-            self._ping_due = now + self._options.ping_every
+        if signs.is_due(now):
+            signs.said = now
             self._port.send([b"", PING])
-        return self._ping_due if self._job is not None else min(self._ping_due, self._heard + patience)
+        return signs.next_due(expects=is_idle)
 
 
 class ClientSide(plain_calls.ClientSide):
