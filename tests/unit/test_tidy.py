@@ -8,9 +8,15 @@ from __future__ import annotations
 
 import ast
 import io
+import itertools
+import re
 import sys
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -21,35 +27,72 @@ sys.path.insert(0, str(SOURCE.parents[1]))
 from hatch_build import modules_of as compiled_modules  # noqa: E402
 
 from dragoman.core import model  # noqa: E402
+from dragoman.core.queues import Queued  # noqa: E402
 
 MODULES = sorted(SOURCE.rglob("*.py"))
 
-PURE = ("core", "carriers", "dialects")
 IMPURE_MODULES = {"time", "random", "logging", "asyncio", "socket", "os"}
 
-# Of ours, what each package may import besides itself; a prefix stands for all below it. Who is not listed is free.
-ALLOWED = {
-    "core": (),
-    "carriers": (),
-    "dialects": ("core", "carriers"),
-    "streams": ("carriers",),
-    "diary": ("core",),
-    "desk": ("core",),
-    "http": ("core", "desk", "dialects.option_fields"),
-    "server": ("core", "carriers", "dialects", "streams", "diary", "desk", "http", "sdk.address"),
-    "sdk": ("carriers", "streams", "dialects.sides", "dialects.plain_calls", "desk.forms"),
-}
-FREE = ("cli", "testing", "powerhose", "__init__", "__main__")
+CONTRIBUTING = SOURCE.parents[1] / "CONTRIBUTING.md"
+CODE = re.compile(r"`([^`]+)`")
 
-# What our clients and workers may take from a dialect: the other side of the conversation and its words.
-DIALECT_PARTS_FOR_SDK = ("peer", "codec", "options", "editions", "messages")
+
+@dataclass(frozen=True)
+class Folder:
+    """A row of CONTRIBUTING.md's table of folders."""
+
+    path: str
+    holds: str
+    imports: str
+
+    @property
+    def name(self) -> str:
+        """The package's: `core`, or `powerhose` for a module of its own; empty outside of the source."""
+        return self.path.removeprefix("src/dragoman/").removesuffix(".py") if self.is_source else ""
+
+    @property
+    def is_source(self) -> bool:
+        return self.path.startswith("src/dragoman/")
+
+    @property
+    def is_free(self) -> bool:
+        return self.imports == "anything"
+
+    def may_import(self, module: str) -> bool:
+        """Whether `dialects.native.codec` is allowed here, itself or all that is below `dialects`."""
+        if self.is_free or is_under(module, self.name):
+            return True
+        parts = module.split(".")
+        above = [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
+        return any(fnmatchcase(each, pattern) for each in above for pattern in self._patterns())
+
+    def _patterns(self) -> list[str]:
+        """`dialects/*/peer.py` is `dialects.*.peer`."""
+        return [each.removesuffix(".py").replace("/", ".") for each in CODE.findall(self.imports)]
+
+
+def folders_in(text: str) -> list[Folder]:
+    """The rows of the table whose first head is *folder* and whose last is about imports."""
+    rows = [[cell.strip() for cell in line.strip("| \n").split("|")] for line in text.splitlines() if line[:1] == "|"]
+    start = next(index for index, row in enumerate(rows) if row[0] == "folder" and row[-1].startswith("may import"))
+    table = itertools.takewhile(lambda row: CODE.fullmatch(row[0]), rows[start + 2 :])
+    return [Folder(row[0].strip("`"), row[1], row[2] if row[2:] else "") for row in table]
+
+
+FOLDERS = folders_in(CONTRIBUTING.read_text())
+PACKAGES = {each.name: each for each in FOLDERS if each.is_source}
+PURE = tuple(name for name, each in PACKAGES.items() if each.holds.endswith(" Pure"))
 
 FORBIDDEN_NAMES = {"pickle", "cPickle", "cloudpickle", "dill", "shelve", "marshal", "yaml", "eval", "recv_pyobj"}
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "manager"}
 MOST_LINES = 650
 
 # Objects of the core, by the end of the name that a variable or an attribute has.
-FIELDS = {"job": model.Job.__slots__, "worker": model.Worker.__slots__, "attempt": model.Attempt.__slots__}
+FIELDS = {
+    "job": (*model.Job.__slots__, *Queued.__slots__),
+    "worker": model.Worker.__slots__,
+    "attempt": model.Attempt.__slots__,
+}
 
 
 def name_of(path: Path) -> str:
@@ -58,6 +101,7 @@ def name_of(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
 
 
+@cache
 def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(), str(path))
 
@@ -110,9 +154,52 @@ def where(path: Path, line: int) -> str:
     return f"{path.relative_to(SOURCE)}:{line}"
 
 
-def test_every_package_has_an_import_rule() -> None:
-    packages = {name_of(path).split(".")[0] for path in MODULES}
-    assert packages == {*ALLOWED, *FREE}, "a package came or went: say in ALLOWED what it may import"
+def test_every_folder_is_in_the_table() -> None:
+    found = {name_of(path).split(".")[0] for path in MODULES}
+    assert set(PACKAGES) == found, "a package came or went: say in CONTRIBUTING.md what it holds and may import"
+    assert [each.path for each in FOLDERS if not (SOURCE.parents[1] / each.path).exists()] == []
+    assert [each.path for each in FOLDERS if not each.holds] == []
+    assert [
+        each.path
+        for each in PACKAGES.values()
+        if each.imports not in ("nothing", "anything") and "`" not in each.imports
+    ] == []
+    assert PURE == ("core", "carriers", "dialects")
+
+
+def test_every_allowed_import_is_used() -> None:
+    """A rule that nobody needs is a door left open."""
+    unused = []
+    for folder in PACKAGES.values():
+        used = {module for path in modules_of(folder.name) for _, module in ours_of(path)}
+        for allowed in CODE.findall(folder.imports):
+            narrow = Folder(folder.path, folder.holds, f"`{allowed}`")
+            if not any(narrow.may_import(module) and not is_under(module, folder.name) for module in used):
+                unused.append(f"{folder.path} imports nothing of {allowed}")
+    assert unused == []
+
+
+def test_the_table_is_read_as_it_is_written() -> None:
+    table = """
+| folder | needs |
+|---|---|
+| `tests/unit` | nothing |
+
+| folder | holds | may import, besides itself |
+|---|---|---|
+| `src/dragoman/core` | jobs. Pure | nothing |
+| `src/dragoman/sdk` | clients | `streams`, `dialects/sides.py`, `dialects/*/peer.py` |
+| `src/dragoman/powerhose.py` | a broker | anything |
+| `bench` | measurements | |
+
+| folder | of another table |
+"""
+    core, sdk, powerhose, bench = folders_in(table)
+    assert [each.name for each in (core, sdk, powerhose, bench)] == ["core", "sdk", "powerhose", ""]
+    assert (core.may_import("core.model"), core.may_import("corex"), core.may_import("sdk")) == (True, False, False)
+    assert all(map(sdk.may_import, ("sdk.client", "streams.dial", "dialects.sides", "dialects.native.peer")))
+    assert not any(map(sdk.may_import, ("dialects", "dialects.seam", "dialects.native.session", "server.peer")))
+    assert powerhose.may_import("server.runner")
 
 
 def test_constants_of_compiled_modules_are_final() -> None:
@@ -139,19 +226,45 @@ def names_from_math(path: Path) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, each.name) for each in node.names)
 
 
+def test_imports_have_no_cycle() -> None:
+    """Imports for type checkers only, and within functions, count like all others."""
+    graph = {name_of(path): {module for _, module in ours_of(path)} for path in MODULES}
+    assert cycle_in(graph) == ""
+
+
+@pytest.mark.parametrize(
+    ("graph", "cycle"),
+    [
+        ({"a": {"b"}, "b": {"c"}, "c": set()}, ""),
+        ({"a": {"b"}, "b": {"a"}}, "a imports b imports a"),
+        ({"a": {"b"}, "b": {"c"}, "c": {"d"}, "d": {"b"}}, "b imports c imports d imports b"),
+        ({"a": {"a"}}, "a imports a"),
+    ],
+)
+def test_a_cycle_is_named(graph: dict[str, set[str]], cycle: str) -> None:
+    assert cycle_in(graph) == cycle
+
+
+def cycle_in(graph: Mapping[str, set[str]]) -> str:
+    """One cycle of imports, from its first module in the alphabet back to it; empty if there is none."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        cycle: list[str] = error.args[1][:0:-1]
+        start = cycle.index(min(cycle))
+        return " imports ".join([*cycle[start:], *cycle[: start + 1]])
+    return ""
+
+
 def test_imports_point_one_way() -> None:
-    offences = []
-    for path in modules_of(*ALLOWED):
-        own = name_of(path).split(".")[0]
-        for line, module in ours_of(path):
-            if not any(is_under(module, prefix) for prefix in (own, *ALLOWED[own])):
-                if not (own == "sdk" and _is_for_sdk(module)):
-                    offences.append(f"{where(path, line)} imports {module}")
+    offences = [
+        f"{where(path, line)} imports {module}"
+        for folder in PACKAGES.values()
+        for path in modules_of(folder.name)
+        for line, module in ours_of(path)
+        if not folder.may_import(module)
+    ]
     assert offences == []
-
-
-def _is_for_sdk(module: str) -> bool:
-    return dialect_of(module) is not None and module.split(".")[2:3] in ([part] for part in DIALECT_PARTS_FOR_SDK)
 
 
 def test_a_dialect_never_imports_another() -> None:
@@ -252,7 +365,7 @@ def _assignments_to_state(node: ast.AST, function: str = "") -> Iterator[tuple[s
 
 def test_fields_of_jobs_workers_and_attempts_are_assigned_in_the_core_only() -> None:
     """Found by name: `job`, `the_job`, `attempt.job`. Packages that may not import the core have jobs of their own."""
-    packages = [each for each in (*ALLOWED, *FREE) if each != "core" and (each in FREE or "core" in ALLOWED[each])]
+    packages = [name for name, folder in PACKAGES.items() if name != "core" and folder.may_import("core")]
     offences = [
         f"{where(path, line)} assigns {field}"
         for path in modules_of(*packages)

@@ -17,7 +17,7 @@ from typing import Any, Final, NewType
 from dragoman.core.histogram import Histogram
 from dragoman.core.infinity import inf
 from dragoman.core.owners import Owner
-from dragoman.core.queues import Queue
+from dragoman.core.queues import Queue, Queued
 from dragoman.core.recipients import Caller, Recipient
 
 JobId = NewType("JobId", bytes)  # 16 bytes in UUIDv7 layout, shown as 32 lower-case hex digits
@@ -220,7 +220,7 @@ class Ending:
     reason: str
 
 
-class Job:
+class Job(Queued):
     """A payload for a service, on its way to exactly one outcome."""
 
     __slots__ = (
@@ -239,7 +239,6 @@ class Job:
         "keep_until",
         "key",
         "number",
-        "order",
         "orphan_due",
         "outcome",
         "owner",
@@ -273,7 +272,7 @@ class Job:
         self.created = now
         self.arrival = now  # when it began to wait: a delayed job does so later
         self.number = 0  # by which the diary knows it
-        self.order = inf  # the fixed key by which it waits; see queues.py. inf: it stands in no queue
+        self.order = inf
         self.deadline = inf  # the caller's patience over everything
         self.queue_due = inf
         self.start_at = 0.0  # a delayed job: when it may wait for a worker
@@ -297,6 +296,10 @@ class Job:
         self.reason = ""
         self.alarm = inf
         self.alarm_number = 0
+
+    @property
+    def priority(self) -> int:
+        return self.wishes.priority
 
     @property
     def is_kept(self) -> bool:
@@ -436,7 +439,7 @@ class Service:
 
     def __init__(self, name: str, age_step: float) -> None:
         self.name = name
-        self.queue = Queue(age_step)
+        self.queue: Queue[Job] = Queue(age_step)
         self.idle: OrderedDict[Worker, None] = OrderedDict()  # longest idle first (D7)
         self.held_back: OrderedDict[Worker, None] = OrderedDict()  # idle, but used last (R38)
         self.held_back_until = inf  # when the first of those may be trusted again

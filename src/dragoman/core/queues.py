@@ -14,36 +14,48 @@ from collections import deque
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush, nsmallest
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Final
+from typing import Final, Generic, TypeVar
 
 from dragoman.core.infinity import inf
-
-if TYPE_CHECKING:
-    from dragoman.core.model import Job
 
 SWEEP_FLOOR: Final = 64
 
 
-class Queue:
+class Queued:
+    """An entry of a queue. `order` is the fixed key by which it waits; inf: it stands in no queue."""
+
+    __slots__ = ("order",)
+
+    order: float
+
+    @property
+    def priority(self) -> int:
+        raise NotImplementedError
+
+
+J = TypeVar("J", bound=Queued)
+
+
+class Queue(Generic[J]):
     __slots__ = ("_age_step", "_dead", "_lanes", "_next", "_returned", "length")
 
     def __init__(self, age_step: float) -> None:
         self._age_step = age_step
-        self._lanes: dict[int, deque[Job]] = {}
-        self._returned: list[tuple[float, int, Job]] = []
+        self._lanes: dict[int, deque[J]] = {}
+        self._returned: list[tuple[float, int, J]] = []
         self._next = 0
         self._dead = 0
         self.length = 0  # live jobs
 
-    def __iter__(self) -> Iterator[Job]:
+    def __iter__(self) -> Iterator[J]:
         """Every waiting job, in no useful order."""
         for lane in self._lanes.values():
             yield from (job for job in lane if job.order != inf)
         yield from (job for order, _, job in self._returned if job.order == order)
 
-    def append(self, job: Job, now: float) -> None:
+    def append(self, job: J, now: float) -> None:
         """A job that comes for the first time: last of its priority."""
-        priority = job.wishes.priority
+        priority = job.priority
         job.order = now - priority * self._age_step
         lane = self._lanes.get(priority)
         if lane is None:
@@ -51,26 +63,26 @@ class Queue:
         lane.append(job)
         self.length += 1
 
-    def put_back(self, job: Job, order: float) -> None:
+    def put_back(self, job: J, order: float) -> None:
         """A job that was out already: it keeps the place its key gives it."""
         job.order = order
         self._next += 1
         heappush(self._returned, (order, self._next, job))
         self.length += 1
 
-    def restore(self, job: Job, arrival: float) -> None:
+    def restore(self, job: J, arrival: float) -> None:
         """A job of an earlier run: at the end of its lane if that is its place, as it is for nearly all."""
-        lane = self._lanes.get(job.wishes.priority)
-        if lane and lane[-1].order > arrival - job.wishes.priority * self._age_step:
-            self.put_back(job, arrival - job.wishes.priority * self._age_step)
+        lane = self._lanes.get(job.priority)
+        if lane and lane[-1].order > arrival - job.priority * self._age_step:
+            self.put_back(job, arrival - job.priority * self._age_step)
         else:
             self.append(job, arrival)
 
-    def head(self) -> Job | None:
+    def head(self) -> J | None:
         """The job to hand out next."""
         if not self.length:
             return None
-        best: Job | None = None
+        best: J | None = None
         for lane in self._lanes.values():
             while lane and lane[0].order == inf:
                 lane.popleft()
@@ -85,25 +97,25 @@ class Queue:
             best = returned[0][2]
         return best
 
-    def first(self, count: int) -> list[Job]:
+    def first(self, count: int) -> list[J]:
         """The jobs that will be handed out next, in order, at most so many."""
         lanes = [[job for job in islice(lane, count) if job.order != inf] for lane in self._lanes.values()]
         lanes.append([job for order, _, job in nsmallest(count, self._returned) if job.order == order])
         return sorted(chain.from_iterable(lanes), key=_order)[:count]
 
-    def take(self, job: Job) -> None:
+    def take(self, job: J) -> None:
         """Remove the job that `head` gave."""
         returned = self._returned
         if returned and returned[0][2] is job:
             heappop(returned)
         else:
-            self._lanes[job.wishes.priority].popleft()
+            self._lanes[job.priority].popleft()
         job.order = inf
         self.length -= 1
         if self._dead > SWEEP_FLOOR + self.length:
             self._sweep()
 
-    def remove(self, job: Job) -> None:
+    def remove(self, job: J) -> None:
         """Remove a job from wherever it stands."""
         job.order = inf
         self.length -= 1
@@ -124,5 +136,5 @@ class Queue:
         self._dead = 0
 
 
-def _order(job: Job) -> float:
+def _order(job: Queued) -> float:
     return job.order

@@ -9,11 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dragoman.http import calls, events, health, metrics, questions, workers
-from dragoman.http.asking import HungUp, Refused
+from dragoman.http.asking import HungUp
 from dragoman.http.door import Door
 from dragoman.http.openapi import document_operation
 from dragoman.http.operations import Operation
-from dragoman.http.problems import problem
+from dragoman.http.problems import Refused, problem
 from dragoman.http.routes import Methods, Routes
 
 if TYPE_CHECKING:

@@ -3,41 +3,16 @@
 from __future__ import annotations
 
 from asyncio import Future, get_running_loop
-from collections.abc import Iterable
 from typing import Any
 
 from starlette.requests import Request
-from starlette.responses import Response
 
 from dragoman.core.model import Payload
 from dragoman.core.owners import Owner
 from dragoman.desk.forms import Problem, View
 from dragoman.http.door import Door
 from dragoman.http.hangup import HANGUP, Hangup
-from dragoman.http.problems import problem
-
-# How the desk's problems are told: the status, and a title.
-TOLD = {
-    "not found": (404, "Not found"),
-    "no such service": (404, "No such service"),
-    "invalid": (422, "Not valid"),
-    "conflict": (409, "Conflict"),
-    "key reused": (409, "Key reused"),
-    "busy": (429, "Busy"),
-    "draining": (503, "Draining"),
-    "loading": (503, "Loading"),
-    "diary": (507, "The diary cannot write"),
-    "internal": (500, "Internal error"),
-}
-RETRY_AFTER = {"busy": "1", "loading": "1", "draining": "5"}
-
-
-class Refused(Exception):
-    """A request ends here, with this response."""
-
-    def __init__(self, response: Response) -> None:
-        super().__init__(response.status_code)
-        self.response = response
+from dragoman.http.problems import Refused, told_as_problem
 
 
 class HungUp(Exception):
@@ -83,9 +58,3 @@ async def ask(door: Door, request: Request, question: str, form: Any, payload: P
             hangup.call = None
         if ticket is not None:
             door.desk.leave(ticket, door.now())
-
-
-def told_as_problem(said: Problem, headers: Iterable[tuple[str, str]] = ()) -> Response:
-    status, title = TOLD[said.kind]
-    more = [("retry-after", RETRY_AFTER[said.kind])] if said.kind in RETRY_AFTER else []
-    return problem(status, said.kind.replace(" ", "-"), title, said.detail, [*headers, *more])

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from dragoman.http.connection import Connection
 from dragoman.http.framing import Fault
-
-if TYPE_CHECKING:
-    from dragoman.http.guard import GuardedProtocol
 
 
 class Bodies:
     def __init__(self, max_memory: int) -> None:
         self.total = 0
         self._max_memory = max_memory
-        self._held: dict[GuardedProtocol, int] = {}
+        self._held: dict[Connection, int] = {}
 
-    def grow(self, connection: GuardedProtocol, size: int) -> GuardedProtocol | None:
+    def grow(self, connection: Connection, size: int) -> Connection | None:
         """So much more of a body that is not whole has come. Whose body has to go, if all are too much."""
         self.total += size
         self._held[connection] = self._held.get(connection, 0) + size
@@ -24,7 +20,7 @@ class Bodies:
             return None
         return max(self._held, key=self._held.__getitem__)
 
-    def forget(self, connection: GuardedProtocol) -> None:
+    def forget(self, connection: Connection) -> None:
         """It is whole, or given up."""
         self.total -= self._held.pop(connection, 0)
 

@@ -13,13 +13,13 @@ from dragoman.core.model import DONE, Payload
 from dragoman.desk.desk import PROBLEMS
 from dragoman.desk.forms import Problem, ServiceName
 from dragoman.desk.views import failure_view
-from dragoman.http.asking import HungUp, Refused, told_as_problem
+from dragoman.http.asking import HungUp
 from dragoman.http.door import Door
 from dragoman.http.hangup import HANGUP, Hangup
 from dragoman.http.operations import BYTES, Operation
 from dragoman.http.outcomes import outcome_response
 from dragoman.http.plans import HEADERS
-from dragoman.http.problems import problem
+from dragoman.http.problems import Refused, problem, told_as_problem
 
 if TYPE_CHECKING:
     from starlette.types import Receive

@@ -9,9 +9,9 @@ from starlette.responses import Response
 
 from dragoman.core.model import JobId
 from dragoman.desk.forms import JobName, Problem
-from dragoman.http.asking import Refused, told_as_problem
 from dragoman.http.door import Door
 from dragoman.http.operations import EVENTS, Operation
+from dragoman.http.problems import Refused, told_as_problem
 from dragoman.http.reading import in_path
 
 

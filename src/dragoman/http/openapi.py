@@ -13,7 +13,8 @@ from starlette.responses import Response
 
 from dragoman.desk.forms import FailureView, JobName, View
 from dragoman.http.door import Door
-from dragoman.http.operations import TEXT, Header, Operation
+from dragoman.http.headers import Header
+from dragoman.http.operations import TEXT, Operation
 from dragoman.http.problems import MEDIA_TYPE as PROBLEM
 from dragoman.http.reading import JSON
 

@@ -10,18 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dragoman.http.door import Door
+from dragoman.http.headers import Header
 
 BYTES = "application/octet-stream"
 EVENTS = "text/event-stream"
 TEXT = "text/plain"
-
-
-@dataclass(frozen=True, slots=True)
-class Header:
-    name: str
-    kind: Any  # its type, as msgspec knows types
-    description: str
-    is_required: bool = False
 
 
 @dataclass(frozen=True, slots=True)

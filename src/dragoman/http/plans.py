@@ -10,9 +10,9 @@ import msgspec
 from dragoman.core.model import DEFAULT_PRIORITY, Wishes
 from dragoman.desk.forms import Attempts, JobTimeout, Key, Priority, Problem
 from dragoman.desk.sentences import sentence
-from dragoman.http.asking import Refused, told_as_problem
-from dragoman.http.operations import Header
+from dragoman.http.headers import Header
 from dragoman.http.options import ListenerOptions
+from dragoman.http.problems import Refused, told_as_problem
 
 if TYPE_CHECKING:
     from starlette.types import Scope

@@ -7,7 +7,32 @@ from collections.abc import Iterable
 import msgspec
 from starlette.responses import Response
 
+from dragoman.desk.forms import Problem
+
 MEDIA_TYPE = "application/problem+json"
+
+# How the desk's problems are told: the status, and a title.
+TOLD = {
+    "not found": (404, "Not found"),
+    "no such service": (404, "No such service"),
+    "invalid": (422, "Not valid"),
+    "conflict": (409, "Conflict"),
+    "key reused": (409, "Key reused"),
+    "busy": (429, "Busy"),
+    "draining": (503, "Draining"),
+    "loading": (503, "Loading"),
+    "diary": (507, "The diary cannot write"),
+    "internal": (500, "Internal error"),
+}
+RETRY_AFTER = {"busy": "1", "loading": "1", "draining": "5"}
+
+
+class Refused(Exception):
+    """A request ends here, with this response."""
+
+    def __init__(self, response: Response) -> None:
+        super().__init__(response.status_code)
+        self.response = response
 
 
 def problem(status: int, kind: str, title: str, detail: str, headers: Iterable[tuple[str, str]] = ()) -> Response:
@@ -18,3 +43,9 @@ def problem(status: int, kind: str, title: str, detail: str, headers: Iterable[t
 
 def problem_body(status: int, kind: str, title: str, detail: str) -> bytes:
     return msgspec.json.encode({"type": f"urn:dragoman:{kind}", "title": title, "status": status, "detail": detail})
+
+
+def told_as_problem(said: Problem, headers: Iterable[tuple[str, str]] = ()) -> Response:
+    status, title = TOLD[said.kind]
+    more = [("retry-after", RETRY_AFTER[said.kind])] if said.kind in RETRY_AFTER else []
+    return problem(status, said.kind.replace(" ", "-"), title, said.detail, [*headers, *more])

@@ -39,11 +39,12 @@ from dragoman.desk.forms import (
     WorkerView,
 )
 from dragoman.desk.views import failure_view, show_result
-from dragoman.http.asking import Refused, ask
+from dragoman.http.asking import ask
 from dragoman.http.door import Door
-from dragoman.http.operations import BYTES, Header, Operation
+from dragoman.http.headers import Header
+from dragoman.http.operations import BYTES, Operation
 from dragoman.http.outcomes import outcome_response
-from dragoman.http.problems import problem
+from dragoman.http.problems import Refused, problem
 from dragoman.http.reading import JSON, body_of, in_body, in_path, in_query, is_json, without
 
 LONGEST_WAIT = 3_600.0

@@ -15,9 +15,9 @@ from starlette.requests import ClientDisconnect, Request
 
 from dragoman.desk.forms import Form
 from dragoman.desk.sentences import sentence
-from dragoman.http.asking import HungUp, Refused
+from dragoman.http.asking import HungUp
 from dragoman.http.door import Door
-from dragoman.http.problems import problem
+from dragoman.http.problems import Refused, problem
 
 JSON = "application/json"
 MOST_DETAIL = 500

@@ -7,17 +7,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from email.utils import formatdate
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from uvicorn.server import ServerState
 
 from dragoman.http.bodies import Bodies
+from dragoman.http.connection import Connection
 from dragoman.http.hosts import Hosts
 from dragoman.http.limits import HttpLimits
 from dragoman.http.transports import Traffic
-
-if TYPE_CHECKING:
-    from dragoman.http.guard import GuardedProtocol
 
 SLOWEST_SWEEP = 0.5
 LATE = 1.0  # a sweep that comes so much too late is our own pause
@@ -51,7 +49,7 @@ class Watch:
         self.bodies = Bodies(limits.max_memory)
         self.shared = ServerState()
         self.by_address: Counter[str] = Counter()  # without those in the reserve
-        self.reserve: dict[GuardedProtocol, None] = {}  # connections above the limits, the oldest first
+        self.reserve: dict[Connection, None] = {}  # connections above the limits, the oldest first
         times = (limits.head_timeout, limits.idle_timeout, limits.body_timeout, limits.body_grace)
         self._every = min(SLOWEST_SWEEP, *(each / 4 for each in times))
         self._timer: asyncio.TimerHandle | None = None
@@ -62,8 +60,8 @@ class Watch:
     def __len__(self) -> int:
         return len(self.shared.connections)
 
-    def connections(self) -> list[GuardedProtocol]:
-        return list(cast("set[GuardedProtocol]", self.shared.connections))
+    def connections(self) -> list[Connection]:
+        return list(cast("set[Connection]", self.shared.connections))
 
     def wake(self) -> None:
         """There is a connection: look after it from now on."""

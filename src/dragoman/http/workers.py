@@ -21,12 +21,12 @@ from dragoman.core.door import is_offer
 from dragoman.core.model import Attempt, Job, Token, is_text
 from dragoman.desk.forms import Form, Problem, ServiceName, View
 from dragoman.desk.sentences import sentence
-from dragoman.http.asking import Refused, told_as_problem
 from dragoman.http.door import Door
 from dragoman.http.guests import Guest, Poll
 from dragoman.http.hangup import HANGUP, Hangup
-from dragoman.http.operations import BYTES, TEXT, Header, Operation
-from dragoman.http.problems import problem
+from dragoman.http.headers import Header
+from dragoman.http.operations import BYTES, TEXT, Operation
+from dragoman.http.problems import Refused, problem, told_as_problem
 from dragoman.http.reading import body_of, in_body, in_path, in_query, is_json
 from dragoman.http.session import token_of
 

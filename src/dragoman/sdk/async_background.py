@@ -11,8 +11,8 @@ from dragoman.sdk.asking import Asking
 from dragoman.sdk.codecs import Codec
 from dragoman.sdk.codecs import codec as codec_of
 from dragoman.sdk.errors import DragomanError
+from dragoman.sdk.operation import Answer, Question
 from dragoman.sdk.plans import Plan
-from dragoman.sdk.questions import Answer, Question
 from dragoman.sdk.settings import BACKGROUND, JOB_TIMEOUT, as_sent
 from dragoman.sdk.typed import EnqueueOptions, JobFilter, RecurOptions, Result
 

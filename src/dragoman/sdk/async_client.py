@@ -17,7 +17,8 @@ from dragoman.sdk.codecs import Codec
 from dragoman.sdk.codecs import codec as codec_of
 from dragoman.sdk.engine import Engine
 from dragoman.sdk.futures import AsyncJob
-from dragoman.sdk.questions import Answer, AsyncAsked, Question
+from dragoman.sdk.operation import Answer, Question
+from dragoman.sdk.questions import AsyncAsked
 from dragoman.sdk.settings import (
     CONNECTIONS,
     DEFAULT_URL,

@@ -21,7 +21,8 @@ from dragoman.sdk.codecs import Codec
 from dragoman.sdk.codecs import codec as codec_of
 from dragoman.sdk.engine import Engine
 from dragoman.sdk.futures import ExecutorFuture, JobFuture
-from dragoman.sdk.questions import Answer, Asked, Question
+from dragoman.sdk.operation import Answer, Question
+from dragoman.sdk.questions import Asked
 from dragoman.sdk.settings import (
     CONNECTIONS,
     DEFAULT_URL,

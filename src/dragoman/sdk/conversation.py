@@ -13,8 +13,8 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.dialects.sides import ClientSide, Failure, Wishes
 from dragoman.sdk.errors import BrokerUnavailable, DragomanError, JobFailed, Objected, error_from
 from dragoman.sdk.link import Link, open_link
+from dragoman.sdk.operation import Question
 from dragoman.sdk.peoples import Target
-from dragoman.sdk.questions import Question
 from dragoman.streams.dial import BackOff
 
 DIAL_LIMIT = 5.0  # seconds for one attempt to connect and be greeted

@@ -5,16 +5,21 @@ from __future__ import annotations
 import concurrent.futures
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
+from typing import Any, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from dragoman.sdk.futures import JobFuture
 from dragoman.sdk.typed import Options
 
-if TYPE_CHECKING:
-    from dragoman.sdk.client import Client
-
 Arguments = ParamSpec("Arguments")
 Returned = TypeVar("Returned")
+
+
+class Submitter(Protocol):
+    """The client of an executor."""
+
+    def submit_for_executor(
+        self, service: str, payload: Any, *, codec: str | None = None, **options: Unpack[Options]
+    ) -> JobFuture[Any]: ...
 
 
 class ServiceExecutor(concurrent.futures.Executor):
@@ -36,7 +41,7 @@ class ServiceExecutor(concurrent.futures.Executor):
     """
 
     def __init__(
-        self, client: Client[Any], service: str, *, codec: str | None = None, **options: Unpack[Options]
+        self, client: Submitter, service: str, *, codec: str | None = None, **options: Unpack[Options]
     ) -> None:
         """`options` are those of `Client.submit`."""
         self._client = client

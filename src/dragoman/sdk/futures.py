@@ -10,7 +10,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from dragoman.carriers.carrier import Frame
 from dragoman.dialects.sides import Wishes
@@ -19,13 +19,12 @@ from dragoman.sdk.builtin_failures import as_builtin
 from dragoman.sdk.codecs import Codec
 from dragoman.sdk.errors import DragomanError, JobCancelled, JobFailed
 from dragoman.sdk.ids import new_job_id
-from dragoman.sdk.questions import Question
+from dragoman.sdk.operation import Question
 from dragoman.sdk.typed import Result
 
 if TYPE_CHECKING:
-    from dragoman.sdk.async_client import AsyncClient
-    from dragoman.sdk.client import Client
     from dragoman.sdk.conversation import Conversation
+    from dragoman.sdk.engine import Engine
 
 Listener = Callable[[Any], object]
 Part = tuple[int, Frame]  # an attempt's number, and what came
@@ -34,6 +33,26 @@ _ENDED = frozenset((FINISHED, CANCELLED, CANCELLED_AND_NOTIFIED))
 _logger = logging.getLogger("dragoman")
 _END: Part = (0, b"")  # stands behind the last part
 _rare = threading.RLock()  # for what few jobs ever need; the collector may close a `map` while we hold it
+
+
+class AsyncOwner(Protocol):
+    """The client of a job, as the job sees it."""
+
+    @property
+    def asking(self) -> Asking: ...
+
+    @property
+    def engine(self) -> Engine: ...
+
+
+class Owner(AsyncOwner, Protocol):
+    """The same, where threads wait for the job."""
+
+    def check_process(self) -> None:
+        """Raises RuntimeError in a process that was forked since."""
+
+    def check_may_wait(self) -> None:
+        """Raises RuntimeError where waiting would be for ever."""
 
 
 class _Told:
@@ -154,7 +173,7 @@ class JobFuture(_Submitted, concurrent.futures.Future[Result]):
     Callbacks run in the client's own thread. They may submit, but must neither block nor wait for another job.
     """
 
-    def __init__(self, client: Client[Any], wishes: Wishes, payload: Frame, codec: Codec) -> None:
+    def __init__(self, client: Owner, wishes: Wishes, payload: Frame, codec: Codec) -> None:
         concurrent.futures.Future.__init__(self)
         self._begin(wishes, payload, codec, client.asking)
         self._client = client
@@ -281,7 +300,7 @@ class AsyncJob(_Submitted, asyncio.Future[Result]):
     Cancelled, also because the task that awaits it is cancelled or out of time, it ends at once and the broker is told.
     """
 
-    def __init__(self, client: AsyncClient[Any], wishes: Wishes, payload: Frame, codec: Codec) -> None:
+    def __init__(self, client: AsyncOwner, wishes: Wishes, payload: Frame, codec: Codec) -> None:
         asyncio.Future.__init__(self)
         self._begin(wishes, payload, codec, client.asking)
         self._client = client

@@ -30,7 +30,7 @@ from dragoman.sdk.errors import (
     error_from,
 )
 from dragoman.sdk.ids import new_session
-from dragoman.sdk.questions import Answer, Question
+from dragoman.sdk.operation import Answer, Question
 from dragoman.sdk.settings import JOB_TIMEOUT
 
 if TYPE_CHECKING:

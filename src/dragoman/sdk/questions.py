@@ -1,31 +1,19 @@
-"""What is asked of the broker itself, and the futures of the answers: of threads and of asyncio."""
+"""Operations under way, as futures: of threads and of asyncio."""
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dragoman.carriers.carrier import Frame
 from dragoman.dialects.sides import Wishes
 from dragoman.sdk.ids import new_job_id
+from dragoman.sdk.operation import Answer, Question
 
 if TYPE_CHECKING:
     from dragoman.sdk.conversation import Conversation
     from dragoman.sdk.errors import DragomanError
-
-Answer = tuple[bytes, Frame]  # a view, as JSON, and what is no JSON
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """`timeout`: how long an answer is waited for; none: as long as there is a connection."""
-
-    text: str
-    form: bytes
-    payload: Frame = b""
-    timeout: float | None = None
 
 
 class _Asked:

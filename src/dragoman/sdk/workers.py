@@ -12,13 +12,25 @@ from typing import Protocol
 from dragoman.sdk.address import address_error, parse
 from dragoman.sdk.controller_worker import ControllerWorker
 from dragoman.sdk.dialling_worker import DiallingWorker, first
+from dragoman.sdk.execution import Execution
 from dragoman.sdk.jobs import Crew, Hands
 from dragoman.sdk.loading import Reference
 from dragoman.sdk.loops import new_loop
 from dragoman.sdk.peoples import PEOPLES, Target, worker_target
 from dragoman.sdk.powerhose_worker import PowerhoseWorker
 from dragoman.sdk.reload import Watch
-from dragoman.sdk.worker import Worker
+from dragoman.sdk.services import Service
+
+
+class Offer(Protocol):
+    """A worker as its program describes it: `worker.py:Worker`."""
+
+    url: str
+    execution: Execution
+    services: dict[str, Service]
+    _stop: Callable[[], None] | None
+
+    def references(self, services: Sequence[str], home: Reference | None = None) -> Mapping[str, Reference]: ...
 
 
 class Life(Protocol):
@@ -38,7 +50,7 @@ CALLED_BACK: Mapping[str, Callable[[Target, Crew], Life]] = {
 }
 
 
-def run(worker: Worker, home: Reference | None = None, log_level: str = "", watch: Watch | None = None) -> int:
+def run(worker: Offer, home: Reference | None = None, log_level: str = "", watch: Watch | None = None) -> int:
     """Run a worker until it is told to stop. `home` is where a child process finds it, if that is known; `log_level` is
     for children that nobody else tells how to log. Raises AddressError and CannotLoad."""
     target = target_of(worker)
@@ -57,7 +69,7 @@ def run(worker: Worker, home: Reference | None = None, log_level: str = "", watc
         worker._stop = None
 
 
-def target_of(worker: Worker) -> Target:
+def target_of(worker: Offer) -> Target:
     """Where it works, and for which of its services: all of them, or one where a worker has but one; the URL may choose
     it. Raises AddressError."""
     names = tuple(worker.services)
