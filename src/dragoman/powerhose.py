@@ -150,7 +150,7 @@ class _Call(Caller):
 
     def answer(self, answer: Answer) -> None:
         if answer.outcome is not DONE:
-            self.fail(error_from(f"{answer.outcome}: {answer.reason}"))
+            self.fail(error_from(answer.outcome, answer.reason, answer.failure, answer.refusal or ""))
         elif not self.result.done():
             self.result.set_result(bytes(answer.result))
 

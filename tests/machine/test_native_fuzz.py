@@ -15,7 +15,7 @@ from typing import Any
 from dragoman.carriers.carrier import Frame
 from dragoman.carriers.malformed import Malformed
 from dragoman.dialects.native import codec
-from dragoman.dialects.native.messages import ACK, Failed, Flag, Hello, Order, Role, Welcome
+from dragoman.dialects.native.messages import ACK, OUTCOMES, Failed, Flag, Hello, Order, Role, Welcome
 
 INPUTS = 20_000
 Frames = list[Frame]
@@ -120,7 +120,7 @@ def a_valid_message(rng: random.Random) -> Frames:
             codec.write_jobs("echo", [codec.write_record(each, each, 1, seconds) for each in names], payloads),
             codec.write_recall(name(rng), text(rng)),
             codec.write_result(names, payloads),
-            codec.write_failed(rng.randrange(1, 6), name(rng), text(rng), text(rng), text(rng)),
+            codec.write_failed(OUTCOMES[rng.randrange(1, 6)], name(rng), text(rng), text(rng), text(rng)),
             codec.write_report(name(rng), b"x", is_part=True, attempt=rng.choice((None, 3))),
             codec.write_list(ACK, names),
             codec.write_ask(name(rng)[:8], services[0], b"{}", rng.choice((b"", b"x"))),

@@ -12,6 +12,7 @@ from math import inf
 
 from dragoman.carriers.carrier import Frame
 from dragoman.carriers.zmtp import Limits, Zmtp
+from dragoman.core.model import Outcome
 from dragoman.dialects.native.options import ClientOptions, WorkerOptions
 from dragoman.dialects.native.peer import ClientSide, WorkerSide
 from dragoman.dialects.sides import NOTHING_SAID, Assignment, Failure, Wishes
@@ -204,12 +205,29 @@ class Client(Program):
 
     # ---------------------------------------------------------------- the port
 
-    def answered(self, ticket: Hashable, result: Frame, reason: str | None, failure: Failure | None = None) -> None:
+    def answered(self, ticket: Hashable, result: Frame) -> None:
         assert isinstance(ticket, bytes)
         self.open_jobs -= 1
-        self.oracle.answered(ticket, bytes(result), reason, failure)
-        if reason is not None and reason.startswith("unavailable"):
-            self.awaited.clear()
+        self.oracle.answered(ticket, bytes(result))
+
+    def ended(
+        self,
+        ticket: Hashable,
+        outcome: Outcome | None,
+        reason: str,
+        failure: Failure | None = None,
+        refusal: str = "",
+    ) -> None:
+        assert isinstance(ticket, bytes)
+        assert outcome is not None
+        self.open_jobs -= 1
+        self.oracle.ended(ticket, outcome, reason, failure)
+
+    def abandoned(self, ticket: Hashable, reason: str) -> None:
+        assert isinstance(ticket, bytes)
+        self.open_jobs -= 1
+        self.oracle.ended(ticket, "unavailable", reason)
+        self.awaited.clear()
 
     def reported(self, ticket: Hashable, payload: Frame, is_part: bool, attempt: int) -> None: ...
 

@@ -102,18 +102,17 @@ class NativeOracle:
         record.runs += 1
         require(record.runs <= self.attempts, "I8", f"{worker}: run {record.runs} of {payload[:16]!r}")
 
-    def answered(self, payload: bytes, result: bytes, reason: str | None, failure: Failure | None) -> None:
-        record = self.records[payload]
-        record.outcomes += 1
-        name = f"{record.client}: {payload[:16]!r}"
-        require(record.outcomes == 1, "I4", f"{name} ended {record.outcomes} times")
-        if reason is None:
-            require(result == result_of(payload), "I7", f"{name} has another job's result")
-            require(record.runs > 0, "I7", f"{name} is done and was never run")
-            require(payload not in self.failing, "I7", f"{name} is done and has failed")
-            self.hit("done")
-            return
-        outcome = reason.split(":")[0]
+    def answered(self, payload: bytes, result: bytes) -> None:
+        record, name = self._ended(payload)
+        require(result == result_of(payload), "I7", f"{name} has another job's result")
+        require(record.runs > 0, "I7", f"{name} is done and was never run")
+        require(payload not in self.failing, "I7", f"{name} is done and has failed")
+        self.hit("done")
+
+    def ended(self, payload: bytes, outcome: str, reason: str, failure: Failure | None = None) -> None:
+        """`outcome` is "unavailable" if the broker that had the job is gone."""
+        record, name = self._ended(payload)
+        reason = f"{outcome}: {reason}"
         self.hit(outcome)
         if "not kept" in reason:
             self.hit("outcomes that were not kept")
@@ -125,6 +124,13 @@ class NativeOracle:
         else:
             require(outcome != "refused", "window", f"{name}: {reason}")
             require(not self.is_exact, "I14", f"{name}: {reason}, and nobody failed")
+
+    def _ended(self, payload: bytes) -> tuple[Record, str]:
+        record = self.records[payload]
+        record.outcomes += 1
+        name = f"{record.client}: {payload[:16]!r}"
+        require(record.outcomes == 1, "I4", f"{name} ended {record.outcomes} times")
+        return record, name
 
     # ---------------------------------------------------------------- the house
 

@@ -49,4 +49,6 @@ class Archive:
 
 
 def _cost(job: Job) -> int:
-    return len(job.result) + len(job.payload) + OBJECT_BYTES
+    failure = job.failure
+    size = len(job.result) if failure is None else failure.size
+    return size + len(job.payload) + OBJECT_BYTES

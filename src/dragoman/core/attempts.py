@@ -17,6 +17,7 @@ from dragoman.core.dispatch import Dispatch
 from dragoman.core.door import BEING_DRAINED
 from dragoman.core.effects import Effect, Recall, take_back
 from dragoman.core.entropy import Entropy
+from dragoman.core.failure import Failure
 from dragoman.core.infinity import inf
 from dragoman.core.ledger import Ledger
 from dragoman.core.model import (
@@ -29,7 +30,6 @@ from dragoman.core.model import (
     Attempt,
     Job,
     Outcome,
-    Payload,
     Refusal,
     Token,
     Worker,
@@ -153,7 +153,9 @@ class Attempts:
             else:
                 self._dispatch.requeue(job, now)
 
-    def spend(self, attempt: Attempt, outcome: Outcome, reason: str, now: float, account: Payload = b"") -> None:
+    def spend(
+        self, attempt: Attempt, outcome: Outcome, reason: str, now: float, failure: Failure | None = None
+    ) -> None:
         """Count the attempt: a worker may have seen the job (R9). While attempts remain, it is tried again (R11)."""
         job = attempt.job
         self._ledger.part_with(attempt)
@@ -164,7 +166,7 @@ class Attempts:
         is_last = are_spent(job, attempt.worker, self._policy)
         if is_last or (self._dispatch.is_draining and not job.wishes.durable):
             job.quarantined = job.wishes.durable
-            self._ledger.end(job, outcome, account, reason, now)
+            self._ledger.end(job, outcome, b"", reason, now, failure=failure)
         elif self._outlives_caller(job, now):
             self._retry_at(job, now + back_off(job, outcome, self._policy, self._entropy.jitter()))
 

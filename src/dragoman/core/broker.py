@@ -30,6 +30,7 @@ from dragoman.core.events import (
     Events,
 )
 from dragoman.core.expiry import Expiry
+from dragoman.core.failure import Failure
 from dragoman.core.gate import Promise
 from dragoman.core.infinity import inf
 from dragoman.core.ledger import Ledger
@@ -45,7 +46,6 @@ from dragoman.core.model import (
     FAILED,
     GONE,
     IDLE,
-    LOST,
     REFUSED,
     RUNNING,
     WAITING,
@@ -53,6 +53,7 @@ from dragoman.core.model import (
     Farewell,
     Job,
     JobId,
+    Outcome,
     Payload,
     Refusal,
     Reservation,
@@ -286,16 +287,23 @@ class Broker:
         self.dispatch.freed(worker, now)
         return True
 
-    def fail(self, attempt: Attempt, reason: str, now: float, account: Payload = b"", *, is_lost: bool = False) -> bool:
-        """The worker could not do it, and is free again; `account` is its own, if it has one. False if it came late.
-        `is_lost`: it died of it, or a part of it did that did the job."""
+    def fail(
+        self,
+        attempt: Attempt,
+        reason: str,
+        now: float,
+        failure: Failure | None = None,
+        outcome: Outcome = FAILED,
+    ) -> bool:
+        """End an attempt that its worker could not do; the worker is free again. False if it came late.
+        `outcome` is LOST if the worker died of the job, or a part of it that ran the job."""
         worker = attempt.worker
         worker.seen = now
         if attempt.job.attempt is not attempt:
             self.attempts.late_result(attempt, now)
             return False
         del worker.running[attempt.token]
-        self.attempts.spend(attempt, LOST if is_lost else FAILED, reason, now, account)
+        self.attempts.spend(attempt, outcome, reason, now, failure)
         self.dispatch.freed(worker, now)
         return True
 

@@ -5,6 +5,7 @@ The broker's methods append them, and the line carries them out in order. They a
 
 from __future__ import annotations
 
+from dragoman.core.failure import Failure
 from dragoman.core.model import ABSENT, Attempt, Farewell, Job, Outcome, Payload, Refusal, Worker
 from dragoman.core.recipients import Caller, Recipient
 from dragoman.core.recipients import Effect as Effect
@@ -59,12 +60,9 @@ class Dismiss(Delivery):
 
 
 class Answer(Delivery):
-    """Tell one caller how its job ended. `job` is None for a submit that was refused at the door.
+    """Tell one caller how its job ended. `job` is None for a submit that was refused at the door."""
 
-    `result` of a job that failed is its worker's own account of it, which may be empty.
-    """
-
-    __slots__ = ("caller", "job", "outcome", "reason", "refusal", "result")
+    __slots__ = ("caller", "failure", "job", "outcome", "reason", "refusal", "result")
 
     def __init__(
         self,
@@ -74,6 +72,7 @@ class Answer(Delivery):
         result: Payload = b"",
         reason: str = "",
         refusal: Refusal | None = None,
+        failure: Failure | None = None,
     ) -> None:
         self.caller = caller
         self.job = job
@@ -81,6 +80,7 @@ class Answer(Delivery):
         self.result = result
         self.reason = reason
         self.refusal = refusal
+        self.failure = failure
 
     def recipient(self) -> Recipient:
         return self.caller.recipient

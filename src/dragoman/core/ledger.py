@@ -12,6 +12,7 @@ from dragoman.core.deadlines import Deadlines
 from dragoman.core.early import Early
 from dragoman.core.effects import Accept, Answer, Effect, Erase, Progress
 from dragoman.core.events import JOB_ENDED, JOB_MOVES, JOB_PROGRESS, Events
+from dragoman.core.failure import Failure
 from dragoman.core.gate import Gate, Promise
 from dragoman.core.infinity import inf
 from dragoman.core.lifecycle import move_job
@@ -253,7 +254,14 @@ class Ledger:
     # ---------------------------------------------------------------- how a job ends
 
     def end(
-        self, job: Job, outcome: Outcome, result: Payload, reason: str, now: float, refusal: Refusal | None = None
+        self,
+        job: Job,
+        outcome: Outcome,
+        result: Payload,
+        reason: str,
+        now: float,
+        refusal: Refusal | None = None,
+        failure: Failure | None = None,
     ) -> None:
         attempt = job.attempt
         if outcome is TIMED_OUT and attempt is None and (job.state is not RUNNING or job.queue_due <= now):
@@ -287,6 +295,7 @@ class Ledger:
             job.result = result
             job.reason = reason
             job.reservation = None
+            job.failure = failure
             self._keep(job, now, refusal)
             return
         del self.jobs[job.id]
@@ -295,7 +304,7 @@ class Ledger:
         if outcome is DONE and not job.callers:
             self._counters.unclaimed_results += 1
         for caller in job.callers:
-            self._effects.append(Answer(caller, job, outcome, result, reason, refusal))
+            self._effects.append(Answer(caller, job, outcome, result, reason, refusal, failure))
 
     def tell(self, job: Job, newcomers: tuple[Caller, ...] = (), refusal: Refusal | None = None) -> None:
         """Answer whoever waits for a job whose outcome is kept."""
@@ -303,7 +312,8 @@ class Ledger:
         if not job.is_told and self.events.wanted & JOB_ENDED:
             self.events.job_ended(job, job.reason)
         for caller in job.callers + newcomers:
-            self._effects.append(Answer(caller, job, job.outcome, job.result, job.reason, refusal))
+            answer = Answer(caller, job, job.outcome, job.result, job.reason, refusal, job.failure)
+            self._effects.append(answer)
         job.callers = ()
         job.is_told = True
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, NewType
 
+from dragoman.core.failure import Failure
 from dragoman.core.histogram import Histogram
 from dragoman.core.infinity import inf
 from dragoman.core.owners import Owner
@@ -233,6 +234,7 @@ class Job(Queued):
         "deadline",
         "deaths",
         "digest",
+        "failure",
         "history",
         "id",
         "is_told",
@@ -292,8 +294,9 @@ class Job(Queued):
         self.retried_as: JobId | None = None  # the job that a retry made of it
         self.outcome: Outcome | None = None
         self.is_told = False  # of a kept outcome: its callers have been answered
-        self.result: Payload = b""  # of a failed job: its worker's own account, where its wire has room for one
+        self.result: Payload = b""
         self.reason = ""
+        self.failure: Failure | None = None  # its worker's error, where that worker's wire has room for one
         self.alarm = inf
         self.alarm_number = 0
 

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from dragoman.core.failure import Failure
 from dragoman.core.model import Payload
 from dragoman.core.owners import Owner
 from dragoman.desk.desk import QUESTIONS, Asker, Desk, Ticket
@@ -22,7 +23,7 @@ class WireAsker(Protocol):
     @property
     def owner(self) -> Owner | None: ...
 
-    def tell(self, view: bytes, payload: Payload) -> None: ...
+    def tell(self, view: bytes, payload: Payload, failure: Failure | None) -> None: ...
 
     def object(self, kind: str, detail: str) -> None: ...
 
@@ -69,8 +70,8 @@ class _Written:
     def owner(self) -> Owner | None:
         return self._asker.owner
 
-    def answer(self, view: View, payload: Payload = b"") -> None:
-        self._asker.tell(_writer.encode(view), payload)
+    def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None:
+        self._asker.tell(_writer.encode(view), payload, failure)
 
     def refuse(self, problem: Problem) -> None:
         self._asker.object(problem.kind, problem.detail)

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import Accept, Answer, Effect
+from dragoman.core.failure import Failure
 from dragoman.core.histogram import Histogram
 from dragoman.core.infinity import inf
 from dragoman.core.model import DONE, ENDED, Job, JobId, Payload, Refusal, Service, Wishes, WorkerId, is_name
@@ -69,7 +70,7 @@ class Line(Protocol):
 
     def when_saved(self, call: Callable[[str | None], None]) -> None: ...
 
-    def fetch(self, job: Job, done: Callable[[Payload, Payload], None]) -> None: ...
+    def fetch(self, job: Job, done: Callable[[Payload, Payload, Failure | None], None]) -> None: ...
 
 
 class Diary(Protocol):
@@ -87,7 +88,7 @@ class Asker(Protocol):
     def owner(self) -> Owner | None:
         """The owner whose limits its jobs count for."""
 
-    def answer(self, view: View, payload: Payload = b"") -> None: ...
+    def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None: ...
 
     def refuse(self, problem: Problem) -> None: ...
 
@@ -149,7 +150,9 @@ class Desk(TimedRecipient):
         job = self._find(form.id)
 
         def show() -> None:
-            self._line.fetch(job, lambda _, result: asker.answer(job_view(job, self._offset(), result)))
+            self._line.fetch(
+                job, lambda _, result, failure: asker.answer(job_view(job, self._offset(), result, failure))
+            )
 
         if job.state is not ENDED:
             asker.answer(job_view(job, self._offset()))
@@ -290,7 +293,7 @@ class Desk(TimedRecipient):
                 self._done_with(ticket, now).refuse(Problem(kind="internal", detail=effect.reason))
             else:
                 view = job_view(job, self._offset())
-                self._done_with(ticket, now).answer(view, effect.result)
+                self._done_with(ticket, now).answer(view, effect.result, effect.failure)
         # Progress: whoever wants it watches.
 
     def leave(self, ticket: Ticket, now: float) -> None:
@@ -447,7 +450,7 @@ def _same(view: View) -> View:
 class Nobody:
     owner = None
 
-    def answer(self, view: View, payload: Payload = b"") -> None:
+    def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None:
         pass
 
     def refuse(self, problem: Problem) -> None:

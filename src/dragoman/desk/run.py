@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dragoman.core.failure import Failure
 from dragoman.core.model import JobId, Payload
 from dragoman.desk.calendar import Calendar
 from dragoman.desk.forms import Problem, View
@@ -16,7 +17,7 @@ class Run:
         self._name = name
         self.job: JobId | None = None
 
-    def answer(self, view: View, payload: Payload = b"") -> None:
+    def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None:
         pass
 
     def refuse(self, problem: Problem) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from datetime import UTC, datetime
 
+from dragoman.core.failure import Failure
 from dragoman.core.infinity import inf
 from dragoman.core.model import ABSENT, ENDED, Job, Payload, Service, Worker
 from dragoman.desk.forms import AttemptView, FailureView, JobView, ServiceView, WorkerView
@@ -14,8 +15,8 @@ def moment(wall: float) -> datetime:
     return datetime.fromtimestamp(round(wall, 3), UTC)
 
 
-def job_view(job: Job, offset: float, result: Payload | None = None) -> JobView:
-    """`offset` is what the wall clock is ahead of the one that jobs live by. `result`: to be shown, too."""
+def job_view(job: Job, offset: float, result: Payload | None = None, failure: Failure | None = None) -> JobView:
+    """`offset` is what the wall clock is ahead of the one that jobs live by. `result`, `failure`: to be shown, too."""
     attempts = [
         AttemptView(number=each.number, worker=each.worker, outcome=each.outcome.value, reason=each.reason)
         for each in job.history or ()
@@ -41,14 +42,14 @@ def job_view(job: Job, offset: float, result: Payload | None = None) -> JobView:
         retried_as=job.retried_as.hex() if job.retried_as is not None else None,
     )
     if result is not None and result is not ABSENT:
-        show_result(view, result)
+        show_result(view, result, failure)
     return view
 
 
-def show_result(view: JobView, result: Payload) -> None:
-    """The bytes that a job ended with: the result of one that is done, else its worker's account, if there is one."""
+def show_result(view: JobView, result: Payload, failure: Failure | None) -> None:
+    """Add the result of a job that is done, or the failure of any other, if there is one."""
     if view.outcome != "done":
-        view.error = failure_view(result)
+        view.error = failure_view(failure)
         return
     try:
         view.result = bytes(result).decode()
@@ -56,10 +57,10 @@ def show_result(view: JobView, result: Payload) -> None:
         view.result_base64 = b64encode(result).decode()
 
 
-def failure_view(account: Payload) -> FailureView | None:
-    """What a worker said of its failure, if it said it in parts: type, message and detail, a NUL between each."""
-    parts = bytes(account).decode("utf-8", "replace").split("\0", 2)
-    return FailureView(type=parts[0], message=parts[1], detail=parts[2]) if len(parts) == 3 else None
+def failure_view(failure: Failure | None) -> FailureView | None:
+    if failure is None:
+        return None
+    return FailureView(type=failure.type, message=failure.message, detail=failure.traceback)
 
 
 def service_views(services: list[Service], workers: list[Worker], now: float) -> list[ServiceView]:

@@ -7,7 +7,7 @@ from typing import Final
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer
-from dragoman.core.model import DONE, Job, JobId, Refusal, Wishes
+from dragoman.core.model import DONE, REFUSED, Job, JobId, Refusal, Wishes
 from dragoman.core.oversize import over_max_payload
 from dragoman.dialects.plain_calls import read_call, write_error
 from dragoman.dialects.seam import Line, Peer
@@ -49,7 +49,7 @@ class Frontend:
         if answer.outcome is DONE:
             self._line.send(peer, [b"", answer.result])
         else:
-            self._line.send(peer, write_error(f"{answer.outcome}: {answer.reason}"))
+            self._line.send(peer, write_error(answer.outcome, answer.reason))
 
     def lost(self, peer: Peer, now: float) -> None:
         for job in list(peer.guest.jobs.values()):
@@ -63,4 +63,4 @@ class Frontend:
     def _refuse_large(self, peer: Peer, message: TooLarge) -> None:
         reason = over_max_payload("payload", message.size, self._max_payload)
         self._broker.counters.refuse(self._service, Refusal.INVALID, reason)
-        self._line.send(peer, write_error(f"refused: {reason}"))
+        self._line.send(peer, write_error(REFUSED, reason))

@@ -9,16 +9,21 @@ Here are the frames and the client's side; `frontend.py` is the broker's.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import Final
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.infinity import inf
+from dragoman.core.model import DONE, REFUSED, Outcome
 from dragoman.dialects import sides
 from dragoman.dialects.sides import ClientPort
 
 CLIENT_SOCKET: Final = "REQ"  # a frontend may be a ROUTER or a REP
 ERROR: Final = b"ERROR"
+PAYLOAD: Final = "payload"  # the reason begins with it if a payload is too large
+TOO_LARGE: Final = "too large"
+UNDONE: Final = {outcome.value: outcome for outcome in Outcome if outcome is not DONE}
 
 
 def read_call(message: Message) -> Frame:
@@ -30,17 +35,42 @@ def read_call(message: Message) -> Frame:
     return message[1]
 
 
-def read_answer(message: Message) -> tuple[Frame, str | None]:
-    """The result; or else why there is none."""
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An answer without a result."""
+
+    outcome: Outcome | None  # None: none that is known
+    reason: str
+    refusal: str = ""  # the kind of a refusal
+
+
+def read_answer(message: Message) -> Frame | Ended:
+    """The result, or how the job ended without one."""
     if len(message) == 4 and not message[0] and not message[1] and message[2] == ERROR:
-        return b"", bytes(message[3]).decode("utf-8", "replace")
+        return _read_error(bytes(message[3]).decode("utf-8", "replace"))
     if len(message) == 2 and not message[0]:
-        return message[1], None
+        return message[1]
     raise Malformed("unexpected frames", f"{len(message)} frames are no answer to a call")
 
 
-def write_error(reason: str) -> list[Frame]:
-    return [b"", b"", ERROR, reason.encode("utf-8", "replace")]
+def _read_error(text: str) -> Ended:
+    """`<outcome>: <reason>`; the reason of a refusal begins with its kind."""
+    word, _, reason = text.partition(": ")
+    outcome = UNDONE.get(word)
+    if outcome is None:
+        return Ended(None, text)
+    if outcome is not REFUSED:
+        return Ended(outcome, reason)
+    return Ended(outcome, reason, TOO_LARGE if reason.startswith(PAYLOAD) else reason.partition(": ")[0])
+
+
+def too_large(size: int, max_payload: int) -> str:
+    """The reason for refusing a payload."""
+    return f"{PAYLOAD} of {size} bytes is over max_payload {max_payload}"
+
+
+def write_error(outcome: Outcome, reason: str) -> list[Frame]:
+    return [b"", b"", ERROR, f"{outcome}: {reason}".encode("utf-8", "replace")]
 
 
 def no_envelope(message: Message) -> Malformed:
@@ -75,14 +105,17 @@ class ClientSide(sides.ClientSide):
     def hear(self, message: Message | TooLarge, now: float) -> None:
         if isinstance(message, TooLarge):
             raise sides.answer_too_large(message)
-        result, reason = read_answer(message)
-        if reason is None and result == self._worker_word:
+        answer = read_answer(message)
+        if answer == self._worker_word:
             said = self._worker_word.decode()
             told = f"it said {said}, so this is where workers connect; callers use the frontend"
             raise Malformed("a worker's place", told)
         ticket, self._ticket = self._ticket, None
         if ticket is not None:
-            self._port.answered(ticket, result, reason)
+            if isinstance(answer, Ended):
+                self._port.ended(ticket, answer.outcome, answer.reason, refusal=answer.refusal)
+            else:
+                self._port.answered(ticket, answer)
 
     def tick(self, now: float) -> float:
         return inf

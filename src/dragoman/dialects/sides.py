@@ -12,7 +12,9 @@ from typing import Final, Protocol
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
+from dragoman.core.failure import Failure as Failure
 from dragoman.core.infinity import inf
+from dragoman.core.model import Outcome as Outcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +28,6 @@ class Assignment:
 
 
 NOTHING_SAID: Final = Assignment()
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """A worker's own account of why it could not do a job."""
-
-    type: str  # such as ValueError
-    message: str
-    detail: str = ""  # such as a traceback
-    is_lost: bool = False  # whoever did the job died of it
 
 
 class WorkerPort(Protocol):
@@ -71,8 +63,16 @@ class WorkerSide(Protocol):
 
     def finished(self, ticket: Hashable, result: Frame, now: float) -> None: ...
 
-    def failed(self, ticket: Hashable, reason: str, now: float, failure: Failure | None = None) -> None:
-        """`reason` is a sentence for wires that have room for no more."""
+    def failed(
+        self,
+        ticket: Hashable,
+        reason: str,
+        now: float,
+        failure: Failure | None = None,
+        outcome: Outcome = Outcome.FAILED,
+    ) -> None:
+        """`reason` is a sentence for wires that have room for no more. `outcome` is LOST if the process that ran the
+        job died."""
 
     def stop(self) -> None:
         """Take no more jobs, and say goodbye as far as the wire has a word for it."""
@@ -121,8 +121,22 @@ class ClientPort(Protocol):
 
     def send(self, frames: Sequence[Frame]) -> None: ...
 
-    def answered(self, ticket: Hashable, result: Frame, reason: str | None, failure: Failure | None = None) -> None:
-        """The result; or, with a reason, `<outcome>: <sentence>` instead of one, and what its worker says of it."""
+    def answered(self, ticket: Hashable, result: Frame) -> None:
+        """The job is done."""
+
+    def ended(
+        self,
+        ticket: Hashable,
+        outcome: Outcome | None,
+        reason: str,
+        failure: Failure | None = None,
+        refusal: str = "",
+    ) -> None:
+        """The job ended without a result; `outcome` is None if the broker named none that is known here. `refusal` is
+        the kind of a refusal, as far as the wire tells."""
+
+    def abandoned(self, ticket: Hashable, reason: str) -> None:
+        """The outcome cannot be known any more: the broker that had the job is gone."""
 
     def reported(self, ticket: Hashable, payload: Frame, is_part: bool, attempt: int) -> None:
         """What a running job says of itself, or a part of its result."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dragoman.core.effects import Erase, Note, Save
+from dragoman.core.failure import Failure
 from dragoman.core.histogram import Histogram
 from dragoman.core.model import Job, Payload
 
@@ -20,8 +21,8 @@ class MemoryDiary:
         if numbers:
             done(numbers[-1], None)
 
-    def fetch(self, job: Job, done: Callable[[Payload, Payload], None]) -> None:
-        done(job.payload, job.result)
+    def fetch(self, job: Job, done: Callable[[Payload, Payload, Failure | None], None]) -> None:
+        done(job.payload, job.result, job.failure)
 
     def close(self) -> str | None:
         return None

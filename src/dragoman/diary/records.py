@@ -11,8 +11,9 @@ import json
 from dataclasses import fields
 from typing import Final
 
+from dragoman.core.failure import Failure, pack_failure, unpack_failure
 from dragoman.core.infinity import inf
-from dragoman.core.model import ABSENT, Ending, Job, JobId, Outcome, Payload, Token, Wishes
+from dragoman.core.model import ABSENT, DONE, ENDED, Ending, Job, JobId, Outcome, Payload, Token, Wishes
 from dragoman.core.revival import Kept
 from dragoman.diary.trouble import Unreadable
 
@@ -127,9 +128,23 @@ def fate_row(job: Job, offset: float) -> Row:
         _text(job.reason) if job.reason else None,
         int(job.quarantined),
         job.keep_until + offset if 0.0 <= job.keep_until < inf else None,
-        job.result or None,
+        _result(job),
         may_return,
     )
+
+
+def _result(job: Job) -> Payload | None:
+    """The `result` column: the result of a job that is done, else its worker's failure."""
+    if job.failure is not None:
+        return pack_failure(job.failure)
+    return job.result or None
+
+
+def read_result(job: Job, stored: Payload) -> tuple[Payload, Failure | None]:
+    """The result, or the failure, in the `result` column of a job."""
+    if job.state is not ENDED or job.outcome is DONE:
+        return stored, None
+    return b"", unpack_failure(stored)
 
 
 def _history_text(history: list[Ending]) -> str:

@@ -13,6 +13,7 @@ from typing import Final
 import apsw
 
 from dragoman.core.effects import Erase, Note, Save
+from dragoman.core.failure import Failure
 from dragoman.core.histogram import Histogram
 from dragoman.core.model import Job, Payload
 from dragoman.core.revival import Kept
@@ -20,7 +21,7 @@ from dragoman.diary import tables
 from dragoman.diary.ballast import Ballast
 from dragoman.diary.limits import DiaryLimits
 from dragoman.diary.losses import after_opening, before_opening, has_leftovers
-from dragoman.diary.records import Scribe
+from dragoman.diary.records import Scribe, read_result
 from dragoman.diary.schema import NAME, OWN_NOTES, bring_up_to_date, check_file, damaged, open_file, within
 from dragoman.diary.sealing import Progress, seal_all
 from dragoman.diary.trouble import FULL, DiaryError, Unreadable, passing
@@ -118,7 +119,7 @@ class SqliteDiary:
                     written.size += len(job.payload)
                 else:
                     written.fates.append((job.number, scribe.fate_row(job, offset)))
-                    written.size += len(job.result)
+                    written.size += len(job.result) if job.failure is None else job.failure.size
             elif type(entry) is Note:
                 written.last = entry.number
                 written.notes.append((entry.key, entry.value))
@@ -127,8 +128,11 @@ class SqliteDiary:
                 written.erased.append(scribe.erased(entry.job))
         self._writer.queue.put(written)
 
-    def fetch(self, job: Job, done: Callable[[Payload, Payload], None]) -> None:
-        self._writer.queue.put(Fetch(job.number, done))
+    def fetch(self, job: Job, done: Callable[[Payload, Payload, Failure | None], None]) -> None:
+        def fetched(payload: Payload, stored: Payload) -> None:
+            done(payload, *read_result(job, stored))
+
+        self._writer.queue.put(Fetch(job.number, fetched))
 
     def close(self) -> str | None:
         """Commit everything that was asked for, and end the thread. Returns why not all of it is there, if so."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from starlette.requests import Request
 
+from dragoman.core.failure import Failure
 from dragoman.core.model import Payload
 from dragoman.core.owners import Owner
 from dragoman.desk.forms import Problem, View
@@ -26,11 +27,11 @@ class Waiter:
 
     def __init__(self, owner: Owner) -> None:
         self.owner = owner
-        self.told: Future[tuple[View, Payload]] = get_running_loop().create_future()
+        self.told: Future[tuple[View, Payload, Failure | None]] = get_running_loop().create_future()
 
-    def answer(self, view: View, payload: Payload = b"") -> None:
+    def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None:
         if not self.told.done():
-            self.told.set_result((view, payload))
+            self.told.set_result((view, payload, failure))
 
     def refuse(self, problem: Problem) -> None:
         if not self.told.done():
@@ -41,8 +42,17 @@ class Waiter:
             self.told.set_exception(HungUp())
 
 
-async def ask(door: Door, request: Request, question: str, form: Any, payload: Payload = b"") -> tuple[Any, Payload]:
-    """What the desk answers. Raises Refused if that is a problem, and HungUp if the caller does not wait for it."""
+async def ask(door: Door, request: Request, question: str, form: Any, payload: Payload = b"") -> Any:
+    """The view that the desk answers with. Raises Refused if that is a problem, and HungUp if the caller does not wait
+    for it."""
+    view, _, _ = await ask_for_result(door, request, question, form, payload)
+    return view
+
+
+async def ask_for_result(
+    door: Door, request: Request, question: str, form: Any, payload: Payload = b""
+) -> tuple[Any, Payload, Failure | None]:
+    """The same, with the result and the failure of the job it is about."""
     hangup: Hangup | None = request.scope.get("extensions", {}).get(HANGUP)
     if hangup is not None and hangup.is_gone:
         raise HungUp

@@ -12,7 +12,6 @@ from dragoman.core.effects import Answer
 from dragoman.core.model import DONE, Payload
 from dragoman.desk.desk import PROBLEMS
 from dragoman.desk.forms import Problem, ServiceName
-from dragoman.desk.views import failure_view
 from dragoman.http.asking import HungUp
 from dragoman.http.door import Door
 from dragoman.http.hangup import HANGUP, Hangup
@@ -96,7 +95,7 @@ def _response(said: Answer) -> Response:
     if job is None or said.refusal is not None:
         kind: Any = PROBLEMS[said.refusal] if said.refusal is not None else "busy"
         return told_as_problem(Problem(kind=kind, detail=said.reason))
-    return outcome_response(job.id.hex(), said.outcome.value, said.reason, said.result, failure_view(said.result))
+    return outcome_response(job.id.hex(), said.outcome.value, said.reason, said.result, said.failure)
 
 
 OPERATIONS = [

@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 from starlette.responses import Response
 
+from dragoman.core.failure import Failure
 from dragoman.core.model import Payload
-from dragoman.desk.forms import FailureView
+from dragoman.desk.views import failure_view
 from dragoman.http.operations import BYTES
 from dragoman.http.problems import MEDIA_TYPE
 
@@ -22,7 +23,7 @@ TOLD = {
 }
 
 
-def outcome_response(id: str, outcome: str, reason: str, result: Payload, failure: FailureView | None) -> Response:
+def outcome_response(id: str, outcome: str, reason: str, result: Payload, failure: Failure | None) -> Response:
     if outcome == "done":
         return Response(bytes(result), headers={JOB: id}, media_type=BYTES)
     status, title = TOLD[outcome]
@@ -34,5 +35,5 @@ def outcome_response(id: str, outcome: str, reason: str, result: Payload, failur
         "job": id,
     }
     if failure is not None:
-        said["error"] = msgspec.to_builtins(failure)
+        said["error"] = msgspec.to_builtins(failure_view(failure))
     return Response(msgspec.json.encode(said), status, headers={JOB: id}, media_type=MEDIA_TYPE)

@@ -38,8 +38,8 @@ from dragoman.desk.forms import (
     WorkersView,
     WorkerView,
 )
-from dragoman.desk.views import failure_view, show_result
-from dragoman.http.asking import ask
+from dragoman.desk.views import show_result
+from dragoman.http.asking import ask, ask_for_result
 from dragoman.http.door import Door
 from dragoman.http.headers import Header
 from dragoman.http.operations import BYTES, Operation
@@ -73,17 +73,17 @@ def told(view: Any, status: int = 200, headers: dict[str, str] | None = None) ->
 async def enqueue(door: Door, request: Request) -> Response:
     order, payload = await _order(door, request)
     order.key = _key(request, order.key)
-    view, _ = await ask(door, request, "enqueue", order, payload)
+    view = await ask(door, request, "enqueue", order, payload)
     headers = {"Location": f"/v1/jobs/{view.id}"}
     wait = _preferred_wait(request)
     if wait is not None:
         headers["Preference-Applied"] = f"wait={wait:g}"
     elif view.state != "ended":  # else it is an older one of the same key, and how it ended is known
         return told(view, 202, headers)
-    view, result = await ask(door, request, "result", ResultForm(id=view.id, wait=wait or 0.0))
+    view, result, failure = await ask_for_result(door, request, "result", ResultForm(id=view.id, wait=wait or 0.0))
     if view.state != "ended":
         return told(view, 202, headers)
-    show_result(view, result)
+    show_result(view, result, failure)
     return told(view, 200, headers)
 
 
@@ -128,7 +128,7 @@ def _preferred_wait(request: Request) -> float | None:
 
 async def jobs(door: Door, request: Request) -> Response:
     form = in_query(request, JobsForm)
-    view, _ = await ask(door, request, "jobs", form)
+    view = await ask(door, request, "jobs", form)
     if view.after is None:
         return told(view)
     said = {**msgspec.to_builtins(form), "after": view.after}
@@ -141,14 +141,14 @@ async def jobs(door: Door, request: Request) -> Response:
 async def result(door: Door, request: Request) -> Response:
     id = in_path(request, "id", JobName)
     wait = in_query(request, ResultQuery).wait
-    view, payload = await ask(door, request, "result", ResultForm(id=id, wait=wait))
+    view, result, failure = await ask_for_result(door, request, "result", ResultForm(id=id, wait=wait))
     if view.state != "ended":
         return told(view, 202)
-    return outcome_response(view.id, view.outcome, view.reason, payload, failure_view(payload))
+    return outcome_response(view.id, view.outcome, view.reason, result, failure)
 
 
 async def retry(door: Door, request: Request) -> Response:
-    view, _ = await ask(door, request, "retry", JobRef(id=in_path(request, "id", JobName)))
+    view = await ask(door, request, "retry", JobRef(id=in_path(request, "id", JobName)))
     return told(view, 202, {"Location": f"/v1/jobs/{view.id}"})
 
 
@@ -159,7 +159,7 @@ def _plain(question: str) -> Handler:
     """A question in which nothing is said."""
 
     async def handler(door: Door, request: Request) -> Response:
-        view, _ = await ask(door, request, question, NoForm())
+        view = await ask(door, request, question, NoForm())
         return told(view)
 
     return handler
@@ -171,7 +171,7 @@ def _about(question: str, form: Any, name: str, kind: Any, body: Any = None) -> 
     async def handler(door: Door, request: Request) -> Response:
         named = {name: in_path(request, name, kind)}
         said = asdict(await in_body(door, request, body)) if body is not None else {}
-        view, _ = await ask(door, request, question, form(**named, **said))
+        view = await ask(door, request, question, form(**named, **said))
         return told(view)
 
     return handler

@@ -18,6 +18,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.door import PATIENCE_OVER
 from dragoman.core.effects import Answer, Dismiss, Effect, Give, Recall
+from dragoman.core.failure import Failure
 from dragoman.core.model import BOOTING, TIMED_OUT, Attempt, Payload, Terms, Token, Wishes, WorkerId
 from dragoman.core.owners import Owner
 from dragoman.core.recipients import TimedRecipient
@@ -155,10 +156,10 @@ class HttpSession(TimedRecipient):
         self._line.ask_for_turn()
         return self._broker.succeed(attempt, result, now)
 
-    def fail(self, guest: Guest, attempt: Attempt, reason: str, account: bytes, now: float) -> bool:
+    def fail(self, guest: Guest, attempt: Attempt, reason: str, failure: Failure | None, now: float) -> bool:
         self._withdraw_if_deaf(guest, now)
         self._line.ask_for_turn()
-        return self._broker.fail(attempt, reason, now, account)
+        return self._broker.fail(attempt, reason, now, failure)
 
     def progress(self, attempt: Attempt, payload: Payload, now: float) -> bool:
         self._line.ask_for_turn()

@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dragoman.core.door import is_offer
+from dragoman.core.failure import Failure, reported_failure
 from dragoman.core.model import Attempt, Job, Token, is_text
 from dragoman.desk.forms import Form, Problem, ServiceName, View
 from dragoman.desk.sentences import sentence
@@ -159,8 +160,8 @@ async def result(door: Door, request: Request) -> Response:
     if form.outcome == "done":
         is_current = door.session.succeed(guest, attempt, body, now)
     else:
-        reason, account = _failure(body, request)
-        is_current = door.session.fail(guest, attempt, reason, account, now)
+        reason, failure = _failure(body, request)
+        is_current = door.session.fail(guest, attempt, reason, failure, now)
     if not is_current:
         raise Refused(_quarantined() if attempt.job.quarantined else _stale())
     await _stored(door, attempt.job)
@@ -180,14 +181,14 @@ async def _deliver_stranded(
     door: Door, token: Token, form: ResultForm, body: bytes, request: Request, now: float
 ) -> Response:
     broker = door.broker
-    failure = None if form.outcome == "done" else _failure(body, request)  # first: a wrong body claims nothing
+    ending = None if form.outcome == "done" else _failure(body, request)  # first: a wrong body claims nothing
     attempt = broker.attempts.claim_stranded(token)
     assert attempt is not None
-    if failure is None:
+    if ending is None:
         is_current = broker.succeed(attempt, body, now)
     else:
-        reason, account = failure
-        is_current = broker.fail(attempt, reason, now, account)
+        reason, failure = ending
+        is_current = broker.fail(attempt, reason, now, failure)
     door.line.ask_for_turn()
     if not is_current:
         raise Refused(_stale())
@@ -276,22 +277,21 @@ def _end_too_large(door: Door, request: Request) -> None:
     if attempt is None:
         broker.counters.late_results += 1
     else:
-        door.session.fail(guest, attempt, reason, b"", now)
+        door.session.fail(guest, attempt, reason, None, now)
 
 
-def _failure(body: bytes, request: Request) -> tuple[str, bytes]:
-    """The sentence that tells why, and the worker's own account where it has parts."""
+def _failure(body: bytes, request: Request) -> tuple[str, Failure | None]:
+    """The reason, and the worker's error where the body has its parts."""
     if not is_json(request):
-        return body.decode("utf-8", "replace") or "its worker says no more", b""
+        return body.decode("utf-8", "replace") or "its worker says no more", None
     try:
         form = msgspec.json.decode(body, type=FailureForm)
     except (msgspec.ValidationError, UnicodeDecodeError) as error:
         _refuse("invalid", f"in the body: {sentence(error, FailureForm)}")
     except msgspec.DecodeError as error:
         raise Refused(problem(400, "malformed-json", "Malformed JSON", f"The body is not JSON: {error}.")) from None
-    type, message = form.type.replace("\0", ""), form.message.replace("\0", "")
-    reason = f"{type}: {message}" if type else message
-    return reason, "\0".join((type, message, form.detail)).encode("utf-8", "replace")
+    failure = reported_failure(form.type, form.message, form.detail)
+    return failure.sentence, failure
 
 
 def _address(request: Request) -> str:

@@ -13,7 +13,8 @@ from math import inf
 from typing import Any
 
 from dragoman.carriers.carrier import Frame
-from dragoman.dialects.sides import Assignment, Failure
+from dragoman.core.failure import Failure, pack_failure, unpack_failure
+from dragoman.dialects.sides import Assignment
 from dragoman.sdk import loading
 from dragoman.sdk.context import Context
 from dragoman.sdk.loading import CannotLoad, Reference
@@ -21,8 +22,6 @@ from dragoman.sdk.parents import die_with_parent
 from dragoman.sdk.pipes import BROKEN, DONE, FAILED, JOB, ORDER, PART, PROGRESS, READY, ChildPipe
 from dragoman.sdk.printable import log_to_stderr
 from dragoman.sdk.services import CouldNot, Service, describe
-
-SEPARATOR = "\0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +105,7 @@ def _work(pipe: ChildPipe, job: int, services: list[Service], message: Frame, mu
     try:
         return DONE, service.perform(message[start:], context)
     except CouldNot as problem:
-        return FAILED, write_failure(problem.failure)
+        return FAILED, pack_failure(problem.failure)
     finally:
         if turn is not None:
             turn.end()
@@ -142,14 +141,11 @@ class Turn:
             self._is_over = True
 
 
-def write_failure(failure: Failure) -> bytes:
-    texts = (failure.type, failure.message.replace(SEPARATOR, ""), failure.detail)
-    return SEPARATOR.join(texts).encode("utf-8", "replace")
-
-
-def read_failure(data: Frame) -> Failure:
-    type, message, detail = bytes(data).decode("utf-8", "replace").split(SEPARATOR, 2)
-    return Failure(type, message, detail)
+def read_failure(payload: Frame) -> Failure:
+    """The failure that a child sends with FAILED."""
+    failure = unpack_failure(payload)
+    assert failure is not None, "a child packs its failures"
+    return failure
 
 
 class Memory:

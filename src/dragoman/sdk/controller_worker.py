@@ -18,7 +18,7 @@ from dragoman.carriers.carrier import Frame, Message
 from dragoman.carriers.prefixed import Limits, Prefixed
 from dragoman.dialects.controller.codec import extra_of_control, extra_of_pulse
 from dragoman.dialects.controller.peer import Answer, WorkerSide
-from dragoman.dialects.sides import Failure
+from dragoman.dialects.sides import Failure, Outcome
 from dragoman.sdk.address import MAX_UNIX_PATH_BYTES, Place, UnixPlace, address_error
 from dragoman.sdk.jobs import Crew, Job
 from dragoman.sdk.peoples import HARD_CAP, Target
@@ -242,7 +242,7 @@ class ControllerWorker:
         self._side.finished(job.ticket, result, self._loop.time())
         self._woken.set()
 
-    def failed(self, job: Job, reason: str, failure: Failure) -> None:
+    def failed(self, job: Job, outcome: Outcome, reason: str, failure: Failure) -> None:
         self._side.failed(job.ticket, reason, self._loop.time())
         self._woken.set()
 

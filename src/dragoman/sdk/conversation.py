@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
-from dragoman.dialects.sides import ClientSide, Failure, Wishes
+from dragoman.dialects.sides import ClientSide, Failure, Outcome, Wishes
 from dragoman.sdk.errors import BrokerUnavailable, DragomanError, JobFailed, Objected, error_from
 from dragoman.sdk.link import Link, open_link
 from dragoman.sdk.operation import Question
@@ -222,15 +222,24 @@ class Conversation:
         if self._link is not None:
             self._link.send(frames)
 
-    def answered(self, ticket: Hashable, result: Frame, reason: str | None, failure: Failure | None = None) -> None:
+    def answered(self, ticket: Hashable, result: Frame) -> None:
         job: Job = ticket  # type: ignore[assignment]
-        if self.jobs.pop(job, self) is self:
-            return
-        self._owner.ended(job)
-        if reason is None:
+        if self.jobs.pop(job, self) is not self:
+            self._owner.ended(job)
             job.succeed(result)
-        else:
-            job.fail(error_from(reason, failure))
+
+    def ended(
+        self,
+        ticket: Hashable,
+        outcome: Outcome | None,
+        reason: str,
+        failure: Failure | None = None,
+        refusal: str = "",
+    ) -> None:
+        self._fail(ticket, error_from(outcome, reason, failure, refusal))
+
+    def abandoned(self, ticket: Hashable, reason: str) -> None:
+        self._fail(ticket, BrokerUnavailable(reason))
 
     def reported(self, ticket: Hashable, payload: Frame, is_part: bool, attempt: int) -> None:
         job: Job = ticket  # type: ignore[assignment]
@@ -244,10 +253,13 @@ class Conversation:
             job.tell(view, payload)
 
     def objected(self, ticket: Hashable, kind: str, detail: str) -> None:
+        self._fail(ticket, Objected(kind, detail))
+
+    def _fail(self, ticket: Hashable, error: DragomanError) -> None:
         job: Job = ticket  # type: ignore[assignment]
         if self.jobs.pop(job, self) is not self:
             self._owner.ended(job)
-            job.fail(Objected(kind, detail))
+            job.fail(error)
 
     def reconnect(self, reason: str) -> None:
         if self._link is not None:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Hashable, Sequence
 from typing import cast
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
-from dragoman.dialects.sides import NOTHING_SAID, Assignment, Failure, ReportingSide
+from dragoman.dialects.sides import NOTHING_SAID, Assignment, Failure, Outcome, ReportingSide
 from dragoman.sdk.errors import BrokerUnavailable
 from dragoman.sdk.jobs import Crew, Job
 from dragoman.sdk.link import Link, open_link
@@ -168,9 +168,9 @@ class DiallingWorker:
             self._is_flush_due = True
             self._loop.call_soon(self._flush)
 
-    def failed(self, job: Job, reason: str, failure: Failure) -> None:
+    def failed(self, job: Job, outcome: Outcome, reason: str, failure: Failure) -> None:
         del self._jobs[job.ticket]
-        self._side.failed(job.ticket, reason, self._loop.time(), failure)
+        self._side.failed(job.ticket, reason, self._loop.time(), failure, outcome)
 
     def returned(self, job: Job) -> None:
         del self._jobs[job.ticket]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.dialects.sides import Failure
+from dragoman.dialects.sides import Failure, Outcome
 
 
 class DragomanError(Exception):
@@ -81,34 +81,28 @@ class Objected(DragomanError):
         self.detail = detail
 
 
-_BY_OUTCOME: dict[str, type[JobError]] = {
-    "failed": JobFailed,
-    "timed out": JobTimeout,
-    "lost": JobLost,
-    "cancelled": JobCancelled,
-    "refused": JobRefused,
+_BY_OUTCOME: dict[Outcome, type[JobError]] = {
+    Outcome.FAILED: JobFailed,
+    Outcome.TIMED_OUT: JobTimeout,
+    Outcome.LOST: JobLost,
+    Outcome.CANCELLED: JobCancelled,
+    Outcome.REFUSED: JobRefused,
 }
-
-UNAVAILABLE = "unavailable"  # instead of an outcome: the broker that knew the job is gone
 
 _BY_REFUSAL: dict[str, type[JobError]] = {
     "no such service": NoSuchService,
     "busy": Busy,
-    "payload": PayloadTooLarge,
     "too large": PayloadTooLarge,
 }
 
 
-def error_from(reason: str, failure: Failure | None = None) -> JobError | BrokerUnavailable:
-    """The error for an answer of the form `<outcome>: <sentence>`, with what its worker says of it."""
-    outcome, _, sentence = reason.partition(": ")
-    if outcome == UNAVAILABLE:
-        return BrokerUnavailable(sentence)
-    kind = _BY_OUTCOME.get(outcome, JobFailed)
+def error_from(outcome: Outcome | None, reason: str, failure: Failure | None = None, refusal: str = "") -> JobError:
+    """The error for a job that ended without a result. `outcome` is None if it is not known."""
+    if outcome is None:
+        return JobFailed(reason)
+    kind = _BY_OUTCOME[outcome]
     if kind is JobFailed and failure is not None and failure.type:
-        told = f"failed: {failure.type}: {failure.message}"
-        return JobFailed(told, failure.type, failure.message, failure.detail)
+        return JobFailed(f"{outcome}: {failure.sentence}", failure.type, failure.message, failure.traceback)
     if kind is JobRefused:
-        said = failure.type if failure is not None and failure.type else sentence
-        kind = next((each for word, each in _BY_REFUSAL.items() if said.startswith(word)), JobRefused)
-    return kind(reason)
+        kind = _BY_REFUSAL.get(refusal, JobRefused)
+    return kind(f"{outcome}: {reason}" if reason else outcome.value)

@@ -9,7 +9,7 @@ from math import inf
 from typing import Protocol
 
 from dragoman.carriers.carrier import Frame
-from dragoman.dialects.sides import NOTHING_SAID, Assignment, Failure
+from dragoman.dialects.sides import NOTHING_SAID, Assignment, Failure, Outcome
 
 log = logging.getLogger("dragoman.worker")
 
@@ -19,7 +19,7 @@ class Employer(Protocol):
 
     def finished(self, job: Job, result: Frame) -> None: ...
 
-    def failed(self, job: Job, reason: str, failure: Failure) -> None:
+    def failed(self, job: Job, outcome: Outcome, reason: str, failure: Failure) -> None:
         """`reason` is the failure in one line."""
 
     def returned(self, job: Job) -> None:
@@ -86,12 +86,12 @@ class Job:
         if self._end():
             self.employer.finished(self, result)
 
-    def fail(self, failure: Failure) -> None:
+    def fail(self, failure: Failure, outcome: Outcome = Outcome.FAILED) -> None:
         if self._end():
             reason = one_line(failure)
             if not self.is_recalled:
-                log.error("job failed: %s%s", reason, f"\n{failure.detail}" if failure.detail else "")
-            self.employer.failed(self, reason, failure)
+                log.error("job failed: %s%s", reason, f"\n{failure.traceback}" if failure.traceback else "")
+            self.employer.failed(self, outcome, reason, failure)
 
     def lost(self, reason: str) -> None:
         """Whoever did it is no more: as we wanted, or not."""
@@ -101,7 +101,7 @@ class Job:
         elif self.is_cancelled:
             self.fail(Failure("TimeoutError", f"stopped when its time of {self.assignment.timeout:g} s was over"))
         else:
-            self.fail(Failure("", reason, is_lost=True))
+            self.fail(Failure("", reason), Outcome.LOST)
 
     def report(self, report: tuple[Frame, bool]) -> None:
         """A payload, and whether it is a part of the result."""
@@ -210,5 +210,4 @@ class Crew:
 
 def one_line(failure: Failure) -> str:
     """A failure in a sentence, for wires that have room for no more, and for the log."""
-    said = f"{failure.type}: {failure.message}" if failure.type else failure.message
-    return " ".join(said.split()) or "it said nothing"
+    return " ".join(failure.sentence.split()) or "it said nothing"

@@ -14,7 +14,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from dragoman.carriers.carrier import Frame
-from dragoman.dialects.sides import Failure
+from dragoman.dialects.native.codec import read_failure
+from dragoman.dialects.sides import Outcome
 from dragoman.sdk.codecs import Codec
 from dragoman.sdk.errors import (
     BrokerUnavailable,
@@ -164,11 +165,8 @@ def _outcome(job: JobView, payload: Frame, codec: Codec) -> Any:
             what = f"{type(error).__name__}: {error}"
             told = f"failed: the result of {job.service} cannot be read as {codec.name}: {what}"
             raise JobFailed(told, type(error).__name__, str(error)) from error
-    failure = None
-    if job.outcome == "failed" and payload.count(0) >= 2:
-        kind, message, detail = bytes(payload).decode("utf-8", "replace").split("\0", 2)
-        failure = Failure(kind, message, detail)
-    raise error_from(f"{job.outcome}: {job.reason}", failure)
+    assert job.outcome is not None, "an ended job has an outcome"
+    raise error_from(Outcome(job.outcome), job.reason, read_failure(payload))
 
 
 # -------------------------------------------------------------------- services and workers

@@ -16,7 +16,7 @@ from ipaddress import ip_address
 from dragoman.carriers.carrier import Frame, Message, Messages, TooLarge
 from dragoman.carriers.zmtp import Limits, Zmtp
 from dragoman.dialects.powerhose.peer import MASTER_AWAY, PARTING, REGISTRATION_SOCKET, WORK_SOCKET, WorkerSide
-from dragoman.dialects.sides import Failure
+from dragoman.dialects.sides import Failure, Outcome
 from dragoman.sdk.address import AddressError, Place, TcpPlace, UnixPlace, is_loopback, parse
 from dragoman.sdk.dialling_worker import CONNECT_TIMEOUT, first
 from dragoman.sdk.endpoint import url_of
@@ -208,7 +208,7 @@ class PowerhoseWorker:
         self._side.finished(job.ticket, result, self._loop.time())
         self._changed.set()
 
-    def failed(self, job: Job, reason: str, failure: Failure) -> None:
+    def failed(self, job: Job, outcome: Outcome, reason: str, failure: Failure) -> None:
         assert self._side is not None
         self._side.failed(job.ticket, reason, self._loop.time())
         self._changed.set()

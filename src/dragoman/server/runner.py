@@ -19,6 +19,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import Answer, Delivery, Dismiss, Effect, Erase, Give, Note, Save, StoreEntry
 from dragoman.core.events import KIND_NAMES, Event, PublishEvent
+from dragoman.core.failure import Failure
 from dragoman.core.histogram import Histogram
 from dragoman.core.infinity import inf
 from dragoman.core.invariants import check
@@ -48,8 +49,8 @@ class Diary(Protocol):
         """Store these, in order and all or none, then say up to which number all is safe; or why new jobs up to it
         could not be stored. At once or later, on the line's own thread."""
 
-    def fetch(self, job: Job, done: Callable[[Payload, Payload], None]) -> None:
-        """Bring a job's payload and result, as they were stored. At once or later, on the line's own thread."""
+    def fetch(self, job: Job, done: Callable[[Payload, Payload, Failure | None], None]) -> None:
+        """Bring a job's payload, result and failure, as stored. At once or later, on the line's own thread."""
 
     def close(self) -> str | None:
         """Returns why not everything could be stored to the end, if so."""
@@ -286,12 +287,12 @@ class Line(seam.Line):
         self._waiting_for_diary.append((self.broker.ledger.gate.last, call))
         self.ask_for_turn()
 
-    def fetch(self, job: Job, done: Callable[[Payload, Payload], None]) -> None:
-        """A job's payload and result, wherever they are. `done` is called at once or in a later turn."""
+    def fetch(self, job: Job, done: Callable[[Payload, Payload, Failure | None], None]) -> None:
+        """A job's payload, result and failure, wherever they are. `done` is called at once or in a later turn."""
         if job.payload is ABSENT or job.result is ABSENT:
             self._diary.fetch(job, done)
         else:
-            done(job.payload, job.result)
+            done(job.payload, job.result, job.failure)
 
     def bad_message(self, sender: seam.Peer, reason: str, detail: str = "") -> None:
         peer = cast(Peer, sender)
@@ -433,7 +434,7 @@ class Line(seam.Line):
     def _fetch_first(self, effect: Give | Answer) -> None:
         """What is to be handed over lies in the diary: go on when it is here."""
 
-        def fetched(payload: Payload, result: Payload) -> None:
+        def fetched(payload: Payload, result: Payload, failure: Failure | None) -> None:
             if isinstance(effect, Give):
                 job = effect.attempt.job
                 if job.attempt is not effect.attempt:
@@ -441,7 +442,7 @@ class Line(seam.Line):
                 self.broker.ledger.fetched(job, payload)
                 self.broker.effects.append(effect)
             else:
-                effect.result = result
+                effect.result, effect.failure = result, failure
                 self.broker.effects.append(effect)
             self.ask_for_turn()
 

@@ -7,6 +7,7 @@ from math import inf
 import pytest
 
 from dragoman.core.effects import Answer, Dismiss, Give, Progress
+from dragoman.core.failure import Failure
 from dragoman.core.model import Attempt, Farewell, JobState, Outcome, WorkerState
 
 from .world import Caller, CheckedBroker, attempt_of
@@ -55,7 +56,7 @@ def test_a_worker_that_outlives_the_death_of_a_job_is_free_and_the_job_lost(
     """D8: what did the job died of it, and the worker lives to tell."""
     worker = broker.worker()
     attempt = broker.running(worker, caller=caller)
-    assert broker.fail(attempt, "its process died", 1.0, is_lost=True)
+    assert broker.fail(attempt, "its process died", 1.0, outcome=Outcome.LOST)
     assert broker.take() == [Answer(caller, attempt.job, Outcome.LOST, reason="its process died")]
     assert worker.state is WorkerState.IDLE
     assert attempt.job.deaths == 1
@@ -105,12 +106,13 @@ def test_progress_extends_the_lease_and_not_the_run_time(broker: CheckedBroker) 
     assert attempt.job.outcome is Outcome.TIMED_OUT
 
 
-def test_a_worker_s_own_account_of_its_failure_reaches_the_caller(broker: CheckedBroker, caller: Caller) -> None:
+def test_a_worker_s_failure_reaches_the_caller(broker: CheckedBroker, caller: Caller) -> None:
     broker.worker()
     job = broker.call(caller=caller)
     broker.take()
-    broker.fail(attempt_of(job), "it broke", 1.0, b"in line 3")
-    assert broker.take() == [Answer(caller, job, Outcome.FAILED, b"in line 3", "it broke")]
+    failure = Failure("ValueError", "it broke", "in line 3")
+    broker.fail(attempt_of(job), "it broke", 1.0, failure)
+    assert broker.take() == [Answer(caller, job, Outcome.FAILED, reason="it broke", failure=failure)]
 
 
 def test_error_text_is_bounded() -> None:

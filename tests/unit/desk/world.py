@@ -7,6 +7,7 @@ from typing import Any
 
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Erase, Note, Save
+from dragoman.core.failure import Failure
 from dragoman.core.model import Attempt, Job, JobId, Payload, Terms, Worker
 from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
@@ -29,7 +30,7 @@ class HandDiary:
         self.saved: list[bytes] = []
         self.erased: list[bytes] = []
         self.bodies: dict[bytes, tuple[bytes, bytes]] = {}
-        self.fetches: list[tuple[bytes, Callable[[Payload, Payload], None]]] = []
+        self.fetches: list[tuple[bytes, Callable[[Payload, Payload, Failure | None], None]]] = []
 
     def apply(self, entries: list[Save | Note | Erase], done: Callable[[int, str | None], None]) -> None:
         number = 0
@@ -55,13 +56,13 @@ class HandDiary:
         for number, done in held:
             done(number, self.problem)
 
-    def fetch(self, job: Job, done: Callable[[Payload, Payload], None]) -> None:
+    def fetch(self, job: Job, done: Callable[[Payload, Payload, Failure | None], None]) -> None:
         self.fetches.append((job.id, done))
 
     def bring(self) -> None:
         fetches, self.fetches = self.fetches, []
         for id, done in fetches:
-            done(*self.bodies[id])
+            done(*self.bodies[id], None)
 
     def close(self) -> None: ...
 
@@ -71,11 +72,13 @@ class Asker:
         self.owner = owner
         self.told: list[Any] = []
         self.payload: bytes = b""
+        self.failure: Failure | None = None
         self.ticket: Ticket | None = None
 
-    def answer(self, view: View, payload: Payload = b"") -> None:
+    def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None:
         self.told.append(view)
         self.payload = bytes(payload)
+        self.failure = failure
 
     def refuse(self, problem: Problem) -> None:
         self.told.append(problem)

@@ -173,7 +173,7 @@ def test_lost_commits_are_refused_and_what_is_left_is_recovered(
 
 def fetched(house: House, job: Job) -> bytes:
     brought: list[bytes] = []
-    house.diary.fetch(job, lambda payload, result: brought.append(bytes(payload)))
+    house.diary.fetch(job, lambda payload, result, _: brought.append(bytes(payload)))
     house.loop.run_until(lambda: brought or house.failures)
     return brought[0] if brought else b"refused"
 

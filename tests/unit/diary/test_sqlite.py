@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dragoman.core.failure import Failure
 from dragoman.core.model import ABSENT, JobState, Outcome, Refusal
 from dragoman.diary import writer
 from dragoman.diary.limits import DiaryLimits
@@ -85,9 +89,34 @@ def test_outcome_survives_and_is_fetched_when_it_is_asked_for(houses: Any) -> No
     found = again.broker.jobs[job.id]
     assert (found.state, found.outcome, found.keep_until) == (JobState.ENDED, Outcome.DONE, job.keep_until)
     brought: list[tuple[bytes, bytes]] = []
-    again.line.fetch(found, lambda payload, result: brought.append((payload, result)))
+    again.line.fetch(found, lambda payload, result, _: brought.append((payload, result)))
     again.loop.run_until(lambda: brought)
     assert brought[0][1] == b"result"
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.LOST])
+def test_failure_survives_in_the_column_of_the_result(
+    houses: Any, tmp_path_factory: pytest.TempPathFactory, outcome: Outcome
+) -> None:
+    house = houses()
+    house.worker()
+    job = house.enqueue(b"payload", attempts=1)
+    house.settle()
+    failure = Failure("ValueError", "kein Öl", "Traceback\0 line 2")
+    house.broker.fail(house.given()[0].attempt, "ValueError: kein Öl", house.now, failure, outcome)
+    house.settle()
+    copy = shutil.copytree(house.diary.path.parent, tmp_path_factory.mktemp("copy"), dirs_exist_ok=True)
+    with closing(sqlite3.connect(copy / house.diary.path.name)) as file:
+        assert file.execute("SELECT outcome, result FROM fate").fetchall() == [
+            (outcome.value, "ValueError\0kein Öl\0Traceback\0 line 2".encode())
+        ]
+    again = houses()
+    again.load()
+    found = again.broker.jobs[job.id]
+    brought: list[tuple[Any, ...]] = []
+    again.line.fetch(found, lambda *bodies: brought.append(bodies))
+    again.loop.run_until(lambda: brought)
+    assert (found.outcome, found.reason, brought) == (outcome, "ValueError: kein Öl", [(b"payload", b"", failure)])
 
 
 def test_outcome_that_is_asked_for_just_before_it_is_erased_is_told(
@@ -115,7 +144,7 @@ def test_outcome_that_is_asked_for_just_before_it_is_erased_is_told(
     until(again.diary._writer.queue.empty)
     found = again.broker.jobs[job.id]
     told: list[bytes] = []
-    again.line.fetch(found, lambda _, result: told.append(bytes(result)))
+    again.line.fetch(found, lambda _, result, failure: told.append(bytes(result)))
     again.broker.ledger.erase(found)
     again.line.turn()
     may_commit.set()
@@ -291,7 +320,7 @@ def test_large_payload_goes_with_the_outcome(houses: Any, size: int, left: int) 
     house.broker.succeed(house.given()[0].attempt, b"result", house.now)
     house.settle()
     brought: list[tuple[bytes, bytes]] = []
-    house.diary.fetch(job, lambda payload, result: brought.append((payload, result)))
+    house.diary.fetch(job, lambda payload, result, _: brought.append((payload, result)))
     house.loop.run_until(lambda: brought)
     assert (len(brought[0][0]), brought[0][1]) == (left, b"result")
 

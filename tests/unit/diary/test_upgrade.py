@@ -10,6 +10,7 @@ from typing import Any
 import apsw
 import pytest
 
+from dragoman.core.failure import Failure
 from dragoman.core.model import Job, JobState, Outcome
 from dragoman.diary import recovery, schema, sealing
 from dragoman.diary.sqlite import SqliteDiary
@@ -30,9 +31,9 @@ def taken(kind: str, target: Path) -> tuple[Path, dict[str, list[str]]]:
     return target, ids
 
 
-def body(house: House, job: Job) -> tuple[bytes, bytes]:
-    brought: list[tuple[bytes, bytes]] = []
-    house.diary.fetch(job, lambda payload, result: brought.append((bytes(payload), bytes(result))))
+def body(house: House, job: Job) -> tuple[bytes, bytes, Failure | None]:
+    brought: list[tuple[bytes, bytes, Failure | None]] = []
+    house.diary.fetch(job, lambda payload, result, failure: brought.append((bytes(payload), bytes(result), failure)))
     house.loop.run_until(lambda: brought)
     return brought[0]
 
@@ -52,9 +53,10 @@ def check_all(folder: Path, ids: dict[str, list[str]]) -> None:
     assert [(jobs[id].outcome, body(house, jobs[id])[1]) for id in ids["done"][:4]] == [
         (Outcome.DONE, b"DONE %d" % number) for number in range(4)
     ]
-    assert body(house, jobs[ids["done"][4]]) == (b"", b"LARGE " + b"X" * 6_000)
+    assert body(house, jobs[ids["done"][4]]) == (b"", b"LARGE " + b"X" * 6_000, None)
     assert [(jobs[id].outcome, jobs[id].quarantined) for id in ids["quarantined"]] == [(Outcome.FAILED, True)] * 2
-    assert body(house, jobs[ids["quarantined"][0]])[0] == b"fails 0"
+    failure = Failure("subprocess.CalledProcessError", "false ended with exit code 1: it said nothing")
+    assert body(house, jobs[ids["quarantined"][0]]) == (b"fails 0", b"", failure)
     assert [jobs[id].spent for id in ids["running"]] in ([0], [1])
     assert [key for key in house.notes if key.startswith("cron/")] == ["cron/nightly"]
     house.close()

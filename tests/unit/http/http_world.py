@@ -11,7 +11,8 @@ import httpx2
 
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Erase, Note, Save
-from dragoman.core.model import Attempt, Job, JobId, Payload, Terms, Worker
+from dragoman.core.failure import Failure
+from dragoman.core.model import Attempt, Job, JobId, Outcome, Payload, Terms, Worker
 from dragoman.core.policy import Policy
 from dragoman.desk.desk import Desk
 from dragoman.desk.forms import HealthView
@@ -47,8 +48,8 @@ class Diary:
         for each in waiting:
             each()
 
-    def fetch(self, job: Job, done: Callable[[Payload, Payload], None]) -> None:
-        done(job.payload, job.result)
+    def fetch(self, job: Job, done: Callable[[Payload, Payload, Failure | None], None]) -> None:
+        done(job.payload, job.result, job.failure)
 
     def close(self) -> None: ...
 
@@ -147,8 +148,8 @@ class World:
         self.line.turn()
         self.settle()
 
-    def fail(self, name: str, reason: str, account: bytes = b"", *, is_lost: bool = False) -> None:
-        self.broker.fail(self.attempt(name), reason, self.now, account, is_lost=is_lost)
+    def fail(self, name: str, reason: str, failure: Failure | None = None, outcome: Outcome = Outcome.FAILED) -> None:
+        self.broker.fail(self.attempt(name), reason, self.now, failure, outcome)
         self.line.turn()
         self.settle()
 

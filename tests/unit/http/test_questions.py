@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 from http_world import MAX_PAYLOAD, World
 
+from dragoman.core.failure import Failure
+from dragoman.core.model import Outcome
+
 UNKNOWN = "0" * 32
 
 
@@ -222,12 +225,12 @@ def test_an_order_of_a_key_whose_job_has_ended_gets_the_outcome(world: World, wa
     assert (answer.json()["state"], answer.json()["result"]) == ("ended", "result")
 
 
-def test_a_failure_comes_with_its_workers_account(world: World) -> None:
+def test_a_failure_comes_with_its_parts(world: World) -> None:
     world.worker()
     headers = {"prefer": "wait=30"}
     asked = world.begin("POST", "/v1/jobs?service=s&attempts=1", content=b"x", headers=headers)
     (id,) = (each.hex() for each in world.broker.jobs)
-    world.fail(id, "ValueError: no", b"ValueError\0no\0Traceback")
+    world.fail(id, "ValueError: no", Failure("ValueError", "no", "Traceback"))
     view = world.finish(asked).json()
     assert (view["outcome"], view["result"]) == ("failed", None)
     assert view["error"] == {"type": "ValueError", "message": "no", "detail": "Traceback"}
@@ -365,12 +368,12 @@ def test_whoever_waits_for_a_result_may_hang_up(world: World) -> None:
     assert world.job(id).callers == ()
 
 
-@pytest.mark.parametrize(("is_lost", "kind"), [(False, "failed"), (True, "lost")])
-def test_a_job_that_failed_has_no_result(world: World, is_lost: bool, kind: str) -> None:
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.LOST])
+def test_a_job_that_failed_has_no_result(world: World, outcome: Outcome) -> None:
     id = world.enqueue(attempts=1)
     world.worker()
-    world.fail(id, "ValueError: no", b"ValueError\0no\0here", is_lost=is_lost)
-    said = expect_problem(world.ask("GET", f"/v1/jobs/{id}/result"), 502, kind)
+    world.fail(id, "ValueError: no", Failure("ValueError", "no", "here"), outcome)
+    said = expect_problem(world.ask("GET", f"/v1/jobs/{id}/result"), 502, outcome.value)
     assert (said["detail"], said["job"]) == ("ValueError: no", id)
     assert said["error"] == {"type": "ValueError", "message": "no", "detail": "here"}
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.dialects.sides import Failure, Wishes
+from dragoman.dialects.sides import Failure, Outcome, Wishes
 from dragoman.sdk.builtin_failures import as_builtin
 from dragoman.sdk.codecs import codec
 from dragoman.sdk.errors import JobFailed, JobLost, error_from
@@ -16,7 +16,7 @@ from dragoman.sdk.futures import ExecutorFuture, JobFuture
 
 
 def failed(type: str) -> JobFailed:
-    error = error_from("failed: x", Failure(type, "said 'it'", "Traceback: here"))
+    error = error_from(Outcome.FAILED, "x", Failure(type, "said 'it'", "Traceback: here"))
     assert isinstance(error, JobFailed)
     return error
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dragoman.carriers.carrier import Frame
-from dragoman.dialects.sides import Assignment, Failure
+from dragoman.dialects.sides import Assignment, Failure, Outcome
 from dragoman.sdk import children
 from dragoman.sdk.childhood import Offer, Upbringing
 from dragoman.sdk.children import Children
@@ -31,7 +31,7 @@ class Employer:
     def finished(self, job: Job, result: Frame) -> None:
         self.told.append((job.ticket, bytes(result)))
 
-    def failed(self, job: Job, reason: str, failure: Failure) -> None:
+    def failed(self, job: Job, outcome: Outcome, reason: str, failure: Failure) -> None:
         self.told.append((job.ticket, reason))
 
     def returned(self, job: Job) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.dialects.sides import Assignment, Failure
+from dragoman.dialects.sides import Assignment, Failure, Outcome
 from dragoman.sdk.childhood import Offer, Upbringing
 from dragoman.sdk.children import Children
 from dragoman.sdk.context import Context
@@ -78,7 +78,7 @@ class Employer:
     def finished(self, job: Job, result: Any) -> None:
         self._note(job, "done", bytes(result))
 
-    def failed(self, job: Job, reason: str, failure: Failure) -> None:
+    def failed(self, job: Job, outcome: Outcome, reason: str, failure: Failure) -> None:
         self._note(job, "failed", reason)
 
     def returned(self, job: Job) -> None:

@@ -7,8 +7,9 @@ import socket
 import pytest
 
 from dragoman.carriers.carrier import Messages
+from dragoman.core.failure import pack_failure
 from dragoman.dialects.sides import Failure
-from dragoman.sdk.childhood import Turn, read_failure, write_failure
+from dragoman.sdk.childhood import Turn, read_failure
 from dragoman.sdk.pipes import CANCEL, DONE, HEAD, JOB, PART, READY, ChildPipe, PipeReader, encode
 
 LARGE = bytes(range(256)) * 1024  # more than a buffer
@@ -63,7 +64,7 @@ def test_a_child_sees_that_it_was_cancelled_when_it_looks() -> None:
 
 def test_a_failure_survives_the_pipe() -> None:
     failure = Failure("pkg.Error", "with \n lines", "Traceback\0 with anything")
-    assert read_failure(write_failure(failure)) == failure
+    assert read_failure(pack_failure(failure)) == failure
 
 
 def test_a_child_sees_a_cancel_that_came_together_with_its_job() -> None:

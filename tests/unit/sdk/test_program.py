@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.dialects.sides import Assignment
+from dragoman.dialects.sides import Assignment, Outcome
 from dragoman.sdk.jobs import Crew, Job
 from dragoman.sdk.program import Programs
 
@@ -19,7 +19,7 @@ class Employer:
     def finished(self, job: Job, result: Any) -> None:
         self.told.append("finished")
 
-    def failed(self, job: Job, reason: str, failure: Any) -> None:
+    def failed(self, job: Job, outcome: Outcome, reason: str, failure: Any) -> None:
         self.told.append("failed")
 
     def returned(self, job: Job) -> None:

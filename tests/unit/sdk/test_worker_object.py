@@ -268,9 +268,9 @@ def test_an_exception_is_told_with_its_type_message_and_traceback() -> None:
 
     told = failure(describe("x", handler), b"")
     assert (told.type, told.message) == ("ZeroDivisionError", "integer division or modulo by zero")
-    assert told.detail.startswith("Traceback (most recent call last):\n")
-    assert told.detail.endswith("ZeroDivisionError: integer division or modulo by zero")
-    assert "services.py" not in told.detail
+    assert told.traceback.startswith("Traceback (most recent call last):\n")
+    assert told.traceback.endswith("ZeroDivisionError: integer division or modulo by zero")
+    assert "services.py" not in told.traceback
 
 
 @pytest.mark.parametrize(

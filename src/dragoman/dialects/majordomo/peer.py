@@ -24,7 +24,7 @@ from dragoman.dialects.majordomo.codec import (
 from dragoman.dialects.majordomo.editions import WIRES
 from dragoman.dialects.majordomo.messages import Disconnect, WorkerRequest
 from dragoman.dialects.majordomo.options import ClientOptions, WorkerOptions
-from dragoman.dialects.sides import Assignment, ClientPort, Failure, WorkerPort
+from dragoman.dialects.sides import Assignment, ClientPort, Failure, Outcome, WorkerPort
 
 SOCKET: Final = "DEALER"
 
@@ -99,7 +99,14 @@ class WorkerSide:
         if self._is_leaving:
             self._port.send(write_disconnect(self._wire))
 
-    def failed(self, ticket: Hashable, reason: str, now: float, failure: Failure | None = None) -> None:
+    def failed(
+        self,
+        ticket: Hashable,
+        reason: str,
+        now: float,
+        failure: Failure | None = None,
+        outcome: Outcome = Outcome.FAILED,
+    ) -> None:
         """This wire has no word for failure: leave and come back, so that the broker sees the job is not coming."""
         if self._job is not None and ticket == self._ticket:
             self._port.send(write_disconnect(self._wire))
@@ -163,7 +170,7 @@ class ClientSide(sides.ClientSide):
             raise Malformed("another service", "the answer is one to a call for another service")
         if reply.is_final:
             ticket, self._ticket = self._ticket, None
-            self._port.answered(ticket, reply.body, None)
+            self._port.answered(ticket, reply.body)
         else:
             self._port.reported(self._ticket, reply.body, is_part=True, attempt=1)  # which it is, this wire cannot say
 

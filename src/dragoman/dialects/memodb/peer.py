@@ -19,7 +19,7 @@ from dragoman.dialects.memodb import messages
 from dragoman.dialects.memodb.codec import read, write_heartbeat, write_job, write_ready, write_result
 from dragoman.dialects.memodb.messages import Disconnect, Heartbeat, Result
 from dragoman.dialects.memodb.options import ClientOptions, WorkerOptions
-from dragoman.dialects.sides import Assignment, ClientPort, Failure, WorkerPort
+from dragoman.dialects.sides import Assignment, ClientPort, Failure, Outcome, WorkerPort
 
 SOCKET: Final = "REQ"
 ENDLESS: Final = -1
@@ -146,7 +146,14 @@ class WorkerSide:
         assert isinstance(ticket, Context)
         self._report(ticket, [write_result(ticket.id, self._is_leaving), result], now)
 
-    def failed(self, ticket: Hashable, reason: str, now: float, failure: Failure | None = None) -> None:
+    def failed(
+        self,
+        ticket: Hashable,
+        reason: str,
+        now: float,
+        failure: Failure | None = None,
+        outcome: Outcome = Outcome.FAILED,
+    ) -> None:
         """This wire has no word for failure. A HEARTBEAT where a RESULT is due says that none is coming."""
         assert isinstance(ticket, Context)
         self._report(ticket, [write_heartbeat(ticket.id)], now)
@@ -249,7 +256,7 @@ class ClientSide(sides.ClientSide):
         word = read(message[1])
         if not isinstance(word, Result):
             raise Malformed("not an answer", f"{type(word).__name__.upper()} came where a RESULT is due")
-        self._port.answered(call.ticket, word.payload, None)
+        self._port.answered(call.ticket, word.payload)
 
     def tick(self, now: float) -> float:
         """Ask again for what has gone without an answer for too long."""

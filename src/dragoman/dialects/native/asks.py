@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
+from dragoman.core.failure import Failure
 from dragoman.core.owners import Owner
 from dragoman.dialects.native.codec import read_ask, read_ask_number, write_object, write_tell
 from dragoman.dialects.native.messages import TOO_LARGE
@@ -45,9 +46,10 @@ class Ask:
     def owner(self) -> Owner | None:
         return self._client.owner
 
-    def tell(self, view: bytes, payload: Frame) -> None:
+    def tell(self, view: bytes, payload: Frame, failure: Failure | None = None) -> None:
         if self._is_waited_for():
-            self._line.send(self._client.peer, write_tell(self._number, view, payload))  # type: ignore[arg-type]
+            frames = write_tell(self._number, view, payload, failure)
+            self._line.send(self._client.peer, frames)  # type: ignore[arg-type]
 
     def object(self, kind: str, detail: str) -> None:
         if self._is_waited_for():

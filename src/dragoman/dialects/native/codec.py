@@ -9,7 +9,9 @@ from typing import Any, Final
 
 from dragoman.carriers.carrier import Frame, Message
 from dragoman.carriers.malformed import Malformed
+from dragoman.core.failure import Failure, pack_failure, unpack_failure
 from dragoman.core.infinity import inf
+from dragoman.core.model import Outcome
 from dragoman.dialects.native.messages import (
     ACCEPTED,
     ACK,
@@ -26,6 +28,7 @@ from dragoman.dialects.native.messages import (
     NAME,
     NUMBER,
     OBJECT,
+    OUTCOME_NUMBERS,
     OUTCOMES,
     PART,
     PROGRESS,
@@ -325,11 +328,11 @@ def read_failed(message: Message) -> Failed:
     if head[1] not in OUTCOMES:
         raise Malformed("malformed", f"outcome {head[1]}: 1 to {max(OUTCOMES)}")
     texts = [_decode(frame[:MOST_TEXT]) for frame in message[1:]]
-    return Failed(head[1], read_name(head, 2), *texts)
+    return Failed(OUTCOMES[head[1]], read_name(head, 2), *texts)
 
 
-def write_failed(outcome: int, name: bytes, type: str, message: str, detail: str) -> list[Frame]:
-    return [bytes((FAILED, outcome)) + name, _encode(type), _encode(message), _encode(detail)]
+def write_failed(outcome: Outcome, name: bytes, type: str, message: str, detail: str = "") -> list[Frame]:
+    return [bytes((FAILED, OUTCOME_NUMBERS[outcome])) + name, _encode(type), _encode(message), _encode(detail)]
 
 
 def read_name(head: Frame, start: int = 1) -> bytes:
@@ -395,8 +398,14 @@ def read_tell(message: Message) -> tuple[bytes, bytes, Frame]:
     return read_ask_number(message[0]), bytes(message[1]), message[2]
 
 
-def write_tell(number: bytes, view: bytes, payload: Frame) -> list[Frame]:
-    return [bytes((TELL,)) + number, view, payload]
+def write_tell(number: bytes, view: bytes, payload: Frame, failure: Failure | None = None) -> list[Frame]:
+    """A failure takes the place of the payload."""
+    return [bytes((TELL,)) + number, view, payload if failure is None else pack_failure(failure)]
+
+
+def read_failure(payload: Frame) -> Failure | None:
+    """The failure in the payload of a TELL about a job that is not done."""
+    return unpack_failure(payload)
 
 
 def read_object(message: Message) -> tuple[bytes, str, str]:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from typing import Final
 
+from dragoman.core.model import Outcome
+
 VERSION: Final = 1
 NAME: Final = 16  # bytes of a job's id, and of an attempt's token
 NUMBER: Final = 8  # bytes of a request's number
@@ -85,11 +87,14 @@ class Flag(IntFlag):
 NO_FLAGS: Final = Flag(0)
 
 # The outcomes that FAILED tells, in our words and by their numbers.
-OUTCOMES: Final = {1: "failed", 2: "timed out", 3: "lost", 4: "cancelled", 5: "refused"}
-OUTCOME_NUMBERS: Final = {name: number for number, name in OUTCOMES.items()}
-FAILURE: Final = 1
-LOST: Final = 3
-REFUSED: Final = 5
+OUTCOMES: Final = {
+    1: Outcome.FAILED,
+    2: Outcome.TIMED_OUT,
+    3: Outcome.LOST,
+    4: Outcome.CANCELLED,
+    5: Outcome.REFUSED,
+}
+OUTCOME_NUMBERS: Final = {outcome: number for number, outcome in OUTCOMES.items()}
 TOO_LARGE: Final = "too large"  # the type of a refusal that only the carrier knows of
 
 
@@ -148,9 +153,9 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """How a job, or an attempt, ended without a result."""
+    """How a job, or an attempt, ended without a result. `type` of a refusal is its kind."""
 
-    outcome: int
+    outcome: Outcome
     name: bytes
     type: str
     message: str

@@ -42,17 +42,14 @@ from dragoman.dialects.native.messages import (
     DRAIN,
     ERROR,
     FAILED,
-    FAILURE,
     HEARTBEAT,
     JOB,
-    LOST,
     MISSING,
     MOST_NAMES,
     MOST_TEXT,
     NO_FLAGS,
     NUMBER,
     OBJECT,
-    OUTCOMES,
     PART,
     PROGRESS,
     RECALL,
@@ -63,6 +60,7 @@ from dragoman.dialects.native.messages import (
     TOO_LARGE,
     UNSAID_PRIORITY,
     WELCOME,
+    Failed,
     Flag,
     Hello,
     Order,
@@ -70,7 +68,7 @@ from dragoman.dialects.native.messages import (
     Welcome,
 )
 from dragoman.dialects.native.options import ClientOptions, WorkerOptions
-from dragoman.dialects.sides import Assignment, ClientPort, Failure, Wishes, WorkerPort
+from dragoman.dialects.sides import Assignment, ClientPort, Failure, Outcome, Wishes, WorkerPort
 
 SOCKET: Final = "DEALER"
 BEFORE_WELCOME: Final = Welcome(heartbeat=2.5, lease=5.0, max_payload=0)  # what holds until the broker has spoken
@@ -85,7 +83,6 @@ BATCH_BYTES: Final = 1 << 20  # of payloads in one SUBMIT
 LONGEST: Final = 49 * 86_400.0  # seconds that can be said; for ever is not much longer
 MOST_HEADS_KEPT: Final = 1024  # of SUBMIT, written once for all jobs that ask for the same
 RESULT_BYTES: Final = 64 << 10  # of results in one RESULT, if there are several
-UNAVAILABLE: Final = "unavailable"  # instead of an outcome: the broker that knew the job is gone
 
 
 def objection(services: Sequence[str]) -> str | None:
@@ -164,12 +161,18 @@ class WorkerSide:
             self._result_bytes += size
             self._begin_next()
 
-    def failed(self, ticket: Hashable, reason: str, now: float, failure: Failure | None = None) -> None:
+    def failed(
+        self,
+        ticket: Hashable,
+        reason: str,
+        now: float,
+        failure: Failure | None = None,
+        outcome: Outcome = Outcome.FAILED,
+    ) -> None:
         token = self._end(ticket)
         if token is not None:
             told = failure or Failure("", reason)
-            outcome = LOST if told.is_lost else FAILURE
-            self._say(write_failed(outcome, token, told.type, told.message, told.detail), now)
+            self._say(write_failed(outcome, token, told.type, told.message, told.traceback), now)
             self._begin_next()
 
     def returned(self, ticket: Hashable, now: float) -> None:
@@ -346,7 +349,7 @@ class ClientSide(sides.ClientSide):
     def submit(self, ticket: Hashable, wishes: Wishes, payload: Frame, id: bytes, now: float) -> None:
         if len(payload) > self._max_payload > 0:
             sentence = f"a payload of {len(payload)} bytes is over the broker's max_payload {self._max_payload}"
-            self._port.answered(ticket, b"", f"refused: {sentence}", Failure(TOO_LARGE, sentence))
+            self._port.ended(ticket, Outcome.REFUSED, sentence, refusal=TOO_LARGE)
             return
         self._calls[id] = Call(ticket, self._heads.get(wishes) or self._head(wishes), payload)
         self._unsent.append(id)
@@ -374,7 +377,7 @@ class ClientSide(sides.ClientSide):
             return
         if not call.is_sent:
             del self._calls[id]
-            self._port.answered(call.ticket, b"", "cancelled: it had not been sent yet")
+            self._port.ended(call.ticket, Outcome.CANCELLED, "it had not been sent yet")
             return
         call.is_cancelled = True
         if self._welcome is not None:  # else it is said when we are back
@@ -505,14 +508,13 @@ class ClientSide(sides.ClientSide):
         word = message[0][0] if message[0] else 0
         if word == RESULT:
             for index, id in enumerate(read_result(message), 1):
-                self._answer(id, message[index], None)
+                ticket = self._end(id, len(message[index]))
+                if ticket is not None:
+                    self._port.answered(ticket, message[index])
             if self._unacknowledged_bytes >= ACK_AFTER:
                 self._acknowledge(now)
         elif word == FAILED:
-            failed = read_failed(message)
-            outcome = OUTCOMES[failed.outcome]
-            failure = Failure(failed.type, failed.message, failed.detail)
-            self._answer(failed.name, b"", f"{outcome}: {failed.message}", failure)
+            self._hear_failed(read_failed(message))
         elif word in (PROGRESS, PART):
             id, payload = read_report(message)
             call = self._calls.get(id)
@@ -571,7 +573,9 @@ class ClientSide(sides.ClientSide):
     def _give_up(self, sentence: str) -> None:
         """What was sent is gone with the conversation."""
         for id in [id for id, call in self._calls.items() if call.is_sent]:
-            self._answer(id, b"", f"{UNAVAILABLE}: {sentence}")
+            ticket = self._end(id)
+            if ticket is not None:
+                self._port.abandoned(ticket, sentence)
 
     def _send_again(self, ids: Sequence[bytes]) -> None:
         """They never came to the broker."""
@@ -580,23 +584,35 @@ class ClientSide(sides.ClientSide):
             if call is None or not call.is_sent:
                 continue
             if call.is_cancelled:
-                self._answer(id, b"", "cancelled: it never came to the broker")
+                ticket = self._end(id)
+                if ticket is not None:
+                    self._port.ended(ticket, Outcome.CANCELLED, "it never came to the broker")
             else:
                 self._in_flight -= 1
                 call.is_sent = False
                 self._unsent.appendleft(id)
 
-    def _answer(self, id: bytes, result: Frame, reason: str | None, failure: Failure | None = None) -> None:
+    def _hear_failed(self, failed: Failed) -> None:
+        ticket = self._end(failed.name)
+        if ticket is None:
+            return
+        if failed.outcome is Outcome.REFUSED:
+            self._port.ended(ticket, failed.outcome, failed.message, refusal=failed.type)
+        else:
+            failure = Failure(failed.type, failed.message, failed.detail) if failed.type or failed.detail else None
+            self._port.ended(ticket, failed.outcome, failed.message, failure)
+
+    def _end(self, id: bytes, size: int = 0) -> Hashable | None:
+        """Remove a call that has ended, with a result of `size` bytes. Returns its ticket, or None if nobody waits."""
         call = self._calls.pop(id, None)
         if call is None:
-            return
+            return None
         self._in_flight -= 1
         self._unacknowledged.append(id)
-        self._unacknowledged_bytes += len(result)
+        self._unacknowledged_bytes += size
         if len(self._unacknowledged) >= MOST_NAMES:
             del self._unacknowledged[: -MOST_NAMES // 2]
-        if call.ticket is not None:
-            self._port.answered(call.ticket, result, reason, failure)
+        return call.ticket
 
     def _acknowledge(self, now: float) -> None:
         ids, self._unacknowledged, self._unacknowledged_bytes = self._unacknowledged, [], 0

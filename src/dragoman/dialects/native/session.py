@@ -15,6 +15,7 @@ from dragoman.carriers.carrier import Frame, Message, TooLarge, size_of
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Dismiss, Effect, Give, Progress, Recall
+from dragoman.core.failure import reported_failure
 from dragoman.core.infinity import inf
 from dragoman.core.model import (
     DEFAULT_PRIORITY,
@@ -24,6 +25,7 @@ from dragoman.core.model import (
     RUNNING,
     Attempt,
     JobId,
+    Outcome,
     Refusal,
     Terms,
     Token,
@@ -63,14 +65,11 @@ from dragoman.dialects.native.messages import (
     FAILED,
     HEARTBEAT,
     HELLO,
-    LOST,
     MISSING,
     MOST_NAMES,
     NAME,
-    OUTCOME_NUMBERS,
     PART,
     PROGRESS,
-    REFUSED,
     RESULT,
     RESUME,
     RETURN,
@@ -439,7 +438,7 @@ class NativeSession(Session):
             if id in kept:
                 frames, connection = kept[id]
                 if connection != client.connection:
-                    again[id] = frames or write_failed(OUTCOME_NUMBERS["lost"], id, "", NOT_KEPT, "")
+                    again[id] = frames or write_failed(Outcome.LOST, id, "", NOT_KEPT)
             else:
                 missing.append(id)
         client.heard(list(again))
@@ -461,7 +460,7 @@ class NativeSession(Session):
 
     def _refuse(self, client: Client, id: bytes, type: str, sentence: str) -> None:
         self._broker.counters.refused += 1
-        self._tell(client, id, write_failed(REFUSED, id, type, sentence, ""))
+        self._tell(client, id, write_failed(Outcome.REFUSED, id, type, sentence))
 
     def _answer(self, answer: Answer) -> None:
         client: Client = answer.caller  # type: ignore[assignment]
@@ -558,9 +557,9 @@ class NativeSession(Session):
             self._broker.counters.late_results += 1
             return
         reason = f"{failed.type}: {failed.message}" if failed.type else failed.message
-        account = "\0".join((failed.type.replace("\0", ""), failed.message.replace("\0", ""), failed.detail))
-        is_lost = failed.outcome == LOST
-        self._broker.fail(attempt, reason, now, account.encode("utf-8", "replace"), is_lost=is_lost)
+        failure = reported_failure(failed.type, failed.message, failed.detail)
+        outcome = Outcome.LOST if failed.outcome is Outcome.LOST else Outcome.FAILED
+        self._broker.fail(attempt, reason, now, failure, outcome)
 
     def _stranded(self, token: bytes) -> Attempt | None:
         """R107: given out by an earlier run of the broker, to a worker that has gone on with it."""
@@ -640,11 +639,8 @@ def _jobs(batch: Sequence[Attempt], payloads: Sequence[Frame], now: float) -> li
 
 
 def _failed(id: bytes, answer: Answer) -> list[Frame]:
-    """FAILED for a client, with what its worker said if that was said in this dialect."""
-    number = OUTCOME_NUMBERS[answer.outcome]
-    type, message, detail = "", answer.reason, ""
-    if answer.refusal is not None:
-        type = answer.refusal
-    elif answer.result.count(0) >= 2:
-        type, message, detail = bytes(answer.result).decode("utf-8", "replace").split("\0", 2)
-    return write_failed(number, id, type, message, detail)
+    """FAILED for a client, with its worker's failure if there is one."""
+    failure = answer.failure
+    if failure is None or answer.refusal is not None:
+        return write_failed(answer.outcome, id, answer.refusal or "", answer.reason)
+    return write_failed(answer.outcome, id, failure.type, failure.message, failure.traceback)

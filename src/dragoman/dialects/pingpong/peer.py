@@ -21,7 +21,7 @@ from dragoman.dialects.pingpong.messages import (
     Job,
 )
 from dragoman.dialects.pingpong.options import ClientOptions, WorkerOptions
-from dragoman.dialects.sides import ClientPort, Failure, WorkerPort
+from dragoman.dialects.sides import ClientPort, Failure, Outcome, WorkerPort
 
 WORKER_SOCKET: Final = "DEALER"
 
@@ -87,7 +87,14 @@ class WorkerSide:
         if self._is_leaving:
             self._say_goodbye()
 
-    def failed(self, ticket: Hashable, reason: str, now: float, failure: Failure | None = None) -> None:
+    def failed(
+        self,
+        ticket: Hashable,
+        reason: str,
+        now: float,
+        failure: Failure | None = None,
+        outcome: Outcome = Outcome.FAILED,
+    ) -> None:
         """This wire has no word for failure: close and come back, so that the broker sees the job is not coming."""
         if self._job is not None and ticket == self._ticket:
             self._port.reconnect(reason)

@@ -12,7 +12,9 @@ import pytest
 
 from dragoman.carriers.carrier import Frame, TooLarge
 from dragoman.carriers.malformed import Malformed
+from dragoman.core.model import Outcome
 from dragoman.dialects.native.codec import read_order
+from dragoman.dialects.native.messages import OUTCOMES
 from dragoman.dialects.native.options import ClientOptions
 from dragoman.dialects.native.peer import ACK_AFTER, BATCH_BYTES, NO_WELCOME, ClientSide
 from dragoman.dialects.sides import Failure, Wishes
@@ -27,6 +29,8 @@ class Port:
     def __init__(self) -> None:
         self.sent: list[list[Frame]] = []
         self.answers: list[tuple[Any, ...]] = []
+        self.failures: list[Failure | None] = []
+        self.refusals: list[str] = []
         self.reports: list[tuple[Any, ...]] = []
         self.views: list[tuple[Any, ...]] = []
         self.reconnects: list[str] = []
@@ -34,8 +38,23 @@ class Port:
     def send(self, frames: Sequence[Frame]) -> None:
         self.sent.append(list(frames))
 
-    def answered(self, ticket: Hashable, result: Frame, reason: str | None, failure: Failure | None = None) -> None:
-        self.answers.append((ticket, bytes(result), reason))
+    def answered(self, ticket: Hashable, result: Frame) -> None:
+        self.answers.append((ticket, bytes(result)))
+
+    def ended(
+        self,
+        ticket: Hashable,
+        outcome: Outcome | None,
+        reason: str,
+        failure: Failure | None = None,
+        refusal: str = "",
+    ) -> None:
+        self.answers.append((ticket, outcome, reason))
+        self.failures.append(failure)
+        self.refusals.append(refusal)
+
+    def abandoned(self, ticket: Hashable, reason: str) -> None:
+        self.answers.append((ticket, "abandoned", reason))
 
     def reported(self, ticket: Hashable, payload: Frame, is_part: bool, attempt: int) -> None:
         self.reports.append((ticket, bytes(payload), is_part, attempt))
@@ -217,9 +236,9 @@ def test_a_batch_keeps_to_the_brokers_max_payload() -> None:
 def test_a_payload_over_max_payload_is_refused_here(world: World) -> None:
     world.submit("big", bytes((1 << 20) + 1))
     world.side.flush(world.now)
-    ((ticket, _, reason),) = world.port.answers
-    assert ticket == "big"
-    assert reason.startswith("refused: a payload of 1048577 bytes is over the broker's max_payload 1048576")
+    ((ticket, outcome, reason),) = world.port.answers
+    assert (ticket, outcome, world.port.refusals) == ("big", Outcome.REFUSED, ["too large"])
+    assert reason == "a payload of 1048577 bytes is over the broker's max_payload 1048576"
     assert world.port.take() == []
 
 
@@ -233,7 +252,7 @@ def test_no_more_than_the_window_is_under_way() -> None:
     assert [message[1] for message in world.port.take()] == [ids[3]]
     world.hear(FAILED + b"\x01" + ids[0], b"", b"no", b"")
     assert [message[1] for message in world.port.take()] == [ids[4]]
-    assert world.port.answers == [(1, b"r", None), (0, b"", "failed: no")]
+    assert world.port.answers == [(1, b"r"), (0, Outcome.FAILED, "no")]
 
 
 def test_a_message_names_at_most_1024_jobs() -> None:
@@ -248,10 +267,29 @@ def test_a_message_names_at_most_1024_jobs() -> None:
 # -------------------------------------------------------------------- outcomes and other words
 
 
+@pytest.mark.parametrize(
+    ("number", "texts", "failure", "refusal"),
+    [
+        (1, (b"ValueError", b"no", b"Traceback"), Failure("ValueError", "no", "Traceback"), ""),
+        (1, (b"", b"its answer is too large", b""), None, ""),
+        (3, (b"", b"its process died", b"core dumped"), Failure("", "its process died", "core dumped"), ""),
+        (5, (b"busy", b"5 jobs are present", b""), None, "busy"),
+    ],
+    ids=["failed", "failed without a failure", "lost", "refused"],
+)
+def test_a_failure_and_the_kind_of_a_refusal_come_apart_from_the_reason(
+    world: World, number: int, texts: tuple[bytes, bytes, bytes], failure: Failure | None, refusal: str
+) -> None:
+    id = world.sent_job("t")
+    world.hear(FAILED + bytes((number,)) + id, *texts)
+    assert world.port.answers == [("t", OUTCOMES[number], texts[1].decode())]
+    assert (world.port.failures, world.port.refusals) == ([failure], [refusal])
+
+
 def test_several_results_in_one_message(world: World) -> None:
     one, two = world.sent_job("one"), world.sent_job("two")
     world.hear(RESULT + two + one, b"2", b"1")
-    assert world.port.answers == [("two", b"2", None), ("one", b"1", None)]
+    assert world.port.answers == [("two", b"2"), ("one", b"1")]
 
 
 @pytest.mark.parametrize(
@@ -260,14 +298,14 @@ def test_several_results_in_one_message(world: World) -> None:
 def test_every_outcome_has_its_word(world: World, number: int, outcome: str) -> None:
     id = world.sent_job("t")
     world.hear(FAILED + bytes((number,)) + id, b"T", b"why", b"more")
-    assert world.port.answers == [("t", b"", f"{outcome}: why")]
+    assert world.port.answers == [("t", outcome, "why")]
 
 
 def test_an_outcome_comes_once_and_strangers_are_passed_over(world: World) -> None:
     id = world.sent_job("t")
     for name in (id, id, bytes(16)):
         world.hear(RESULT + name, b"r")
-    assert world.port.answers == [("t", b"r", None)]
+    assert world.port.answers == [("t", b"r")]
 
 
 def test_progress_and_parts_are_reported_while_it_runs(world: World) -> None:
@@ -321,7 +359,7 @@ def test_an_unsent_job_is_cancelled_here() -> None:
     id = world.submit("second")
     assert not world.side.is_sent(id)
     world.side.cancel(id, world.now)
-    assert world.port.answers == [("second", b"", "cancelled: it had not been sent yet")]
+    assert world.port.answers == [("second", Outcome.CANCELLED, "it had not been sent yet")]
     world.side.flush(world.now)
     assert world.port.take() == []
 
@@ -333,7 +371,7 @@ def test_of_a_job_that_was_sent_the_broker_decides(world: World) -> None:
     assert world.port.take() == [[b"\x12", id]]
     assert world.port.answers == []
     world.hear(RESULT + id, b"was faster")
-    assert world.port.answers == [("t", b"was faster", None)]
+    assert world.port.answers == [("t", b"was faster")]
     world.side.cancel(id, world.now)
     assert world.port.take() == []
 
@@ -393,7 +431,7 @@ def test_after_a_broken_connection_it_asks_for_what_it_misses(world: World) -> N
     world.welcome(resumed=True)
     assert world.port.take() == [[b"\x14", open], [HEAD, unsent, b"p"]]
     world.hear(RESULT + open, b"kept")
-    assert world.port.answers == [("done", b"", None), ("open", b"kept", None)]
+    assert world.port.answers == [("done", b""), ("open", b"kept")]
 
 
 def test_what_never_came_to_the_broker_is_sent_again_in_order(world: World) -> None:
@@ -434,8 +472,7 @@ def test_a_broker_that_does_not_know_us_any_more_has_lost_what_was_sent(world: W
     world.side.opened(world.now)
     world.port.take()
     world.welcome(resumed=False)
-    ((ticket, _, reason),) = world.port.answers
-    assert (ticket, reason) == ("sent", "unavailable: the broker that had it is gone; it may have run")
+    assert world.port.answers == [("sent", "abandoned", "the broker that had it is gone; it may have run")]
     assert world.port.take() == [[HEAD, unsent, b"p"]]
 
 
@@ -447,7 +484,7 @@ def test_where_nothing_can_be_resumed_what_was_sent_ends_with_the_connection(
     world.connect(**about)
     world.sent_job("sent")
     world.side.lost()
-    assert world.port.answers == [("sent", b"", "unavailable: the connection to the broker ended; it may have run")]
+    assert world.port.answers == [("sent", "abandoned", "the connection to the broker ended; it may have run")]
 
 
 def test_a_cancel_while_there_is_no_connection_is_said_when_there_is(world: World) -> None:
@@ -471,7 +508,7 @@ def test_a_cancelled_job_that_never_came_is_not_sent_again(world: World) -> None
     world.port.take()
     world.hear(MISSING, id + forgotten)
     assert world.port.take() == []
-    assert world.port.answers == [("t", b"", "cancelled: it never came to the broker")]
+    assert world.port.answers == [("t", Outcome.CANCELLED, "it never came to the broker")]
 
 
 def test_the_window_counts_what_was_resumed() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from dragoman.carriers.carrier import Frame
 from dragoman.carriers.malformed import Malformed
+from dragoman.core.model import Outcome
 from dragoman.dialects.native import codec
 from dragoman.dialects.native.messages import (
     ACCEPTED,
@@ -187,8 +188,8 @@ VECTORS: list[tuple[str, list[Frame], Callable[[list[Frame]], Any], Any, Callabl
         "FAILED",
         [fromhex("21 01 token"), b"ValueError", b"not a picture", "Traceback …".encode()],
         codec.read_failed,
-        Failed(1, TOKEN, "ValueError", "not a picture", "Traceback …"),
-        lambda: codec.write_failed(1, TOKEN, "ValueError", "not a picture", "Traceback …"),
+        Failed(Outcome.FAILED, TOKEN, "ValueError", "not a picture", "Traceback …"),
+        lambda: codec.write_failed(Outcome.FAILED, TOKEN, "ValueError", "not a picture", "Traceback …"),
     ),
     (
         "PROGRESS of a worker",
@@ -548,7 +549,7 @@ def test_an_unknown_outcome_is_malformed(outcome: int) -> None:
 def test_texts_are_cut_at_64_kib_and_stay_utf8(size: int) -> None:
     """Cut in the middle of a character they were not UTF-8 any more, which the page promises."""
     text = "x" * size + "€" * 30_000
-    frames = codec.write_failed(1, TOKEN, text, text, text)
+    frames = codec.write_failed(Outcome.FAILED, TOKEN, text, text, text)
     for frame in frames[1:]:
         assert KIB_64 - 3 < len(frame) <= KIB_64
         assert text.startswith(bytes(frame).decode())
@@ -560,7 +561,7 @@ def test_long_and_broken_texts_are_cut_when_they_are_read() -> None:
 
 
 def test_a_text_without_a_form_in_utf8_is_written_all_the_same() -> None:
-    assert codec.write_failed(1, TOKEN, "\ud800", "", "")[1] == b"?"
+    assert codec.write_failed(Outcome.FAILED, TOKEN, "\ud800", "", "")[1] == b"?"
 
 
 def test_bye_may_be_short() -> None:

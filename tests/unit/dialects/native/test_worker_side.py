@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman.carriers.carrier import Frame, TooLarge
+from dragoman.core.model import Outcome
 from dragoman.dialects.native.codec import (
     write_bye,
     write_error,
@@ -117,18 +118,22 @@ def test_results_that_would_be_too_much_together_go_out_one_by_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("failure", "frames"),
+    ("failure", "outcome", "frames"),
     [
-        (Failure("ValueError", "not so", "Traceback"), [b"\x21\x01" + A, b"ValueError", b"not so", b"Traceback"]),
-        (Failure("", "it died", is_lost=True), [b"\x21\x03" + A, b"", b"it died", b""]),
-        (None, [b"\x21\x01" + A, b"", b"a sentence", b""]),
+        (
+            Failure("ValueError", "not so", "Traceback"),
+            Outcome.FAILED,
+            [b"\x21\x01" + A, b"ValueError", b"not so", b"Traceback"],
+        ),
+        (Failure("", "it died"), Outcome.LOST, [b"\x21\x03" + A, b"", b"it died", b""]),
+        (None, Outcome.FAILED, [b"\x21\x01" + A, b"", b"a sentence", b""]),
     ],
     ids=["failed", "lost", "unsaid"],
 )
-def test_a_failure_is_told_at_once(failure: Failure | None, frames: list[Frame]) -> None:
+def test_a_failure_is_told_at_once(failure: Failure | None, outcome: Outcome, frames: list[Frame]) -> None:
     side = Side()
     side.give(A)
-    side.failed(A, "a sentence", 1.0, failure)
+    side.failed(A, "a sentence", 1.0, failure, outcome)
     assert side.port.take() == [frames]
     assert not side.is_busy
 

@@ -7,10 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.carriers.malformed import Malformed
+from dragoman.core.model import Outcome
 from dragoman.dialects import plain_calls
 from dragoman.dialects.pingpong import codec
 from dragoman.dialects.pingpong.editions import Edition
 from dragoman.dialects.pingpong.messages import Disconnect, Exit, Job, Ping, Pong, Ready, Result
+from dragoman.dialects.plain_calls import Ended
 
 PLAIN, PACKAGE = Edition.PLAIN, Edition.PACKAGE
 both = pytest.mark.parametrize("edition", [PLAIN, PACKAGE])
@@ -182,18 +184,40 @@ def test_other_shapes_from_a_broker_are_malformed(edition: Edition, message: lis
 
 @pytest.mark.parametrize("payload", [b"", b"result", b"ERROR"])
 def test_a_client_reads_a_result(payload: bytes) -> None:
-    assert plain_calls.read_answer([b"", payload]) == (payload, None)
+    assert plain_calls.read_answer([b"", payload]) == payload
 
 
-@pytest.mark.parametrize("reason", ["lost: its worker's connection ended", "failed: kein Öl", ""])
-def test_a_client_reads_an_error_with_its_reason(reason: str) -> None:
-    frames = plain_calls.write_error(reason)
-    assert frames == [b"", b"", b"ERROR", reason.encode()]
-    assert plain_calls.read_answer(frames) == (b"", reason)
+@pytest.mark.parametrize("outcome", [each for each in Outcome if each is not Outcome.DONE])
+@pytest.mark.parametrize("reason", ["its worker's connection ended", "kein Öl", "ValueError: no", ""])
+def test_a_client_reads_an_error_with_its_outcome_and_its_reason(outcome: Outcome, reason: str) -> None:
+    frames = plain_calls.write_error(outcome, reason)
+    assert frames == [b"", b"", b"ERROR", f"{outcome}: {reason}".encode()]
+    read = plain_calls.read_answer(frames)
+    assert isinstance(read, Ended)
+    assert (read.outcome, read.reason) == (outcome, reason)
+
+
+@pytest.mark.parametrize(
+    ("reason", "refusal"),
+    [
+        ("busy: 5 jobs are present", "busy"),
+        ("no such service: 'x'", "no such service"),
+        (plain_calls.too_large(20, 10), "too large"),
+        ("", ""),
+    ],
+)
+def test_a_client_reads_the_kind_of_a_refusal(reason: str, refusal: str) -> None:
+    frames = plain_calls.write_error(Outcome.REFUSED, reason)
+    assert plain_calls.read_answer(frames) == Ended(Outcome.REFUSED, reason, refusal)
+
+
+@pytest.mark.parametrize("text", ["", "out of order", "done: or not", "unavailable: x", "Lost: x"])
+def test_an_error_without_an_outcome_that_is_known_is_a_reason(text: str) -> None:
+    assert plain_calls.read_answer([b"", b"", b"ERROR", text.encode()]) == Ended(None, text)
 
 
 def test_a_reason_that_is_not_utf8_is_still_read() -> None:
-    assert plain_calls.read_answer([b"", b"", b"ERROR", b"lost: \xff"]) == (b"", "lost: \ufffd")
+    assert plain_calls.read_answer([b"", b"", b"ERROR", b"lost: \xff"]) == Ended(Outcome.LOST, "\ufffd")
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from typing import Any
 
 import pytest
 
 from dragoman.carriers.carrier import TooLarge
 from dragoman.carriers.malformed import Malformed
+from dragoman.core.model import Outcome
 from dragoman.dialects.pingpong.editions import Edition
 from dragoman.dialects.pingpong.options import ClientOptions, WorkerOptions
 from dragoman.dialects.pingpong.peer import ClientSide, WorkerSide
@@ -383,14 +385,19 @@ class Client:
 
     def __init__(self) -> None:
         self.sent: list[list[bytes]] = []
-        self.answers: list[tuple[Hashable, bytes, str | None]] = []
+        self.answers: list[tuple[Any, ...]] = []
         self.side = ClientSide(ClientOptions(), self)
 
     def send(self, frames: Sequence[bytes]) -> None:
         self.sent.append(list(frames))
 
-    def answered(self, ticket: Hashable, result: bytes, reason: str | None) -> None:
-        self.answers.append((ticket, result, reason))
+    def answered(self, ticket: Hashable, result: bytes) -> None:
+        self.answers.append((ticket, result))
+
+    def ended(
+        self, ticket: Hashable, outcome: Outcome | None, reason: str, failure: Any = None, refusal: str = ""
+    ) -> None:
+        self.answers.append((ticket, outcome, reason))
 
     def call(self, payload: bytes = b"job", ticket: Hashable = "mine") -> Client:
         self.side.call(ticket, "default", payload, None, 0.0)
@@ -407,14 +414,14 @@ def test_a_client_gets_the_result(result: bytes) -> None:
     client = Client().call()
     client.side.hear([b"", result], 0.0)
     client.side.hear([b"", result], 0.0)  # twice is once
-    assert client.answers == [("mine", result, None)]
+    assert client.answers == [("mine", result)]
 
 
 @pytest.mark.parametrize("outcome", ["failed", "timed out", "lost", "cancelled", "refused"])
 def test_a_client_gets_the_reason_of_every_other_outcome(outcome: str) -> None:
     client = Client().call()
     client.side.hear([b"", b"", b"ERROR", f"{outcome}: ein Grund".encode()], 0.0)
-    assert client.answers == [("mine", b"", f"{outcome}: ein Grund")]
+    assert client.answers == [("mine", outcome, "ein Grund")]
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from math import inf
+from typing import Any
 
 import pytest
 
 from dragoman.carriers.carrier import TooLarge
 from dragoman.carriers.malformed import Malformed
+from dragoman.core.model import Outcome
 from dragoman.dialects.powerhose.options import ClientOptions, WorkerOptions
 from dragoman.dialects.powerhose.peer import ClientSide, WorkerSide
 
@@ -549,14 +551,19 @@ def test_suicide_with_a_job_in_hand_finishes_it_first() -> None:
 class Calls:
     def __init__(self) -> None:
         self.sent: list[list[bytes]] = []
-        self.answers: list[tuple[Hashable, bytes, str | None]] = []
+        self.answers: list[tuple[Any, ...]] = []
         self.side = ClientSide(ClientOptions(), self)
 
     def send(self, frames: Sequence[bytes]) -> None:
         self.sent.append([bytes(frame) for frame in frames])
 
-    def answered(self, ticket: Hashable, result: bytes, reason: str | None) -> None:
-        self.answers.append((ticket, bytes(result), reason))
+    def answered(self, ticket: Hashable, result: bytes) -> None:
+        self.answers.append((ticket, bytes(result)))
+
+    def ended(
+        self, ticket: Hashable, outcome: Outcome | None, reason: str, failure: Any = None, refusal: str = ""
+    ) -> None:
+        self.answers.append((ticket, outcome, reason))
 
 
 def test_a_call_is_one_frame_and_so_is_its_result() -> None:
@@ -564,14 +571,14 @@ def test_a_call_is_one_frame_and_so_is_its_result() -> None:
     calls.side.call("t", "default", b"data", None, 0.0)
     assert calls.sent == [[b"", b"data"]]
     calls.side.hear([b"", b"result"], 1.0)
-    assert calls.answers == [("t", b"result", None)]
+    assert calls.answers == [("t", b"result")]
 
 
 def test_a_call_that_ends_otherwise_says_why() -> None:
     calls = Calls()
     calls.side.call("t", "default", b"data", None, 0.0)
     calls.side.hear([b"", b"", b"ERROR", b"lost: its worker vanished"], 1.0)
-    assert calls.answers == [("t", b"", "lost: its worker vanished")]
+    assert calls.answers == [("t", Outcome.LOST, "its worker vanished")]
 
 
 def test_a_call_at_the_place_of_workers_is_told_so() -> None:
