@@ -375,8 +375,9 @@ def test_functions_run_on_workers_that_run_functions(programs: Programs, broker:
     with Client(broker.url) as client, client.executor("python", codec="pickle", wait=True, timeout=20) as pool:
         assert list(pool.map(pow, [2, 3], [5, 2])) == [32, 9]
         assert asyncio.run(_in_executor(pool)) == "0b101"
-        with pytest.raises(JobFailed, match="ValueError"):
-            pool.submit(int, "no number").result(PATIENCE)
+        for kind in (JobFailed, ValueError):  # what was written for ProcessPoolExecutor catches the latter
+            with pytest.raises(kind, match="ValueError: invalid literal"):
+                pool.submit(int, "no number").result(PATIENCE)
 
 
 def test_an_async_client_has_executors_too(broker: Broker, worker: HandWorker) -> None:
