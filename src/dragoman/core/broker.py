@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from dragoman.core.attempts import Attempts
-from dragoman.core.counters import UNNAMED, Counters
+from dragoman.core.counters import Counters
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.dispatch import Dispatch
 from dragoman.core.door import BEING_DRAINED, GOODBYE, STOPPED, is_offer, objection, too_many_names
@@ -424,12 +424,7 @@ class Broker:
     def next_deadline(self) -> float:
         return min(self._deadlines.next(), self._reservations.due)
 
-    def counted_as(self, service: str) -> str:
-        """The name under which a dropped job is counted. Names that are no services share one, so that a caller that
-        makes names up does not flood the log."""
-        return service if service in self.roster.services else UNNAMED
-
     def _turn_away(self, service: str, caller: Caller, refusal: Refusal, reason: str) -> Job | None:
-        self.counters.refuse(self.counted_as(service), refusal, reason)
+        self.counters.refuse(self.roster.counted_as(service), refusal, reason)
         self.effects.append(Answer(caller, None, REFUSED, b"", f"{refusal}: {reason}", refusal))
         return None

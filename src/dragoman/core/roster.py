@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Final
 
+from dragoman.core.counters import UNNAMED
 from dragoman.core.infinity import inf
 from dragoman.core.lifecycle import move_worker, settle
 from dragoman.core.model import BUSY, DRAINING, GONE, IDLE, Attempt, Job, Service, Worker, WorkerId
@@ -34,6 +35,11 @@ class Roster:
             found = self.services_for((name,), reserve=self._max_services // WORKERS_SHARE)
             service = found[0] if found is not None else None
         return service
+
+    def counted_as(self, service: str) -> str:
+        """The name under which a dropped job is counted. Names that are no services share one, so that a caller that
+        makes names up does not flood the log."""
+        return service if service in self.services else UNNAMED
 
     def restore_service(self, name: str) -> Service:
         """The service that a job of an earlier run is for: it comes back even beyond the bound of names."""

@@ -351,7 +351,7 @@ def test_a_job_that_is_withdrawn_while_its_payload_is_fetched_leaves_no_gap(worl
     absent = world.broker.submit("s", ABSENT, caller, Wishes(), world.now)
     assert absent is not None
     second, third, fourth = (world.submit(caller) for _ in range(3))
-    fetches: list[Callable[[bytes, bytes], None]] = []
+    fetches: list[Callable[[bytes, bytes, None], None]] = []
     world.diary.fetch = lambda job, done: fetches.append(done)  # type: ignore[method-assign, assignment]
     acting.acts[second] = lambda: world.broker.withdraw(absent, world.now)
     world.line.turn()

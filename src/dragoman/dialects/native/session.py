@@ -379,7 +379,7 @@ class NativeSession(Session):
             sentence = f"its client has {len(jobs)} of {client.window} jobs under way"
             for id in read_names(ids):
                 self._refuse(client, id, Refusal.BUSY, sentence)
-                self._broker.counters.drop(self._broker.counted_as(plan.service), Refusal.BUSY, sentence)
+                self._broker.counters.drop(self._broker.roster.counted_as(plan.service), Refusal.BUSY, sentence)
             return
         broker, owner = self._broker, client.owner
         service, wishes, deadline = plan.service, plan.wishes, now + plan.deadline
