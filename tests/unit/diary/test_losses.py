@@ -16,11 +16,13 @@ from random import Random
 import apsw
 import pytest
 
+from case_tables import check_every_row
 from dragoman.core.model import Job
 from dragoman.diary import recovery
 from dragoman.diary.counter import Count, Counter, read_count
 from dragoman.diary.limits import DiaryLimits
 from dragoman.diary.log import FRAME_HEADER, HEADER, Log
+from dragoman.diary.records import FATE_COLUMNS, JOB_COLUMNS
 from dragoman.diary.schema import make_store
 from dragoman.diary.trouble import DiaryError
 from dragoman.server.datadir import DataFolder
@@ -421,6 +423,67 @@ def test_damaged_payload_is_left_out_and_named(tmp_path: Path, merged: tuple[Pat
     assert (made.jobs, made.left_out, made.missing) == (len(payloads) - 1, 1, [f"job {id.hex()}: left out"])
 
 
+HEADS = [
+    *(("job", column) for column in JOB_COLUMNS if column != "payload"),
+    *(("fate", column) for column in FATE_COLUMNS if column not in ("number", "result")),
+    ("note", "value"),
+]
+
+
+def test_every_changed_column_is_refused_when_it_is_read(tmp_path: Path) -> None:
+    """Whatever it says now, and however reasonable that looks."""
+    image = tmp_path / "image"
+    image.mkdir()
+    house = House(image)
+    house.worker()
+    house.enqueue(attempts=1)
+    house.line.note("pause/s", "ann")
+    house.settle()
+    house.broker.fail(house.given()[0].attempt, "no", house.now)
+    house.settle()
+    house.close()
+
+    def check(table: str, column: str) -> None:
+        folder = copied(image, tmp_path / f"{table} {column}")
+        change(folder, table, column)
+        with pytest.raises(DiaryError, match="does not match its checksum"):
+            start_and_read(folder)
+        assert recovery.check(folder)
+
+    check_every_row(check, HEADS)
+
+
+def change(folder: Path, table: str, column: str) -> None:
+    """Another value of the same kind, without its checksum."""
+    file = apsw.Connection(str(store(folder)))
+    row = "key = 'pause/s'" if table == "note" else "true"
+    (value,) = file.execute(f"SELECT {column} FROM {table} WHERE {row}").fetchone()
+    if isinstance(value, bytes):
+        value = bytes([value[0] ^ 1]) + value[1:]
+    elif isinstance(value, str):
+        value = {"failed": "done"}.get(value, value.replace("no", "yes") + " ")
+    elif column in ("token", "digest", "retry_of"):
+        value = bytes(16)
+    else:
+        value = (value or 0) + 1
+    file.execute(f"UPDATE {table} SET {column} = ? WHERE {row}", (value,))
+    if (table, column) == ("job", "number"):
+        file.execute("UPDATE fate SET number = ?", (value,))
+    file.close()
+
+
+def start_and_read(folder: Path) -> None:
+    """Raises DiaryError, as the broker would end with it."""
+    house = House(folder, BUSY)
+    try:
+        house.restoring.start()
+        house.loop.run_until(lambda: house.is_loaded or house.failures)
+        if house.failures:
+            raise DiaryError(house.failures[0])
+    finally:
+        house.close()
+
+
 def test_damaged_result_is_not_told(tmp_path: Path) -> None:
     house = House(tmp_path)
     house.worker()
@@ -431,6 +494,7 @@ def test_damaged_result_is_not_told(tmp_path: Path) -> None:
     house.close()
     content = store(tmp_path).read_bytes()
     flip(store(tmp_path), content.index(b"right"))
+    assert recovery.check(tmp_path) == "1 fates of jobs cannot be read"
     again = House(tmp_path)
     again.load()
     [job] = again.broker.jobs.values()
