@@ -220,7 +220,7 @@ class Watch(Recipient):
     def call(self) -> None:
         self._asked = time.perf_counter()
         self.server.broker.submit("call", b"x", self.caller, CALL, clock.now())
-        self.server.line.at_end_of_turn(lambda now: None)
+        self.server.line.connections.at_end_of_turn(lambda now: None)
 
     def execute(self, effect: Effect, now: float) -> None:
         if isinstance(effect, Give):

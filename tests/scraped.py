@@ -19,7 +19,8 @@ from dragoman.diary.memory import MemoryDiary
 from dragoman.http.door import Door
 from dragoman.http.metrics import metrics
 from dragoman.http.session import HttpSession
-from dragoman.server.runner import Limits, Line
+from dragoman.server.admission import Limits
+from dragoman.server.runner import Line
 from dragoman.testing.entropy import SeededEntropy
 
 PATIENT = Wishes(waits=True)
@@ -62,7 +63,7 @@ class Scraped:
             version="1.2",
             jobs=0,
             workers=0,
-            peers=len(self.line.peers) + self.connections,
+            peers=len(self.line.connections.peers) + self.connections,
             draining=False,
             loading=False,
         )

@@ -130,13 +130,13 @@ class Master:
         else:
             wishes = self._until_deadline
             call.job = server.broker.submit(self._service, payload, call, wishes, now, deadline=now + timeout)
-        server.line.wake()
+        server.line.connections.wake()
 
     def _abandon(self, call: _Call) -> None:
         if call.job is not None:
             server = self._thread.server
             server.broker.abandon(call.job, call, clock.now())
-            server.line.wake()
+            server.line.connections.wake()
 
 
 class _Call(Caller):

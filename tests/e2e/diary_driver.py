@@ -60,7 +60,7 @@ class Driver:
             self.left -= 1
             self.under_way += 1
             self.server.broker.submit("s", b"payload" * 20, self, WISHES, clock.now())
-        self.server.line.at_end_of_turn(lambda now: None)
+        self.server.line.connections.at_end_of_turn(lambda now: None)
         if not self.left and not self.under_way:
             self.is_over.set()
 

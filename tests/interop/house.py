@@ -25,10 +25,11 @@ from dragoman.core.policy import Policy
 from dragoman.diary.memory import MemoryDiary
 from dragoman.sdk.address import Place, TcpPlace, UnixPlace
 from dragoman.server import clock
+from dragoman.server.admission import Limits
 from dragoman.server.config import Config
 from dragoman.server.host import Door, Host
 from dragoman.server.peer import Peer, PeerLimits
-from dragoman.server.runner import Limits, Line
+from dragoman.server.runner import Line
 from dragoman.server.serve import Server, loop_factory
 from dragoman.testing.entropy import SeededEntropy
 from programs import PATIENCE
@@ -135,10 +136,10 @@ class House(LoopThread):
     def dial(self, session: Any, place: Place, carrier: Zmtp) -> Peer:
         if session not in self.line.sessions:
             self.run(self.line.sessions.append, session)
-        return self.run(self.line.dial, session, place, "dialled", carrier)
+        return self.run(self.line.connections.dial, session, place, "dialled", carrier)
 
     def send(self, peer: Any, frames: Sequence[Frame], mark: object = None) -> None:
-        self.run(self.line.send, peer, frames, mark)
+        self.run(self.line.connections.send, peer, frames, mark)
 
     def close(self) -> None:
         if self._thread.is_alive():
@@ -197,7 +198,7 @@ class Echo:
         if isinstance(message, TooLarge):
             self.too_large.append(message)
         else:
-            self.line.send(peer, message)
+            self.line.connections.send(peer, message)
 
     def execute(self, effect: Effect, now: float) -> None:
         raise AssertionError("an echo has no jobs")

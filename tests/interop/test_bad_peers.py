@@ -57,7 +57,7 @@ def test_a_stranger_is_closed_counted_and_named(broker_house: Start, stranger: s
     assert heard.startswith(OUR_GREETING)
     assert house.bad(reason) == 1
     assert house.journal.mentions(named)
-    assert not house.line.peers
+    assert not house.line.connections.peers
 
 
 def test_a_stranger_who_speaks_byte_by_byte_is_named_all_the_same(broker_house: Start) -> None:
@@ -65,7 +65,7 @@ def test_a_stranger_who_speaks_byte_by_byte_is_named_all_the_same(broker_house: 
     with Raw(house.callers) as raw:
         raw.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         raw.say(b"G")
-        until(lambda: house.line.peers, "it is here")
+        until(lambda: house.line.connections.peers, "it is here")
         raw.say(b"E")
         raw.rest()
     assert house.journal.mentions("an HTTP request")
@@ -93,7 +93,7 @@ def test_half_a_greeting_and_silence_end_in_a_timeout(broker_house: Start, begun
         assert raw.rest().startswith(OUR_GREETING)
     assert house.bad("handshake timeout") == 1
     assert house.journal.mentions("no handshake within 0.2 s")
-    assert not house.line.peers
+    assert not house.line.connections.peers
 
 
 def test_a_greeting_that_drips_does_not_win_time(broker_house: Start) -> None:
@@ -133,7 +133,7 @@ def test_max_peers_turns_the_next_away_and_lets_them_in_when_others_have_left(
     assert house.journal.mentions("max_peers")
     assert_pings(inside)
     inside.pop().socket.close()
-    until(lambda: len(house.line.peers) == 9, "one has left")
+    until(lambda: len(house.line.connections.peers) == 9, "one has left")
     crowd.enter_context(Raw(house.callers)).greet()
 
 
@@ -148,7 +148,7 @@ def test_max_peers_per_address_turns_one_address_away_and_not_the_others(broker_
     crowd.enter_context(Raw(house.callers, source="127.0.0.2")).greet()
     assert_pings(inside)
     inside.pop().socket.close()
-    until(lambda: len(house.line.peers) == 5, "one has left")
+    until(lambda: len(house.line.connections.peers) == 5, "one has left")
     crowd.enter_context(Raw(house.callers)).greet()
 
 
@@ -161,10 +161,10 @@ def test_max_accepts_lets_a_crowd_in_a_few_at_a_time_and_turns_nobody_away(
     def come_while_nobody_accepts() -> None:
         for _ in range(25):
             crowd.enter_context(Raw(house.callers))
-        house.loop.call_later(0.05, lambda: at_first.append(len(house.line.peers)))
+        house.loop.call_later(0.05, lambda: at_first.append(len(house.line.connections.peers)))
 
     house.run(come_while_nobody_accepts)
-    until(lambda: len(house.line.peers) == 25, "all are let in")
+    until(lambda: len(house.line.connections.peers) == 25, "all are let in")
     assert at_first[0] <= 20  # and not 10, because a second may end just then
     assert house.counters.peers_refused == 0
 
@@ -189,7 +189,7 @@ def test_connections_that_were_reset_before_we_accepted_them_are_no_fault_of_our
 
     house.run(come_and_go_while_nobody_accepts)
     assert_pings([crowd.enter_context(Raw(house.callers)).greet()])
-    until(lambda: len(house.line.peers) == 1, "of the others nothing is left")
+    until(lambda: len(house.line.connections.peers) == 1, "of the others nothing is left")
     assert house.counters.internal_errors == 0
     assert not house.troubles
 
@@ -284,7 +284,7 @@ def test_an_unfinished_message_of_many_small_frames_is_closed_early(broker_house
         raw.greet()
         assert push(raw, b"\x01\x01x" * 10_000, 1_000) < 1_000, "it was not stopped before the end"
     assert house.bad("too many frames") == 1
-    assert not house.line.peers
+    assert not house.line.connections.peers
 
 
 def test_an_unfinished_message_over_max_payload_is_not_kept(broker_house: Start) -> None:
@@ -306,7 +306,8 @@ def test_claimed_lengths_cost_nothing(broker_house: Start, crowd: ExitStack) -> 
         for _ in range(50):
             raw = crowd.enter_context(Raw(house.callers)).greet()
             raw.say(b"\x01\x00\x02" + (60 * MIB).to_bytes(8, "big") + bytes(10))
-        until(lambda: sum(each.carrier.gap is not None for each in list(house.line.peers)) == 50, "all have claimed")
+        peers = house.line.connections.peers
+        until(lambda: sum(each.carrier.gap is not None for each in list(peers)) == 50, "all have claimed")
         assert peak() < 16 * MIB
 
 
@@ -318,7 +319,7 @@ def test_a_claim_over_the_hard_cap_is_closed(broker_house: Start, claimed: int) 
         raw.say(b"\x02" + claimed.to_bytes(8, "big"))
         raw.rest()
     assert house.bad("over hard cap") == 1
-    assert not house.line.peers
+    assert not house.line.connections.peers
 
 
 def test_a_caller_whose_payload_is_too_large_is_refused_and_can_go_on(broker_house: Start, visitors: Visitors) -> None:
@@ -435,7 +436,7 @@ def test_a_frozen_peer_of_zmtp_31_is_lost_and_one_of_30_is_left_to_tcp(broker_ho
     heard = frozen.rest()
     assert heard.startswith(b"\x04\x07\x04PING")
     assert house.journal.mentions("peer silent")
-    assert [each.carrier.peer_version for each in house.line.peers] == [(3, 0)]
+    assert [each.carrier.peer_version for each in house.line.connections.peers] == [(3, 0)]
     assert_pings([old])
 
 
@@ -456,11 +457,11 @@ def test_the_job_of_a_worker_that_froze_is_lost(broker_house: Start, visitors: V
 def test_a_libzmq_peer_whose_application_sleeps_is_not_lost(broker_house: Start, visitors: Visitors) -> None:
     house = broker_house(f"{URL}&carrier_ping=0.1&carrier_timeout=2")
     sleeper = visitors.visit(zmq.REQ, house.callers)
-    until(lambda: any(each.is_open for each in list(house.line.peers)), "it has greeted")
-    (peer,) = house.line.peers
+    until(lambda: any(each.is_open for each in list(house.line.connections.peers)), "it has greeted")
+    (peer,) = house.line.connections.peers
     since = peer.heard
     until(lambda: peer.heard > since + 2.5, "libzmq has answered for longer than the time-out")
-    assert list(house.line.peers) == [peer]
+    assert list(house.line.connections.peers) == [peer]
     with Workers(visitors, house.workers):
         assert ask(sleeper, b"awake") == [b"awake"]
 
@@ -483,8 +484,8 @@ def test_our_own_pause_expires_no_worker(broker_house: Start, visitors: Visitors
 def test_a_pause_takes_no_peer_for_frozen(broker_house: Start, visitors: Visitors) -> None:
     house = broker_house(f"{URL}&carrier_ping=0.1&carrier_timeout=1.5")
     caller = visitors.visit(zmq.REQ, house.callers)
-    until(lambda: any(each.is_open for each in list(house.line.peers)), "it has greeted")
-    (peer,) = house.line.peers
+    until(lambda: any(each.is_open for each in list(house.line.connections.peers)), "it has greeted")
+    (peer,) = house.line.connections.peers
     house.run(time.sleep, 2.5)
     with Workers(visitors, house.workers):
         assert ask(caller, b"hello") == [b"hello"]
@@ -551,7 +552,7 @@ def test_messages_without_an_end_are_bounded_for_all_peers_together() -> None:
     peers = []
 
     def held() -> int:
-        return sum(peer.carrier.holding for peer in house.line.peers)
+        return sum(peer.carrier.holding for peer in house.line.connections.peers)
 
     try:
         for _ in range(4):
@@ -573,10 +574,10 @@ def test_what_a_peer_left_unfinished_is_freed_when_it_goes() -> None:
     try:
         with Raw(house.callers).greet() as peer:
             peer.say(b"\x01\x00\x02" + (4 << 20).to_bytes(8, "big") + bytes(3 << 20))
-            carriers = until(lambda: [each.carrier for each in list(house.line.peers)], "it is there")
+            carriers = until(lambda: [each.carrier for each in list(house.line.connections.peers)], "it is there")
             until(lambda: carriers[0].holding > 2 << 20, "a part has come")
-        until(lambda: not house.line.peers, "it has gone")
+        until(lambda: not house.line.connections.peers, "it has gone")
         assert [carrier.holding for carrier in carriers] == [0]
-        assert house.line._budget.received == 0
+        assert house.line.connections._budget.received == 0
     finally:
         house.close()

@@ -71,7 +71,7 @@ def joined(house: BrokerHouse, count: int = 1) -> None:
 
 
 def quiet(house: BrokerHouse) -> None:
-    until(lambda: not house.run(lambda: len(house.line.peers)), "nothing is under way")
+    until(lambda: not house.run(lambda: len(house.line.connections.peers)), "nothing is under way")
 
 
 def busy(house: BrokerHouse, count: int = 1) -> None:
@@ -229,7 +229,8 @@ def test_a_worker_that_is_killed_while_it_computes_is_noticed_at_once(
     callers = Callers(visitors, house)
     callers.submit(b"wait for ever")
     victim.prints("control SET_TASK")
-    until(lambda: house.run(lambda: len(house.line.peers)) == 1, "SET_TASK is answered, and only the caller is there")
+    peers = house.line.connections.peers
+    until(lambda: house.run(lambda: len(peers)) == 1, "SET_TASK is answered, and only the caller is there")
     victim.kill()
     assert callers.told() == b"ERROR lost: its worker's process has ended"
     assert count_workers(house) == 0

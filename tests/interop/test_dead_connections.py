@@ -47,7 +47,7 @@ def broker(broker_house: Start, loop_name: str, listener: str, free_path: Path) 
 
 
 def connections(broker: BrokerHouse) -> int:
-    return len(broker.line.peers)
+    return len(broker.line.connections.peers)
 
 
 def test_connections_that_send_eight_bytes_and_close_are_let_go(broker: BrokerHouse, listener: str) -> None:
@@ -72,7 +72,7 @@ def test_a_greeted_peer_whose_last_bytes_come_with_a_reset_is_let_go(broker: Bro
             raw.say(greeting)
         until(lambda: connections(broker) == 5, "all are connected")
         if greeting:
-            until(lambda: all(peer.is_open for peer in list(broker.line.peers)), "all have greeted")
+            until(lambda: all(peer.is_open for peer in list(broker.line.connections.peers)), "all have greeted")
 
         def part_and_reset(raws: list[Raw] = raws) -> None:
             for raw in raws:
@@ -99,4 +99,4 @@ def test_all_that_came_before_a_reset_is_read(house: House, free_path: Path) -> 
 
     house.run(say_and_reset)
     assert [asker.next()[1] for _ in bodies] == bodies
-    until(lambda: not house.line.peers, "it has been let go")
+    until(lambda: not house.line.connections.peers, "it has been let go")

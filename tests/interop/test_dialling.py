@@ -50,7 +50,7 @@ def test_our_dealer_talks_to_a_libzmq_rep_or_router(
     until(lambda: asker.present, "it has greeted")
     envelope = [b"me", b""] if theirs == zmq.ROUTER else []
     message = [bytes((number,)) * number for number in range(1, 40)]
-    house.run(lambda: [house.line.send(peer, [b"", b"%d" % turn, *message]) for turn in range(20)])
+    house.run(lambda: [house.line.connections.send(peer, [b"", b"%d" % turn, *message]) for turn in range(20)])
     for turn in range(20):
         assert other.recv_multipart() == [*envelope, b"%d" % turn, *message]
         other.send_multipart([*envelope, b"%d" % turn])
@@ -129,7 +129,7 @@ def test_a_place_that_accepts_and_never_greets_is_a_loss(house: House) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
 
         def dial() -> Any:
-            peer = house.line.dial(asker, TcpPlace(*silent.getsockname()), "dialled", req())
+            peer = house.line.connections.dial(asker, TcpPlace(*silent.getsockname()), "dialled", req())
             peer.limits = PeerLimits(handshake_timeout=0.2)
             return peer
 
@@ -178,8 +178,8 @@ def test_a_dial_that_is_given_up_before_it_succeeds_is_a_loss_and_hangs_up(house
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def dial_and_think_better() -> None:
-            peer = house.line.dial(asker, TcpPlace(*server.getsockname()), "dialled", req())
-            house.line.close(peer, "changed our mind")
+            peer = house.line.connections.dial(asker, TcpPlace(*server.getsockname()), "dialled", req())
+            house.line.connections.close(peer, "changed our mind")
 
         house.run(dial_and_think_better)
         until(lambda: asker.losses, "it is lost")
@@ -200,9 +200,9 @@ def test_what_is_said_before_a_dialled_peer_has_greeted_is_refused_or_delivered(
 
     def dial_and_ask() -> str:
         house.line.sessions.append(asker)
-        peer = house.line.dial(asker, where, "dialled", req())
+        peer = house.line.connections.dial(asker, where, "dialled", req())
         try:
-            house.line.send(peer, [b"", b"early"], "mark")
+            house.line.connections.send(peer, [b"", b"early"], "mark")
         except AssertionError:
             return "refused"
         return "taken"
@@ -262,7 +262,7 @@ class Faithful(Asker):
     def tick(self, now: float) -> float:
         if now >= self._due:
             self._due = inf
-            self.line.dial(self, self._where, "dialled", req())
+            self.line.connections.dial(self, self._where, "dialled", req())
         return self._due
 
 
@@ -293,6 +293,6 @@ def received(visitors: Visitors, kind: int, place: Place) -> tuple[zmq.Socket, P
 
 
 def assert_nothing_left(house: House) -> None:
-    until(lambda: not house.line.peers and not house.host._dials, "peers and dials are forgotten")
-    assert not house.line._addresses
-    assert house.line._deadlines.armed == 0
+    until(lambda: not house.line.connections.peers and not house.host._dials, "peers and dials are forgotten")
+    assert not house.line.connections.admission.addresses
+    assert house.line.connections.life_signs.watched == 0

@@ -64,7 +64,7 @@ def test_a_client_that_has_left_is_not_told_anything(broker_house: Start) -> Non
     house = broker_house(NATIVE)
     with Raw(house.callers) as client:
         hello(client, Role.CLIENT, session="5f" * 16)
-    until(lambda: not house.run(lambda: house.line.peers), "it has gone")
+    until(lambda: not house.run(lambda: house.line.connections.peers), "it has gone")
     house.run(house.server.drain)
     until(house.server.stopped.done, "the broker has stopped")
 

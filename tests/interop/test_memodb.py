@@ -263,7 +263,7 @@ def test_a_strangers_threads_share_one_connection_and_work_at_once(
     house = broker_house(any_url)
     worker = programs.stranger("memodb_threads_worker", house.workers, "default", "--workers", 5, "--name", "T")
     joined(house, 5)
-    assert len(house.line.peers) == 1
+    assert len(house.line.connections.peers) == 1
     jobs = [f"sleep 0.5 {number}" for number in range(5)]
     client = programs.stranger("memodb_client", house.callers, "default", *jobs, "--at-once")
     assert client.ends() == 0, client.err
@@ -519,8 +519,8 @@ def test_r64_a_connection_that_is_cut_in_mid_job_costs_nothing(broker_house: Sta
     for number, caller in enumerate(callers):
         caller.send(job(b"sleep 0.4 %d" % number))
     until(lambda: len(crew.done) == 4, "all are at work, and two calls wait")
-    for peer in house.run(lambda: list(house.line.peers)):
-        house.run(house.line.close, peer, "the test wants it")
+    for peer in house.run(lambda: list(house.line.connections.peers)):
+        house.run(house.line.connections.close, peer, "the test wants it")
     for number, caller in enumerate(callers):
         assert result_of(caller.recv()) == b"did sleep 0.4 %d" % number
     assert len(crew.done) == len(set(crew.done)) == 6
@@ -582,9 +582,9 @@ def test_connections_that_are_cut_all_the_time_cost_no_call_and_double_none(brok
     chance = random.Random(5)
 
     def cut() -> None:
-        peers = list(house.line.peers)
+        peers = list(house.line.connections.peers)
         if peers:
-            house.line.close(chance.choice(peers), "the test wants it")
+            house.line.connections.close(chance.choice(peers), "the test wants it")
 
     for turn in range(25):
         for number, caller in enumerate(callers):
@@ -803,7 +803,7 @@ def test_fifty_workers_and_fifty_callers_of_libnng_over_two_connections(broker_h
         for number, caller in enumerate(callers):
             assert result_of(caller.recv()) == b"did %d of %d" % (turn, number)
     assert len(crew.done) == len(set(crew.done)) == 1000
-    assert len(house.line.peers) == 2
+    assert len(house.line.connections.peers) == 2
 
 
 WORKERS = CALLERS = 500
@@ -1027,7 +1027,7 @@ def test_r63_the_answer_of_a_libnng_is_not_given_to_a_stranger(
     assert result_of(caller.recv()) == b"did mine"
     if is_closed:
         caller.close()
-        until(lambda: len(house.line.peers) == 1, "the caller's connection has ended")
+        until(lambda: len(house.line.connections.peers) == 1, "the caller's connection has ended")
     with Plain(house.callers).greeted() as stranger:
         stranger.ask(job(b"mine"), heard[0])
         assert result_of(stranger.answer()[1]) == b"did mine"
@@ -1046,7 +1046,7 @@ def test_r63_an_answer_that_was_not_read_is_kept_for_its_process_only(
         request = caller.ask(job(b"mine"))
         until(lambda: session._answers.bytes, "it is answered")
         until(lambda: caller.socket.recv(1, socket.MSG_PEEK), "the answer is there")
-    until(lambda: len(house.line.peers) == 1, "the caller's connection has ended")
+    until(lambda: len(house.line.connections.peers) == 1, "the caller's connection has ended")
     body = request + job(b"mine")
     program = (
         "import socket, sys; s = socket.socket(socket.AF_UNIX); s.settimeout(60); s.connect(sys.argv[1]);"

@@ -254,7 +254,7 @@ def test_a_worker_of_another_protocol_is_told_what_to_say_first(broker_house: St
     word, code, sentence = stray.recv_multipart()
     assert (word, code) == (b"\x03\x00", b"malformed")
     assert sentence
-    until(lambda: not house.line.peers, "it is hung up on")
+    until(lambda: not house.line.connections.peers, "it is hung up on")
 
 
 @pytest.mark.parametrize("kind", [zmq.PUSH, zmq.REQ, zmq.SUB])

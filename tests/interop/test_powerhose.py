@@ -333,7 +333,8 @@ def test_d12_a_listeners_limits_hold_for_the_connections_it_makes_to_its_workers
     frozen = worker(programs, house)
     caller.ask(b"sleep 30")
     frozen.prints("job sleep")
-    assert house.run(lambda: [peer.limits.carrier_timeout for peer in house.line.peers if peer.dialled]) == [0.4]
+    peers = house.line.connections.peers
+    assert house.run(lambda: [peer.limits.carrier_timeout for peer in peers if peer.dialled]) == [0.4]
     frozen.stop()
     assert caller.answer() == b"ERROR lost: its worker's connection ended"
 

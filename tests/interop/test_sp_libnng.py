@@ -104,7 +104,7 @@ class Shuffler(Echo):
         self.questions.append((peer, message))
         if len(self.questions) == self.count:
             for asker, (route, body) in random.Random(3).sample(self.questions, self.count):
-                self.line.send(asker, [route, b"to ", body])
+                self.line.connections.send(asker, [route, b"to ", body])
 
 
 @pytest.fixture
@@ -198,7 +198,7 @@ def test_our_req_asks_fifty_at_once_and_libnng_answers_backwards(house: House, n
     asker = Asker(house.line)
     peer = dial_sp(house, asker, where)
     routes = [(1 << 31 | number).to_bytes(4, "big") for number in range(50)]
-    house.run(lambda: [house.line.send(peer, [route, b"from ", route]) for route in routes])
+    house.run(lambda: [house.line.connections.send(peer, [route, b"from ", route]) for route in routes])
     asked = [(context, context.recv()) for context in contexts]
     for context, question in reversed(asked):
         context.send(question)
@@ -223,7 +223,7 @@ def test_fifty_peers_at_once_each_get_their_own_answers(house: House, nngs: Nngs
             asker.send(b"%d in turn %d" % (number, turn))
         for number, asker in enumerate(askers):
             assert taken(asker) == b"%d in turn %d" % (number, turn)
-    assert len(house.line.peers) == 50
+    assert len(house.line.connections.peers) == 50
 
 
 # ---- hops
@@ -282,7 +282,7 @@ def test_libnng_comes_back_when_we_hang_up_and_asks_again_at_once(house: House, 
         visitor.send(b"%d" % times)
         question = asker.next()
         former = asker.present[0]
-        house.run(house.line.close, former, "the test wants it")
+        house.run(house.line.connections.close, former, "the test wants it")
         until(lambda times=times: len(asker.losses) == times, "the session has heard that it is lost")
         assert asker.next() == question
         (peer,) = asker.present

@@ -23,8 +23,9 @@ from dragoman.dialects.pingpong.options import ListenerOptions
 from dragoman.dialects.pingpong.session import PingPongSession
 from dragoman.diary.memory import MemoryDiary
 from dragoman.sdk.address import Place, TcpPlace, UnixPlace
+from dragoman.server.admission import Limits
 from dragoman.server.peer import Peer, PeerLimits
-from dragoman.server.runner import Limits, Line
+from dragoman.server.runner import Line
 from dragoman.streams.places import PlaceTaken
 from dragoman.streams.stream import Stream
 from dragoman.testing.entropy import SeededEntropy
@@ -186,7 +187,7 @@ def test_a_gathered_write_of_more_buffers_than_the_kernel_takes_at_once_arrives_
 
     def burst() -> None:
         for number in range(1_500):
-            house.line.send(asker.present[0], [b"%d" % number, bytes(16_384), b""])
+            house.line.connections.send(asker.present[0], [b"%d" % number, bytes(16_384), b""])
 
     house.run(burst)
     for number in range(1_500):
@@ -239,7 +240,7 @@ def test_the_largest_buffer_goes_first_and_once_when_all_together_are_too_much(l
             crowd.enter_context(Raw(where, receive_buffer=4_096)).greet(identity=name)
         until(lambda: len(asker.present) == 3, "all have greeted")
         peers = {peer.identity: peer for peer in asker.present}
-        house.run(lambda: [house.line.send(peers[name], [bytes(size)]) for name, size in sizes.items()])
+        house.run(lambda: [house.line.connections.send(peers[name], [bytes(size)]) for name, size in sizes.items()])
         until(lambda: asker.losses, "somebody is disconnected")
         assert [peer.identity for peer, _ in asker.losses] == [b"large"]
         assert house.counters.disconnected_slow == 1
@@ -278,7 +279,7 @@ def test_marks_of_messages_that_never_left_come_back_and_others_do_not(house: Ho
         peer = asker.present[0]
         house.send(peer, [b"small"], "left at once")
         assert raw.hear() == [b"small"]
-        house.run(lambda: [house.line.send(peer, [bytes(65_536)], number) for number in range(200)])
+        house.run(lambda: [house.line.connections.send(peer, [bytes(65_536)], number) for number in range(200)])
         until(lambda: peer.stream.backlog, "it has fallen behind")
         sent = settled(lambda: peer.stream.sent)
     until(lambda: asker.losses, "it is lost")
@@ -313,7 +314,7 @@ def test_a_message_whose_write_fails_never_left(house: House, place: Place) -> N
 
     def write_to_the_dead() -> None:
         raw.reset()
-        house.line.send(asker.present[0], [b"a job"], "never left")
+        house.line.connections.send(asker.present[0], [b"a job"], "never left")
         house.line.turn()
 
     house.run(write_to_the_dead)
@@ -386,18 +387,18 @@ def test_a_peer_is_lost_only_once_however_it_ends(house: House, place: Place) ->
     def all_at_once() -> None:
         peer = asker.present[0]
         raw.reset()
-        house.line.close(peer, "once")
-        house.line.send(peer, [b"a word"], "mark")
-        house.line.close(peer, "twice")
+        house.line.connections.close(peer, "once")
+        house.line.connections.send(peer, [b"a word"], "mark")
+        house.line.connections.close(peer, "twice")
         house.line.turn()
-        house.line.send(peer, [b"too late"], "unheard")
+        house.line.connections.send(peer, [b"too late"], "unheard")
 
     house.run(all_at_once)
     until(lambda: asker.losses, "it is lost")
     house.run(lambda: None)
     assert len(asker.losses) == 1
-    assert not house.line.peers
-    assert not house.line._addresses
+    assert not house.line.connections.peers
+    assert not house.line.connections.admission.addresses
 
 
 def test_what_is_said_before_closing_still_arrives(house: House, place: Place) -> None:
@@ -407,8 +408,8 @@ def test_what_is_said_before_closing_still_arrives(house: House, place: Place) -
         raw.message(b"unread" * 1_000)
 
         def farewell() -> None:
-            house.line.send(asker.present[0], [b"farewell"])
-            house.line.close(asker.present[0], "over")
+            house.line.connections.send(asker.present[0], [b"farewell"])
+            house.line.connections.close(asker.present[0], "over")
 
         house.run(farewell)
         assert raw.hear() == [b"farewell"]
@@ -477,7 +478,7 @@ def test_our_own_pause_times_no_handshake_out(house: House) -> None:
     where = house.open(asker, LOOPBACK, limits=PeerLimits(handshake_timeout=1.5))
     with Raw(where) as raw:
         raw.say(OUR_GREETING[:20])
-        until(lambda: house.line.peers, "we have met")
+        until(lambda: house.line.connections.peers, "we have met")
         assert raw.take(64) == OUR_GREETING
 
         def pause() -> None:
@@ -516,12 +517,12 @@ def test_the_time_it_takes_to_read_all_sockets_after_a_pause_is_excused_as_well(
 
     broker = Broker(Policy(), SeededEntropy())
     line = Line(broker, MemoryDiary(), lambda: now, lambda *_, **__: None, Limits())
-    session = PingPongSession(broker, line, ListenerOptions(worker_expire=1.0), MIB, now)
+    session = PingPongSession(broker, line.connections, ListenerOptions(worker_expire=1.0), MIB, now)
     line.sessions.append(session)
     for number in range(10):
         carrier = Zmtp("ROUTER")
-        peer = line.connected(session, "backend", carrier, Pipe(read), f"peer {number}", "address")
-        line.arrived(peer, carrier.feed(OUR_GREETING + ready_command(b"DEALER") + b"\x01\x00\x00\x05READY"))
+        peer = line.connections.connected(session, "backend", carrier, Pipe(read), f"peer {number}", "address")
+        line.connections.arrived(peer, carrier.feed(OUR_GREETING + ready_command(b"DEALER") + b"\x01\x00\x00\x05READY"))
     line.turn()
     assert len(broker.roster.workers) == 10
     now += 10.0
@@ -558,8 +559,8 @@ def test_a_turn_at_the_very_instant_a_life_sign_is_due_comes_to_an_end(began: fl
     asker = Asker(line)
     limits: Any = Unending()
     carrier = Zmtp("ROUTER")
-    peer: Peer = line.connected(asker, "door", carrier, Pipe(), "peer", "address", limits)
-    line.arrived(peer, carrier.feed(OUR_GREETING + ready_command(b"DEALER")))
+    peer: Peer = line.connections.connected(asker, "door", carrier, Pipe(), "peer", "address", limits)
+    line.connections.arrived(peer, carrier.feed(OUR_GREETING + ready_command(b"DEALER")))
     for _ in range(100):
         limits.asked = 0
         now = line.turn()
@@ -582,7 +583,7 @@ def leave_stale_socket(path: Path) -> None:
 def write_then(house: House, asker: Asker, marks: list[Any], call: Callable[[], object]) -> None:
     """Within one step of the loop: nothing is read meanwhile."""
     for mark in marks:
-        house.line.send(asker.present[0], [b"a word"], mark)
+        house.line.connections.send(asker.present[0], [b"a word"], mark)
     house.line.turn()
     call()
 
@@ -644,7 +645,7 @@ def test_a_connection_that_is_reset_or_closed_by_us_is_not_closed_in_order(house
     echo = Echo(house.line)
     where = house.open(echo, place)
     with Raw(where).greet() as raw:
-        house.run(house.line.close, echo.present[0], "the test wants it")
+        house.run(house.line.connections.close, echo.present[0], "the test wants it")
         raw.rest()
     until(lambda: echo.losses, "it has been closed")
     raw = Raw(where).greet()

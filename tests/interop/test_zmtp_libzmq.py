@@ -147,7 +147,7 @@ def test_libzmq_comes_back_when_we_hang_up(house: House, visitors: Visitors, pla
         peer = until(lambda: echo.present and echo.present[0], "it is here")
         dealer.send(b"%d" % times)
         assert dealer.recv() == b"%d" % times
-        house.run(house.line.close, peer, "the test wants it")
+        house.run(house.line.connections.close, peer, "the test wants it")
         until(lambda times=times: len(echo.losses) == times, "the session has heard that it is lost")
 
 
@@ -180,7 +180,7 @@ def test_two_hundred_peers_at_once_each_get_their_own_messages(house: House, vis
     for round_ in range(5):
         for number, dealer in enumerate(dealers):
             assert dealer.recv_multipart() == [b"%d" % number, b"%d" % round_, bytes(1_000)]
-    assert len(house.line.peers) == 200
+    assert len(house.line.connections.peers) == 200
 
 
 @pytest.mark.parametrize("family", ["127.0.0.1", "::1", "localhost"])
@@ -189,7 +189,7 @@ def test_tcp_listens_on_both_families(house: House, visitors: Visitors, family: 
     asker = visitors.visit(zmq.REQ, where)
     asker.send(b"hello")
     assert asker.recv() == b"hello"
-    (peer,) = house.line.peers
+    (peer,) = house.line.connections.peers
     assert peer.label.startswith("[::1]:" if peer.address == "::1" else "127.0.0.1:")
 
 
@@ -231,7 +231,7 @@ def test_a_libzmq_peer_that_wants_another_mechanism_gives_up_and_leaves_nothing_
         "CURVE": {"curve_serverkey": public, "curve_publickey": public, "curve_secretkey": secret},
     }
     visitors.visit(zmq.DEALER, where, **wishes[mechanism])
-    until(lambda: carriers and not house.line.peers, "it has come and gone")
+    until(lambda: carriers and not house.line.connections.peers, "it has come and gone")
     assert not carriers[0].ready
     assert_served(visitors, where)
     assert echo.losses == []

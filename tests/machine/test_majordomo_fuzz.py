@@ -14,7 +14,7 @@ from dragoman.dialects.majordomo import codec
 from dragoman.dialects.majordomo.editions import WIRES, Wire
 from dragoman.dialects.majordomo.framed import Framed
 from dragoman.dialects.majordomo.messages import ClientRequest, Disconnect, Heartbeat, Ready, WorkerReply
-from dragoman.server.runner import Limits
+from dragoman.server.admission import Limits
 from unit.dialects.majordomo.world import MAX_PAYLOAD, SPEECHES, Side, World
 
 INPUTS = 20_000

@@ -101,7 +101,7 @@ def _the_loop() -> asyncio.AbstractEventLoop:
 
 def _app(world: World, options: ListenerOptions) -> Any:
     if world not in _doors:
-        session = HttpSession(world.broker, world.line, options)
+        session = HttpSession(world.broker, world.line.connections, options)
         desk = Desk(world.broker, world.line, MemoryDiary(), lambda: 0.0)
         world.line.sessions += [session, desk]
         _doors[world] = make_app(Door(world.broker, desk, session, world.line, lambda: world.now, _no_health, 200_000))

@@ -11,8 +11,9 @@ from dragoman.core.broker import Broker
 from dragoman.core.model import Job
 from dragoman.core.policy import Policy
 from dragoman.diary.memory import MemoryDiary
+from dragoman.server.admission import Limits
 from dragoman.server.peer import Peer
-from dragoman.server.runner import Limits, Line
+from dragoman.server.runner import Line
 from dragoman.server.wiring import prepare
 from dragoman.streams.byte_stream import ByteStream
 from dragoman.testing.entropy import SeededEntropy
@@ -48,7 +49,7 @@ class World:
             if place in self.places:
                 self.dialled.setdefault(place, []).append(Dialled(self, peer, self.places[place]()))
             else:
-                self.line.dialled(peer, None, "nobody listens there")
+                self.line.connections.dialled(peer, None, "nobody listens there")
         self.line.turn()
 
     def wait(self, seconds: float) -> None:
@@ -76,7 +77,7 @@ class Connection(ByteStream):
 
     def __init__(self, world: World, door: Any, carrier: Carrier, address: str = "127.0.0.1") -> None:
         self._begin(world, carrier, door.carrier())
-        self._peer = world.line.connected(
+        self._peer = world.line.connections.connected(
             door.session, door.endpoint, self._theirs, self, address, address, door.limits
         )
         self._greet()
@@ -98,14 +99,14 @@ class Connection(ByteStream):
 
     def cut(self) -> None:
         self.is_cut = True
-        self.world.line.ended(self._peer, "cut")
+        self.world.line.connections.ended(self._peer, "cut")
         self.world.line.turn()
 
     def _pass_on(self, buffers: Sequence[Frame]) -> None:
         assert not self.is_cut
         data = b"".join(buffers)
         if data:
-            self.world.line.arrived(self._peer, self._theirs.feed(data))
+            self.world.line.connections.arrived(self._peer, self._theirs.feed(data))
 
     def _begin(self, world: World, ours: Carrier, theirs: Carrier) -> None:
         self.world = world
@@ -148,5 +149,5 @@ class Dialled(Connection):
     def __init__(self, world: World, peer: Peer, carrier: Carrier) -> None:
         self._begin(world, carrier, peer.carrier)
         self._peer = peer
-        world.line.dialled(peer, self)
+        world.line.connections.dialled(peer, self)
         self._greet()

@@ -24,8 +24,9 @@ from dragoman.dialects.frontend import FRONTEND
 from dragoman.dialects.pingpong.options import ListenerOptions
 from dragoman.dialects.pingpong.session import PingPongSession
 from dragoman.diary.memory import MemoryDiary
+from dragoman.server.admission import Limits
 from dragoman.server.peer import Peer
-from dragoman.server.runner import Limits, Line
+from dragoman.server.runner import Line
 from dragoman.testing.entropy import SeededEntropy
 from sim.oracle import Oracle, WatchedSession
 from sim.pipes import End, Weather, Wire
@@ -122,7 +123,9 @@ class Life:
         self._timer_number = 0
         self.broker = kinds.broker(Policy(), SeededEntropy(world.random.random().hex()), first_worker=first_worker)
         self.line = Line(self.broker, MemoryDiary(), lambda: world.now, self._log, Limits(), wake=self._wake)
-        self.session: PingPongSession = kinds.session(house.oracle, self.broker, self.line, options, MAX_PAYLOAD, world)
+        self.session: PingPongSession = kinds.session(
+            house.oracle, self.broker, self.line.connections, options, MAX_PAYLOAD, world
+        )
         self.line.sessions.append(self.session)
         self._wake()
 
@@ -201,7 +204,7 @@ class Life:
             return
         self._house.touched(self)
         carrier = self.new_carrier()
-        peer = self.line.connected(self.session, endpoint, carrier, end, end.label, self.address_of(end))
+        peer = self.line.connections.connected(self.session, endpoint, carrier, end, end.label, self.address_of(end))
         self._ends[end] = None
         end.on_bytes = partial(self._arrived, peer, carrier)
         end.on_end = partial(self._ended, peer, end)
@@ -220,7 +223,7 @@ class Life:
             messages = carrier.feed(data)
             if peer.endpoint == FRONTEND and peer.closing is None:
                 self._house.oracle.frontend_heard(self.broker, len(messages))
-            self.line.arrived(peer, messages)
+            self.line.connections.arrived(peer, messages)
             if self.pauses_before and self.broker.effects:
                 self._maybe_pause()
 
@@ -230,7 +233,7 @@ class Life:
         elif self.is_alive:
             self._house.touched(self)
             self._ends.pop(end, None)
-            self.line.ended(peer, problem)
+            self.line.connections.ended(peer, problem)
 
     def _log(self, level: str, event: str, **fields: Any) -> None:
         self._world.note("log", (event, {name: str(value) for name, value in fields.items()}))

@@ -33,6 +33,7 @@ from dragoman.dialects.memodb.messages import Ready
 from dragoman.dialects.memodb.options import ListenerOptions
 from dragoman.dialects.memodb.requests import Call, Contacts, Guest
 from dragoman.dialects.memodb.session import MemoDbSession
+from dragoman.server.connections import Connections
 from dragoman.server.peer import Peer
 from dragoman.server.runner import Line
 from sim.oracle import LATE_GIVE, require, result_of
@@ -265,7 +266,7 @@ class MemoDbOracle:
 class WatchedLine:
     """What the session knows as its line: every answer is seen on its way out."""
 
-    def __init__(self, oracle: MemoDbOracle, line: Line) -> None:
+    def __init__(self, oracle: MemoDbOracle, line: Connections) -> None:
         self._oracle = oracle
         self._line = line
         self.session: WatchedMemoDb
@@ -286,7 +287,7 @@ class WatchedMemoDb(MemoDbSession):
         self,
         oracle: MemoDbOracle,
         broker: Broker,
-        line: Line,
+        line: Connections,
         options: ListenerOptions,
         max_payload: int,
         world: World,
@@ -400,7 +401,7 @@ class WatchedMemoDb(MemoDbSession):
 
 def books(session: WatchedMemoDb, line: Line) -> None:
     """Raise if the session's records contradict each other."""
-    peers = [peer for peer in line.peers if peer.is_open and not peer.is_lost]
+    peers = [peer for peer in line.connections.peers if peer.is_open and not peer.is_lost]
     waiting = [call for peer in peers for call in peer.guest.waiting.values()]
     if not session._broker.effects:  # else somebody is still to be told
         calls = sum(len(job.callers) for job in session._broker.jobs.values())

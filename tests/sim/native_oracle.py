@@ -25,7 +25,7 @@ from dragoman.core.model import ENDED
 from dragoman.dialects.native.options import ListenerOptions
 from dragoman.dialects.native.session import NativeSession
 from dragoman.dialects.sides import Failure
-from dragoman.server.runner import Line
+from dragoman.server.connections import Connections
 from sim.oracle import require, result_of
 from sim.world import World
 
@@ -156,7 +156,13 @@ class WatchedNative(NativeSession):
     """The real session, and the oracle looking over its shoulder. It changes nothing."""
 
     def __init__(
-        self, oracle: NativeOracle, broker: Broker, line: Line, options: ListenerOptions, max_payload: int, world: World
+        self,
+        oracle: NativeOracle,
+        broker: Broker,
+        line: Connections,
+        options: ListenerOptions,
+        max_payload: int,
+        world: World,
     ) -> None:
         super().__init__(broker, line, options, max_payload, "sim")  # type: ignore[arg-type]
         self.oracle = oracle

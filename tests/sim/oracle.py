@@ -40,8 +40,8 @@ from dragoman.dialects.frontend import Caller
 from dragoman.dialects.pingpong.messages import PING, READY
 from dragoman.dialects.pingpong.options import ListenerOptions
 from dragoman.dialects.pingpong.session import Guest, PingPongSession
+from dragoman.server.connections import Connections
 from dragoman.server.peer import Peer
-from dragoman.server.runner import Line
 from sim.world import World
 
 LATE_GIVE = 0.05  # the run time may count from the decision if the job left no later than this
@@ -240,7 +240,13 @@ class WatchedSession(PingPongSession):
     """The real session, and the oracle looking over its shoulder. It changes nothing."""
 
     def __init__(
-        self, oracle: Oracle, broker: Broker, line: Line, options: ListenerOptions, max_payload: int, world: World
+        self,
+        oracle: Oracle,
+        broker: Broker,
+        line: Connections,
+        options: ListenerOptions,
+        max_payload: int,
+        world: World,
     ) -> None:
         super().__init__(broker, line, options, max_payload, world.now)  # type: ignore[arg-type]
         self._oracle = oracle

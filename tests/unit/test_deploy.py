@@ -26,8 +26,9 @@ from dragoman.http import metrics as told
 from dragoman.http.exposition import Kind
 from dragoman.sdk.address import TcpPlace, parse
 from dragoman.sdk.peoples import worker_target
+from dragoman.server.admission import Limits
 from dragoman.server.config import load
-from dragoman.server.runner import Limits, Line
+from dragoman.server.runner import Line
 from dragoman.server.wiring import DIALECTS, prepare
 from dragoman.testing.entropy import SeededEntropy
 

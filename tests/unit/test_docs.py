@@ -25,9 +25,10 @@ from dragoman.http.limits import HttpLimits
 from dragoman.sdk.address import read_value
 from dragoman.sdk.peoples import PEOPLES, caller_target, worker_target
 from dragoman.sdk.worker import DEFAULT_URL
+from dragoman.server.admission import Limits
 from dragoman.server.config import load
 from dragoman.server.peer import PeerLimits
-from dragoman.server.runner import Limits, Line
+from dragoman.server.runner import Line
 from dragoman.server.wiring import DIALECTS, ListenerOptions, prepare
 from dragoman.testing.entropy import SeededEntropy
 

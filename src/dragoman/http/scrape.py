@@ -74,7 +74,7 @@ class Scrape:
             await self._rest()
 
     async def _look_at_peers(self) -> None:
-        gone, present = dict(self._door.line.traffic), list(self._door.line.peers)
+        gone, present = dict(self._door.line.connections.traffic), list(self._door.line.connections.peers)
         gone["http"] = self._door.traffic()
         # Connections of our own door do not pass through the line; whoever asks for our health is told of all.
         self._peers["http"] = max(0, self._door.health().peers - len(present))

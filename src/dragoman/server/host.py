@@ -60,11 +60,12 @@ class Host:
         self._suspended = clock.suspended()
         self._second = -1
         self._accepted = 0
-        line.wake = self._wake
-        line.dialler = self._dial
-        self._processes = Processes(loop, most_watched(line.limits.max_peers))
-        line.process_watch = self._processes.watch
-        line.later = loop.call_later
+        self._connections = connections = line.connections
+        connections.wake = self._wake
+        connections.dialler = self._dial
+        self._processes = Processes(loop, most_watched(connections.limits.max_peers))
+        connections.process_watch = self._processes.watch
+        connections.later = loop.call_later
 
     def start(self) -> None:
         self._wake()
@@ -96,7 +97,7 @@ class Host:
         self._served.clear()
         for task in list(self._dials):
             task.cancel()
-        for peer in list(self._line.peers):
+        for peer in list(self._connections.peers):
             if peer.stream is not None:
                 peer.stream.close()
         self._processes.close()
@@ -163,7 +164,7 @@ class Host:
             except OSError as error:
                 if error.errno not in OUT_OF_RESOURCES:
                     raise
-                self._line.remark("cannot accept", level="error", problem=str(error))
+                self._line.reports.remark("cannot accept", level="error", problem=str(error))
                 self._rest_from_accepting(listening, door, 1.0)
                 return
             self._accepted += door.is_for_peers
@@ -174,12 +175,12 @@ class Host:
             except OSError:  # it has gone already
                 accepted.close()
                 continue
-            if self._line.admit(address, is_near) is not None:
+            if self._connections.admit(address, is_near) is not None:
                 accepted.close()
                 continue
             carrier = door.carrier()
             stream = Stream(self._loop, accepted, carrier)
-            peer = self._line.connected(
+            peer = self._connections.connected(
                 door.session, door.endpoint, carrier, stream, label, address, door.limits, is_near, process
             )
             self._start(stream, peer)
@@ -189,7 +190,7 @@ class Host:
         second = int(clock.now())
         if second != self._second:
             self._second, self._accepted = second, 0
-        return self._accepted >= self._line.limits.max_accepts
+        return self._accepted >= self._connections.limits.max_accepts
 
     def _rest_from_accepting(self, listening: socket.socket, door: Door, seconds: float) -> None:
         """Those connected are served on, newcomers wait a moment."""
@@ -202,7 +203,7 @@ class Host:
         self._loop.call_later(seconds, again)
 
     def _start(self, stream: Stream, peer: Peer) -> None:
-        stream.start(partial(self._line.arrived, peer), partial(self._line.ended, peer))
+        stream.start(partial(self._connections.arrived, peer), partial(self._connections.ended, peer))
 
     def _dial(self, peer: Peer, place: object) -> None:
         assert isinstance(place, TcpPlace | UnixPlace)
@@ -244,12 +245,12 @@ class Host:
             self._connected(peer, connected)
 
     def _not_connected(self, peer: Peer, place: Place, error: OSError) -> None:
-        self._line.dialled(peer, None, f"cannot connect to {place}: {error}")
+        self._connections.dialled(peer, None, f"cannot connect to {place}: {error}")
         self._wake()
 
     def _connected(self, peer: Peer, connected: socket.socket) -> None:
         stream = Stream(self._loop, connected, peer.carrier)
         _, address, process = describe(connected)
-        self._line.dialled(peer, stream, address=address, process=process)
+        self._connections.dialled(peer, stream, address=address, process=process)
         if not peer.is_lost:
             self._start(stream, peer)

@@ -109,17 +109,30 @@ class Peer(seam.Peer):
         """Whether it has ended, or its end is decided."""
         return self.closing is not None
 
-    def place_marks(self, buffers: list[Frame], before: int) -> None:
+    def write(self, stream: ByteStream) -> bool:
+        """Write all that this iteration has for it. Tells whether a part of it waits for the kernel."""
+        buffers, self.out = self.out, []
+        before = stream.sent + stream.backlog
+        stream.write(buffers)
+        if stream.backlog:
+            self._place_marks(stream, buffers, before)
+            return True
+        if stream.sent > before:  # else the write failed: they come back in `lost`
+            if self.fresh_marks:
+                self._note_left(len(buffers), stream.sent)
+            self.largest = 0
+        return False
+
+    def _place_marks(self, stream: ByteStream, buffers: list[Frame], before: int) -> None:
         """The kernel has not taken all of these: note where in the stream each marked message ends."""
-        assert self.stream is not None
         self.largest = max(self.largest, *map(len, buffers))
         ends = list(accumulate(map(len, buffers), initial=before))
         self.marks.extend((ends[index], mark) for index, mark in self.fresh_marks)
         self.fresh_marks.clear()
-        while self.marks and self.marks[0][0] <= self.stream.sent:
+        while self.marks and self.marks[0][0] <= stream.sent:
             self.marks.popleft()
 
-    def note_left(self, buffers: int, sent: int) -> None:
+    def _note_left(self, buffers: int, sent: int) -> None:
         """The kernel has taken all of this turn: remember the last marked message, if it stands at the end of it."""
         index, mark = self.fresh_marks[-1]
         self.latest = mark if index == buffers else None

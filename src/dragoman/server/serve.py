@@ -27,6 +27,7 @@ from dragoman.http.server import HttpServer
 from dragoman.http.session import HttpSession
 from dragoman.sdk.address import AddressError, TcpPlace, is_loopback
 from dragoman.server import clock
+from dragoman.server.admission import Limits
 from dragoman.server.config import Config, default_data_dir
 from dragoman.server.datadir import DataFolder, first_id_without_folder
 from dragoman.server.event_log import EventLog
@@ -34,7 +35,7 @@ from dragoman.server.host import Host
 from dragoman.server.log import make_log
 from dragoman.server.notify import Notifier
 from dragoman.server.restoring import Restoring
-from dragoman.server.runner import Limits, Line
+from dragoman.server.runner import Line
 from dragoman.server.tuning import raise_descriptor_limit, tune_process
 from dragoman.server.wiring import House, Listener, default_listeners, optional_listeners, prepare
 
@@ -161,7 +162,7 @@ class Server:
             version=self._release,
             jobs=self.broker.ledger.present,
             workers=len(self.broker.roster.workers),
-            peers=len(self.line.peers) + sum(server.connections for server, _ in self._http),
+            peers=len(self.line.connections.peers) + sum(server.connections for server, _ in self._http),
             draining=self._is_draining,
             loading=self.is_loading,
         )
@@ -187,7 +188,7 @@ class Server:
 
     def status(self) -> str:
         """In a few words, for whoever looks at the supervisor."""
-        workers, peers = len(self.broker.roster.workers), len(self.line.peers)
+        workers, peers = len(self.broker.roster.workers), len(self.line.connections.peers)
         return f"serving: {self.broker.ledger.present} jobs, {workers} workers, {peers} peers"
 
     def drain(self) -> None:
@@ -219,7 +220,9 @@ class Server:
 
     def _is_writing(self) -> bool:
         """Whether an answer is still on its way out: the last one may be more than the kernel takes at once."""
-        return any(peer.out or (peer.stream is not None and peer.stream.backlog) for peer in self.line.peers)
+        return any(
+            peer.out or (peer.stream is not None and peer.stream.backlog) for peer in self.line.connections.peers
+        )
 
     def _is_saving(self) -> bool:
         """Whether something was decided that the diary does not have yet."""

@@ -123,7 +123,7 @@ def _pingpong(request: Request) -> Listener:
     own: PingPongOptions = request.own
     _check_service(request, own.service)
     line = request.line
-    session = pingpong.PingPongSession(request.broker, line, own, request.options.max_payload, clock.now())
+    session = pingpong.PingPongSession(request.broker, line.connections, own, request.options.max_payload, clock.now())
     request.line.sessions.append(session)
     carrier = partial(Zmtp, "ROUTER", limits=ZmtpLimits(max_payload=request.options.max_payload))
     return _with_frontend(request, session, pingpong.BACKEND, carrier, f", edition {own.edition.value}")
@@ -141,7 +141,7 @@ def _powerhose(request: Request) -> Listener:
     limits = ZmtpLimits(max_payload=max_payload)
     session = powerhose.PowerhoseSession(
         request.broker,
-        request.line,
+        request.line.connections,
         own,
         max_payload,
         reach,
@@ -186,7 +186,7 @@ def _with_frontend(
 def _memodb(request: Request) -> Listener:
     own: MemoDbOptions = request.own
     max_payload = request.options.max_payload
-    session = MemoDbSession(request.broker, request.line, own, max_payload)
+    session = MemoDbSession(request.broker, request.line.connections, own, max_payload)
     is_ipc = isinstance(request.address.place, UnixPlace)
     carrier = partial(Sp, "REP", ipc=is_ipc, limits=SpLimits(max_payload=max_payload))
     return _at_one_door(request, session, carrier)
@@ -195,7 +195,7 @@ def _memodb(request: Request) -> Listener:
 def _majordomo(request: Request) -> Listener:
     own: MajordomoOptions = request.own
     max_payload = request.options.max_payload
-    session = majordomo.MajordomoSession(request.broker, request.line, own, max_payload)
+    session = majordomo.MajordomoSession(request.broker, request.line.connections, own, max_payload)
     carrier = partial(Zmtp, "ROUTER", limits=ZmtpLimits(max_payload=max_payload))
     return _at_one_door(request, session, carrier)
 
@@ -232,7 +232,7 @@ def _controller(request: Request) -> Listener:
     limits = PrefixedLimits(max_payload=request.options.max_payload)
     session = controller.ControllerSession(
         request.broker,
-        request.line,
+        request.line.connections,
         own,
         [f"uid {uid}" for uid in uids],
         request.broker.roster.next_id(),
@@ -252,7 +252,7 @@ def _native(request: Request) -> Listener:
     own = replace(request.own, max_kept_bytes=min(request.own.max_kept_bytes, request.limits.max_send_buffer))
     max_payload = request.options.max_payload
     desk = JsonDesk(request.house.desk) if request.house is not None else None
-    session = NativeSession(request.broker, request.line, own, max_payload, "dragoman", desk)
+    session = NativeSession(request.broker, request.line.connections, own, max_payload, "dragoman", desk)
     most = max_payload + native.MOST_HEADS
     limits = ZmtpLimits(max_payload=most, hard_cap=max(most, ZmtpLimits().hard_cap), max_frames=native.MOST_NAMES + 2)
     listener = _at_one_door(request, session, partial(Zmtp, "ROUTER", limits=limits))
@@ -272,7 +272,7 @@ def _serve_http(request: Request, listening: socket.socket) -> None:
     own: HttpOptions = request.own
     limits: HttpLimits = request.limits
     streams = Streams(limits.max_streams)
-    session = HttpSession(request.broker, line, own, streams)
+    session = HttpSession(request.broker, line.connections, own, streams)
     line.sessions.append(session)
     door = HttpDoor(request.broker, house.desk, session, line, house.now, house.health, limits.max_payload)
     door.traffic = house.http_traffic
@@ -280,11 +280,10 @@ def _serve_http(request: Request, listening: socket.socket) -> None:
 
     def refused(reason: str, address: str) -> None:
         request.broker.counters.bad_message("http", reason)
-        line.complain("request refused", address=address, reason=reason)
+        line.reports.complain("request refused", address=address, reason=reason)
 
     def failed(error: BaseException) -> None:
-        request.broker.counters.internal_errors += 1
-        line.remark("internal error", level="error", error=repr(error), exception=error)
+        line.reports.internal_error(error)
 
     too_large = make_too_large(door)
     server = HttpServer(

@@ -13,7 +13,8 @@ from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 from dragoman.desk.desk import QUESTIONS, Desk, Ticket
 from dragoman.desk.forms import Problem, View
-from dragoman.server.runner import Limits, Line
+from dragoman.server.admission import Limits
+from dragoman.server.runner import Line
 from dragoman.testing.entropy import SeededEntropy
 
 WALL = 1_000_000.0  # what the wall clock is ahead

@@ -14,8 +14,9 @@ from dragoman.core.model import Job, Terms, Wishes, Worker
 from dragoman.core.policy import Policy
 from dragoman.diary.limits import DiaryLimits
 from dragoman.diary.sqlite import SqliteDiary
+from dragoman.server.admission import Limits
 from dragoman.server.restoring import Restoring
-from dragoman.server.runner import Limits, Line
+from dragoman.server.runner import Line
 from dragoman.testing.entropy import SeededEntropy
 
 PATIENCE = 20.0  # only a failing test waits so long

@@ -21,7 +21,8 @@ from dragoman.http.door import Door
 from dragoman.http.hangup import HANGUP, Hangup
 from dragoman.http.options import ListenerOptions
 from dragoman.http.session import HttpSession
-from dragoman.server.runner import Limits, Line
+from dragoman.server.admission import Limits
+from dragoman.server.runner import Line
 from dragoman.testing.entropy import SeededEntropy
 
 WALL = 1_800_000_000.0  # what the wall clock is ahead
@@ -71,7 +72,7 @@ class World:
         )
         self.desk = Desk(self.broker, self.line, self.diary, lambda: WALL)
         self.line.sessions.append(self.desk)
-        self.session = HttpSession(self.broker, self.line, ListenerOptions())
+        self.session = HttpSession(self.broker, self.line.connections, ListenerOptions())
         self.line.sessions.append(self.session)
         self.door = Door(self.broker, self.desk, self.session, self.line, lambda: self.now, self._health, MAX_PAYLOAD)
         self.hangups: list[Hangup] = []

@@ -14,7 +14,8 @@ from dragoman.core.broker import Broker
 from dragoman.core.policy import Policy
 from dragoman.diary.memory import MemoryDiary
 from dragoman.http.watch import Watch
-from dragoman.server.runner import Limits, Line
+from dragoman.server.admission import Limits
+from dragoman.server.runner import Line
 from dragoman.server.wiring import prepare
 from dragoman.testing.entropy import SeededEntropy
 from hostile_http import CHUNKED, LIMITS, get, post

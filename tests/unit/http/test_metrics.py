@@ -132,14 +132,14 @@ def test_bytes_of_peers_that_have_gone_are_counted_on(scraped: Scraped) -> None:
     streams = [FakeStream(), FakeStream()]
     session = Session("controller")
     peers = [
-        scraped.line.connected(session, "workers", Prefixed(lambda head: 0), stream, "p", "a")  # type: ignore[arg-type]
+        scraped.line.connections.connected(session, "workers", Prefixed(lambda head: 0), stream, "p", "a")  # type: ignore[arg-type]
         for stream in streams
     ]
     streams[0].received, streams[0].sent = 10, 1
     streams[1].received, streams[1].sent = 200, 20
     scraped.connections = 3
     before = scraped.numbers()
-    scraped.line.ended(peers[0], "gone")
+    scraped.line.connections.ended(peers[0], "gone")
     after = scraped.numbers()
     for told in (before, after):
         assert told["dragoman_received_bytes_total{dialect=controller}"] == 210

@@ -10,8 +10,9 @@ from dragoman.core.counters import QUEUE_TIMEOUT, UNNAMED
 from dragoman.core.model import Refusal, Wishes
 from dragoman.core.policy import Policy
 from dragoman.diary.memory import MemoryDiary
+from dragoman.server.admission import Limits
 from dragoman.server.drops import INTERVAL, MOST_LINES
-from dragoman.server.runner import Limits, Line
+from dragoman.server.runner import Line
 from dragoman.testing.entropy import SeededEntropy
 
 

@@ -18,8 +18,9 @@ from dragoman.core.events import (
 )
 from dragoman.core.policy import Policy
 from dragoman.diary.memory import MemoryDiary
+from dragoman.server.admission import Limits
 from dragoman.server.event_log import EventLog
-from dragoman.server.runner import Limits, Line
+from dragoman.server.runner import Line
 from dragoman.testing.entropy import SeededEntropy
 
 

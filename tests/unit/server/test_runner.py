@@ -16,8 +16,9 @@ from dragoman.core.effects import Answer, Dismiss, Effect, Give
 from dragoman.core.model import ABSENT, Attempt, Job, JobState, Outcome, Terms, Wishes, Worker
 from dragoman.core.policy import Policy
 from dragoman.diary.memory import MemoryDiary
+from dragoman.server.admission import Limits
 from dragoman.server.peer import Peer, PeerLimits
-from dragoman.server.runner import Limits, Line
+from dragoman.server.runner import Line
 from dragoman.testing.entropy import SeededEntropy
 
 GREETING = OUR_GREETING + b"\x04\x1c\x05READY\x0bSocket-Type\0\0\0\x06DEALER"
@@ -96,7 +97,7 @@ class World:
     def connect(self, limits: PeerLimits | None = None) -> tuple[Peer, FakeStream]:
         """A peer that has not greeted yet."""
         stream = FakeStream()
-        peer = self.line.connected(
+        peer = self.line.connections.connected(
             self.session, "door", Zmtp("ROUTER"), stream, "a peer", "address", limits or PeerLimits()
         )
         self.line.turn()
@@ -105,7 +106,7 @@ class World:
     def meet(self, limits: PeerLimits | None = None) -> tuple[Peer, FakeStream]:
         """A peer that has greeted."""
         peer, stream = self.connect(limits)
-        self.line.arrived(peer, peer.carrier.feed(GREETING))
+        self.line.connections.arrived(peer, peer.carrier.feed(GREETING))
         self.line.turn()
         assert peer.is_open
         return peer, stream
@@ -132,7 +133,7 @@ def test_connections_of_a_remote_address_share_their_limits_and_local_ones_do_no
 
     def connect(address: str, is_local: bool) -> Peer:
         carrier, stream = Zmtp("ROUTER"), FakeStream()
-        return world.line.connected(
+        return world.line.connections.connected(
             world.session, "door", carrier, stream, "a peer", address, PeerLimits(), is_local=is_local
         )
 
@@ -143,7 +144,7 @@ def test_connections_of_a_remote_address_share_their_limits_and_local_ones_do_no
     assert far[0].owner is far[1].owner
     assert other.owner is not far[0].owner
     assert far[0].owner.connections == 2
-    world.line.ended(far[0], "gone")
+    world.line.connections.ended(far[0], "gone")
     assert far[1].owner.connections == 1
 
 
@@ -210,7 +211,7 @@ def test_a_caller_that_could_not_be_answered_is_disconnected(world: World) -> No
     world.line.turn()
     assert world.session.losses == [caller]
     assert stream.is_closed
-    assert list(world.line.peers) == [other]
+    assert list(world.line.connections.peers) == [other]
 
 
 def test_a_large_message_that_has_left_is_no_excuse_for_a_backlog_of_small_ones(world: World) -> None:
@@ -218,7 +219,7 @@ def test_a_large_message_that_has_left_is_no_excuse_for_a_backlog_of_small_ones(
     peer, stream = world.meet(PeerLimits(max_send_buffer=1_000))
 
     def send(size: int) -> None:
-        world.line.send(peer, [bytes(size)])
+        world.line.connections.send(peer, [bytes(size)])
         world.line.turn()
 
     stream.room = 0
@@ -246,10 +247,10 @@ class Settling:
     def __init__(self, line: Line) -> None:
         self.calls: list[Callable[[], None]] = []
         self.times: list[float] = []
-        line.later = lambda _, call: self.calls.append(call)
+        line.connections.later = lambda _, call: self.calls.append(call)
 
     def come(self, world: World, peer: Peer) -> None:
-        world.line.when_settled(peer, self.times.append)
+        world.line.connections.when_settled(peer, self.times.append)
 
     def pass_by(self) -> None:
         calls, self.calls = self.calls, []
@@ -281,7 +282,7 @@ def test_connection_that_is_closed_for_what_was_read_last_is_never_settled(world
     settling = Settling(world.line)
     peer, stream = world.meet()
     settling.come(world, peer)
-    stream.on_read_dry = lambda: world.line.close(peer, "a bad word")
+    stream.on_read_dry = lambda: world.line.connections.close(peer, "a bad word")
     settling.pass_by()
     assert settling.times == []
 
@@ -290,7 +291,7 @@ def test_connection_that_was_lost_meanwhile_is_never_settled(world: World) -> No
     settling = Settling(world.line)
     peer, _ = world.meet()
     settling.come(world, peer)
-    world.line.ended(peer, "over")
+    world.line.connections.ended(peer, "over")
     settling.pass_by()
     assert settling.times == []
 

@@ -77,7 +77,7 @@ def test_what_nobody_knows_of_any_more_leaves_nothing_behind(world: World) -> No
     session = world.session
     assert not session._stations
     assert session._alarms.armed == session._exchanges.armed == session._visits.armed == 0
-    assert not world.line.peers
+    assert not world.line.connections.peers
     assert len(world.remarks) == 20 * 3
 
 

@@ -24,7 +24,8 @@ from dragoman.dialects.controller.options import EditionName, ListenerOptions, O
 from dragoman.dialects.controller.session import CONTROL, PULSES, ControllerSession
 from dragoman.dialects.controller.stations import Purpose, Station
 from dragoman.diary.memory import MemoryDiary
-from dragoman.server.runner import Limits, Line
+from dragoman.server.admission import Limits
+from dragoman.server.runner import Line
 from dragoman.testing.entropy import SeededEntropy
 from fake_stream import FakeStream
 
@@ -102,7 +103,7 @@ class Visitor:
         self.world = world
         self.stream = FakeStream()
         carrier = Prefixed(extra_of_pulse, single=True, refusal=world.refusal)
-        self.peer = world.line.connected(
+        self.peer = world.line.connections.connected(
             world.session, PULSES, carrier, self.stream, "visitor", address, process=process
         )
 
@@ -113,11 +114,11 @@ class Visitor:
     def say(self, data: bytes) -> None:
         """The turn of the loop is not over yet."""
         if not self.peer.is_lost:
-            self.world.line.arrived(self.peer, self.peer.carrier.feed(data))
+            self.world.line.connections.arrived(self.peer, self.peer.carrier.feed(data))
         self.world.judge()
 
     def hang_up(self) -> None:
-        self.world.line.ended(self.peer, "hung up")
+        self.world.line.connections.ended(self.peer, "hung up")
         self.world.turn()
 
     def told(self, edition: str = "seed") -> Told | None:
@@ -175,7 +176,7 @@ class Call:
         """And, as it is its part, close the connection."""
         self.feed(self.bytes_of(error, task_id, extra, size))
         self.is_answered = True
-        self.world.line.ended(self.peer, "answered")
+        self.world.line.connections.ended(self.peer, "answered")
         self.world.turn()
 
     def bytes_of(self, error: str | int = "OK", task_id: int = 0, extra: bytes = b"", size: int | None = None) -> bytes:
@@ -185,13 +186,13 @@ class Call:
     def feed(self, data: bytes) -> None:
         """The turn of the loop is not over yet."""
         assert self.is_open, "nobody reads it: a real worker would have died"
-        self.world.line.arrived(self.peer, self.peer.carrier.feed(data))
+        self.world.line.connections.arrived(self.peer, self.peer.carrier.feed(data))
         self.world.judge()
 
     def cut(self) -> None:
         """The worker has ended the connection."""
         self.is_cut = True
-        self.world.line.ended(self.peer, "cut")
+        self.world.line.connections.ended(self.peer, "cut")
         self.world.turn()
 
 
@@ -312,13 +313,13 @@ class World:
         self.broker = Broker(Policy(), self.entropy)
         self.counters = self.broker.counters
         self.line = Line(self.broker, MemoryDiary(), lambda: self.now, self._log, Limits(), strict=True)
-        self.line.dialler = lambda peer, place: self._dials.append((peer, place))  # type: ignore[assignment]
-        self.line.process_watch = self._watch
+        self.line.connections.dialler = lambda peer, place: self._dials.append((peer, place))  # type: ignore[assignment]
+        self.line.connections.process_watch = self._watch
         limits = PrefixedLimits(max_payload=MAX_PAYLOAD)
         carrier = partial(Prefixed, extra_of_response, single=True, limits=limits)
         self.session = ControllerSession(
             self.broker,
-            self.line,
+            self.line.connections,
             self.options,
             self.uids,
             first_id,
@@ -437,7 +438,7 @@ class World:
         """The dials that hang have taken too long."""
         dials, self._dials = self._dials, []
         for peer, _ in dials:
-            self.line.dialled(peer, None, "timed out")
+            self.line.connections.dialled(peer, None, "timed out")
         self.turn()
 
     @property
@@ -449,13 +450,13 @@ class World:
         self._dials = [each for each in self._dials if each[1] in self.hanging]
         for peer, worker_id in dials:
             if worker_id in self.refusing:
-                self.line.dialled(peer, None, "connection refused")
+                self.line.connections.dialled(peer, None, "connection refused")
                 continue
             exchange = peer.guest
             call = Call(self, worker_id, peer, exchange.station.edition.name, len(self.calls) + 1)
             address = self.listening_as.get(worker_id, exchange.station.uid)
             process = self.listening_by.get(worker_id, 0)
-            self.line.dialled(peer, call.stream, address=address, process=process)  # type: ignore[arg-type]
+            self.line.connections.dialled(peer, call.stream, address=address, process=process)  # type: ignore[arg-type]
             if address == exchange.station.uid:
                 self.calls.append(call)
         return bool(dials)

@@ -10,7 +10,7 @@ from case_tables import check_every_row
 from dragoman.core.model import Outcome
 from dragoman.core.policy import Policy
 from dragoman.dialects.majordomo import session as module
-from dragoman.server.runner import Limits
+from dragoman.server.admission import Limits
 
 from .world import ECHO, FIELD, MAX_PAYLOAD, RFC7, RFC18, SPEECHES, Speech, World
 

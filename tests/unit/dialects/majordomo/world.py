@@ -16,8 +16,9 @@ from dragoman.core.policy import Policy
 from dragoman.dialects.majordomo.options import ListenerOptions
 from dragoman.dialects.majordomo.session import OWED_KEPT, Caller, Guest, MajordomoSession
 from dragoman.diary.memory import MemoryDiary
+from dragoman.server.admission import Limits
 from dragoman.server.peer import Peer, PeerLimits
-from dragoman.server.runner import Limits, Line
+from dragoman.server.runner import Line
 from dragoman.testing.entropy import SeededEntropy
 from fake_stream import FakeStream
 
@@ -98,7 +99,7 @@ class Side:
         self.stream = FakeStream()
         self.client = b""  # what came with its last REQUEST
         self._inbox: list[list[bytes]] = []
-        self.peer: Peer = world.line.connected(
+        self.peer: Peer = world.line.connections.connected(
             world.session, "door", world.carrier(), self.stream, label, "192.0.2.1", PeerLimits()
         )
 
@@ -118,7 +119,7 @@ class Side:
         return bool(taken or outgoing)
 
     def feed(self, data: bytes) -> None:
-        self.world.line.arrived(self.peer, self.peer.carrier.feed(data))
+        self.world.line.connections.arrived(self.peer, self.peer.carrier.feed(data))
         self.world.judge()
 
     def hear(self, *frames: bytes) -> None:
@@ -138,7 +139,7 @@ class Side:
 
     def cut(self) -> None:
         """The connection is gone. What its stream had no room for never left."""
-        self.world.line.ended(self.peer, "reset")
+        self.world.line.connections.ended(self.peer, "reset")
         self.world.turn()
 
     # what a worker says and hears
@@ -201,7 +202,7 @@ class World:
         self.counters = self.broker.counters
         self.line = Line(self.broker, MemoryDiary(), lambda: self.now, self._log, limits or Limits(), strict=True)
         self.carrier = partial(Zmtp, "ROUTER", limits=ZmtpLimits(max_payload=MAX_PAYLOAD))
-        self.session = MajordomoSession(self.broker, self.line, self.options, MAX_PAYLOAD)  # type: ignore[arg-type]
+        self.session = MajordomoSession(self.broker, self.line.connections, self.options, MAX_PAYLOAD)  # type: ignore[arg-type]
         self.line.sessions.append(self.session)
         self._made = 0
 
@@ -322,7 +323,7 @@ class World:
         self.judge()
         assert not self.broker.effects
         met = {}
-        for peer in self.line.peers:
+        for peer in self.line.connections.peers:
             guest = peer.guest
             if isinstance(guest, Guest):
                 assert guest.peer is peer
@@ -342,7 +343,7 @@ class World:
         assert dues == sorted(dues), "heartbeats are not in order"
         assert len(self.session._owed) <= OWED_KEPT
         named = self.session.routing_ids.owners
-        assert all(peer in self.line.peers and peer.identity == name for (_, name), peer in named.items())
+        assert all(peer in self.line.connections.peers and peer.identity == name for (_, name), peer in named.items())
 
     def _log(self, level: str, event: str, **fields: Any) -> None:
         self.remarks.append((level, event, fields))

@@ -21,7 +21,8 @@ from dragoman.dialects.memodb.options import ListenerOptions
 from dragoman.dialects.memodb.requests import Call, Contacts, Guest
 from dragoman.dialects.memodb.session import MemoDbSession
 from dragoman.diary.memory import MemoryDiary
-from dragoman.server.runner import Limits, Line
+from dragoman.server.admission import Limits
+from dragoman.server.runner import Line
 from dragoman.testing.entropy import SeededEntropy
 from fake_stream import FakeStream
 
@@ -77,7 +78,9 @@ class Side:
         self.world = world
         self.stream = FakeStream()
         limits = SpLimits(max_payload=MAX_PAYLOAD)
-        self.peer = world.line.connected(world.session, "door", Sp("REP", limits=limits), self.stream, name, address)
+        self.peer = world.line.connections.connected(
+            world.session, "door", Sp("REP", limits=limits), self.stream, name, address
+        )
         self.asked: Counter[bytes] = Counter()  # by route: so many answers it may get
         self.told: Counter[bytes] = Counter()
         self._seen = 0  # bytes of `stream.taken` looked at
@@ -102,7 +105,7 @@ class Side:
     def feed(self, data: bytes) -> None:
         assert not self.is_lost
         peer = self.peer
-        self.world.line.arrived(peer, peer.carrier.feed(data))
+        self.world.line.connections.arrived(peer, peer.carrier.feed(data))
         self.world.judge()
 
     def ask(self, request: int, body: bytes, *hops: int) -> list[Said]:
@@ -185,7 +188,7 @@ class World:
         self.broker = Broker(self.policy, self.entropy)
         self.counters = self.broker.counters
         self.line = Line(self.broker, MemoryDiary(), lambda: self.now, self._log, self.limits, strict=True)
-        self.session = MemoDbSession(self.broker, self.line, self.options, MAX_PAYLOAD)  # type: ignore[arg-type]
+        self.session = MemoDbSession(self.broker, self.line.connections, self.options, MAX_PAYLOAD)  # type: ignore[arg-type]
         self.line.sessions.append(self.session)
         self.turn()
 
@@ -211,7 +214,7 @@ class World:
         self.doubles.update(key for key in keys if key in self.session._orphans or keys.count(key) > 1)
         keys = [each.key for each in contacts.readies.values()]
         self.doubles.update(key for key in keys if key in self.session._lost_readies or keys.count(key) > 1)
-        self.line.ended(side.peer, "reset")
+        self.line.connections.ended(side.peer, "reset")
         self.judge()
 
     def again(self, side: Side) -> Side:

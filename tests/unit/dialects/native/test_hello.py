@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.core.policy import Policy
 from dragoman.dialects.native.options import ClientOptions, ListenerOptions, WorkerOptions
-from dragoman.server.runner import Limits
+from dragoman.server.admission import Limits
 
 from .world import MAX_PAYLOAD, SECRET, A, World, hello, names, result, submit
 

@@ -23,8 +23,9 @@ from dragoman.dialects.native.session import MOST_PLANS, NativeSession
 from dragoman.dialects.native.session import Worker as Guest
 from dragoman.dialects.native.sessions import Client
 from dragoman.diary.memory import MemoryDiary
+from dragoman.server.admission import Limits
 from dragoman.server.peer import PeerLimits
-from dragoman.server.runner import Limits, Line
+from dragoman.server.runner import Line
 from dragoman.testing.entropy import SeededEntropy
 from fake_stream import FakeStream
 
@@ -188,7 +189,7 @@ class End:
         self.carrier = Zmtp("DEALER", dials=True, limits=ZmtpLimits(max_frames=2000))
         self.stream = FakeStream()
         limits = ZmtpLimits(max_payload=MAX_PAYLOAD + HEADS, max_frames=1026)
-        self.peer = world.line.connected(
+        self.peer = world.line.connections.connected(
             world.session, "door", Zmtp("ROUTER", limits=limits), self.stream, name, "192.0.2.1", PeerLimits()
         )
         self.messages: list[Frames] = []  # as they came
@@ -210,7 +211,7 @@ class End:
 
     def feed(self, data: bytes) -> None:
         """Bytes come from it, and the turn of the loop is not over yet."""
-        self.world.line.arrived(self.peer, self.peer.carrier.feed(data))
+        self.world.line.connections.arrived(self.peer, self.peer.carrier.feed(data))
         self.world.judge()
 
     def hear(self, frames: Frames) -> None:
@@ -230,7 +231,7 @@ class End:
 
     def cut(self) -> None:
         """The connection is gone. What its stream had no room for never left."""
-        self.world.line.ended(self.peer, "reset")
+        self.world.line.connections.ended(self.peer, "reset")
         self.world.turn()
 
     def stop_reading(self) -> None:
@@ -270,7 +271,7 @@ class World:
         self.options = ListenerOptions(**options)
         self.session = NativeSession(
             self.broker,
-            self.line,  # type: ignore[arg-type]
+            self.line.connections,  # type: ignore[arg-type]
             self.options,
             MAX_PAYLOAD,
             "test",
@@ -409,7 +410,7 @@ class World:
         assert not session._gave
         assert not session._told
         assert len(session._plans) <= MOST_PLANS
-        guests = [peer.guest for peer in self.line.peers]
+        guests = [peer.guest for peer in self.line.connections.peers]
         at_work = {guest.worker.id for guest in guests if isinstance(guest, Guest) and guest.worker is not None}
         assert at_work == set(self.broker.roster.workers), "broker and session know different workers"
         assert not any(guest.given for guest in guests if isinstance(guest, Guest))

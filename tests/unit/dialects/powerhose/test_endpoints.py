@@ -177,7 +177,7 @@ def test_r53_a_place_that_never_answers_is_off_the_list_after_a_second(mode: str
     world.wait(0.2)
     assert bench.state == "away"
     assert len(world.dials) == 1
-    assert [peer for peer in world.line.peers if peer.dialled] == []
+    assert [peer for peer in world.line.connections.peers if peer.dialled] == []
 
 
 def test_r53_a_place_that_speaks_something_else_is_off_the_list_after_a_second() -> None:
@@ -208,8 +208,8 @@ def test_r53_memory_is_flat_over_10_000_rounds_of_register_and_remove() -> None:
     assert world.session._posts == {}
     assert world.session._away == {}
     assert len(world.session._alarms) < 100
-    assert len(world.line.peers) == 1
-    assert world.line._deadlines.armed <= 1
+    assert len(world.line.connections.peers) == 1
+    assert world.line.connections.life_signs.watched <= 1
     assert len(world.broker._deadlines) < 100
 
 
@@ -227,7 +227,7 @@ def test_r53_memory_is_bounded_over_10_000_endpoints_that_are_never_removed() ->
     assert len(world.session._posts) == len(world.session._away) == POSTS_KEPT
     assert world.session._alarms.armed == 0
     assert len(world.session._alarms) < 100
-    assert len(world.line.peers) == 1
+    assert len(world.line.connections.peers) == 1
 
 
 def test_r53_endpoints_that_are_dialled_at_once_are_bounded_and_those_beyond_wait_for_their_next_ping() -> None:
@@ -261,7 +261,7 @@ def test_what_was_learned_of_an_endpoint_is_kept_for_the_last_so_many() -> None:
             world.turn()
             for end in list(world.ends):
                 if end is not registrant and end is not bench.registrant and end.peer and end.peer.dialled:
-                    world.line.ended(end.peer, "reset")
+                    world.line.connections.ended(end.peer, "reset")
             world.turn()
     assert bench.state == "unknown"
 

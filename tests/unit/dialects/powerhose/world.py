@@ -17,8 +17,9 @@ from dragoman.dialects.frontend import FRONTEND
 from dragoman.dialects.powerhose.options import ListenerOptions
 from dragoman.dialects.powerhose.session import BACKEND, POSTS_KEPT, WORK, Post, PowerhoseSession, Stage
 from dragoman.diary.memory import MemoryDiary
+from dragoman.server.admission import Limits
 from dragoman.server.peer import Peer, PeerLimits
-from dragoman.server.runner import Limits, Line
+from dragoman.server.runner import Line
 from dragoman.testing.entropy import SeededEntropy
 from fake_stream import FakeStream
 
@@ -69,7 +70,7 @@ class End:
     def feed(self, data: bytes) -> None:
         """Bytes come from it, and the turn of the loop is not over yet."""
         assert self.peer is not None
-        self.world.line.arrived(self.peer, self.peer.carrier.feed(data))
+        self.world.line.connections.arrived(self.peer, self.peer.carrier.feed(data))
         self.world.judge()
 
     def hear(self, *frames: bytes) -> None:
@@ -99,7 +100,7 @@ class End:
     def cut(self) -> None:
         """The connection is gone. What its stream had no room for never left."""
         assert self.peer is not None
-        self.world.line.ended(self.peer, "reset")
+        self.world.line.connections.ended(self.peer, "reset")
         self.world.turn()
 
 
@@ -230,7 +231,7 @@ class World:
         self._door_carrier = partial(Zmtp, "ROUTER", limits=limits_)
         self.session = PowerhoseSession(
             self.broker,
-            self.line,  # type: ignore[arg-type]
+            self.line.connections,  # type: ignore[arg-type]
             self.options,
             MAX_PAYLOAD,
             reach or self._reach,
@@ -244,7 +245,7 @@ class World:
     def connect(self, door: str, address: str = HOME, kind: str = "REQ") -> End:
         end = End(self, Zmtp(kind, dials=True))
         label = f"{door}-{len(self.ends) + 1}"
-        end.peer = self.line.connected(
+        end.peer = self.line.connections.connected(
             self.session, door, self._door_carrier(), end.stream, label, address, PeerLimits()
         )
         self.ends.append(end)
@@ -399,7 +400,8 @@ class World:
         assert all(session._posts.get(post.endpoint) is post for post in living), "an alarm of somebody forgotten"
         assert len(living) == session._alarms.armed
         ours = {post.peer for post in session._posts.values()} - {None}
-        assert ours == {peer for peer in self.line.peers if peer.endpoint == WORK}, "a connection that nobody knows"
+        dialled = {peer for peer in self.line.connections.peers if peer.endpoint == WORK}
+        assert ours == dialled, "a connection that nobody knows"
 
     def _check_post(self, post: Post) -> None:
         peer, worker, attempt = post.peer, post.worker, post.attempt
@@ -443,14 +445,14 @@ class World:
         if peer.is_lost:
             return False
         if mode == "refused":
-            self.line.dialled(peer, None, f"cannot connect to {place}: refused")
+            self.line.connections.dialled(peer, None, f"cannot connect to {place}: refused")
             return True
         end = End(self, Zmtp("REP"))
         end.peer = peer
         end.is_frozen = mode == "mute"
         self.ends.append(end)
         self.reached.setdefault(place, []).append(end)
-        self.line.dialled(peer, end.stream)
+        self.line.connections.dialled(peer, end.stream)
         return True
 
     def _log(self, level: str, event: str, **said: Any) -> None:

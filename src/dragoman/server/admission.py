@@ -1,0 +1,52 @@
+"""Who may connect: limits on the number of connections, in all and from one address (L7)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The limits of all peers together."""
+
+    max_peers: int = 20_000
+    max_peers_per_address: int = 10_000  # on this machine
+    max_peers_per_remote_address: int = 256
+    max_accepts: int = 2_000  # new peers a second; more wait their turn (R23)
+    max_memory: int = 1 << 30  # all send buffers together (R17)
+    bad_messages: int = 20  # L23, in ten seconds
+    late_turn: float = 1.0  # D13
+
+
+class Admission:
+    """Counts the connections that came in, by address. Those that the broker dialled are not among them."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._addresses: dict[str, int] = {}
+
+    def objection(self, address: str, is_local: bool, connected: int) -> str | None:
+        """The reason why a new connection from this address is rejected, or None."""
+        limits = self._limits
+        per_address = limits.max_peers_per_address
+        if not is_local:
+            per_address = min(per_address, limits.max_peers_per_remote_address)
+        if connected >= limits.max_peers:
+            return f"{connected} peers are connected already (max_peers)"
+        if self._addresses.get(address, 0) >= per_address:
+            name = "max_peers_per_address" if is_local else "max_peers_per_remote_address"
+            return f"{self._addresses[address]} peers of this address are connected already ({name})"
+        return None
+
+    def enter(self, address: str) -> None:
+        self._addresses[address] = self._addresses.get(address, 0) + 1
+
+    def leave(self, address: str) -> None:
+        self._addresses[address] -= 1
+        if not self._addresses[address]:
+            del self._addresses[address]
+
+    @property
+    def addresses(self) -> int:
+        """Addresses with at least one connection."""
+        return len(self._addresses)
