@@ -20,7 +20,7 @@ from dragoman.http.door import Door
 from dragoman.http.metrics import metrics
 from dragoman.http.session import HttpSession
 from dragoman.server.admission import Limits
-from dragoman.server.runner import Line
+from dragoman.server.runner import Runner
 from dragoman.testing.entropy import SeededEntropy
 
 PATIENT = Wishes(waits=True)
@@ -42,7 +42,7 @@ class Scraped:
         self.now = 1000.0
         self.broker = Broker(Policy(max_services=20_000), SeededEntropy())
         self.diary = MemoryDiary()
-        self.line = Line(self.broker, self.diary, lambda: self.now, lambda *_, **__: None, Limits())
+        self.line = Runner(self.broker, self.diary, lambda: self.now, lambda *_, **__: None, Limits())
         self.desk = Desk(self.broker, self.line, self.diary, lambda: 0.0)
         self.problems: list[str] = []
         self.connections = 0  # of the door's own

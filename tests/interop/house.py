@@ -29,7 +29,7 @@ from dragoman.server.admission import Limits
 from dragoman.server.config import Config
 from dragoman.server.host import Door, Host
 from dragoman.server.peer import Peer, PeerLimits
-from dragoman.server.runner import Line
+from dragoman.server.runner import Runner
 from dragoman.server.serve import Server, loop_factory
 from dragoman.testing.entropy import SeededEntropy
 from programs import PATIENCE
@@ -114,7 +114,7 @@ class House(LoopThread):
         self.journal = Journal()
         self.broker = Broker(Policy(), SeededEntropy())
         self.counters = self.broker.counters
-        self.line = Line(self.broker, MemoryDiary(), clock.now, self.journal, limits or Limits(), strict=True)
+        self.line = Runner(self.broker, MemoryDiary(), clock.now, self.journal, limits or Limits(), strict=True)
         self.host = self.run(Host, self.loop, self.line)
         self.run(self.host.start)
 
@@ -185,7 +185,7 @@ class Echo:
 
     dialect = "echo"
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Runner) -> None:
         self.line = line
         self.present: list[Peer] = []
         self.losses: list[tuple[Peer, list[object]]] = []
@@ -217,7 +217,7 @@ class Asker(Echo):
 
     dialect = "asker"
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Runner) -> None:
         super().__init__(line)
         self.heard: queue.Queue[Message | TooLarge] = queue.Queue()
 

@@ -24,7 +24,7 @@ from pynng.nng import MsOption
 from dragoman.carriers.carrier import Message, TooLarge
 from dragoman.carriers.sp import Limits, Sp
 from dragoman.sdk.address import Place, TcpPlace, UnixPlace
-from dragoman.server.runner import Line
+from dragoman.server.runner import Runner
 from programs import PATIENCE, Program, Programs, until
 
 PAYLOADS = [b"", b"x", b"s" * 100, b"m" * 16_384, b"l" * 65_532, b"L" * 65_533, bytes(MIB), bytes(range(256)) * 65_536]
@@ -94,7 +94,7 @@ class Nngs:
 class Shuffler(Echo):
     """Answers when so many questions are there, and in another order."""
 
-    def __init__(self, line: Line, count: int) -> None:
+    def __init__(self, line: Runner, count: int) -> None:
         super().__init__(line)
         self.count = count
         self.questions: list[tuple[Any, Message]] = []

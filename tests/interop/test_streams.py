@@ -25,7 +25,7 @@ from dragoman.diary.memory import MemoryDiary
 from dragoman.sdk.address import Place, TcpPlace, UnixPlace
 from dragoman.server.admission import Limits
 from dragoman.server.peer import Peer, PeerLimits
-from dragoman.server.runner import Line
+from dragoman.server.runner import Runner
 from dragoman.streams.places import PlaceTaken
 from dragoman.streams.stream import Stream
 from dragoman.testing.entropy import SeededEntropy
@@ -422,7 +422,7 @@ def test_what_is_said_before_closing_still_arrives(house: House, place: Place) -
 class Clumsy(Echo):
     """Fails where it is told to, once."""
 
-    def __init__(self, line: Line, fault: str) -> None:
+    def __init__(self, line: Runner, fault: str) -> None:
         super().__init__(line)
         self.fault = fault
 
@@ -516,7 +516,7 @@ def test_the_time_it_takes_to_read_all_sockets_after_a_pause_is_excused_as_well(
         now += 0.3
 
     broker = Broker(Policy(), SeededEntropy())
-    line = Line(broker, MemoryDiary(), lambda: now, lambda *_, **__: None, Limits())
+    line = Runner(broker, MemoryDiary(), lambda: now, lambda *_, **__: None, Limits())
     session = PingPongSession(broker, line.connections, ListenerOptions(worker_expire=1.0), MIB, now)
     line.sessions.append(session)
     for number in range(10):
@@ -555,7 +555,7 @@ def test_a_turn_at_the_very_instant_a_life_sign_is_due_comes_to_an_end(began: fl
     """
     now = began
     broker = Broker(Policy(), SeededEntropy())
-    line = Line(broker, MemoryDiary(), lambda: now, lambda *_, **__: None, Limits())
+    line = Runner(broker, MemoryDiary(), lambda: now, lambda *_, **__: None, Limits())
     asker = Asker(line)
     limits: Any = Unending()
     carrier = Zmtp("ROUTER")

@@ -13,7 +13,7 @@ from dragoman.core.policy import Policy
 from dragoman.diary.memory import MemoryDiary
 from dragoman.server.admission import Limits
 from dragoman.server.peer import Peer
-from dragoman.server.runner import Line
+from dragoman.server.runner import Runner
 from dragoman.server.wiring import prepare
 from dragoman.streams.byte_stream import ByteStream
 from dragoman.testing.entropy import SeededEntropy
@@ -26,7 +26,7 @@ class World:
         self.now = 1000.0
         self.broker = Broker(Policy(), SeededEntropy())
         self.counters = self.broker.counters
-        self.line = Line(
+        self.line = Runner(
             self.broker, MemoryDiary(), lambda: self.now, self._log, Limits(), dialler=self._note_dial, strict=True
         )
         self.may_fail = False  # a fault of the broker is what the test is about

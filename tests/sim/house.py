@@ -1,8 +1,8 @@
 """Where the broker lives: what server/host.py is to real sockets, this is to the world's pipes.
 
-A `Life` is one run of the broker from start to crash: a Line with its Broker and session, fed real bytes through a real
-Zmtp object a connection. A turn happens at this very instant when the line asks for one (`wake`), and at the time the
-last turn returned. `House` outlives crashes: it is the address at which actors knock.
+A `Life` is one run of the broker from start to crash: a Runner with its Broker and session, fed real bytes through a
+real Zmtp object a connection. A turn happens at this very instant when the line asks for one (`wake`), and at the time
+the last turn returned. `House` outlives crashes: it is the address at which actors knock.
 
 A *paused* life (D13) does nothing at all while bytes and connections pile up in front of it. When it goes on, some
 sockets may be read before the turn that notices the pause and some after it: a real loop gives no promise.
@@ -26,7 +26,7 @@ from dragoman.dialects.pingpong.session import PingPongSession
 from dragoman.diary.memory import MemoryDiary
 from dragoman.server.admission import Limits
 from dragoman.server.peer import Peer
-from dragoman.server.runner import Line
+from dragoman.server.runner import Runner
 from dragoman.testing.entropy import SeededEntropy
 from sim.oracle import Oracle, WatchedSession
 from sim.pipes import End, Weather, Wire
@@ -122,7 +122,7 @@ class Life:
         self._timer_due = 0.0
         self._timer_number = 0
         self.broker = kinds.broker(Policy(), SeededEntropy(world.random.random().hex()), first_worker=first_worker)
-        self.line = Line(self.broker, MemoryDiary(), lambda: world.now, self._log, Limits(), wake=self._wake)
+        self.line = Runner(self.broker, MemoryDiary(), lambda: world.now, self._log, Limits(), wake=self._wake)
         self.session: PingPongSession = kinds.session(
             house.oracle, self.broker, self.line.connections, options, MAX_PAYLOAD, world
         )

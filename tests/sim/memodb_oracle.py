@@ -35,7 +35,7 @@ from dragoman.dialects.memodb.requests import Call, Contacts, Guest
 from dragoman.dialects.memodb.session import MemoDbSession
 from dragoman.server.connections import Connections
 from dragoman.server.peer import Peer
-from dragoman.server.runner import Line
+from dragoman.server.runner import Runner
 from sim.oracle import LATE_GIVE, require, result_of
 from sim.world import World
 
@@ -399,7 +399,7 @@ class WatchedMemoDb(MemoDbSession):
         super()._answer(answer, now)
 
 
-def books(session: WatchedMemoDb, line: Line) -> None:
+def books(session: WatchedMemoDb, line: Runner) -> None:
     """Raise if the session's records contradict each other."""
     peers = [peer for peer in line.connections.peers if peer.is_open and not peer.is_lost]
     waiting = [call for peer in peers for call in peer.guest.waiting.values()]

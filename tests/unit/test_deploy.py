@@ -28,7 +28,7 @@ from dragoman.sdk.address import TcpPlace, parse
 from dragoman.sdk.peoples import worker_target
 from dragoman.server.admission import Limits
 from dragoman.server.config import load
-from dragoman.server.runner import Line
+from dragoman.server.runner import Runner
 from dragoman.server.wiring import DIALECTS, prepare
 from dragoman.testing.entropy import SeededEntropy
 
@@ -145,7 +145,7 @@ def test_every_command_and_flag_exists(name: str) -> None:
         worker_target(given["url"], given["services"])
         return
     broker = Broker(Policy(), SeededEntropy())
-    line = Line(broker, MemoryDiary(), lambda: 0.0, lambda level, event, **fields: None, Limits())
+    line = Runner(broker, MemoryDiary(), lambda: 0.0, lambda level, event, **fields: None, Limits())
     for url in given["urls"]:
         prepare(url, broker, line)
 

@@ -28,7 +28,7 @@ from dragoman.sdk.worker import DEFAULT_URL
 from dragoman.server.admission import Limits
 from dragoman.server.config import load
 from dragoman.server.peer import PeerLimits
-from dragoman.server.runner import Line
+from dragoman.server.runner import Runner
 from dragoman.server.wiring import DIALECTS, ListenerOptions, prepare
 from dragoman.testing.entropy import SeededEntropy
 
@@ -187,7 +187,7 @@ def check_urls(context: click.Context) -> None:
         caller_target(given["url"], given["service"])
     elif context.info_name == "serve":
         broker = Broker(Policy(), SeededEntropy())
-        line = Line(broker, MemoryDiary(), lambda: 0.0, lambda level, event, **fields: None, Limits())
+        line = Runner(broker, MemoryDiary(), lambda: 0.0, lambda level, event, **fields: None, Limits())
         for url in given["urls"]:
             prepare(url, broker, line)
 

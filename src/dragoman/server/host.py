@@ -16,7 +16,7 @@ from dragoman.sdk.address import Place, TcpPlace, UnixPlace
 from dragoman.server import clock
 from dragoman.server.peer import Peer, PeerLimits
 from dragoman.server.processes import Processes, most_watched
-from dragoman.server.runner import Line
+from dragoman.server.runner import Runner
 from dragoman.streams.dial import connect
 from dragoman.streams.places import describe, forget_unix, is_local, listen_tcp, listen_unix, tune, which_file
 from dragoman.streams.stream import Stream
@@ -48,7 +48,7 @@ class ServedDoor:
 
 
 class Host:
-    def __init__(self, loop: asyncio.AbstractEventLoop, line: Line, now: Callable[[], float] = clock.now) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, line: Runner, now: Callable[[], float] = clock.now) -> None:
         self._loop = loop
         self._now = now
         self._line = line

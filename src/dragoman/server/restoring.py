@@ -8,7 +8,7 @@ from dragoman.core.effects import Effect
 from dragoman.core.recipients import Recipient
 from dragoman.core.revival import Kept, restore
 from dragoman.diary.sqlite import SqliteDiary
-from dragoman.server.runner import Line
+from dragoman.server.runner import Runner
 
 PAUSE = "pause/"  # notes about services: behind it the name, under it who paused it
 
@@ -24,7 +24,7 @@ class Restoring:
     """One start of a broker with a diary. `finished` is told how many jobs came back, and in how many seconds."""
 
     def __init__(
-        self, diary: SqliteDiary, line: Line, now: Callable[[], float], finished: Callable[[int, float], None]
+        self, diary: SqliteDiary, line: Runner, now: Callable[[], float], finished: Callable[[int, float], None]
     ) -> None:
         self._diary = diary
         self._line = line

@@ -47,7 +47,9 @@ class Diary(Protocol):
         """Returns why not everything could be stored to the end, if so."""
 
 
-class Line:
+class Runner:
+    """Feeds what comes due to the core, and executes its effects."""
+
     def __init__(
         self,
         broker: Broker,

@@ -35,7 +35,7 @@ from dragoman.server.host import Host
 from dragoman.server.log import make_log
 from dragoman.server.notify import Notifier
 from dragoman.server.restoring import Restoring
-from dragoman.server.runner import Line
+from dragoman.server.runner import Runner
 from dragoman.server.tuning import raise_descriptor_limit, tune_process
 from dragoman.server.wiring import House, Listener, default_listeners, optional_listeners, prepare
 
@@ -78,7 +78,7 @@ class Server:
         )
         self.stopped: asyncio.Future[int] = loop.create_future()
         self.diary = self._open_diary(folder, release) if folder is not None else MemoryDiary()
-        self.line = Line(self.broker, self.diary, now, self._write_log, limits, strict=config.strict)
+        self.line = Runner(self.broker, self.diary, now, self._write_log, limits, strict=config.strict)
         ahead = time.time() - now()  # where our clock is a virtual one, the days pass with it
         offset = clock.wall_offset if now is clock.now else lambda: ahead
         self.desk = Desk(self.broker, self.line, self.diary, offset)

@@ -67,7 +67,7 @@ from dragoman.server.control_folder import ControlFolder
 from dragoman.server.host import Door, ServedDoor
 from dragoman.server.peer import PeerLimits
 from dragoman.server.reach import Reach
-from dragoman.server.runner import Line
+from dragoman.server.runner import Runner
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ class Request:
     own: Any  # the dialect's own options
     limits: Any  # what its peers may take and cost
     broker: Broker
-    line: Line
+    line: Runner
     house: House | None = None  # none: questions are not answered, and nobody is served by HTTP
 
 
@@ -328,7 +328,7 @@ def optional_listeners(environment: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(f"controller+unix://{quote(folder)}" for folder in folders)
 
 
-def prepare(url: str, broker: Broker, line: Line, house: House | None = None) -> Listener:
+def prepare(url: str, broker: Broker, line: Runner, house: House | None = None) -> Listener:
     """A listener for this URL. Raises AddressError."""
     address = parse(url, DIALECTS)
     kind, listen = DIALECTS[address.dialect]

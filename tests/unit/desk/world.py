@@ -14,7 +14,7 @@ from dragoman.core.policy import Policy
 from dragoman.desk.desk import QUESTIONS, Desk, Ticket
 from dragoman.desk.forms import Problem, View
 from dragoman.server.admission import Limits
-from dragoman.server.runner import Line
+from dragoman.server.runner import Runner
 from dragoman.testing.entropy import SeededEntropy
 
 WALL = 1_000_000.0  # what the wall clock is ahead
@@ -104,7 +104,7 @@ class World:
         self.log: list[str] = []
         self.broker = Broker(Policy(**policy), SeededEntropy("desk"))
         limits = Limits(late_turn=1e9)
-        self.line = Line(
+        self.line = Runner(
             self.broker,
             self.diary,
             lambda: self.now,

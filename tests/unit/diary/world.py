@@ -16,7 +16,7 @@ from dragoman.diary.limits import DiaryLimits
 from dragoman.diary.sqlite import SqliteDiary
 from dragoman.server.admission import Limits
 from dragoman.server.restoring import Restoring
-from dragoman.server.runner import Line
+from dragoman.server.runner import Runner
 from dragoman.testing.entropy import SeededEntropy
 
 PATIENCE = 20.0  # only a failing test waits so long
@@ -84,7 +84,7 @@ class House:
         self.diary = SqliteDiary(folder, self.loop.post, lambda: offset, limits, author=author, vfs=vfs)
         self.diary.failed = self.failures.append
         self.broker = Broker(Policy(**policy), SeededEntropy(seed))
-        self.line = Line(self.broker, self.diary, lambda: self.now, lambda *_, **__: None, Limits(), strict=True)
+        self.line = Runner(self.broker, self.diary, lambda: self.now, lambda *_, **__: None, Limits(), strict=True)
         self.caller = Side()
         self.workers = Side()
         self.is_loaded = False

@@ -22,7 +22,7 @@ from dragoman.http.hangup import HANGUP, Hangup
 from dragoman.http.options import ListenerOptions
 from dragoman.http.session import HttpSession
 from dragoman.server.admission import Limits
-from dragoman.server.runner import Line
+from dragoman.server.runner import Runner
 from dragoman.testing.entropy import SeededEntropy
 
 WALL = 1_800_000_000.0  # what the wall clock is ahead
@@ -67,7 +67,7 @@ class World:
         self.now = 1_000.0
         self.diary = Diary()
         self.broker = Broker(Policy(**policy), SeededEntropy("http"))
-        self.line = Line(
+        self.line = Runner(
             self.broker, self.diary, lambda: self.now, self._log, Limits(late_turn=1e9), wake=self._wake, strict=True
         )
         self.desk = Desk(self.broker, self.line, self.diary, lambda: WALL)

@@ -15,7 +15,7 @@ from dragoman.core.policy import Policy
 from dragoman.diary.memory import MemoryDiary
 from dragoman.http.watch import Watch
 from dragoman.server.admission import Limits
-from dragoman.server.runner import Line
+from dragoman.server.runner import Runner
 from dragoman.server.wiring import prepare
 from dragoman.testing.entropy import SeededEntropy
 from hostile_http import CHUNKED, LIMITS, get, post
@@ -144,7 +144,7 @@ def test_what_follows_an_early_answer_costs_nothing(world: World) -> None:
 @pytest.mark.parametrize(("said", "limit"), [("", 1234), ("?max_memory=2MiB", 2 << 20)])
 def test_the_brokers_limit_holds_unless_the_url_says_another(said: str, limit: int) -> None:
     broker = Broker(Policy(max_memory=1234), SeededEntropy("limit"))
-    line = Line(broker, MemoryDiary(), lambda: 0.0, lambda *_, **__: None, Limits())
+    line = Runner(broker, MemoryDiary(), lambda: 0.0, lambda *_, **__: None, Limits())
     listener = prepare("http://127.0.0.1:0" + said, broker, line)
     (_, door) = listener.doors[0]
     assert door.serve.args[0].limits.max_memory == limit  # type: ignore[union-attr, attr-defined]

@@ -12,7 +12,7 @@ from dragoman.core.policy import Policy
 from dragoman.diary.memory import MemoryDiary
 from dragoman.server.admission import Limits
 from dragoman.server.drops import INTERVAL, MOST_LINES
-from dragoman.server.runner import Line
+from dragoman.server.runner import Runner
 from dragoman.testing.entropy import SeededEntropy
 
 
@@ -32,7 +32,7 @@ class World:
         self.lines: list[dict[str, Any]] = []
         self.broker = Broker(Policy(), SeededEntropy())
         limits = Limits(late_turn=inf)
-        self.line = Line(self.broker, MemoryDiary(), lambda: self.now, self.log, limits, strict=True)
+        self.line = Runner(self.broker, MemoryDiary(), lambda: self.now, self.log, limits, strict=True)
 
     def log(self, level: str, event: str, **fields: object) -> None:
         self.lines.append({"level": level, "event": event, **fields})

@@ -20,7 +20,7 @@ from dragoman.core.policy import Policy
 from dragoman.diary.memory import MemoryDiary
 from dragoman.server.admission import Limits
 from dragoman.server.event_log import EventLog
-from dragoman.server.runner import Line
+from dragoman.server.runner import Runner
 from dragoman.testing.entropy import SeededEntropy
 
 
@@ -29,7 +29,7 @@ class World:
         self.now = 100.0
         self.lines: list[tuple[str, str, dict[str, Any]]] = []
         self.broker = Broker(Policy(), SeededEntropy())
-        self.line = Line(self.broker, MemoryDiary(), lambda: self.now, self.log, Limits(), strict=True)
+        self.line = Runner(self.broker, MemoryDiary(), lambda: self.now, self.log, Limits(), strict=True)
 
     def log(self, level: str, event: str, **fields: Any) -> None:
         self.lines.append((level, event, fields))

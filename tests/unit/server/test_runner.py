@@ -18,7 +18,7 @@ from dragoman.core.policy import Policy
 from dragoman.diary.memory import MemoryDiary
 from dragoman.server.admission import Limits
 from dragoman.server.peer import Peer, PeerLimits
-from dragoman.server.runner import Line
+from dragoman.server.runner import Runner
 from dragoman.testing.entropy import SeededEntropy
 
 GREETING = OUR_GREETING + b"\x04\x1c\x05READY\x0bSocket-Type\0\0\0\x06DEALER"
@@ -90,7 +90,7 @@ class World:
         self.now = 100.0
         self.broker = Broker(Policy(), SeededEntropy())
         self.diary = MemoryDiary()
-        self.line = Line(self.broker, self.diary, lambda: self.now, lambda *_, **__: None, Limits(), strict=True)
+        self.line = Runner(self.broker, self.diary, lambda: self.now, lambda *_, **__: None, Limits(), strict=True)
         self.session = FakeSession()
         self.line.sessions.append(self.session)
 
@@ -244,7 +244,7 @@ def test_a_large_message_that_has_left_is_no_excuse_for_a_backlog_of_small_ones(
 class Settling:
     """Calls that the line has put off."""
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Runner) -> None:
         self.calls: list[Callable[[], None]] = []
         self.times: list[float] = []
         line.connections.later = lambda _, call: self.calls.append(call)

@@ -25,7 +25,7 @@ from dragoman.dialects.controller.session import CONTROL, PULSES, ControllerSess
 from dragoman.dialects.controller.stations import Purpose, Station
 from dragoman.diary.memory import MemoryDiary
 from dragoman.server.admission import Limits
-from dragoman.server.runner import Line
+from dragoman.server.runner import Runner
 from dragoman.testing.entropy import SeededEntropy
 from fake_stream import FakeStream
 
@@ -312,7 +312,7 @@ class World:
         self.refusal = write_pulse_response(ControllerError.FAILED, edition)
         self.broker = Broker(Policy(), self.entropy)
         self.counters = self.broker.counters
-        self.line = Line(self.broker, MemoryDiary(), lambda: self.now, self._log, Limits(), strict=True)
+        self.line = Runner(self.broker, MemoryDiary(), lambda: self.now, self._log, Limits(), strict=True)
         self.line.connections.dialler = lambda peer, place: self._dials.append((peer, place))  # type: ignore[assignment]
         self.line.connections.process_watch = self._watch
         limits = PrefixedLimits(max_payload=MAX_PAYLOAD)

@@ -18,7 +18,7 @@ from dragoman.dialects.majordomo.session import OWED_KEPT, Caller, Guest, Majord
 from dragoman.diary.memory import MemoryDiary
 from dragoman.server.admission import Limits
 from dragoman.server.peer import Peer, PeerLimits
-from dragoman.server.runner import Line
+from dragoman.server.runner import Runner
 from dragoman.testing.entropy import SeededEntropy
 from fake_stream import FakeStream
 
@@ -200,7 +200,7 @@ class World:
         self.options = ListenerOptions(**options)
         self.broker = Broker(policy or Policy(), SeededEntropy("majordomo"))
         self.counters = self.broker.counters
-        self.line = Line(self.broker, MemoryDiary(), lambda: self.now, self._log, limits or Limits(), strict=True)
+        self.line = Runner(self.broker, MemoryDiary(), lambda: self.now, self._log, limits or Limits(), strict=True)
         self.carrier = partial(Zmtp, "ROUTER", limits=ZmtpLimits(max_payload=MAX_PAYLOAD))
         self.session = MajordomoSession(self.broker, self.line.connections, self.options, MAX_PAYLOAD)  # type: ignore[arg-type]
         self.line.sessions.append(self.session)

@@ -22,7 +22,7 @@ from dragoman.dialects.memodb.requests import Call, Contacts, Guest
 from dragoman.dialects.memodb.session import MemoDbSession
 from dragoman.diary.memory import MemoryDiary
 from dragoman.server.admission import Limits
-from dragoman.server.runner import Line
+from dragoman.server.runner import Runner
 from dragoman.testing.entropy import SeededEntropy
 from fake_stream import FakeStream
 
@@ -187,7 +187,7 @@ class World:
         self.sides.clear()
         self.broker = Broker(self.policy, self.entropy)
         self.counters = self.broker.counters
-        self.line = Line(self.broker, MemoryDiary(), lambda: self.now, self._log, self.limits, strict=True)
+        self.line = Runner(self.broker, MemoryDiary(), lambda: self.now, self._log, self.limits, strict=True)
         self.session = MemoDbSession(self.broker, self.line.connections, self.options, MAX_PAYLOAD)  # type: ignore[arg-type]
         self.line.sessions.append(self.session)
         self.turn()

@@ -25,7 +25,7 @@ from dragoman.dialects.native.sessions import Client
 from dragoman.diary.memory import MemoryDiary
 from dragoman.server.admission import Limits
 from dragoman.server.peer import PeerLimits
-from dragoman.server.runner import Line
+from dragoman.server.runner import Runner
 from dragoman.testing.entropy import SeededEntropy
 from fake_stream import FakeStream
 
@@ -265,7 +265,7 @@ class World:
         self.broker = Broker(policy or Policy(), SeededEntropy("native"))
         self.counters = self.broker.counters
         diary = MemoryDiary()
-        self.line = Line(self.broker, diary, lambda: self.now, self._log, limits or Limits(), strict=strict)
+        self.line = Runner(self.broker, diary, lambda: self.now, self._log, limits or Limits(), strict=strict)
         self.desk = Desk(self.broker, self.line, diary, lambda: 1_700_000_000.0)
         self.line.sessions.append(self.desk)
         self.options = ListenerOptions(**options)

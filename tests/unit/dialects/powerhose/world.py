@@ -19,7 +19,7 @@ from dragoman.dialects.powerhose.session import BACKEND, POSTS_KEPT, WORK, Post,
 from dragoman.diary.memory import MemoryDiary
 from dragoman.server.admission import Limits
 from dragoman.server.peer import Peer, PeerLimits
-from dragoman.server.runner import Line
+from dragoman.server.runner import Runner
 from dragoman.testing.entropy import SeededEntropy
 from fake_stream import FakeStream
 
@@ -217,7 +217,7 @@ class World:
         self.options = ListenerOptions(**options)
         self.broker = Broker(policy or Policy(), entropy or SeededEntropy("powerhose"))
         self.counters = self.broker.counters
-        self.line = Line(
+        self.line = Runner(
             self.broker,
             MemoryDiary(),
             lambda: self.now,
