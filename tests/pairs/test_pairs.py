@@ -16,7 +16,7 @@ from dragoman.core.effects import Answer, Effect
 from dragoman.core.model import Outcome, Wishes
 from dragoman.core.recipients import Caller as BrokerCaller
 from dragoman.core.recipients import Recipient
-from dragoman.server.wiring import DIALECTS
+from dragoman.dialects.catalogue import DIALECTS
 from pairs import controller, http, majordomo, memodb, native, pingpong, powerhose
 from pairs.asgi import one_world
 from pairs.people import JOB_TIMEOUT, Caller, People, Worker

@@ -20,16 +20,17 @@ from dragoman.cli import dragoman
 from dragoman.cli.exits import DISK, TAKEN, USAGE
 from dragoman.core.broker import Broker
 from dragoman.core.policy import Policy
+from dragoman.dialects.catalogue import DIALECTS
 from dragoman.diary.memory import MemoryDiary
 from dragoman.http import health
 from dragoman.http import metrics as told
 from dragoman.http.exposition import Kind
 from dragoman.sdk.address import TcpPlace, parse
-from dragoman.sdk.peoples import worker_target
+from dragoman.sdk.targets import worker_target
 from dragoman.server.admission import Limits
 from dragoman.server.config import load
 from dragoman.server.runner import Runner
-from dragoman.server.wiring import DIALECTS, prepare
+from dragoman.server.wiring import prepare
 from dragoman.testing.entropy import SeededEntropy
 
 ROOT = Path(__file__).parents[2]

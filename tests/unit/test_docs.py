@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from enum import Enum
 from itertools import product
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, get_type_hints
 
 import click
@@ -20,16 +21,15 @@ from dragoman.cli import dragoman
 from dragoman.core.broker import Broker
 from dragoman.core.policy import Policy
 from dragoman.desk.forms import DAY, JOB_TIMEOUT
+from dragoman.dialects.catalogue import DIALECTS, Dialect
 from dragoman.diary.memory import MemoryDiary
-from dragoman.http.limits import HttpLimits
 from dragoman.sdk.address import read_value
-from dragoman.sdk.peoples import PEOPLES, caller_target, worker_target
+from dragoman.sdk.targets import caller_target, worker_target
 from dragoman.sdk.worker import DEFAULT_URL
 from dragoman.server.admission import Limits
 from dragoman.server.config import load
-from dragoman.server.peer import PeerLimits
 from dragoman.server.runner import Runner
-from dragoman.server.wiring import DIALECTS, ListenerOptions, prepare
+from dragoman.server.wiring import ListenerOptions, default_listeners, prepare
 from dragoman.testing.entropy import SeededEntropy
 
 ROOT = Path(__file__).parents[2]
@@ -236,19 +236,13 @@ def test_every_setting_stands_in_the_operators_page_with_its_default() -> None:
     assert differing == {}
 
 
-# Who may name a frontend: on these pages it stands among the options of listeners and clients.
-WITH_FRONTEND = {"pingpong", "powerhose"}
-
-
 def test_every_option_stands_in_the_dialects_page_with_its_default() -> None:
     def check(dialect: str, side: str) -> None:
-        people = PEOPLES.get(dialect)  # of HTTP we have no other side: any client will do
-        found = {
-            "listener": (DIALECTS[dialect][0], ListenerOptions, HttpLimits if dialect == "http" else PeerLimits),
-            "worker": (people.worker_options,) if people is not None else (),
-            "client": (people.client_options,) if people is not None else (),
-        }[side]
-        kinds: tuple[type[Any], ...] = tuple(kind for kind in found if kind is not None)
+        row = DIALECTS[dialect]
+        own = getattr(importlib.import_module(row.options), f"{side.title()}Options", None)
+        kinds: list[type[Any]] = [own] if own is not None else []
+        if side == "listener":
+            kinds += [ListenerOptions, resolve_name(row.limits)]
         documented = {
             name: cells[0].strip("`")
             for (above, name), cells in rows("http.md" if dialect == "http" else f"dialects/{dialect}.md").items()
@@ -256,7 +250,7 @@ def test_every_option_stands_in_the_dialects_page_with_its_default() -> None:
         }
         fields = [(kind, each) for kind in kinds for each in dataclasses.fields(kind) if each.name != "frontend"]
         expected = {each.name for _, each in fields}
-        if dialect in WITH_FRONTEND and side != "worker":
+        if row.has_frontend and side != "worker":  # there it stands among the options of listeners and clients
             expected.add("frontend")
         assert set(documented) == expected
         differing = {}
@@ -272,6 +266,46 @@ def test_every_option_stands_in_the_dialects_page_with_its_default() -> None:
         assert differing == {}
 
     check_every_row(check, product(DIALECTS, ("listener", "worker", "client")))
+
+
+def dialect_table() -> dict[str, list[str]]:
+    """README.md's table of dialects: the cells of each row by its title, without the title."""
+    found = re.search(r"^\| dialect \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", README.read_text(), re.MULTILINE)
+    assert found is not None
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in found[1].splitlines()]
+    return {title: cells for title, *cells in lines}
+
+
+def test_every_dialect_stands_in_the_table_of_dialects() -> None:
+    assert list(dialect_table()) == [row.title for row in DIALECTS.values()]
+
+
+def test_the_table_of_dialects_says_what_the_rows_say() -> None:
+    def check(row: Dialect) -> None:
+        transports, ports, _, callers, workers, editions, page = dialect_table()[row.title]
+        assert transports.startswith(row.carrier)
+        assert ("TCP" in transports, "Unix sockets" in transports, "`ipc`" in transports) == (
+            bool({"tcp", "http"} & {*row.transports}),
+            bool({"unix", "ipc"} & {*row.transports}),
+            "ipc" in row.transports,
+        )
+        assert [int(port) for port in re.findall(r"\d+", ports)] == [
+            port for port in (row.port, row.frontend_port) if port is not None
+        ]
+        assert callers.startswith("yes") == row.has_callers
+        assert "frontend" in callers if row.has_frontend else "frontend" not in callers
+        assert workers.startswith("yes")
+        assert re.findall(r"`([^`]+)`", editions) == [*row.editions]
+        assert f"({'docs/http.md' if row.name == 'http' else f'docs/dialects/{row.name}.md'})" in page
+
+    check_every_row(check, [(row,) for row in DIALECTS.values()])
+
+
+def test_every_default_port_stands_where_serve_is_explained() -> None:
+    ports = {str(port) for row in DIALECTS.values() for port in (row.port, row.frontend_port) if port is not None}
+    (explained,) = [line for line in README.read_text().splitlines() if line.startswith("| `dragoman serve [URL]")]
+    assert set(re.findall(r"\d{4}", explained)) == ports
+    assert set(re.findall(r"\d{4}", " ".join(default_listeners({})))) == ports
 
 
 def test_every_rule_that_code_cites_is_explained() -> None:

@@ -150,7 +150,7 @@ def _worker_of(found: Any, target: str, services: tuple[str, ...], url: str | No
     from dataclasses import replace
 
     from dragoman.sdk.loading import CannotLoad
-    from dragoman.sdk.peoples import worker_target
+    from dragoman.sdk.targets import worker_target
     from dragoman.sdk.worker import DEFAULT_URL, Worker
 
     if isinstance(found, Worker):
@@ -200,8 +200,8 @@ def _wait_for_better(target: str, error: CannotLoad, home: Reference) -> Any:
 
 def _run_program(command: str, services: tuple[str, ...], url: str | None, said: dict[str, Any], reloads: bool) -> int:
     from dragoman.sdk.execution import Execution
-    from dragoman.sdk.peoples import worker_target
     from dragoman.sdk.program import Programs
+    from dragoman.sdk.targets import worker_target
     from dragoman.sdk.worker import DEFAULT_URL
     from dragoman.sdk.workers import Shift
 

@@ -19,6 +19,8 @@ from types import MappingProxyType, NoneType
 from typing import Any, TypeVar, get_args, get_type_hints
 from urllib.parse import unquote
 
+from dragoman.dialects.catalogue import DIALECTS
+
 T = TypeVar("T")
 
 TRANSPORTS = ("tcp", "ipc", "unix", "http")
@@ -28,7 +30,7 @@ MAX_UNIX_PATH_BYTES = 107
 MAX_PORT = 65_535
 
 # What a scheme without a dialect means.
-_DIALECT_OF_PLAIN_TRANSPORT = {"tcp": "native", "ipc": "native", "http": "http"}
+_DIALECT_OF_PLAIN_TRANSPORT = {scheme: row.name for row in DIALECTS.values() for scheme in row.schemes}
 _UNIX_TRANSPORTS = ("ipc", "unix")
 
 

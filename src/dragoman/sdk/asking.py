@@ -6,7 +6,7 @@ from math import inf
 
 from dragoman.dialects.sides import Wishes
 from dragoman.sdk.errors import Unsupported
-from dragoman.sdk.peoples import Target, caller_target
+from dragoman.sdk.targets import Target, caller_target
 from dragoman.sdk.unsaid import JOB_TIMEOUT, QUEUE_TIMEOUT, TIMEOUT, said
 
 MOST_KEPT = 1024  # wishes that are remembered
@@ -58,13 +58,13 @@ class Asking:
         return made
 
     def has(self, word: str) -> bool:
-        return word in self.target.people.words
+        return word in self.target.dialect.capabilities
 
     def needs(self, word: str) -> None:
         """Raises Unsupported if the wire has no word for it."""
         if not self.has(word):
             raise Unsupported(
-                f"{self.target.dialect} has no word for {word}: call by a native address, such as tcp://127.0.0.1:7400"
+                f"{self.target.dialect.name} has no word for {word}: call by a native address, such as tcp://127.0.0.1:7400"
             )
 
     def _check_words(self, **asked: object) -> None:

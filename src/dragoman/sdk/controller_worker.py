@@ -20,8 +20,9 @@ from dragoman.dialects.controller.codec import extra_of_control, extra_of_pulse
 from dragoman.dialects.controller.peer import Answer, WorkerSide
 from dragoman.dialects.sides import Failure, Outcome
 from dragoman.sdk.address import MAX_UNIX_PATH_BYTES, Place, UnixPlace, address_error
+from dragoman.sdk.dialect_sides import HARD_CAP
 from dragoman.sdk.jobs import Crew, Job
-from dragoman.sdk.peoples import HARD_CAP, Target
+from dragoman.sdk.targets import Target
 from dragoman.streams.dial import BackOff, connect
 from dragoman.streams.places import forget_unix, listen_unix, which_file
 

@@ -14,7 +14,7 @@ from dragoman.dialects.sides import ClientSide, Failure, Outcome, Wishes
 from dragoman.sdk.errors import BrokerUnavailable, DragomanError, JobFailed, Objected, error_from
 from dragoman.sdk.link import Link, open_link
 from dragoman.sdk.operation import Question
-from dragoman.sdk.peoples import Target
+from dragoman.sdk.targets import Target
 from dragoman.streams.dial import BackOff
 
 DIAL_LIMIT = 5.0  # seconds for one attempt to connect and be greeted
@@ -76,12 +76,12 @@ class Conversation:
         self._open = open
         self._link: Link | None = None
         self._back_off = BackOff(random.uniform, cap=min(LONGEST_REST, patience / 4))
-        self._is_shared = target.people.calls_at_once
+        self._is_shared = target.dialect.calls_at_once
         self._is_rested = True  # it may dial without waiting first
         self._is_heard = False  # the broker has spoken to us on this connection
         self.dialling: asyncio.Task[None] | None = None
         self.jobs: dict[Job, None] = {}
-        self.side: ClientSide = target.people.client_side(target.options, self)
+        self.side: ClientSide = target.sides.client_side(target.options, self)
 
     @property
     def is_open(self) -> bool:
@@ -166,7 +166,7 @@ class Conversation:
 
     async def _connect(self) -> None:
         place = self._target.place
-        carrier = self._target.people.client_carrier(place)
+        carrier = self._target.sides.client_carrier(place)
         self._is_heard = False
         self._link = await self._open(place, carrier, self._heard, self._ended, DIAL_LIMIT, self._paused)
         self.dialling = None
@@ -196,7 +196,7 @@ class Conversation:
         told = f"failed: the broker's answer was not understood: {problem.detail}"
         self._hang_up()
         self.fail_all(lambda: JobFailed(told))
-        self.side = self._target.people.client_side(self._target.options, self)
+        self.side = self._target.sides.client_side(self._target.options, self)
         self._owner.lost(self)
 
     def _hang_up(self) -> None:
@@ -210,7 +210,7 @@ class Conversation:
         if not self.side.outlives_connections:
             told = f"the broker at {self._target.place} went away before it answered: {problem}"
             self.fail_all(lambda: BrokerUnavailable(told))
-            self.side = self._target.people.client_side(self._target.options, self)
+            self.side = self._target.sides.client_side(self._target.options, self)
         elif self.jobs:
             self._is_rested = False
             self.dial()

@@ -13,7 +13,7 @@ from dragoman.dialects.sides import NOTHING_SAID, Assignment, Failure, Outcome, 
 from dragoman.sdk.errors import BrokerUnavailable
 from dragoman.sdk.jobs import Crew, Job
 from dragoman.sdk.link import Link, open_link
-from dragoman.sdk.peoples import Target
+from dragoman.sdk.targets import Target
 from dragoman.streams.dial import BackOff
 
 log = logging.getLogger("dragoman.worker")
@@ -29,12 +29,12 @@ class DiallingWorker:
     def __init__(self, target: Target, crew: Crew, concurrency: int = 1) -> None:
         self._target = target
         self._crew = crew
-        self._side = target.people.worker_side(target.options, self, target.services, concurrency)
+        self._side = target.sides.worker_side(target.options, self, target.services, concurrency)
         self._loop = asyncio.get_running_loop()
         self._back_off = BackOff(random.uniform, cap=5.0)
         self._link: Link | None = None
         self._jobs: dict[Hashable, Job] = {}
-        self._reports = target.people.reports
+        self._reports = target.dialect.reports
         self._is_flush_due = False
         self._stop = asyncio.Event()
         self._stop_at_once = asyncio.Event()
@@ -79,7 +79,7 @@ class DiallingWorker:
                 continue
             await self._serve()
             await self._part()
-            if self._jobs and not self._side.is_busy and not self._target.people.shares_connections:
+            if self._jobs and not self._side.is_busy and not self._target.dialect.shares_connections:
                 # Taken on a connection that is gone, on a wire where that ends them: nobody waits for them any more,
                 # but we are not free before they end.
                 await self._finish_jobs()
@@ -110,7 +110,7 @@ class DiallingWorker:
         """Raises BrokerUnavailable. If we are told to stop meanwhile, nobody hears READY from us."""
         self._lost.clear()
         place = self._target.place
-        carrier = self._target.people.worker_carrier(place)
+        carrier = self._target.sides.worker_carrier(place)
         opening = asyncio.ensure_future(open_link(place, carrier, self._heard, self._ended, CONNECT_TIMEOUT))
         await first(opening, self._stop_at_once.wait() if self._side.is_busy else self._stop.wait())
         if not opening.done():

@@ -20,7 +20,7 @@ from dragoman.sdk.conversation import Conversation, Job, OpenLink
 from dragoman.sdk.errors import BrokerUnavailable, DragomanError, JobCancelled, JobTimeout
 from dragoman.sdk.guards import Guards
 from dragoman.sdk.link import open_link
-from dragoman.sdk.peoples import Target
+from dragoman.sdk.targets import Target
 
 GRACE = 0.5  # seconds that the broker is given to say itself that a deadline has passed
 LONGEST_NAP = 3600.0  # seconds; what a loop can count has an end
@@ -45,8 +45,8 @@ class Engine:
         self._connect_timeout = connect_timeout
         self._patient = patient
         self._open = open
-        self._most = 1 if target.people.calls_at_once else connections
-        self._grace = GRACE if "timeout" in target.people.words else 0.0
+        self._most = 1 if target.dialect.calls_at_once else connections
+        self._grace = GRACE if "timeout" in target.dialect.capabilities else 0.0
         self._inbox: deque[Job] = deque()
         self._asides: deque[tuple[Callable[[Job, float], None], Job]] = deque()
         self._is_awake = False  # it will look, whatever comes in before that

@@ -18,12 +18,13 @@ from dragoman.carriers.zmtp import Limits, Zmtp
 from dragoman.dialects.powerhose.peer import MASTER_AWAY, PARTING, REGISTRATION_SOCKET, WORK_SOCKET, WorkerSide
 from dragoman.dialects.sides import Failure, Outcome
 from dragoman.sdk.address import AddressError, Place, TcpPlace, UnixPlace, is_loopback, parse
+from dragoman.sdk.dialect_sides import HARD_CAP
 from dragoman.sdk.dialling_worker import CONNECT_TIMEOUT, first
 from dragoman.sdk.endpoint import url_of
 from dragoman.sdk.errors import BrokerUnavailable
 from dragoman.sdk.jobs import Crew, Job
 from dragoman.sdk.link import Link, open_link
-from dragoman.sdk.peoples import HARD_CAP, Target
+from dragoman.sdk.targets import Target
 from dragoman.streams.dial import BackOff
 from dragoman.streams.places import describe, forget_unix, listen_tcp, listen_unix, tune, which_file
 from dragoman.streams.stream import Stream

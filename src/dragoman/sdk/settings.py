@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dragoman.sdk.codecs import Codec
-from dragoman.sdk.peoples import Target
+from dragoman.sdk.targets import Target
 
 DEFAULT_URL = "tcp://127.0.0.1:7400"
 CONNECTIONS = 16  # where each carries one call at a time

@@ -7,19 +7,18 @@ import signal
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pkgutil import resolve_name
 from typing import Protocol
 
 from dragoman.sdk.address import address_error, parse
-from dragoman.sdk.controller_worker import ControllerWorker
 from dragoman.sdk.dialling_worker import DiallingWorker, first
 from dragoman.sdk.execution import Execution
 from dragoman.sdk.jobs import Crew, Hands
 from dragoman.sdk.loading import Reference
 from dragoman.sdk.loops import new_loop
-from dragoman.sdk.peoples import PEOPLES, Target, worker_target
-from dragoman.sdk.powerhose_worker import PowerhoseWorker
 from dragoman.sdk.reload import Watch
 from dragoman.sdk.services import Service
+from dragoman.sdk.targets import SPOKEN, Target, worker_target
 
 
 class Offer(Protocol):
@@ -43,13 +42,6 @@ class Life(Protocol):
         """Once: finish what is in hand. Twice: do not wait for it."""
 
 
-# Workers that dial their broker, and answer on that connection, are the rule; these are called back instead.
-CALLED_BACK: Mapping[str, Callable[[Target, Crew], Life]] = {
-    "controller": ControllerWorker,
-    "powerhose": PowerhoseWorker,
-}
-
-
 def run(worker: Offer, home: Reference | None = None, log_level: str = "", watch: Watch | None = None) -> int:
     """Run a worker until it is told to stop. `home` is where a child process finds it, if that is known; `log_level` is
     for children that nobody else tells how to log. Raises AddressError and CannotLoad."""
@@ -59,7 +51,7 @@ def run(worker: Offer, home: Reference | None = None, log_level: str = "", watch
     references: Mapping[str, Reference] = {}
     if execution.threads is None:
         references = worker.references([name for name, each in services.items() if not each.is_async], home)
-    mute = "" if target.people.reports else target.dialect
+    mute = "" if target.dialect.reports else target.dialect.name
     hands = execution.hands(services, references, mute, log_level)
     shift = Shift(target, hands, execution.jobs_at_once(services.values()), execution.cancel_grace, watch)
     worker._stop = shift.stop
@@ -75,16 +67,16 @@ def target_of(worker: Offer) -> Target:
     names = tuple(worker.services)
     if not names:
         raise ValueError("this worker offers nothing: decorate a function with @worker.service(NAME)")
-    address = parse(worker.url, PEOPLES)
-    people = PEOPLES[address.dialect]
-    if people.shares_connections:
+    address = parse(worker.url, SPOKEN)
+    dialect = SPOKEN[address.dialect]
+    if dialect.shares_connections:
         return worker_target(worker.url, names)
     chosen = address.options.get("service")
     if chosen is None and len(names) == 1:
         chosen = names[0]
     if chosen in names:
         # Where the wire has no names, ours are nobody's business but ours.
-        named = () if people.objection is None else (chosen,)
+        named = (chosen,) if dialect.has_service_names else ()
         return replace(worker_target(worker.url, named), services=(chosen,))
     told = f"a worker in {address.dialect} offers one service"
     if chosen is not None:
@@ -147,11 +139,10 @@ class Shift:
 
     def _come_to_life(self, crew: Crew) -> list[Life]:
         target = self._target
-        if target.dialect in CALLED_BACK:
-            return [CALLED_BACK[target.dialect](target, crew) for _ in range(self._concurrency)]
-        if target.people.shares_connections:
+        if target.dialect.shares_connections:
             return [DiallingWorker(target, crew, self._concurrency)]
-        return [DiallingWorker(target, crew) for _ in range(self._concurrency)]
+        life: Callable[[Target, Crew], Life] = resolve_name(target.dialect.worker)
+        return [life(target, crew) for _ in range(self._concurrency)]
 
     def _stop(self) -> None:
         self._is_told.set()

@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
+from pkgutil import resolve_name
 from typing import Any
 from urllib.parse import quote
 
@@ -25,6 +26,7 @@ from dragoman.desk.asking import JsonDesk
 from dragoman.desk.desk import Desk
 from dragoman.desk.forms import HealthView
 from dragoman.dialects import seam
+from dragoman.dialects.catalogue import DIALECTS
 from dragoman.dialects.controller import session as controller
 from dragoman.dialects.controller.codec import extra_of_pulse, extra_of_response, write_pulse_response
 from dragoman.dialects.controller.editions import EDITIONS, SEED
@@ -36,7 +38,6 @@ from dragoman.dialects.majordomo.options import ListenerOptions as MajordomoOpti
 from dragoman.dialects.memodb.options import ListenerOptions as MemoDbOptions
 from dragoman.dialects.memodb.session import MemoDbSession
 from dragoman.dialects.native import messages as native
-from dragoman.dialects.native.options import ListenerOptions as NativeOptions
 from dragoman.dialects.native.session import NativeSession
 from dragoman.dialects.pingpong import session as pingpong
 from dragoman.dialects.pingpong.options import ListenerOptions as PingPongOptions
@@ -65,7 +66,6 @@ from dragoman.server import clock
 from dragoman.server.config import runtime_dir
 from dragoman.server.control_folder import ControlFolder
 from dragoman.server.host import Door, ServedDoor
-from dragoman.server.peer import PeerLimits
 from dragoman.server.reach import Reach
 from dragoman.server.runner import Runner
 
@@ -119,7 +119,7 @@ class Request:
     house: House | None = None  # none: questions are not answered, and nobody is served by HTTP
 
 
-def _pingpong(request: Request) -> Listener:
+def listen_pingpong(request: Request) -> Listener:
     own: PingPongOptions = request.own
     _check_service(request, own.service)
     line = request.line
@@ -129,7 +129,7 @@ def _pingpong(request: Request) -> Listener:
     return _with_frontend(request, session, pingpong.BACKEND, carrier, f", edition {own.edition.value}")
 
 
-def _powerhose(request: Request) -> Listener:
+def listen_powerhose(request: Request) -> Listener:
     address = request.address
     own: PowerhoseOptions = request.own
     _check_service(request, own.service)
@@ -183,7 +183,7 @@ def _with_frontend(
     return Listener(address, tuple(doors), tuple(notes))
 
 
-def _memodb(request: Request) -> Listener:
+def listen_memodb(request: Request) -> Listener:
     own: MemoDbOptions = request.own
     max_payload = request.options.max_payload
     session = MemoDbSession(request.broker, request.line.connections, own, max_payload)
@@ -192,7 +192,7 @@ def _memodb(request: Request) -> Listener:
     return _at_one_door(request, session, carrier)
 
 
-def _majordomo(request: Request) -> Listener:
+def listen_majordomo(request: Request) -> Listener:
     own: MajordomoOptions = request.own
     max_payload = request.options.max_payload
     session = majordomo.MajordomoSession(request.broker, request.line.connections, own, max_payload)
@@ -211,7 +211,7 @@ def _at_one_door(request: Request, session: seam.Session, carrier: Callable[[], 
     return Listener(address, (("both", door),), ("workers and callers; any service",))
 
 
-def _controller(request: Request) -> Listener:
+def listen_controller(request: Request) -> Listener:
     address = request.address
     own: ControllerOptions = request.own
     _check_service(request, own.service)
@@ -247,7 +247,7 @@ def _controller(request: Request) -> Listener:
     return Listener(address, (("workers", door),), notes, folder.prepare, folder.clear)
 
 
-def _native(request: Request) -> Listener:
+def listen_native(request: Request) -> Listener:
     # What is told again when a client comes back must not get it disconnected as slow.
     own = replace(request.own, max_kept_bytes=min(request.own.max_kept_bytes, request.limits.max_send_buffer))
     max_payload = request.options.max_payload
@@ -259,7 +259,7 @@ def _native(request: Request) -> Listener:
     return replace(listener, say_goodbye=session.say_goodbye)
 
 
-def _http(request: Request) -> Listener:
+def listen_http(request: Request) -> Listener:
     if request.options.frontend is not None:
         raise address_error(request.address.url, "http has no frontend: everybody comes in at the same place")
     door = ServedDoor(request.address.place, partial(_serve_http, request))
@@ -293,31 +293,18 @@ def _serve_http(request: Request, listening: socket.socket) -> None:
     server.listen(listening)
 
 
-# A dialect's name, the options of its own, and how it listens.
-DIALECTS: Mapping[str, tuple[type[Any], Callable[[Request], Listener]]] = {
-    "native": (NativeOptions, _native),
-    "pingpong": (PingPongOptions, _pingpong),
-    "powerhose": (PowerhoseOptions, _powerhose),
-    "memodb": (MemoDbOptions, _memodb),
-    "controller": (ControllerOptions, _controller),
-    "majordomo": (MajordomoOptions, _majordomo),
-    "http": (HttpOptions, _http),
-}
-
 WELL_KNOWN_FOLDER = "/run/controller"  # where Worker-Controller's document has its sockets
 
 
 def default_listeners(environment: Mapping[str, str]) -> tuple[str, ...]:
     """Where to listen if nobody says: on loopback, and on Unix sockets that are ours alone."""
-    return (
-        "tcp://127.0.0.1:7400",
-        "pingpong+tcp://127.0.0.1:7401?frontend=7402",
-        "powerhose+tcp://127.0.0.1:7403?frontend=7404",
-        "memodb+tcp://127.0.0.1:7405",
-        "majordomo+tcp://127.0.0.1:7406",
-        "http://127.0.0.1:7480",
-        *optional_listeners(environment),
-    )
+    urls = []
+    for dialect in DIALECTS.values():
+        if dialect.port is not None:
+            scheme = dialect.schemes[0] if dialect.schemes else f"{dialect.name}+{dialect.transports[0]}"
+            frontend = f"?frontend={dialect.frontend_port}" if dialect.has_frontend else ""
+            urls.append(f"{scheme}://127.0.0.1:{dialect.port}{frontend}")
+    return *urls, *optional_listeners(environment)
 
 
 def optional_listeners(environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -331,8 +318,8 @@ def optional_listeners(environment: Mapping[str, str]) -> tuple[str, ...]:
 def prepare(url: str, broker: Broker, line: Runner, house: House | None = None) -> Listener:
     """A listener for this URL. Raises AddressError."""
     address = parse(url, DIALECTS)
-    kind, listen = DIALECTS[address.dialect]
-    limits_kind = HttpLimits if address.dialect == "http" else PeerLimits
+    dialect = DIALECTS[address.dialect]
+    kind, limits_kind = resolve_name(f"{dialect.options}:ListenerOptions"), resolve_name(dialect.limits)
     known = {each.name for each in (*fields(kind), *fields(ListenerOptions), *fields(limits_kind))}
     own = read_options(kind, address.options, url, also=known)
     options = read_options(ListenerOptions, address.options, url, also=known)
@@ -340,7 +327,8 @@ def prepare(url: str, broker: Broker, line: Runner, house: House | None = None) 
     if isinstance(limits, HttpLimits) and "max_memory" not in address.options:
         limits = replace(limits, max_memory=broker.policy.max_memory)
     _insist_on_loopback(address, is_loopback(address.place), options)
-    return listen(Request(address, options, own, limits, broker, line, house))
+    listener: Listener = resolve_name(dialect.listen)(Request(address, options, own, limits, broker, line, house))
+    return listener
 
 
 def _insist_on_loopback(address: Address, is_local: bool, options: ListenerOptions) -> None:

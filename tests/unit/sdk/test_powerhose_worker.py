@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from pkgutil import resolve_name
 
 import pytest
 
 from dragoman.sdk.address import Place, TcpPlace, UnixPlace, parse
 from dragoman.sdk.endpoint import url_of
-from dragoman.sdk.peoples import caller_target, worker_target
-from dragoman.sdk.workers import CALLED_BACK
+from dragoman.sdk.powerhose_worker import PowerhoseWorker
+from dragoman.sdk.targets import caller_target, worker_target
 
 URL = "powerhose+tcp://127.0.0.1:7403"
 
@@ -49,4 +50,4 @@ def test_a_workers_own_options_are_read() -> None:
 
 
 def test_its_workers_are_called_back() -> None:
-    assert "powerhose" in CALLED_BACK
+    assert resolve_name(worker_target(URL).dialect.worker) is PowerhoseWorker

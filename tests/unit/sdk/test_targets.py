@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.sdk.address import AddressError, TcpPlace
-from dragoman.sdk.peoples import Target, caller_target, worker_target
+from dragoman.sdk.targets import Target, caller_target, worker_target
 
 URL = "pingpong+tcp://127.0.0.1:7401"
 MEMO = "memodb+tcp://127.0.0.1:7405"

@@ -1,0 +1,108 @@
+"""The client and worker sides of each dialect, made ready for a connection. Each dialect is loaded when first used."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dragoman.carriers.carrier import Carrier
+from dragoman.carriers.zmtp import Limits as ZmtpLimits
+from dragoman.carriers.zmtp import Zmtp
+from dragoman.dialects.sides import ClientPort, ClientSide, WorkerPort, WorkerSide
+from dragoman.sdk.address import Place, UnixPlace
+from dragoman.sdk.ids import new_session
+
+# How much a message may have is the broker's to say (max_payload): what it let in, we take.
+HARD_CAP = ZmtpLimits().hard_cap
+MOST_FRAMES = 1026
+
+
+def _absent(*_: object) -> Any:
+    raise AssertionError("this dialect has no such side")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sides:
+    """What it takes to call and to work in one dialect."""
+
+    objection: Callable[[Sequence[str]], str | None] = _absent  # to names of services, where the wire has names
+    # Not for workers that are called back: they have no connection of their own.
+    worker_carrier: Callable[[Place], Carrier] = _absent
+    worker_side: Callable[[Any, WorkerPort, Sequence[str], int], WorkerSide] = _absent
+    client_carrier: Callable[[Place], Carrier] = _absent
+    client_side: Callable[[Any, ClientPort], ClientSide] = _absent
+
+
+def native() -> Sides:
+    from dragoman.dialects.native import peer
+
+    return Sides(
+        objection=peer.objection,
+        worker_carrier=_zmtp(peer.SOCKET),
+        worker_side=peer.WorkerSide,
+        client_carrier=_zmtp(peer.SOCKET),
+        client_side=lambda options, port: peer.ClientSide(options, port, new_session()),
+    )
+
+
+def pingpong() -> Sides:
+    from dragoman.dialects import plain_calls
+    from dragoman.dialects.pingpong import peer
+
+    return Sides(
+        worker_carrier=_zmtp(peer.WORKER_SOCKET),
+        worker_side=lambda options, port, _, __: peer.WorkerSide(options, port),
+        client_carrier=_zmtp(plain_calls.CLIENT_SOCKET),
+        client_side=peer.ClientSide,
+    )
+
+
+def powerhose() -> Sides:
+    from dragoman.dialects import plain_calls
+    from dragoman.dialects.powerhose import peer
+
+    return Sides(client_carrier=_zmtp(plain_calls.CLIENT_SOCKET), client_side=peer.ClientSide)
+
+
+def memodb() -> Sides:
+    from dragoman.carriers.sp import Limits, Sp
+    from dragoman.dialects.memodb import peer
+
+    def carrier(place: Place) -> Carrier:
+        return Sp(peer.SOCKET, ipc=isinstance(place, UnixPlace), limits=Limits(max_payload=HARD_CAP))
+
+    def first_request() -> int:
+        """Where request ids begin: two programs should not begin with the same."""
+        return random.getrandbits(31)
+
+    return Sides(
+        objection=peer.objection,
+        worker_carrier=carrier,
+        worker_side=lambda options, port, services, concurrency: peer.WorkerSide(
+            options, port, services, concurrency, first_request()
+        ),
+        client_carrier=carrier,
+        client_side=lambda options, port: peer.ClientSide(options, port, first_request()),
+    )
+
+
+def controller() -> Sides:
+    return Sides()
+
+
+def majordomo() -> Sides:
+    from dragoman.dialects.majordomo import peer
+
+    return Sides(
+        objection=peer.objection,
+        worker_carrier=_zmtp(peer.SOCKET),
+        worker_side=lambda options, port, services, _: peer.WorkerSide(options, port, services[0]),
+        client_carrier=_zmtp(peer.SOCKET),
+        client_side=peer.ClientSide,
+    )
+
+
+def _zmtp(socket_type: str) -> Callable[[Place], Carrier]:
+    return lambda _: Zmtp(socket_type, dials=True, limits=ZmtpLimits(max_payload=HARD_CAP, max_frames=MOST_FRAMES))
