@@ -15,9 +15,9 @@ from time import process_time
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Give
 from dragoman.core.entropy import Entropy
-from dragoman.core.model import Attempt, JobId, Terms, Token, Wishes
+from dragoman.core.model import Attempt, Caller, JobId, Terms, Token, Wishes
 from dragoman.core.policy import Policy
-from dragoman.core.recipients import Caller, Recipient
+from dragoman.core.recipients import Recipient
 from dragoman.server.tuning import collect_rarely
 
 IDLE_WORKERS = (10, 100, 1_000, 10_000)
@@ -95,7 +95,7 @@ class World:
         collect_rarely()  # as `dragoman serve` does
         self._broker = Broker(POLICY, CountingEntropy())
         self._held: deque[Attempt] = deque()
-        self._caller = Waiter()
+        self._caller = Caller(Recipient())
         self._now = 1.0
 
     def add_workers(self, number: int) -> None:
@@ -129,13 +129,10 @@ class World:
                 self._held.append(effect.attempt)
             else:
                 assert type(effect) is Answer, effect
+                effect.caller.remove_job(effect.job)
                 answers += 1
         self._broker.effects.clear()
         return answers
-
-
-class Waiter(Caller):
-    """Waits for an outcome."""
 
 
 class CountingEntropy(Entropy):

@@ -24,8 +24,8 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from dragoman.core.effects import Accept, Answer, Effect, Give
-from dragoman.core.model import Attempt, Job, JobId, Service, Terms, Wishes
-from dragoman.core.recipients import Caller, Recipient
+from dragoman.core.model import Attempt, Caller, Job, JobId, Service, Terms, Wishes
+from dragoman.core.recipients import Recipient
 from dragoman.diary import schema
 from dragoman.diary.records import Scribe
 from dragoman.diary.sums import ALL_JOB_COLUMNS, sealed_job
@@ -54,19 +54,12 @@ def make_server(folder: Path) -> Server:
     return Server(asyncio.get_running_loop(), config, 1, Quiet(), folder=folder)
 
 
-class Waiter(Caller):
-    """A caller whose effects go to this recipient."""
-
-    def __init__(self, recipient: Recipient) -> None:
-        self.recipient = recipient
-
-
 class Callers(Recipient):
     """Callers of which each submits a job when the one before is stored."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self.caller = Waiter(self)
+        self.caller = Caller(self)
         self.accepted = 0
 
     def execute(self, effect: Effect, now: float) -> None:
@@ -203,7 +196,7 @@ class Watch(Recipient):
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self.caller = Waiter(self)
+        self.caller = Caller(self)
         self.began = 0.0
         self.longest = 0.0
         self.calls = 0

@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families as read_prom
 from starlette.requests import Request
 from starlette.responses import Response
 
+from dragoman.core import model
 from dragoman.core.broker import Broker
 from dragoman.core.model import Attempt, Job, Terms, Wishes, Worker
 from dragoman.core.policy import Policy
@@ -33,8 +34,9 @@ class Dialect:
     def execute(self, effect: Any, now: float) -> None: ...
 
 
-class Caller:
-    session = recipient = Dialect("native")
+class Caller(model.Caller):
+    def __init__(self) -> None:
+        super().__init__(Dialect("native"))
 
 
 class Scraped:

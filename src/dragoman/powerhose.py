@@ -18,8 +18,8 @@ from typing import Self
 from urllib.parse import quote
 
 from dragoman.core.effects import Answer, Effect
-from dragoman.core.model import DONE, Job, Wishes
-from dragoman.core.recipients import Caller, Recipient
+from dragoman.core.model import DONE, Caller, Wishes
+from dragoman.core.recipients import Recipient
 from dragoman.dialects.powerhose.messages import SEPARATOR
 from dragoman.dialects.powerhose.options import ListenerOptions as PowerhoseOptions
 from dragoman.dialects.powerhose.session import ATTEMPTS
@@ -126,26 +126,24 @@ class Master:
     def _submit(self, call: _Call, payload: bytes, timeout: float | None) -> None:
         server, now = self._thread.server, clock.now()
         if timeout is None:
-            call.job = server.broker.submit(self._service, payload, call, self._patient, now)
+            server.broker.submit(self._service, payload, call, self._patient, now)
         else:
             wishes = self._until_deadline
-            call.job = server.broker.submit(self._service, payload, call, wishes, now, deadline=now + timeout)
+            server.broker.submit(self._service, payload, call, wishes, now, deadline=now + timeout)
         server.line.connections.wake()
 
     def _abandon(self, call: _Call) -> None:
-        if call.job is not None:
-            server = self._thread.server
-            server.broker.abandon(call.job, call, clock.now())
-            server.line.connections.wake()
+        server = self._thread.server
+        server.broker.caller_gone(call, clock.now())
+        server.line.connections.wake()
 
 
 class _Call(Caller):
     """A caller inside this program, which has named its job."""
 
     def __init__(self, job_name: bytes) -> None:
-        self.recipient = _Deliveries()
+        super().__init__(_Deliveries())
         self.job_name = job_name  # what the session tells workers
-        self.job: Job | None = None
         self.result: concurrent.futures.Future[bytes] = concurrent.futures.Future()
 
     def answer(self, answer: Answer) -> None:
@@ -166,6 +164,7 @@ class _Deliveries(Recipient):
         if isinstance(effect, Answer):
             assert isinstance(effect.caller, _Call)
             effect.caller.answer(effect)
+            effect.caller.remove_job(effect.job)
 
 
 def _check_id(job_id: str) -> bytes:

@@ -12,7 +12,7 @@ from math import inf
 from pathlib import Path
 
 from dragoman.core.effects import Accept, Effect, Give
-from dragoman.core.model import Attempt, Terms, Wishes
+from dragoman.core.model import Attempt, Caller, Terms, Wishes
 from dragoman.server import clock
 from dragoman.server.config import Config
 from dragoman.server.datadir import DataFolder
@@ -23,18 +23,15 @@ WISHES = Wishes(durable=True, waits=True, attempts=3, retry_first=0.01)
 AT_ONCE = 20
 
 
-class Driver:
+class Driver(Caller):
     """A session of one caller and one worker."""
 
     def __init__(self, server: Server, number: int) -> None:
+        super().__init__(self)
         self.server = server
         self.left = number
         self.under_way = 0
         self.is_over = asyncio.Event()
-
-    @property
-    def recipient(self) -> Driver:
-        return self
 
     def tick(self, now: float) -> float:
         return inf

@@ -13,7 +13,7 @@ import apsw
 import pytest
 
 from dragoman.core.effects import Accept, Effect
-from dragoman.core.model import Wishes
+from dragoman.core.model import Caller, Wishes
 from dragoman.diary.sqlite import SqliteDiary
 from dragoman.server import clock
 from dragoman.server.config import Config
@@ -198,7 +198,7 @@ def test_draining_waits_for_the_diary(tmp_path: Path) -> None:
     async def live() -> list[Effect]:
         config = Config(listen=(LISTEN,))
         server = Server(asyncio.get_running_loop(), config, 1, make_log("json", "error"), folder=tmp_path)
-        caller = Caller()
+        caller = Listening()
         try:
             server.listen()
             server.broker.submit("s", b"x", caller, Wishes(durable=True, waits=True), clock.now())
@@ -211,13 +211,10 @@ def test_draining_waits_for_the_diary(tmp_path: Path) -> None:
     assert [type(each) for each in asyncio.run(live())] == [Accept]
 
 
-class Caller:
+class Listening(Caller):
     def __init__(self) -> None:
+        super().__init__(self)
         self.heard: list[Effect] = []
-
-    @property
-    def recipient(self) -> Caller:
-        return self
 
     def execute(self, effect: Effect, now: float) -> None:
         self.heard.append(effect)

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from naive import Naive
 
-from dragoman.core import recipients
+from dragoman.core import model
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Give, Save
 from dragoman.core.invariants import check
@@ -38,8 +38,9 @@ pick = st.integers(0, 1_000)  # of a list that the machine keeps: taken modulo i
 NOBODY = Recipient()  # receives nothing: the machine takes the effects itself
 
 
-class Caller(recipients.Caller):
-    recipient = NOBODY
+class Caller(model.Caller):
+    def __init__(self) -> None:
+        super().__init__(NOBODY)
 
 
 class UnevenEntropy(SeededEntropy):
@@ -98,6 +99,7 @@ class Machine(RuleBasedStateMachine):
                 self.attempts.append(attempt)
             elif isinstance(effect, Answer):
                 self.answers[effect.caller] += 1  # type: ignore[index]
+                effect.caller.remove_job(effect.job)
             elif isinstance(effect, Accept):
                 self.accepts[effect.caller, effect.job.id] += 1  # type: ignore[index]
             elif isinstance(effect, Save):
@@ -256,17 +258,17 @@ class AgainstTheModel(Machine):
         self.after()
 
     @precondition(lambda self: self.jobs)
-    @rule(number=pick, verb=st.sampled_from(["withdraw", "withdraw", "orphan", "orphan", "adopt"]))
+    @rule(number=pick, verb=st.sampled_from(["withdraw", "withdraw", "away", "away", "back"]))
     def about_a_job(self, number: int, verb: str) -> None:
         self.advance(0.0)
         job = chosen(self.jobs, number)
         record = self.naive.jobs[job.id]
         is_present = record.outcome is None
-        if verb == "orphan":
-            self.broker.orphan(job, self.now)
+        if verb == "away":
+            self.broker.caller_away(self.callers[job.id], self.now)
             record.orphan = self.now + record.wishes.orphan_grace
-        elif verb == "adopt":
-            self.broker.adopt(job)
+        elif verb == "back":
+            self.broker.caller_back(self.callers[job.id])
             record.orphan = inf
         else:
             assert self.broker.withdraw(job, self.now) is is_present
@@ -449,27 +451,30 @@ class AtTheBounds(Machine):
         self.carry_out()
 
     @precondition(lambda self: self.jobs)
-    @rule(number=pick, verb=st.sampled_from(["withdraw", "retry", "orphan", "adopt"]))
+    @rule(number=pick, verb=st.sampled_from(["withdraw", "retry"]))
     def about_a_job(self, number: int, verb: str) -> None:
         job = chosen(self.jobs, number)
-        result = self.broker.adopt(job) if verb == "adopt" else getattr(self.broker, verb)(job, self.now)
+        result = getattr(self.broker, verb)(job, self.now)
         if verb == "retry" and result is not None:
             assert (result.retry_of, job.retried_as, job.quarantined) == (job.id, result.id, False)
             self.jobs.append(result)
         self.carry_out()
 
     @precondition(lambda self: self.waiting)
-    @rule(number=pick, other=pick, is_mine=st.booleans())
-    def abandon(self, number: int, other: int, is_mine: bool) -> None:
+    @rule(number=pick, verb=st.sampled_from(["away", "back", "gone", "gone"]))
+    def about_a_caller(self, number: int, verb: str) -> None:
         caller = chosen(list(self.waiting), number)
-        job = self.waiting.pop(caller) if is_mine else chosen(self.jobs, other)
         had = self.answers.get(caller, 0)
-        self.broker.abandon(job, caller, self.now)
-        self.carry_out()
-        if is_mine:
-            assert self.answers.get(caller, 0) == had, "somebody who has gone was answered"
-        elif all(each is not caller for each in job.callers) and self.waiting[caller] is job:
+        if verb == "away":
+            self.broker.caller_away(caller, self.now)
+        elif verb == "back":
+            self.broker.caller_back(caller)
+        else:
             del self.waiting[caller]
+            self.broker.caller_gone(caller, self.now)
+            assert not caller.open_jobs()
+        self.carry_out()
+        assert self.answers.get(caller, 0) == had, "somebody who has gone was answered"
 
     @rule(service=st.sampled_from(["a", "b", "c", "d"]), verb=st.sampled_from(["pause", "resume", "resume"]))
     def about_a_service(self, service: str, verb: str) -> None:

@@ -185,8 +185,8 @@ def books(session: NativeSession) -> None:
         require(client.secret == secret, "books", "a session under another's secret")
         require((client.peer is None) == (secret in sessions._away), "books", "away, or not?")
         require(client.peer is None or client.peer.guest is client, "books", "a connection that is another's")
-        require(len(client.jobs) <= client.window, "books", "more jobs than the window has room for")
+        require(client.count_open() <= client.window, "books", "more jobs than the window has room for")
         require(client._kept_bytes <= options.max_kept_bytes, "books", "more is kept than max_kept_bytes")
-        for id, job in client.jobs.items():
+        for id, job in ((job.id, job) for job in client.open_jobs()):
             is_known = session._broker.jobs.get(id) is job or (job.state is ENDED and bool(session._broker.effects))
             require(is_known, "books", f"{id.hex()} is not in the broker")

@@ -45,7 +45,7 @@ class MissingThoughItRuns(WatchedNative):
     """A job that is under way is said to be missing."""
 
     def _resume(self, client: Client, message: Message, now: float) -> None:
-        present = [id for id in read_list(message) if id in client.jobs]
+        present = [id for id in read_list(message) if client.open_job(id) is not None]
         super()._resume(client, message, now)
         if present and client.peer is not None:
             self._line.send(client.peer, write_list(MISSING, present))
@@ -58,7 +58,7 @@ class NeverCountedBack(WatchedNative):
         client: Any = answer.caller
         super()._answer(answer)
         if client.peer is None and answer.job is not None:
-            client.jobs[answer.job.id] = answer.job
+            client.add_job(answer.job)
 
 
 class OldConnectionHeard(WatchedNative):
@@ -80,7 +80,7 @@ class NeverAdopted(WatchedNative):
 
     def _welcome_client(self, peer: Peer, hello: Hello, now: float) -> None:  # type: ignore[override]
         super()._welcome_client(peer, hello, now)
-        for job in peer.guest.jobs.values():
+        for job in peer.guest.open_jobs():
             job.orphan_due = now + 0.5
             self._broker._deadlines.arm(job, job.due())
 

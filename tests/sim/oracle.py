@@ -36,7 +36,6 @@ from dragoman.carriers.carrier import Message, TooLarge
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Effect, Give
 from dragoman.core.model import Attempt, JobId, Outcome, WorkerState
-from dragoman.dialects.frontend import Caller
 from dragoman.dialects.pingpong.messages import PING, READY
 from dragoman.dialects.pingpong.options import ListenerOptions
 from dragoman.dialects.pingpong.session import Guest, PingPongSession
@@ -260,7 +259,7 @@ class WatchedSession(PingPongSession):
 
     def hear(self, peer: Peer, message: Message | TooLarge, now: float) -> None:  # type: ignore[override]
         guest = peer.guest
-        if isinstance(guest, Caller):
+        if guest is None:
             super().hear(peer, message, now)
             return
         before = self._standing(guest)

@@ -28,9 +28,7 @@ class LiteralPing(WatchedSession):
 
     def _ping(self, guest: Guest, ping: Ping, now: float) -> None:
         if guest.worker is not None and guest.worker.state is WorkerState.BUSY:
-            held = guest.attempt
             self._join(guest, now, held_back_until=0.0)
-            guest.attempt = guest.attempt or held
         super()._ping(guest, ping, now)
 
 

@@ -93,6 +93,7 @@ FIELDS = {
     "worker": model.Worker.__slots__,
     "attempt": model.Attempt.__slots__,
 }
+FIELDS |= dict.fromkeys(("caller", "call", "client", "peer", "ticket"), model.Caller.__slots__)
 
 
 def name_of(path: Path) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from dragoman.core.counters import Counters
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.dispatch import Dispatch
-from dragoman.core.door import BEING_DRAINED
+from dragoman.core.door import BEING_DRAINED, CALLER_GONE
 from dragoman.core.effects import Effect, Recall, take_back
 from dragoman.core.entropy import Entropy
 from dragoman.core.failure import Failure
@@ -174,7 +174,7 @@ class Attempts:
         """A call whose callers have all gone is not started again (R18), nor is one that they did not come back for."""
         if job.is_kept or (job.callers and job.orphan_due > now):
             return True
-        self._ledger.end(job, CANCELLED, b"", "its caller has gone", now)
+        self._ledger.end(job, CANCELLED, b"", CALLER_GONE, now)
         return False
 
     def _retry_at(self, job: Job, time: float) -> None:

@@ -18,7 +18,7 @@ from dragoman.core.attempts import Attempts
 from dragoman.core.counters import Counters
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.dispatch import Dispatch
-from dragoman.core.door import BEING_DRAINED, GOODBYE, STOPPED, is_offer, objection, too_many_names
+from dragoman.core.door import BEING_DRAINED, CALLER_GONE, GOODBYE, STOPPED, is_offer, objection, too_many_names
 from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Give
 from dragoman.core.entropy import Entropy
 from dragoman.core.events import (
@@ -50,6 +50,7 @@ from dragoman.core.model import (
     RUNNING,
     WAITING,
     Attempt,
+    Caller,
     Farewell,
     Job,
     JobId,
@@ -64,7 +65,7 @@ from dragoman.core.model import (
 )
 from dragoman.core.owners import Owner, Owners
 from dragoman.core.policy import Policy
-from dragoman.core.recipients import Caller, Recipient
+from dragoman.core.recipients import Recipient
 from dragoman.core.reservations import QUICK, Reservations
 from dragoman.core.roster import Roster
 
@@ -144,6 +145,7 @@ class Broker:
         if job is None:
             return self._turn_away(service, caller, Refusal.BUSY, self.ledger.lack_of_room(known, key, owner))
         job.deadline = deadline
+        caller.add_job(job)
         if wishes.durable or wishes.delay > 0.0:
             self.dispatch.welcome(job, now)
         else:
@@ -157,25 +159,26 @@ class Broker:
         self.attempts.end_early(job, CANCELLED, reason, now)
         return True
 
-    def abandon(self, job: Job, caller: Caller, now: float) -> None:
-        """A caller has gone. A call nobody waits for is not started (R18); one that runs may end (R19)."""
-        job.callers = tuple(other for other in job.callers if other is not caller)
-        if job.callers or job.state is ENDED or job.is_kept:
-            return
-        if job.state is not RUNNING:
-            self.orphan(job, now)
-            if job.orphan_due <= now:
-                self.attempts.end_early(job, CANCELLED, "its caller has gone", now)
+    def caller_away(self, caller: Caller, now: float) -> None:
+        """The caller is out of reach and may come back: a call of it that waits is kept `orphan_grace` for it (R64)."""
+        for job in caller.open_jobs():
+            if job.state is not ENDED and not job.is_kept:
+                job.orphan_due = now + job.wishes.orphan_grace
+                self._deadlines.arm(job, job.due())
 
-    def orphan(self, job: Job, now: float) -> None:
-        """Its caller is out of reach and may come back: a call that waits is kept `orphan_grace` for it (R64)."""
-        if job.state is not ENDED and not job.is_kept:
-            job.orphan_due = now + job.wishes.orphan_grace
-            self._deadlines.arm(job, job.due())
+    def caller_back(self, caller: Caller) -> None:
+        """The caller is within reach again."""
+        for job in caller.open_jobs():
+            job.orphan_due = inf
 
-    def adopt(self, job: Job) -> None:
-        """Its caller is back."""
-        job.orphan_due = inf
+    def caller_gone(self, caller: Caller, now: float, reason: str = CALLER_GONE) -> None:
+        """The caller has gone for good, and is told nothing more. Of its calls, those that wait end at once (R18) and
+        those that run may end (R19). A job that is kept, or that others wait for, goes on."""
+        for job in caller.open_jobs():
+            caller.remove_job(job)
+            job.callers = tuple(other for other in job.callers if other is not caller)
+            if not job.callers and not job.is_kept and job.state is not RUNNING and job.state is not ENDED:
+                self.attempts.end_early(job, CANCELLED, reason, now)
 
     def retry(self, job: Job, now: float) -> Job | None:
         """Make a new job of one that is in quarantine; it leaves that. None if it is not there, or there is no room."""

@@ -10,6 +10,7 @@ from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 
 PATIENCE_OVER: Final = "its deadline passed"
+CALLER_GONE: Final = "its caller has gone"
 STOPPED: Final = "the broker stopped while it ran"
 GOODBYE: Final = "the broker stops"
 BEING_DRAINED: Final = f"{Refusal.DRAINING}: the broker is about to stop"

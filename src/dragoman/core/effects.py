@@ -6,9 +6,9 @@ The broker's methods append them, and the line carries them out in order. They a
 from __future__ import annotations
 
 from dragoman.core.failure import Failure
-from dragoman.core.model import ABSENT, Attempt, Farewell, Job, Outcome, Payload, Refusal, Worker
-from dragoman.core.recipients import Caller, Recipient
+from dragoman.core.model import ABSENT, Attempt, Caller, Farewell, Job, Outcome, Payload, Refusal, Worker
 from dragoman.core.recipients import Effect as Effect
+from dragoman.core.recipients import Recipient
 
 
 class Delivery(Effect):

@@ -12,7 +12,7 @@ from dragoman.core.attempts import Attempts
 from dragoman.core.counters import Counters
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.dispatch import Dispatch
-from dragoman.core.door import PATIENCE_OVER
+from dragoman.core.door import CALLER_GONE, PATIENCE_OVER
 from dragoman.core.effects import Dismiss, Effect
 from dragoman.core.ledger import Ledger
 from dragoman.core.model import CANCELLED, DELAYED, ENDED, GONE, TIMED_OUT, Farewell, Job, Worker
@@ -65,7 +65,7 @@ class Expiry:
         elif job.deadline <= now:
             self._attempts.end_early(job, TIMED_OUT, PATIENCE_OVER, now)
         elif job.orphan_due <= now:
-            self._attempts.end_early(job, CANCELLED, "its caller has gone", now)
+            self._attempts.end_early(job, CANCELLED, CALLER_GONE, now)
         elif job.state is DELAYED:
             self._dispatch.wake(job, now)
         else:

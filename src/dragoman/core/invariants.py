@@ -46,6 +46,8 @@ def _check_jobs(broker: Broker) -> None:
             "I8",
             f"{_name(job)} is {job.state} and its next attempt is reserved",
         )
+        for caller in job.callers:
+            require(caller.open_job(job.id) is job, "I4", f"{_name(job)} has a caller that does not know it as open")
         limit = job.wishes.attempts
         require(limit is None or job.spent <= limit, "I8", f"{_name(job)} has spent {job.spent} attempts of {limit}")
         require(not job.quarantined or job.spent > 0, "I22", f"{_name(job)} is quarantined without a spent attempt")

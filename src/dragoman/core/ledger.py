@@ -23,6 +23,7 @@ from dragoman.core.model import (
     RUNNING,
     TIMED_OUT,
     Attempt,
+    Caller,
     Job,
     JobId,
     JobState,
@@ -37,7 +38,6 @@ from dragoman.core.model import (
 from dragoman.core.oversize import over_max_payload
 from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
-from dragoman.core.recipients import Caller
 from dragoman.core.retries import note_last
 
 BEING_READ: Final = "the diary is still being read, and may have this job: ask again in a moment"
@@ -204,6 +204,7 @@ class Ledger:
             self.tell(job, (caller,))
             return False
         job.callers += (caller,)
+        caller.add_job(job)
         job.orphan_due = inf
         return True
 

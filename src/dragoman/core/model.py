@@ -1,25 +1,101 @@
-"""The data model: jobs, workers, attempts, services. Read this file and you know the system.
+"""The data model: callers, jobs, workers, attempts, services. Read this file and you know the system.
 
 A *caller* submits a *job* to a *service*. A *worker* that offers the service is given the job: one such handing-out is
 an *attempt*, and only the current attempt may finish its job (D2). A job ends in exactly one *outcome* (D4).
 
-States are assigned in `lifecycle.py` and nowhere else. Times are seconds on a clock that somebody else reads.
+Their states are in `states.py`, what they may ask for in `options.py`, and both can be had from here. States are
+assigned in `lifecycle.py` and nowhere else. Times are seconds on a clock that somebody else reads.
 """
 
 from __future__ import annotations
 
-import re
 from collections import OrderedDict
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, Final, NewType
+from typing import Any, Final, NewType, final
+
+from mypy_extensions import mypyc_attr
 
 from dragoman.core.failure import Failure
 from dragoman.core.histogram import Histogram
 from dragoman.core.infinity import inf
+from dragoman.core.names import is_name as is_name
+from dragoman.core.names import is_text as is_text
+from dragoman.core.options import DEFAULT_PRIORITY as DEFAULT_PRIORITY
+from dragoman.core.options import HIGHEST_PRIORITY as HIGHEST_PRIORITY
+from dragoman.core.options import Terms as Terms
+from dragoman.core.options import Wishes as Wishes
 from dragoman.core.owners import Owner
 from dragoman.core.queues import Queue, Queued
-from dragoman.core.recipients import Caller, Recipient
+from dragoman.core.recipients import Recipient
+from dragoman.core.states import (
+    BOOTING as BOOTING,
+)
+from dragoman.core.states import (
+    BUSY as BUSY,
+)
+from dragoman.core.states import (
+    CANCELLED as CANCELLED,
+)
+from dragoman.core.states import (
+    DELAYED as DELAYED,
+)
+from dragoman.core.states import (
+    DETACHED as DETACHED,
+)
+from dragoman.core.states import (
+    DONE as DONE,
+)
+from dragoman.core.states import (
+    DRAINING as DRAINING,
+)
+from dragoman.core.states import (
+    ENDED as ENDED,
+)
+from dragoman.core.states import (
+    FAILED as FAILED,
+)
+from dragoman.core.states import (
+    GONE as GONE,
+)
+from dragoman.core.states import (
+    IDLE as IDLE,
+)
+from dragoman.core.states import (
+    LOST as LOST,
+)
+from dragoman.core.states import (
+    REFUSED as REFUSED,
+)
+from dragoman.core.states import (
+    RESTING as RESTING,
+)
+from dragoman.core.states import (
+    RUNNING as RUNNING,
+)
+from dragoman.core.states import (
+    TIMED_OUT as TIMED_OUT,
+)
+from dragoman.core.states import (
+    UNPROVEN as UNPROVEN,
+)
+from dragoman.core.states import (
+    WAITING as WAITING,
+)
+from dragoman.core.states import (
+    Farewell as Farewell,
+)
+from dragoman.core.states import (
+    JobState as JobState,
+)
+from dragoman.core.states import (
+    Outcome as Outcome,
+)
+from dragoman.core.states import (
+    Refusal as Refusal,
+)
+from dragoman.core.states import (
+    WorkerState as WorkerState,
+)
 
 JobId = NewType("JobId", bytes)  # 16 bytes in UUIDv7 layout, shown as 32 lower-case hex digits
 WorkerId = NewType("WorkerId", int)
@@ -29,129 +105,66 @@ Payload = bytes | bytearray  # opaque, and never changed once handed in
 # In the place of bytes that only the diary has: they are fetched before anybody is given them. Compared by identity.
 ABSENT: Final[Payload] = bytearray()
 
-DEFAULT_PRIORITY: Final = 5
-HIGHEST_PRIORITY: Final = 9
-BARRED_FROM_NAMES: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # control characters, halves of a pair
 
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Caller:
+    """A party that submits jobs and receives their outcomes. A session makes it, and may add what its wire needs.
 
-class JobState(StrEnum):
-    WAITING = "waiting"
-    DELAYED = "delayed"
-    RUNNING = "running"
-    ENDED = "ended"
+    It owns its open jobs: those that it has submitted or joined, and whose outcome it has not been told. The core adds
+    them; who delivers an outcome calls `remove_job`. Most callers have one job at a time, so the first is in a field.
+    """
 
+    __slots__ = ("job", "more_jobs", "principal", "recipient")
 
-class Outcome(StrEnum):
-    DONE = "done"
-    FAILED = "failed"
-    TIMED_OUT = "timed out"
-    LOST = "lost"
-    CANCELLED = "cancelled"
-    REFUSED = "refused"
+    def __init__(self, recipient: Recipient) -> None:
+        self.recipient = recipient  # receives the effects that concern this caller
+        self.principal: object | None = None  # the authenticated identity; None: callers are not authenticated
+        self.job: Job | None = None  # the open job of a caller that has one at a time
+        self.more_jobs: dict[JobId, Job] | None = None  # open jobs that were added while there was another
 
+    @final
+    def add_job(self, job: Job) -> None:
+        more = self.more_jobs
+        if self.job is None and not more:
+            self.job = job
+        elif more is None:
+            self.more_jobs = {job.id: job}
+        else:
+            more[job.id] = job
 
-class Refusal(StrEnum):
-    """Why a submit was turned away. Each dialect maps these to its own words in one table."""
+    @final
+    def remove_job(self, job: Job | None) -> None:
+        """The outcome of this job has been delivered. None: its submit was refused."""
+        if job is None:
+            return
+        more = self.more_jobs
+        if self.job is job:
+            self.job = None
+        elif more is not None and more.get(job.id) is job:
+            del more[job.id]
 
-    NO_SUCH_SERVICE = "no such service"
-    BUSY = "busy"
-    DRAINING = "draining"
-    KEY_REUSED = "key reused"
-    DIARY = "diary"
-    INVALID = "invalid"
+    @final
+    def open_job(self, id: JobId) -> Job | None:
+        """The open job with this id; of two, the one that was added last."""
+        more = self.more_jobs
+        if more is not None:
+            job = more.get(id)
+            if job is not None:
+                return job
+        job = self.job
+        return job if job is not None and job.id == id else None
 
+    @final
+    def open_jobs(self) -> list[Job]:
+        """All open jobs, in the order in which they were added."""
+        jobs = [] if self.job is None else [self.job]
+        if self.more_jobs is not None:
+            jobs += self.more_jobs.values()
+        return jobs
 
-class WorkerState(StrEnum):
-    BOOTING = "booting"  # joined, has not yet said that it is free
-    IDLE = "idle"  # has a free slot
-    BUSY = "busy"  # every slot is taken
-    UNPROVEN = "unproven"  # every slot is taken by attempts that ended without their result (D11)
-    RESTING = "resting"  # holds nothing, would not take a job, and is offered none for a moment (R98)
-    DETACHED = "detached"  # out of reach for the moment: gets nothing, and its lease runs on (R64)
-    DRAINING = "draining"  # finishes what it holds and gets nothing more
-    GONE = "gone"
-
-
-# Members by name: in Python 3.11 looking one up on its class costs ten times a global, and states are asked for often.
-WAITING: Final = JobState.WAITING
-DELAYED: Final = JobState.DELAYED
-RUNNING: Final = JobState.RUNNING
-ENDED: Final = JobState.ENDED
-DONE: Final = Outcome.DONE
-FAILED: Final = Outcome.FAILED
-TIMED_OUT: Final = Outcome.TIMED_OUT
-LOST: Final = Outcome.LOST
-CANCELLED: Final = Outcome.CANCELLED
-REFUSED: Final = Outcome.REFUSED
-BOOTING: Final = WorkerState.BOOTING
-IDLE: Final = WorkerState.IDLE
-BUSY: Final = WorkerState.BUSY
-UNPROVEN: Final = WorkerState.UNPROVEN
-RESTING: Final = WorkerState.RESTING
-DETACHED: Final = WorkerState.DETACHED
-DRAINING: Final = WorkerState.DRAINING
-GONE: Final = WorkerState.GONE
-
-
-class Farewell(StrEnum):
-    """Why the broker let a worker go."""
-
-    EXPIRED = "expired"  # its lease ran out
-    DRAINED = "drained"  # it was drained and holds nothing any more
-    KILLED = "killed"  # an operator wanted it gone at once
-    STOPPED = "stopped"  # the broker ends, and may be started again
-
-    @property
-    def is_final(self) -> bool:
-        """Whether the worker shall not come back."""
-        return self in (Farewell.DRAINED, Farewell.KILLED)
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """What a worker's dialect says about it. One object serves all workers of a listener."""
-
-    lease: float = inf  # how long a silent worker is believed to live
-    silent_while_busy: bool = False  # D5: then the job's own timeout is the only judge
-    may_refuse: bool = False
-    capacity: int = 1
-    unproven_limit: float = 3_600.0  # how long an unproven worker is waited for (R36)
-    detach_timeout: float = 60.0  # how long one is waited for that is out of reach and has no lease to run out (R64)
-    may_return: bool = False  # it can name an attempt that it was given before the broker was started anew (R107)
-    comes_back: bool = False  # told to go, it joins again at once: its dialect has no word that ends a worker
-    ends_with_connection: bool = False  # its session hangs up on a silent one, and then says what never left (R8)
-    job_timeout: float = inf  # how long a job without any limit may run here: the listener's, where workers are silent
-    max_payload: int = 64 << 20  # bytes of a result, with the parts that came ahead of it
-    attempts: int = 1  # D8: the attempts its dialect's document gives a job that did not bring a number
-
-    def __post_init__(self) -> None:
-        if self.capacity < 1:
-            raise ValueError(f"capacity {self.capacity} is less than 1")
-
-
-@dataclass(frozen=True, slots=True)
-class Wishes:
-    """What a job asks for. One object serves all jobs that ask for the same."""
-
-    queue_timeout: float = inf  # waiting before a hand-out
-    job_timeout: float = 60.0  # running time of one attempt; inf = none
-    attempts: int | None = None  # None: the larger default of the caller's and the worker's dialect (D8)
-    default_attempts: int = 1
-    priority: int = DEFAULT_PRIORITY
-    delay: float = 0.0
-    waits: bool = False  # wait for a worker instead of `refused: no such service`
-    durable: bool = False  # a background job: acknowledged when the diary has it
-    retry_first: float | None = None  # R11: rest before the second attempt, doubled each time; None: the policy's
-    retry_cap: float | None = None
-    retry_jitter: float | None = None
-    orphan_grace: float = 0.0  # how long a waiting call outlives its caller
-    streams: bool = False  # parts of the result go to the caller as they come; else they are joined in front of it
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.priority <= HIGHEST_PRIORITY:
-            raise ValueError(f"priority {self.priority} is not between 0 and {HIGHEST_PRIORITY}")
-        if self.attempts is not None and self.attempts < 1:
-            raise ValueError(f"attempts {self.attempts} is less than 1")
+    @final
+    def count_open(self) -> int:
+        return (self.job is not None) + (0 if self.more_jobs is None else len(self.more_jobs))
 
 
 class Parts:
@@ -335,6 +348,7 @@ class Worker:
         "away_since",
         "held_back_until",
         "id",
+        "last_held",
         "name",
         "party",
         "recipient",
@@ -359,6 +373,7 @@ class Worker:
         self.seen = now
         self.running: dict[Token, Attempt] = {}
         self.unproven: dict[Token, Attempt] = {}  # ended without their result: each still takes a slot (D11)
+        self.last_held: Attempt | None = None  # once it has gone: what it held then
         self.refused: Token | None = None  # the attempt that it would not take last
         self.stays = False  # once drained, it is not dismissed
         self.away_since = inf  # when it came out of reach (R64)
@@ -369,6 +384,19 @@ class Worker:
     @property
     def free(self) -> int:
         return self.terms.capacity - len(self.running) - len(self.unproven)
+
+    def held(self) -> Attempt | None:
+        """The attempt that a worker of one slot was sent and has not answered, current or not."""
+        for attempt in self.running.values():
+            if attempt.is_sent:
+                return attempt
+        for attempt in self.unproven.values():
+            return attempt
+        return self.last_held
+
+    def find(self, token: Token) -> Attempt | None:
+        """The attempt with this token that it was given and has not answered, current or not."""
+        return self.running.get(token) or self.unproven.get(token)
 
     def run_time(self, job: Job) -> float:
         """Seconds that an attempt at this job may run. Nothing else judges a worker that is silent at work (D5)."""
@@ -471,13 +499,3 @@ class Service:
     def ended(self) -> dict[Outcome, int]:
         """Jobs by how they ended."""
         return self.undone | {DONE: self.done}
-
-
-def is_name(name: str, max_bytes: int) -> bool:
-    """1 to `max_bytes` bytes of UTF-8 without control characters."""
-    return is_text(name) and 0 < len(name.encode()) <= max_bytes
-
-
-def is_text(name: str) -> bool:
-    """Whether it has a form in UTF-8, and no control characters."""
-    return BARRED_FROM_NAMES.search(name) is None

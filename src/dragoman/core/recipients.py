@@ -1,4 +1,4 @@
-"""The counterparts of the core: recipients of effects, and callers.
+"""Recipients: the counterparts of the core, who receive its effects.
 
 They are classes and not protocols, because compiled code calls a class directly. The core never calls them.
 """
@@ -51,12 +51,3 @@ class TimedRecipient(Recipient):
     def tick(self, now: float) -> float:
         """Do what is due, and return when to be called again."""
         raise NotImplementedError
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class Caller:
-    """A party that submits jobs and receives their outcomes."""
-
-    __slots__ = ("recipient",)
-
-    recipient: Recipient  # receives the effects that concern this caller

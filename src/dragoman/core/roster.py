@@ -76,6 +76,7 @@ class Roster:
         del self.workers[worker.id]
         move_worker(worker, GONE)
         held = list(worker.running.values())
+        worker.last_held = worker.held()
         worker.running.clear()
         worker.unproven.clear()
         return held

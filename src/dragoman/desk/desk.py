@@ -21,9 +21,9 @@ from dragoman.core.effects import Accept, Answer, Effect
 from dragoman.core.failure import Failure
 from dragoman.core.histogram import Histogram
 from dragoman.core.infinity import inf
-from dragoman.core.model import DONE, ENDED, Job, JobId, Payload, Refusal, Service, Wishes, WorkerId, is_name
+from dragoman.core.model import DONE, ENDED, Caller, Job, JobId, Payload, Refusal, Service, Wishes, WorkerId, is_name
 from dragoman.core.owners import Owner
-from dragoman.core.recipients import Caller, TimedRecipient
+from dragoman.core.recipients import TimedRecipient
 from dragoman.desk.calendar import Calendar
 from dragoman.desk.forms import (
     CronForm,
@@ -96,12 +96,11 @@ class Asker(Protocol):
 class Ticket(Caller):
     """Somebody who waits at the desk: for a job to be accepted, or for its outcome."""
 
-    __slots__ = ("alarm", "alarm_number", "asker", "due", "job")
+    __slots__ = ("alarm", "alarm_number", "asker", "due")
 
     def __init__(self, desk: Desk, asker: Asker, due: float) -> None:
-        self.recipient = desk
+        super().__init__(desk)
         self.asker: Asker | None = asker  # None: it has been answered, or has gone
-        self.job: Job | None = None
         self.due = due  # until when it waits for an outcome; inf: it waits for the job to be accepted
         self.alarm = inf
         self.alarm_number = 0
@@ -143,7 +142,7 @@ class Desk(TimedRecipient):
             raise Objection("loading", "jobs of the last run are still being read: keys cannot be looked up yet")
         ticket = Ticket(self, asker, inf)
         body = payload_of(form, payload)
-        ticket.job = self.broker.submit(form.service, body, ticket, wishes, now, key=form.key, owner=asker.owner)
+        self.broker.submit(form.service, body, ticket, wishes, now, key=form.key, owner=asker.owner)
         return ticket
 
     def job(self, form: JobRef, payload: Payload, asker: Asker, now: float) -> None:
@@ -168,7 +167,6 @@ class Desk(TimedRecipient):
             asker.answer(job_view(job, self._offset()))
             return None
         ticket = Ticket(self, asker, now + form.wait)
-        ticket.job = job
         if self.broker.ledger.attend(job, ticket) and ticket.due > now:
             self._waiting.arm(ticket, ticket.due)
         return ticket
@@ -423,8 +421,7 @@ class Desk(TimedRecipient):
     def _done_with(self, ticket: Ticket, now: float) -> Asker:
         asker, ticket.asker = ticket.asker, None
         self._waiting.disarm(ticket)
-        if ticket.job is not None and ticket.job.state is not ENDED:
-            self.broker.abandon(ticket.job, ticket, now)
+        self.broker.caller_gone(ticket, now)
         return asker if asker is not None else NOBODY
 
     def _end_waits(self, due: float, now: float) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer
-from dragoman.core.model import DONE, REFUSED, Job, JobId, Refusal, Wishes
+from dragoman.core.model import DONE, REFUSED, Refusal, Wishes
 from dragoman.core.oversize import over_max_payload
 from dragoman.dialects.plain_calls import read_call, write_error
 from dragoman.dialects.seam import Line, Peer
@@ -15,25 +15,15 @@ from dragoman.dialects.seam import Line, Peer
 FRONTEND: Final = "frontend"
 
 
-class Caller:
-    """What we know of one caller's connection: the jobs it waits for."""
-
-    __slots__ = ("jobs",)
-
-    def __init__(self) -> None:
-        self.jobs: dict[JobId, Job] = {}
-
-
 class Frontend:
+    """Callers are their connections: nothing is known of them besides."""
+
     def __init__(self, broker: Broker, line: Line, service: str, wishes: Wishes, max_payload: int) -> None:
         self._broker = broker
         self._line = line
         self._service = service
         self._wishes = wishes
         self._max_payload = max_payload
-
-    def opened(self, peer: Peer) -> None:
-        peer.guest = Caller()
 
     def hear(self, peer: Peer, message: Message | TooLarge, now: float) -> None:
         """Raises Malformed."""
@@ -44,21 +34,17 @@ class Frontend:
 
     def answer(self, answer: Answer) -> None:
         peer: Peer = answer.caller  # type: ignore[assignment]
-        if answer.job is not None:
-            peer.guest.jobs.pop(answer.job.id, None)
+        peer.remove_job(answer.job)
         if answer.outcome is DONE:
             self._line.send(peer, [b"", answer.result])
         else:
             self._line.send(peer, write_error(answer.outcome, answer.reason))
 
     def lost(self, peer: Peer, now: float) -> None:
-        for job in list(peer.guest.jobs.values()):
-            self._broker.abandon(job, peer, now)
+        self._broker.caller_gone(peer, now)
 
     def _submit(self, peer: Peer, payload: Frame, now: float) -> None:
-        job = self._broker.submit(self._service, payload, peer, self._wishes, now, owner=peer.owner)
-        if job is not None:
-            peer.guest.jobs[job.id] = job
+        self._broker.submit(self._service, payload, peer, self._wishes, now, owner=peer.owner)
 
     def _refuse_large(self, peer: Peer, message: TooLarge) -> None:
         reason = over_max_payload("payload", message.size, self._max_payload)

@@ -14,8 +14,9 @@ from typing import Any
 from mypy_extensions import mypyc_attr
 
 from dragoman.carriers.carrier import Carrier, Frame, Message, TooLarge
+from dragoman.core.model import Caller
 from dragoman.core.owners import Owner
-from dragoman.core.recipients import Caller, TimedRecipient
+from dragoman.core.recipients import TimedRecipient
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -7,19 +7,18 @@ from collections import deque
 from math import inf
 
 from dragoman.core.effects import Answer
-from dragoman.core.model import Attempt, Job, Payload, Token, Worker
-from dragoman.core.recipients import Caller, Recipient
+from dragoman.core.model import Attempt, Caller, Payload, Token, Worker
+from dragoman.core.recipients import Recipient
 
 
 class Call(Caller):
     """Somebody who waits for a job's outcome: one request. Its answer is None if it does not wait any more."""
 
-    __slots__ = ("alarm", "alarm_number", "answer", "job")
+    __slots__ = ("alarm", "alarm_number", "answer")
 
     def __init__(self, recipient: Recipient, answer: Future[Answer | None]) -> None:
-        self.recipient = recipient
+        super().__init__(recipient)
         self.answer = answer
-        self.job: Job | None = None
         self.alarm = inf
         self.alarm_number = 0
 
@@ -70,4 +69,4 @@ class Guest:
         if self.latest is not None and self.latest.token == token:
             self.latest = None
         self.again.pop(token, None)
-        return self.worker.running.get(token) or self.worker.unproven.get(token)
+        return self.worker.find(token)

@@ -69,7 +69,7 @@ class HttpSession(TimedRecipient):
         owner: Owner | None = None,
     ) -> Call:
         call = Call(self, answer)
-        call.job = self._broker.submit(service, payload, call, wishes, now, deadline=deadline, key=key, owner=owner)
+        self._broker.submit(service, payload, call, wishes, now, deadline=deadline, key=key, owner=owner)
         if call.job is not None and call.job.deadline > deadline:  # it has joined another's
             self._waiting.arm(call, deadline)
         self._line.ask_for_turn()
@@ -79,9 +79,8 @@ class HttpSession(TimedRecipient):
         """Nobody waits any more: a call that waits is withdrawn, one that runs may end (R122)."""
         _tell(call.answer, None)
         self._waiting.disarm(call)
-        if call.job is not None:
-            self._broker.abandon(call.job, call, now)
-            self._line.ask_for_turn()
+        self._broker.caller_gone(call, now)
+        self._line.ask_for_turn()
 
     # ---------------------------------------------------------------- workers
 
@@ -181,6 +180,7 @@ class HttpSession(TimedRecipient):
         if type(effect) is Answer:
             call = effect.caller
             assert isinstance(call, Call)
+            call.remove_job(effect.job)
             self._waiting.disarm(call)
             _tell(call.answer, effect)
         elif type(effect) is Give:
@@ -200,9 +200,9 @@ class HttpSession(TimedRecipient):
                 _tell(each.answer, None)
                 self._take_away(each, now)
             elif isinstance(each, Call):
-                assert each.job is not None
-                self._broker.abandon(each.job, each, now)
-                _tell(each.answer, Answer(each, each.job, TIMED_OUT, b"", PATIENCE_OVER))
+                job = each.job
+                self._broker.caller_gone(each, now)
+                _tell(each.answer, Answer(each, job, TIMED_OUT, b"", PATIENCE_OVER))
             else:
                 del each.guest.offers[each.attempt.token]
                 self._withdraw_if_deaf(each.guest, now)

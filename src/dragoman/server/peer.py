@@ -72,7 +72,8 @@ class Peer(seam.Peer):
         limits: PeerLimits = DEFAULT_LIMITS,
         owner: Owner | None = None,
     ) -> None:
-        self.session = self.recipient = session
+        super().__init__(session)
+        self.session = session
         self.endpoint = endpoint
         self.carrier = carrier
         self.label = label

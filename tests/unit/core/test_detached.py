@@ -192,7 +192,7 @@ def test_our_own_pause_does_not_count_as_being_out_of_reach(broker: CheckedBroke
 def test_our_own_pause_does_not_count_against_callers_that_are_away(broker: CheckedBroker) -> None:
     """D13. A bug: a job whose caller was about to come back was cancelled when we woke up."""
     job = broker.call(orphan_grace=5.0)
-    broker.orphan(job, 0.0)
+    broker.caller_away(job.callers[0], 0.0)
     broker.shift(60.0, 61.0)
     broker.tick(61.0)
     assert job.state is JobState.WAITING
@@ -638,7 +638,7 @@ def test_undelivered_call_is_refused_while_the_broker_drains(broker: CheckedBrok
 def test_undelivered_call_whose_caller_has_gone_is_not_started_again(broker: CheckedBroker, caller: Caller) -> None:
     """R18."""
     attempt = broker.running(caller=caller)
-    broker.abandon(attempt.job, caller, 1.0)
+    broker.caller_gone(caller, 1.0)
     broker.undelivered(attempt, 2.0)
     assert (attempt.job.outcome, broker.take()) == (Outcome.CANCELLED, [])
     assert attempt.worker.state is WorkerState.IDLE
@@ -651,7 +651,7 @@ def test_undelivered_call_whose_caller_has_gone_is_not_started_again(broker: Che
 def test_call_waits_the_grace_for_a_caller_out_of_reach(broker: CheckedBroker, caller: Caller, delay: float) -> None:
     """R18, R64: it is answered nevertheless, for a caller that comes back later still."""
     job = broker.call(caller=caller, orphan_grace=5.0, delay=delay)
-    broker.orphan(job, 1.0)
+    broker.caller_away(job.callers[0], 1.0)
     broker.run_until(5.9)
     assert (job.state is not JobState.ENDED, job.callers, broker.take()) == (True, (caller,), [])
     broker.run_until(6.0)
@@ -661,7 +661,7 @@ def test_call_waits_the_grace_for_a_caller_out_of_reach(broker: CheckedBroker, c
 def test_call_without_grace_is_cancelled_when_time_is_looked_at_next(broker: CheckedBroker) -> None:
     """R18."""
     job = broker.call()
-    broker.orphan(job, 1.0)
+    broker.caller_away(job.callers[0], 1.0)
     assert broker.next_deadline() == 1.0
     broker.tick(1.0)
     assert job.outcome is Outcome.CANCELLED
@@ -671,11 +671,11 @@ def test_call_without_grace_is_cancelled_when_time_is_looked_at_next(broker: Che
 def test_call_whose_caller_is_back_waits_on(broker: CheckedBroker, caller: Caller, delay: float) -> None:
     """R64."""
     job = broker.call(caller=caller, orphan_grace=5.0, delay=delay)
-    broker.orphan(job, 1.0)
-    broker.adopt(job)
+    broker.caller_away(job.callers[0], 1.0)
+    broker.caller_back(job.callers[0])
     broker.run_until(50.0)
     assert (job.state, broker.take()) == (JobState.WAITING, [])
-    broker.orphan(job, 50.0)
+    broker.caller_away(job.callers[0], 50.0)
     broker.run_until(55.0)
     assert job.outcome is Outcome.CANCELLED
 
@@ -683,7 +683,7 @@ def test_call_whose_caller_is_back_waits_on(broker: CheckedBroker, caller: Calle
 def test_call_is_handed_out_within_the_grace_and_then_goes_on(broker: CheckedBroker, caller: Caller) -> None:
     """R19, R64: its answer is kept for the caller."""
     job = broker.call(caller=caller, orphan_grace=5.0)
-    broker.orphan(job, 1.0)
+    broker.caller_away(job.callers[0], 1.0)
     broker.worker(now=3.0)
     broker.take()
     broker.run_until(30.0)
@@ -695,7 +695,7 @@ def test_call_is_handed_out_within_the_grace_and_then_goes_on(broker: CheckedBro
 def test_running_call_goes_on_without_its_caller(broker: CheckedBroker, caller: Caller) -> None:
     """R19, R64."""
     attempt = broker.running(caller=caller)
-    broker.orphan(attempt.job, 1.0)
+    broker.caller_away(attempt.job.callers[0], 1.0)
     broker.run_until(30.0)
     assert broker.succeed(attempt, b"result", 30.0)
     assert broker.take() == [Answer(caller, attempt.job, Outcome.DONE, b"result")]
@@ -722,7 +722,7 @@ def test_orphan_that_is_given_back_after_its_grace_is_not_started_again(
     """R18, R64. A bug: where another worker was free, it was handed out once more."""
     attempt = broker.running(broker.worker(may_refuse=True), caller=caller, attempts=3, orphan_grace=5.0)
     broker.worker()
-    broker.orphan(attempt.job, 1.0)
+    broker.caller_away(attempt.job.callers[0], 1.0)
     give_back(broker, attempt, way, 6.0)
     broker.tick(6.0)
     assert broker.take() == [Answer(caller, attempt.job, Outcome.CANCELLED, reason="its caller has gone")]
@@ -734,7 +734,7 @@ def test_orphan_that_is_given_back_within_its_grace_waits_for_the_rest_of_it(bro
     """R18, R64."""
     attempt = broker.running(broker.worker(may_refuse=True), attempts=3, orphan_grace=5.0)
     broker.pause("s")
-    broker.orphan(attempt.job, 1.0)
+    broker.caller_away(attempt.job.callers[0], 1.0)
     give_back(broker, attempt, way, 5.0)
     broker.run_until(5.9)
     assert attempt.job.state in (JobState.WAITING, JobState.DELAYED)
@@ -747,9 +747,9 @@ def test_running_call_whose_caller_is_back_is_started_again(broker: CheckedBroke
     """R64: though its grace had been over meanwhile."""
     attempt = broker.running(broker.worker(may_refuse=True), attempts=3, orphan_grace=5.0)
     other = broker.worker()
-    broker.orphan(attempt.job, 1.0)
+    broker.caller_away(attempt.job.callers[0], 1.0)
     broker.run_until(10.0)
-    broker.adopt(attempt.job)
+    broker.caller_back(attempt.job.callers[0])
     give_back(broker, attempt, way, 10.0)
     broker.run_until(11.0)
     assert attempt_of(attempt.job).worker is other
@@ -762,7 +762,7 @@ def test_job_that_somebody_may_come_back_for_needs_no_caller(broker: CheckedBrok
         job = broker.call(key="k")
     else:
         job = broker.call(durable=True) if kind == "unsaved" else broker.store()
-    broker.orphan(job, 1.0)
+    broker.caller_away(job.callers[0], 1.0)
     broker.run_until(100.0)
     assert job.state is JobState.WAITING
 
@@ -771,7 +771,7 @@ def test_patience_of_a_caller_out_of_reach_runs_on(broker: CheckedBroker) -> Non
     job = broker.call(deadline=3.0, orphan_grace=5.0)
     other = broker.call(queue_timeout=4.0, orphan_grace=5.0)
     for each in (job, other):
-        broker.orphan(each, 1.0)
+        broker.caller_away(each.callers[0], 1.0)
     broker.run_until(4.0)
     assert (job.outcome, other.outcome) == (Outcome.TIMED_OUT, Outcome.TIMED_OUT)
 
@@ -779,21 +779,23 @@ def test_patience_of_a_caller_out_of_reach_runs_on(broker: CheckedBroker) -> Non
 def test_caller_that_has_gone_for_good_is_not_answered(broker: CheckedBroker, caller: Caller) -> None:
     """R18: out of reach first, then given up."""
     job = broker.call(caller=caller, orphan_grace=5.0)
-    broker.orphan(job, 1.0)
-    broker.abandon(job, caller, 2.0)
+    broker.caller_away(job.callers[0], 1.0)
+    broker.caller_gone(caller, 2.0)
     broker.run_until(100.0)
     assert (job.outcome, broker.take()) == (Outcome.CANCELLED, [])
 
 
 @pytest.mark.parametrize("key", [None, "k"])
-def test_job_that_has_ended_is_neither_orphaned_nor_adopted(broker: CheckedBroker, key: str | None) -> None:
+def test_job_that_has_ended_is_neither_orphaned_nor_adopted(
+    broker: CheckedBroker, caller: Caller, key: str | None
+) -> None:
     """D4, I9."""
-    job = broker.call(key=key)
+    job = broker.call(caller=caller, key=key)
     broker.withdraw(job, 1.0)
     due = broker.next_deadline()
-    broker.take()
-    broker.orphan(job, 2.0)
+    broker.caller_away(caller, 2.0)
     assert (job.orphan_due, broker.next_deadline()) == (inf, due)
-    broker.adopt(job)
+    broker.caller_back(caller)
     broker.tick(3.0)
-    assert (job.outcome, broker.next_deadline(), broker.take()) == (Outcome.CANCELLED, due, [])
+    assert (job.outcome, broker.next_deadline()) == (Outcome.CANCELLED, due)
+    assert broker.take() == [Answer(caller, job, Outcome.CANCELLED, reason="withdrawn")]

@@ -212,7 +212,7 @@ def test_caller_that_goes_while_its_job_is_unsaved_is_not_told(broker: CheckedBr
     """R18: the job is kept, the caller is gone."""
     job = broker.call(caller=caller, durable=True)
     broker.take()
-    broker.abandon(job, caller, 0.5)
+    broker.caller_gone(caller, 0.5)
     broker.saved(1, 1.0)
     assert (broker.take(), job.state) == ([], JobState.WAITING)
 
@@ -223,7 +223,7 @@ def test_caller_that_goes_before_the_outcome_is_saved_is_not_told(broker: Checke
     job = broker.store(caller=caller)
     broker.succeed(attempt_of(job), b"result", 1.0)
     broker.take()
-    broker.abandon(job, caller, 1.5)
+    broker.caller_gone(caller, 1.5)
     broker.save_all(2.0)
     assert broker.take() == []
 

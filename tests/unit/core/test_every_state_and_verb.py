@@ -216,17 +216,17 @@ def worker_gone() -> Scene:
 
 def orphaned(scene: Scene) -> None:
     """Nobody came back for it in time."""
-    scene.broker.orphan(scene.job, SOON)
+    scene.broker.caller_away(scene.caller, SOON)
     scene.broker.tick(SOON)
 
 
 ACTS: dict[str, Callable[[Scene], object]] = {
     "submit": lambda s: s.broker.submit("s", b"new", Caller("new"), Wishes(), SOON),
     "withdraw": lambda s: s.broker.withdraw(s.job, SOON),
-    "abandon": lambda s: s.broker.abandon(s.job, s.caller, SOON),
-    "orphan": lambda s: s.broker.orphan(s.job, SOON),
+    "caller_away": lambda s: s.broker.caller_away(s.caller, SOON),
+    "caller_back": lambda s: s.broker.caller_back(s.caller),
+    "caller_gone": lambda s: s.broker.caller_gone(s.caller, SOON),
     "orphaned": orphaned,
-    "adopt": lambda s: s.broker.adopt(s.job),
     "retry": lambda s: s.broker.retry(s.job, SOON),
     "join": lambda s: s.broker.join(NOBODY, None, "new", ["s"], Terms(), SOON),
     "idle": lambda s: s.broker.idle(s.worker, SOON),
@@ -260,10 +260,10 @@ JOBS = """
              unsaved waiting returned delayed resting running retried stored ended kept quarantined
 submit       w       w       w        d       d       r       r       r      D     C    F
 withdraw     C       C       C        C       C       C       C       C      D     C    F
-abandon      w       C       C        C       C       r       r       r      D     C    F
-orphan       w       w       w        d       d       r       r       r      D     C    F
+caller_away  w       w       w        d       d       r       r       r      D     C    F
+caller_back  w       w       w        d       d       r       r       r      D     C    F
+caller_gone  w       C       C        C       C       r       r       r      D     C    F
 orphaned     w       C       C        C       C       r       r       r      D     C    F
-adopt        w       w       w        d       d       r       r       r      D     C    F
 retry        w       w       w        d       d       r       r       r      D     C    F
 join         w       w       w        d       d       r       r       r      D     C    F
 idle         w       w       w        d       d       r       r       r      D     C    F
@@ -297,10 +297,10 @@ WORKERS = """
             booting idle busy half unproven rest draining staying doubt away_idle away_busy away_doubt away_drain gone
 submit      o       b    b    b    u        r    d        d       d     a         a         a          d          g
 withdraw    o       i    u    i    u        r    d        d       d     a         a         a          d          g
-abandon     o       i    b    i    u        r    d        d       d     a         a         a          d          g
-orphan      o       i    b    i    u        r    d        d       d     a         a         a          d          g
+caller_away o       i    b    i    u        r    d        d       d     a         a         a          d          g
+caller_back o       i    b    i    u        r    d        d       d     a         a         a          d          g
+caller_gone o       i    b    i    u        r    d        d       d     a         a         a          d          g
 orphaned    o       i    b    i    u        r    d        d       d     a         a         a          d          g
-adopt       o       i    b    i    u        r    d        d       d     a         a         a          d          g
 retry       o       i    b    i    u        r    d        d       d     a         a         a          d          g
 join        o       i    b    i    u        r    d        d       d     a         a         a          d          g
 idle        i       i    b    i    i        b    d        d       g     a         a         a          d          g

@@ -167,7 +167,7 @@ def test_joining_counts_against_no_bound() -> None:
 def test_job_with_a_key_outlives_its_caller(broker: CheckedBroker, caller: Caller, other: Caller) -> None:
     """R18, R24: the caller may come back."""
     job = broker.call(caller=caller, key="k")
-    broker.abandon(job, caller, 1.0)
+    broker.caller_gone(caller, 1.0)
     assert broker.call(caller=other, key="k", now=2.0) is job
     broker.worker(now=3.0)
     broker.take()

@@ -351,26 +351,79 @@ def test_effect_that_is_not_carried_out_yet_still_says_what_to_do(broker: Checke
 def test_waiting_call_whose_caller_has_gone_is_not_started(broker: CheckedBroker, caller: Caller) -> None:
     """R18, with no grace."""
     job = broker.call(caller=caller)
-    broker.abandon(job, caller, 1.0)
+    broker.caller_gone(caller, 1.0)
     assert (job.outcome, broker.take(), broker.ledger.present) == (Outcome.CANCELLED, [], 0)
 
 
 @pytest.mark.parametrize("delay", [0.0, 100.0])
-def test_call_outlives_its_caller_by_the_grace(broker: CheckedBroker, caller: Caller, delay: float) -> None:
+def test_call_whose_caller_is_away_is_kept_for_the_grace(broker: CheckedBroker, caller: Caller, delay: float) -> None:
     """R18."""
     job = broker.call(caller=caller, orphan_grace=5.0, delay=delay)
-    broker.abandon(job, caller, 1.0)
+    broker.caller_away(caller, 1.0)
     broker.tick(5.9)
     assert job.state is not JobState.ENDED
     broker.tick(6.0)
-    assert (job.outcome, broker.take()) == (Outcome.CANCELLED, [])
+    assert job.outcome is Outcome.CANCELLED
+
+
+def test_caller_that_has_gone_leaves_all_its_jobs_at_once(broker: CheckedBroker, caller: Caller) -> None:
+    """R18, R19: one call of the session; what waits ends without the grace, what runs or is kept goes on."""
+    broker.worker()
+    running = broker.running(broker.worker("other"), caller=caller).job
+    waiting = broker.call(caller=caller, orphan_grace=5.0)
+    delayed = broker.call(caller=caller, delay=9.0)
+    stored = broker.store(caller=caller)
+    others = broker.call(caller=Caller("other"))
+    broker.take()
+    assert caller.open_jobs() == [running, waiting, delayed, stored]
+    broker.caller_gone(caller, 1.0)
+    assert [job.outcome for job in (running, waiting, delayed)] == [None, Outcome.CANCELLED, Outcome.CANCELLED]
+    assert (stored.state, others.state) == (JobState.WAITING, JobState.WAITING)
+    assert (caller.open_jobs(), broker.take()) == ([], [])
+
+
+def test_job_is_open_until_its_outcome_is_delivered(broker: CheckedBroker, caller: Caller) -> None:
+    broker.worker()
+    job = broker.call(caller=caller)
+    broker.succeed(attempt_of(job), b"", 1.0)
+    assert (caller.open_jobs(), caller.count_open(), caller.open_job(job.id)) == ([job], 1, job)
+    broker.take()
+    assert (caller.open_jobs(), caller.count_open(), caller.open_job(job.id)) == ([], 0, None)
+
+
+def test_open_jobs_keep_the_order_in_which_they_were_added(broker: CheckedBroker, caller: Caller) -> None:
+    jobs = [broker.call() for _ in range(5)]
+    for job in jobs[:4]:
+        caller.add_job(job)
+    caller.remove_job(jobs[0])
+    caller.add_job(jobs[4])
+    caller.remove_job(None)  # a submit that was refused
+    assert caller.open_jobs() == jobs[1:]
+    assert [caller.open_job(job.id) for job in jobs] == [None, *jobs[1:]]
+
+
+def test_job_under_the_id_of_one_whose_outcome_is_on_its_way_is_another(broker: CheckedBroker, caller: Caller) -> None:
+    """A bug that was: the outcome of the first took the second out of its caller's list."""
+    broker.worker()
+    first = broker.call(caller=caller)
+    broker.succeed(attempt_of(first), b"", 1.0)
+    second = broker.submit("s", b"x", caller, Wishes(), 1.0, id=first.id)
+    caller.remove_job(first)
+    assert (caller.open_job(first.id), caller.open_jobs()) == (second, [second])
+
+
+def test_caller_that_joins_a_job_has_it_open(broker: CheckedBroker, caller: Caller) -> None:
+    """R24."""
+    job = broker.call(key="k")
+    assert broker.call(caller=caller, key="k") is job
+    assert caller.open_jobs() == [job]
 
 
 def test_running_call_whose_caller_has_gone_may_end_and_is_counted(broker: CheckedBroker, caller: Caller) -> None:
     """R19."""
     worker = broker.worker()
     attempt = broker.running(worker, caller=caller)
-    broker.abandon(attempt.job, caller, 1.0)
+    broker.caller_gone(caller, 1.0)
     assert attempt.job.state is JobState.RUNNING
     assert broker.succeed(attempt, b"result", 2.0)
     assert broker.take() == []
@@ -383,7 +436,7 @@ def test_call_whose_caller_has_gone_is_not_started_again(broker: CheckedBroker, 
     """R18, R19."""
     worker = broker.worker()
     attempt = broker.running(worker, caller=caller, attempts=3)
-    broker.abandon(attempt.job, caller, 1.0)
+    broker.caller_gone(caller, 1.0)
     if way == "fails":
         broker.fail(attempt, "no", 2.0)
     elif way == "times out":
@@ -399,7 +452,7 @@ def test_job_goes_on_while_one_of_its_callers_is_there(broker: CheckedBroker, ca
     other = Caller("other")
     job = broker.call(caller=caller, key="k")
     broker.call(caller=other, key="k")
-    broker.abandon(job, caller, 1.0)
+    broker.caller_gone(caller, 1.0)
     broker.worker(now=2.0)
     attempt = attempt_of(job)
     broker.take()
@@ -410,7 +463,7 @@ def test_job_goes_on_while_one_of_its_callers_is_there(broker: CheckedBroker, ca
 def test_background_job_does_not_need_its_caller(broker: CheckedBroker, caller: Caller) -> None:
     """R18: unaffected."""
     job = broker.store(caller=caller)
-    broker.abandon(job, caller, 1.0)
+    broker.caller_gone(caller, 1.0)
     assert job.state is JobState.WAITING
     broker.worker(now=2.0)
     assert job.state is JobState.RUNNING
@@ -418,5 +471,5 @@ def test_background_job_does_not_need_its_caller(broker: CheckedBroker, caller: 
 
 def test_stranger_who_goes_takes_no_job_along(broker: CheckedBroker) -> None:
     job = broker.call()
-    broker.abandon(job, Caller("stranger"), 1.0)
+    broker.caller_gone(Caller("stranger"), 1.0)
     assert job.state is JobState.WAITING

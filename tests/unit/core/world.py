@@ -10,9 +10,9 @@ from functools import wraps
 from math import inf
 from typing import Any
 
-from dragoman.core import recipients
+from dragoman.core import model
 from dragoman.core.broker import Broker
-from dragoman.core.effects import Effect, Give, Save
+from dragoman.core.effects import Answer, Effect, Give, Save
 from dragoman.core.invariants import check
 from dragoman.core.model import Attempt, Job, Terms, Wishes, Worker
 from dragoman.core.policy import Policy
@@ -22,9 +22,9 @@ from dragoman.testing.entropy import SeededEntropy
 VERBS = (
     "submit",
     "withdraw",
-    "abandon",
-    "orphan",
-    "adopt",
+    "caller_away",
+    "caller_back",
+    "caller_gone",
     "retry",
     "join",
     "idle",
@@ -53,9 +53,9 @@ VERBS = (
 NOBODY = Recipient()  # receives nothing: tests take the effects themselves
 
 
-class Caller(recipients.Caller):
+class Caller(model.Caller):
     def __init__(self, name: str = "caller") -> None:
-        self.recipient = NOBODY
+        super().__init__(NOBODY)
         self.name = name
 
     def __repr__(self) -> str:
@@ -103,6 +103,8 @@ class CheckedBroker:
         for effect in effects:
             if isinstance(effect, Give):
                 effect.attempt.is_sent = True
+            elif isinstance(effect, Answer):
+                effect.caller.remove_job(effect.job)
         return effects
 
     def worker(self, *services: str, now: float = 0.0, name: str = "w", held: float = 0.0, **terms: Any) -> Worker:

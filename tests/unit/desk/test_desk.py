@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.core.model import ABSENT, JobId, JobState, Outcome, Terms, Wishes, WorkerState
+from dragoman.core.model import ABSENT, Caller, JobId, JobState, Outcome, Terms, Wishes, WorkerState
 from dragoman.core.revival import Kept, restore
 from dragoman.desk.forms import JobView, Problem, PurgeForm
 
@@ -523,10 +523,11 @@ def test_two_purges_at_once_count_each_job_once(world: World) -> None:
     assert [world.job(name).outcome for name in names] == [Outcome.CANCELLED] * 5
 
 
-class _Nobody:
-    class recipient:
-        @staticmethod
-        def execute(effect: Any, now: float) -> None: ...
+class _Nobody(Caller):
+    def __init__(self) -> None:
+        super().__init__(self)
+
+    def execute(self, effect: Any, now: float) -> None: ...
 
 
 # ---------------------------------------------------------------- listings

@@ -10,7 +10,7 @@ from typing import Any
 
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Accept, Answer, Effect, Give
-from dragoman.core.model import Job, Terms, Wishes, Worker
+from dragoman.core.model import Caller, Job, Terms, Wishes, Worker
 from dragoman.core.policy import Policy
 from dragoman.diary.limits import DiaryLimits
 from dragoman.diary.sqlite import SqliteDiary
@@ -44,15 +44,12 @@ class Loop:
             self.run_one()
 
 
-class Side:
+class Side(Caller):
     """A session and the one party of it, who hears everything that is said."""
 
     def __init__(self) -> None:
+        super().__init__(self)
         self.heard: list[Effect] = []
-
-    @property
-    def recipient(self) -> Side:
-        return self
 
     def execute(self, effect: Effect, now: float) -> None:
         self.heard.append(effect)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from http_worker import Worker, call, kind, only_job, token
 from http_world import MAX_PAYLOAD, WorkerSession, World
 
-from dragoman.core.model import JobId, JobState, Outcome, Token, Wishes, WorkerState
+from dragoman.core.model import Caller, JobId, JobState, Outcome, Token, Wishes, WorkerState
 from dragoman.core.revival import Kept, restore
 
 
@@ -18,13 +17,6 @@ def world() -> Iterator[World]:
     world = World()
     yield world
     world.close()
-
-
-class Nobody:
-    """A caller that does not mind what it is told."""
-
-    def __init__(self, session: Any) -> None:
-        self.session = session
 
 
 # ---------------------------------------------------------------- answers that got lost (R124)
@@ -92,7 +84,7 @@ def test_job_given_to_an_ask_that_breaks_before_its_answer_is_written_goes_to_an
     worker, other = Worker(world), Worker(world)
     worker.asks()
     broken = world.hangups[-1]
-    world.broker.submit("s", b"x", Nobody(WorkerSession()), Wishes(), world.now)
+    world.broker.submit("s", b"x", Caller(WorkerSession()), Wishes(), world.now)
     world.line.turn()
     broken.happen()
     poll = other.asks()

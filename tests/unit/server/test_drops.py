@@ -7,7 +7,7 @@ from typing import Any
 
 from dragoman.core.broker import Broker
 from dragoman.core.counters import QUEUE_TIMEOUT, UNNAMED
-from dragoman.core.model import Refusal, Wishes
+from dragoman.core.model import Caller, Refusal, Wishes
 from dragoman.core.policy import Policy
 from dragoman.diary.memory import MemoryDiary
 from dragoman.server.admission import Limits
@@ -16,12 +16,11 @@ from dragoman.server.runner import Runner
 from dragoman.testing.entropy import SeededEntropy
 
 
-class Nobody:
+class Nobody(Caller):
     """A caller whose answers go nowhere, and its session."""
 
-    @property
-    def recipient(self) -> Nobody:
-        return self
+    def __init__(self) -> None:
+        super().__init__(self)
 
     def execute(self, effect: object, now: float) -> None: ...
 

@@ -323,7 +323,7 @@ class ControllerSession(Session):
         self._workers_of[station.uid] -= 1
         self._alarms.disarm(station)
         station.end_watch()
-        station.attempt = None
+        station.is_released = True
         for exchange in (station.exchange, station.probe):
             if exchange is not None:
                 self._give_up(exchange, now)
@@ -353,7 +353,7 @@ class ControllerSession(Session):
 
     def _set_task(self, attempt: Attempt, now: float) -> None:
         station: Station = attempt.worker.party
-        station.attempt = attempt
+        station.is_released = False
         station.is_set = station.is_taken = station.fetches_again = station.has_leftover = False
         station.no_fetches = station.idle_pulses = 0
         self._next_exchange(station, now)
@@ -384,7 +384,7 @@ class ControllerSession(Session):
 
     def _release(self, station: Station) -> None:
         """It holds nothing of ours any more."""
-        station.attempt = None
+        station.is_released = True
         station.is_set = station.is_taken = False
         station.previous, station.task = station.task or station.previous, 0
         station.no_fetches = station.idle_pulses = 0

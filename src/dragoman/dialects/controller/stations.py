@@ -98,7 +98,6 @@ class Station:
     __slots__ = (
         "alarm",
         "alarm_number",
-        "attempt",
         "boot_until",
         "edition",
         "exchange",
@@ -106,6 +105,7 @@ class Station:
         "has_leftover",
         "id",
         "idle_pulses",
+        "is_released",
         "is_set",
         "is_taken",
         "last_exchange",
@@ -133,7 +133,7 @@ class Station:
         self.stop_watch: Callable[[], None] | None = None  # of the end of that process
         self.next_pulse = next_pulse  # how long it may be silent
         self.boot_until = boot_until  # while it boots: how long its socket is tried
-        self.attempt: Attempt | None = None  # what it was given and has not answered, current or not
+        self.is_released = False  # nobody waits any more for what it was given last
         self.task = 0  # what that is called on the wire
         self.previous = 0  # and the one before
         self.is_set = False  # SET_TASK has been dialled for it
@@ -150,6 +150,11 @@ class Station:
         self.rest_until = inf
         self.alarm = inf
         self.alarm_number = 0
+
+    @property
+    def attempt(self) -> Attempt | None:
+        """The attempt that it was given and has not answered, unless it is released from it. The core knows."""
+        return None if self.is_released else self.worker.held()
 
     def is_served_by(self, process: int) -> bool:
         """Whether this process both sends its pulses and listens on its socket: then it is the worker.

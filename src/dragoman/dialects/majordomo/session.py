@@ -18,7 +18,7 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Dismiss, Effect, Give, Progress
 from dragoman.core.infinity import inf
-from dragoman.core.model import DONE, REFUSED, Attempt, Farewell, Job, JobId, Token, Worker
+from dragoman.core.model import DONE, REFUSED, Attempt, Farewell, Token, Worker
 from dragoman.core.oversize import over_max_payload
 from dragoman.dialects.listener_profile import job_options, silent_worker
 from dragoman.dialects.majordomo.codec import (
@@ -52,27 +52,30 @@ NOT_IMPLEMENTED: Final = b"501"
 class Guest:
     """What we know of one worker's connection."""
 
-    __slots__ = ("answered", "attempt", "beat_due", "is_parted", "name", "peer", "wire", "worker")
+    __slots__ = ("answered", "beat_due", "is_parted", "name", "peer", "wire", "worker")
 
     def __init__(self, peer: Peer, wire: Wire) -> None:
         self.peer = peer
         self.wire = wire
         self.name = peer.identity.decode("utf-8", "backslashreplace") if peer.identity else peer.label
         self.worker: Worker | None = None
-        self.attempt: Attempt | None = None  # what it was given and has not answered, current or not
         self.answered: Token | None = None  # what it answered last
         self.is_parted = False  # one of us has said DISCONNECT: until it says READY, we have nothing to say
         self.beat_due = inf
 
+    @property
+    def attempt(self) -> Attempt | None:
+        """The attempt that it was sent and has not answered, current or not. The core knows."""
+        return self.worker.held() if self.worker is not None else None
+
 
 class Caller:
-    """What we know of one client's connection: the jobs it waits for."""
+    """What we know of one client's connection."""
 
-    __slots__ = ("jobs", "wire")
+    __slots__ = ("wire",)
 
     def __init__(self, wire: Wire) -> None:
         self.wire = wire
-        self.jobs: dict[JobId, Job] = {}
 
 
 class MajordomoSession(Session):
@@ -127,9 +130,8 @@ class MajordomoSession(Session):
         guest = peer.guest
         if isinstance(guest, Guest):
             self._leave(guest, "its worker's connection ended", now, [m for m in unsent if isinstance(m, Attempt)])
-        elif isinstance(guest, Caller):
-            for job in list(guest.jobs.values()):
-                self._broker.abandon(job, peer, now)
+        else:
+            self._broker.caller_gone(peer, now)
 
     def tick(self, now: float) -> float:
         """Every worker hears of us once a period, idle or not. All have the same, so that who was told goes last."""
@@ -184,7 +186,6 @@ class MajordomoSession(Session):
             if not self._broker.progress(attempt, reply.body, now, is_part=True):
                 self._broker.counters.dropped_parts += 1
         else:
-            guest.attempt = None
             guest.answered = attempt.token
             if not self._broker.succeed(attempt, reply.body, now):
                 self._remark_late(guest, job=attempt.job.id.hex())
@@ -210,7 +211,6 @@ class MajordomoSession(Session):
         if type(word) is WorkerReply and word.is_final and attempt is not None and word.client == attempt.token:
             problem = message.malformed()
             self._line.bad_message(guest.peer, problem.reason, problem.detail)
-            guest.attempt = None
             guest.answered = attempt.token
             self._broker.fail(attempt, over_max_payload("its result", message.size, self._max_payload), now)
             return
@@ -269,9 +269,8 @@ class MajordomoSession(Session):
                 self._line.close(guest.peer, effect.reason)  # its next READY is for the next broker
 
     def _forget(self, guest: Guest) -> None:
-        guest.worker = None
+        attempt, guest.worker = guest.attempt, None
         self._beats.pop(guest, None)
-        attempt, guest.attempt = guest.attempt, None
         if attempt is not None:
             self._owed[attempt.token] = None
             if len(self._owed) > OWED_KEPT:
@@ -291,9 +290,7 @@ class MajordomoSession(Session):
             self._line.send(peer, write_client_reply(caller.wire, request.service, told))
             return
         wishes = self._wishes if caller.wire.client_partial is None else self._streaming
-        job = self._broker.submit(request.service, request.body, peer, wishes, now, owner=peer.owner)
-        if job is not None:
-            caller.jobs[job.id] = job
+        self._broker.submit(request.service, request.body, peer, wishes, now, owner=peer.owner)
 
     def _look_up(self, service: str, body: Frame) -> bytes:
         """RFC 8: what the broker says of itself."""
@@ -306,8 +303,7 @@ class MajordomoSession(Session):
         peer: Peer = answer.caller  # type: ignore[assignment]
         caller: Caller = peer.guest
         job = answer.job
-        if job is not None:
-            caller.jobs.pop(job.id, None)
+        peer.remove_job(job)
         if answer.outcome is DONE and job is not None:
             self._line.send(peer, write_client_reply(caller.wire, job.service.name, answer.result))
         else:
@@ -324,7 +320,6 @@ class MajordomoSession(Session):
 
     def _give(self, attempt: Attempt) -> None:
         guest: Guest = attempt.worker.party
-        guest.attempt = attempt
         self._line.send(guest.peer, write_worker_request(guest.wire, attempt.token, attempt.job.payload), attempt)
 
 

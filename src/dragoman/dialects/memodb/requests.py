@@ -6,8 +6,8 @@ from typing import Final
 
 from dragoman.carriers.carrier import Frame
 from dragoman.core.infinity import inf
-from dragoman.core.model import Attempt, Job, Service, Wishes, Worker
-from dragoman.core.recipients import Caller, Recipient
+from dragoman.core.model import Attempt, Caller, Service, Wishes, Worker
+from dragoman.core.recipients import Recipient
 from dragoman.dialects.seam import Peer
 
 WHOLE: Final = 16_384  # a message up to this size is hashed and read in one piece
@@ -52,7 +52,6 @@ class Guest:
         "alarm",
         "alarm_number",
         "answer",
-        "attempt",
         "header",
         "heartbeat_due",
         "id",
@@ -78,7 +77,6 @@ class Guest:
         self.route = route  # of its last request
         self.mark = mark  # that request's imprint
         self.answer: list[Frame] | None = None  # what it was answered; None while it is parked
-        self.attempt: Attempt | None = None  # what it was given and has not answered, current or not
         self.header = b""  # what its last job was sent with, and the next if it is one like that
         self.service: Service | None = None
         self.wishes: Wishes | None = None
@@ -95,6 +93,11 @@ class Guest:
     def key(self) -> Key:
         return self.address, self.route[-4:], self.mark, self.process
 
+    @property
+    def attempt(self) -> Attempt | None:
+        """The attempt that it was sent and has not answered, current or not. The core knows."""
+        return self.worker.held()
+
     def turn_from(self, request: bytes, mark: int) -> None:
         """It comes by another connection. Of what it sent by the old one, copies of its last request and of this one
         may have been left behind: nothing older, for a connection keeps its order, and nothing newer."""
@@ -110,7 +113,6 @@ class Call(Caller):
         "answered_at",
         "is_answered",
         "is_over",
-        "job",
         "left_at",
         "mark",
         "peer",
@@ -121,13 +123,12 @@ class Call(Caller):
     )
 
     def __init__(self, recipient: Recipient, peer: Peer, route: bytes, mark: int, timeout: int) -> None:
-        self.recipient = recipient
+        super().__init__(recipient)
         self.peer: Peer | None = peer
         self.address = peer.address
         self.route = route
         self.mark = mark
         self.timeout = timeout  # as it was on the wire
-        self.job: Job | None = None
         self.is_over = False  # nobody will ask for it any more, and nobody is told
         self.is_answered = False
         self.result: Frame = b""  # once it is answered, as long as the answer is kept

@@ -20,7 +20,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import Answer, Dismiss, Effect, Give, Recall
 from dragoman.core.infinity import inf
-from dragoman.core.model import CANCELLED, DONE, REFUSED, RUNNING, Attempt, Job, Terms, Wishes
+from dragoman.core.model import CANCELLED, DONE, REFUSED, Attempt, Job, Terms, Wishes
 from dragoman.core.oversize import over_max_payload
 from dragoman.dialects.memodb import messages
 from dragoman.dialects.memodb.answers import Answers
@@ -147,8 +147,7 @@ class MemoDbSession(Session):
             call.peer = None
             call.process, call.left_at = peer.process, now
             self._orphans[call.key] = call
-            if call.job is not None:
-                self._broker.orphan(call.job, now)
+            self._broker.caller_away(call, now)
 
     def tick(self, now: float) -> float:
         """Workers that have waited long enough get a HEARTBEAT, answers kept long enough are forgotten."""
@@ -238,7 +237,6 @@ class MemoDbSession(Session):
             self._broker.attach(guest.worker, now)
 
     def _result(self, guest: Guest, attempt: Attempt, result: Frame, is_leaving: bool, now: float) -> None:
-        guest.attempt = None
         self._park(guest, now)
         broker = self._broker
         if guest.worker.away_since != inf:
@@ -346,7 +344,6 @@ class MemoDbSession(Session):
         if guest.peer is None:  # its connection ended in this very turn
             self._broker.undelivered(attempt, now)
             return
-        guest.attempt = attempt
         guest.is_replayed = False
         job = attempt.job
         wishes = job.wishes
@@ -361,7 +358,6 @@ class MemoDbSession(Session):
         guest: Guest = attempt.worker.party
         is_known = self._guests.get(guest.id) is guest
         if is_known and guest.attempt is attempt and guest.peer is None and not guest.is_replayed:
-            guest.attempt = None
             self._park(guest, now)
             self._broker.undelivered(attempt, now)
 
@@ -391,7 +387,7 @@ class MemoDbSession(Session):
         call = Call(self, peer, route, mark, timeout)
         contacts.waiting[route] = call
         self._waiting += 1
-        call.job = self._broker.submit(service, payload, call, wishes, now, owner=peer.owner)
+        self._broker.submit(service, payload, call, wishes, now, owner=peer.owner)
 
     def _say_again(self, call: Call) -> None:
         """The same request once more: the same job, and the same answer if there is one (R62, R63)."""
@@ -406,8 +402,7 @@ class MemoDbSession(Session):
             peer.guest.answered[route] = call
         else:
             peer.guest.waiting[route] = call
-            if call.job is not None:
-                self._broker.adopt(call.job)
+            self._broker.caller_back(call)
         self._say_again(call)
 
     def _supersede(self, call: Call, now: float) -> None:
@@ -421,13 +416,12 @@ class MemoDbSession(Session):
 
     def _silence(self, call: Call, reason: str, now: float) -> None:
         """Nobody will hear of this call any more; its job ends, if it has not begun."""
-        assert call.job is not None
+        job = call.job
+        assert job is not None
         self._close(call)
-        self._broker.abandon(call.job, call, now)
-        if call.job.state is not RUNNING:
-            self._broker.withdraw(call.job, now, reason)
+        self._broker.caller_gone(call, now, reason)
         self._broker.counters.silent_ending(CANCELLED)
-        self._grumble(call.peer, "call dropped", job=call.job.id.hex(), reason=reason)
+        self._grumble(call.peer, "call dropped", job=job.id.hex(), reason=reason)
 
     def _make_room(self, peer: Peer, now: float) -> bool:
         """R76: beyond the bounds the oldest call of the connection gets silence; if it has none, the newcomer does."""
@@ -453,6 +447,7 @@ class MemoDbSession(Session):
     def _answer(self, answer: Answer, now: float) -> None:
         call: Call = answer.caller  # type: ignore[assignment]
         peer = call.peer
+        call.remove_job(answer.job)
         if call.is_over:
             return
         if answer.outcome is not DONE:
@@ -460,7 +455,6 @@ class MemoDbSession(Session):
             self._broker.counters.silent_ending(answer.outcome)  # R73
             return
         self._waiting -= 1
-        call.job = None
         call.is_answered = True
         call.result = answer.result
         if peer is not None:

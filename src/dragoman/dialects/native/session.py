@@ -22,7 +22,6 @@ from dragoman.core.model import (
     DONE,
     DRAINING,
     GONE,
-    RUNNING,
     Attempt,
     JobId,
     Outcome,
@@ -112,10 +111,7 @@ class Worker:
 
     def attempt(self, token: bytes) -> Attempt | None:
         """What it was given under this token and has not answered, current or not."""
-        worker = self.worker
-        if worker is None:
-            return None
-        return worker.running.get(Token(token)) or worker.unproven.get(Token(token))
+        return self.worker.find(Token(token)) if self.worker is not None else None
 
 
 class Plan:
@@ -235,8 +231,7 @@ class NativeSession(Session):
             if not guest.secret or self._options.resume <= 0:
                 self._abandon(guest, now)
                 return
-            for job in guest.jobs.values():
-                self._broker.orphan(job, now)
+            self._broker.caller_away(guest, now)
             for forgotten in self._sessions.note_away(guest, now + self._options.resume):
                 self._abandon(forgotten, now)
 
@@ -359,8 +354,7 @@ class NativeSession(Session):
         client.peer = peer
         client.connection += 1
         peer.guest = client
-        for job in client.jobs.values():
-            self._broker.adopt(job)
+        self._broker.caller_back(client)
         self._welcome(peer, Role.CLIENT, client.window, resumed, client.epoch)
 
     def _submit(self, client: Client, message: Message, now: float) -> None:
@@ -374,9 +368,9 @@ class NativeSession(Session):
             for id in read_names(ids):
                 self._refuse(client, id, Refusal.INVALID, BACKGROUND)
             return
-        jobs = client.jobs
-        if len(jobs) + count > client.window:
-            sentence = f"its client has {len(jobs)} of {client.window} jobs under way"
+        under_way = client.count_open()
+        if under_way + count > client.window:
+            sentence = f"its client has {under_way} of {client.window} jobs under way"
             for id in read_names(ids):
                 self._refuse(client, id, Refusal.BUSY, sentence)
                 self._broker.counters.drop(self._broker.roster.counted_as(plan.service), Refusal.BUSY, sentence)
@@ -386,9 +380,7 @@ class NativeSession(Session):
         names: list[Any] = read_names(ids)
         for index, id in enumerate(names, 2):
             job = broker.submit(service, message[index], client, wishes, now, deadline=deadline, id=id, owner=owner)
-            if job is not None:
-                jobs[id] = job
-            else:
+            if job is None:
                 client.refused.append(id)
                 names[index - 2] = b""
         if plan.wants_accept:
@@ -418,7 +410,7 @@ class NativeSession(Session):
 
     def _cancel(self, client: Client, message: Message, now: float) -> None:
         for id in read_list(message):
-            job = client.jobs.get(JobId(id))
+            job = client.open_job(JobId(id))
             if job is not None:
                 self._broker.withdraw(job, now, "cancelled by its caller")
 
@@ -433,7 +425,7 @@ class NativeSession(Session):
         missing: list[bytes] = []
         kept = client.kept_messages()
         for id in read_list(message):
-            if JobId(id) in client.jobs:
+            if client.open_job(JobId(id)) is not None:
                 continue
             if id in kept:
                 frames, connection = kept[id]
@@ -451,12 +443,7 @@ class NativeSession(Session):
         """It will not come back: what waits is withdrawn at once, what runs may end (R18, R19)."""
         self._sessions.forget(client)
         client.secret = ""
-        for job in list(client.jobs.values()):
-            if job.state is RUNNING:
-                self._broker.abandon(job, client, now)
-            else:
-                self._broker.withdraw(job, now, "its caller has gone")
-        client.jobs.clear()
+        self._broker.caller_gone(client, now)
 
     def _refuse(self, client: Client, id: bytes, type: str, sentence: str) -> None:
         self._broker.counters.refused += 1
@@ -469,9 +456,7 @@ class NativeSession(Session):
             id = client.refused.popleft()
         else:
             id = job.id
-            known = client.jobs.pop(id, job)
-            if known is not job:  # a new one, submitted under this id before its outcome was told
-                client.jobs[id] = known
+            client.remove_job(job)
         if answer.outcome is not DONE:
             self._tell(client, id, _failed(id, answer))
             return
@@ -499,7 +484,7 @@ class NativeSession(Session):
                     self._line.send(client.peer, write_result(ids[start:end], results[start:end]))
 
     def _tell(self, client: Client, id: bytes, frames: list[Frame]) -> None:
-        if client.secret and JobId(id) not in client.jobs:  # else it is refused a second job of that id
+        if client.secret and client.open_job(JobId(id)) is None:  # else it is refused a second job of that id
             size = size_of(frames) - len(frames[0])
             client.keep(Outcomes([id], [], size, frames), self._options.max_kept_bytes)
         if client.peer is not None:

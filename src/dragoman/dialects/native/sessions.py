@@ -8,9 +8,9 @@ from typing import Any
 
 from dragoman.carriers.carrier import Frame, size_of
 from dragoman.core.infinity import inf
-from dragoman.core.model import Job, JobId
+from dragoman.core.model import Caller, JobId
 from dragoman.core.owners import Owner
-from dragoman.core.recipients import Caller, Recipient
+from dragoman.core.recipients import Recipient
 from dragoman.dialects.native.codec import write_result
 from dragoman.dialects.seam import Peer
 
@@ -52,7 +52,7 @@ class Outcomes:
 
 
 class Client(Caller):
-    """What we know of one client: what it waits for, and the outcomes that it may not have heard of."""
+    """What we know of one client, and the outcomes that it may not have heard of."""
 
     __slots__ = (
         "_emptied",
@@ -64,7 +64,6 @@ class Client(Caller):
         "connection",
         "done",
         "epoch",
-        "jobs",
         "peer",
         "refused",
         "results",
@@ -73,13 +72,12 @@ class Client(Caller):
     )
 
     def __init__(self, recipient: Recipient, secret: str, epoch: str, window: int) -> None:
-        self.recipient = recipient
+        super().__init__(recipient)
         self.secret = secret  # its session and epoch, by which it is known again; empty: it does not come back
         self.epoch = epoch
         self.window = window
         self.peer: Peer | None = None  # none while it is away
         self.connection = 0  # which of its connections this is, or was the last
-        self.jobs: dict[JobId, Job] = {}
         self.asks: dict[bytes, Any] = {}  # questions under way on its connection, by their numbers
         self.refused: deque[JobId] = deque()  # turned away at the door; the answers come in this order
         self.done: list[bytes] = []  # in this turn: ids and results leave at its end, in one message

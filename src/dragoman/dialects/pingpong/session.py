@@ -1,7 +1,7 @@
 """The broker's side of PingPong: workers on the backend, callers on the frontend.
 
 The documents tie a result to its job by nothing but the order of messages on one connection (edition `plain`), so this
-file's care is to know, for every worker, which attempt it holds: `Guest.attempt`. The rules it keeps are R30 to R50.
+file's care is to ask, for every worker, which attempt it holds: `Guest.attempt`. The rules it keeps are R30 to R50.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dragoman.core.effects import Answer, Dismiss, Effect, Give
 from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt, Worker
 from dragoman.core.oversize import over_max_payload
-from dragoman.dialects.frontend import Caller, Frontend
+from dragoman.dialects.frontend import Frontend
 from dragoman.dialects.listener_profile import job_options, silent_worker
 from dragoman.dialects.pingpong.codec import read_worker, write_job
 from dragoman.dialects.pingpong.editions import Edition
@@ -42,7 +42,6 @@ class Guest:
     """What we know of one worker's connection."""
 
     __slots__ = (
-        "attempt",
         "count",
         "exited",
         "exits",
@@ -59,7 +58,6 @@ class Guest:
         self.peer = peer
         self.name = name
         self.worker: Worker | None = None
-        self.attempt: Attempt | None = None  # what it was given and has not answered, current or not
         self.quiet_since = -inf  # last sign of it since it got the job, or when it got it
         self.fell_silent = False  # R36: it was silent for a while after it got the job, so it is not threaded
         self.ponged = -inf
@@ -67,6 +65,11 @@ class Guest:
         self.is_exiting = False
         self.exits = 0
         self.exited = -inf
+
+    @property
+    def attempt(self) -> Attempt | None:
+        """The attempt that it was sent and has not answered, current or not. The core knows."""
+        return self.worker.held() if self.worker is not None else None
 
 
 class PingPongSession(Session):
@@ -92,13 +95,11 @@ class PingPongSession(Session):
         if peer.endpoint == BACKEND:
             name = peer.identity.decode("utf-8", "backslashreplace") if peer.identity else peer.label
             peer.guest = Guest(peer, name)
-        else:
-            self._frontend.opened(peer)
 
     def hear(self, peer: Peer, message: Message | TooLarge, now: float) -> None:
         guest = peer.guest
         try:
-            if type(guest) is Caller:
+            if guest is None:
                 self._frontend.hear(peer, message, now)
             elif type(message) is TooLarge:
                 self._hear_large(guest, message, now)
@@ -119,9 +120,9 @@ class PingPongSession(Session):
     def lost(self, peer: Peer, unsent: Sequence[object], now: float) -> None:
         self.routing_ids.release(peer)
         guest = peer.guest
-        if isinstance(guest, Caller):
+        if guest is None:
             self._frontend.lost(peer, now)
-        elif isinstance(guest, Guest):
+        else:
             self._leave(guest, "its worker's connection ended", now, [m for m in unsent if isinstance(m, Attempt)])
 
     def tick(self, now: float) -> float:
@@ -155,7 +156,6 @@ class PingPongSession(Session):
             if guest.worker is not None:
                 self._broker.seen(guest.worker, now)
         else:
-            guest.attempt = None
             if not self._broker.succeed(attempt, result.payload, now):
                 self._remark_late(guest, job=attempt.job.id.hex())
             if attempt.worker.running:
@@ -176,7 +176,6 @@ class PingPongSession(Session):
         elif attempt is None:
             self._broker.seen(worker, now)  # R33
         elif _is_unproven(guest):  # READY proves it free (R36)
-            guest.attempt = None
             self._broker.idle(worker, now)
         else:
             self._broker.counters.ready_while_busy += 1
@@ -184,7 +183,6 @@ class PingPongSession(Session):
             if now - max(attempt.given, self._broker.resumed_at) < CROSSING:  # R34; our pause is not its delay (D13)
                 self._broker.seen(worker, now)
             else:
-                guest.attempt = None
                 self._broker.fail(attempt, "its worker said READY instead of a result", now)
         self._line.send(guest.peer, PONG_FRAMES)
 
@@ -235,7 +233,6 @@ class PingPongSession(Session):
         if attempt is not None and token and token != [attempt.token]:
             self._broker.counters.late_results += 1  # of an earlier attempt
         elif attempt is not None:
-            guest.attempt = None
             self._broker.fail(attempt, over_max_payload("its result", message.size, self._max_payload), now)
         self._line.send(guest.peer, PONG_FRAMES)
 
@@ -253,13 +250,12 @@ class PingPongSession(Session):
             self._line.remark("worker refused", level="warning", peer=guest.peer, worker=guest.name)
             return False
         guest.worker = worker
-        guest.attempt = None
         self._line.remark("worker joined", peer=guest.peer, worker=guest.name, service=self._options.service)
         self._line.when_settled(guest.peer, partial(self._broker.idle, worker))
         return True
 
     def _leave(self, guest: Guest, reason: str, now: float, unseen: Sequence[Attempt] = ()) -> None:
-        worker, guest.worker, guest.attempt = guest.worker, None, None
+        worker, guest.worker = guest.worker, None
         if worker is not None:
             self._line.remark("worker left", peer=guest.peer, worker=guest.name, reason=reason)
             self._broker.leave(worker, now, reason, unseen)
@@ -269,7 +265,7 @@ class PingPongSession(Session):
         if guest.worker is not effect.worker:
             return  # it has joined anew since
         was_unproven = guest.attempt is not None
-        guest.worker = guest.attempt = None
+        guest.worker = None
         self._line.remark("worker dismissed", peer=guest.peer, worker=guest.name, reason=effect.reason)
         if effect.farewell.is_final:
             guest.is_exiting = True
@@ -300,7 +296,6 @@ class PingPongSession(Session):
             frames: list[Frame] = [b"", payload]
         else:
             frames = write_job(payload, attempt.token)
-        guest.attempt = attempt
         guest.quiet_since = now
         guest.fell_silent = False
         self._line.send(guest.peer, frames, attempt)
@@ -308,4 +303,5 @@ class PingPongSession(Session):
 
 def _is_unproven(guest: Guest) -> bool:
     """Whether it was given an attempt that has ended without its result (D11)."""
-    return guest.attempt is not None and guest.attempt.job.attempt is not guest.attempt
+    attempt = guest.attempt
+    return attempt is not None and attempt.job.attempt is not attempt

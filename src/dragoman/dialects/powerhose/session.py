@@ -20,7 +20,7 @@ from dragoman.core.effects import Answer, Dismiss, Effect, Give, Recall
 from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt, Job, Worker
 from dragoman.core.oversize import over_max_payload
-from dragoman.dialects.frontend import Caller, Frontend
+from dragoman.dialects.frontend import Frontend
 from dragoman.dialects.listener_profile import job_options, silent_worker
 from dragoman.dialects.powerhose.codec import body_of, read_registration, read_result, write_job
 from dragoman.dialects.powerhose.messages import ERROR, GIVE, PONG, REMOVED, WAKE, Ping
@@ -59,7 +59,6 @@ class Post:
         "address",
         "alarm",
         "alarm_number",
-        "attempt",
         "dial_until",
         "due",
         "endpoint",
@@ -77,7 +76,6 @@ class Post:
         self.address = ""  # whoever registered it
         self.peer: Peer | None = None  # our connection to it
         self.worker: Worker | None = None
-        self.attempt: Attempt | None = None
         self.job_name = b""  # what its job is called on the wire
         self.stage = Stage.AWAY
         self.has_ids = False  # it has named a job's id in its answers (R56)
@@ -87,6 +85,11 @@ class Post:
         self.due = inf  # when the next dial, or the end of our patience with WAKE, is due
         self.alarm = inf
         self.alarm_number = 0
+
+    @property
+    def attempt(self) -> Attempt | None:
+        """The attempt that it was sent and has not answered, current or not. The core knows."""
+        return self.worker.held() if self.worker is not None else None
 
 
 class Registrant:
@@ -134,8 +137,6 @@ class PowerhoseSession(Session):
             self._reached(peer, peer.guest, now)
         elif peer.endpoint == BACKEND:
             peer.guest = Registrant()
-        else:
-            self._frontend.opened(peer)
 
     def hear(self, peer: Peer, message: Message | TooLarge, now: float) -> None:
         guest = peer.guest
@@ -143,7 +144,7 @@ class PowerhoseSession(Session):
             self._hear_worker(guest, message, now)
             return
         try:
-            if type(guest) is Caller:
+            if guest is None:
                 self._frontend.hear(peer, message, now)
             elif type(message) is TooLarge:
                 raise message.malformed()
@@ -167,7 +168,7 @@ class PowerhoseSession(Session):
 
     def lost(self, peer: Peer, unsent: Sequence[object], now: float) -> None:
         guest = peer.guest
-        if isinstance(guest, Caller):
+        if guest is None:
             self._frontend.lost(peer, now)
         elif isinstance(guest, Post) and guest.peer is peer:
             guest.peer = None
@@ -310,7 +311,6 @@ class PowerhoseSession(Session):
 
     def _wake(self, attempt: Attempt, now: float) -> None:
         post: Post = attempt.worker.party
-        post.attempt = attempt
         post.stage = Stage.WAKING
         post.due = now + self._options.wake_timeout
         attempt.postpone()  # until GIVE, `wake_timeout` judges
@@ -329,7 +329,6 @@ class PowerhoseSession(Session):
         if job.attempt is attempt and not job.callers and not job.is_kept:
             self._broker.withdraw(job, now, "its caller has gone")  # R18: it has not begun
         if job.attempt is not attempt:  # it was cancelled meanwhile, and never sent
-            post.attempt = None
             post.stage = Stage.IDLE
             self._broker.idle(worker, now)
             return
@@ -344,7 +343,6 @@ class PowerhoseSession(Session):
         assert attempt is not None
         result, named = read_result(body, post.job_name, post.has_ids)
         post.has_ids = post.has_ids or named
-        post.attempt = None
         post.stage = Stage.IDLE
         if not self._broker.succeed(attempt, result, now):
             self._line.remark("late result", peer=post.peer, worker=post.endpoint, job=attempt.job.id.hex())
@@ -354,7 +352,6 @@ class PowerhoseSession(Session):
         attempt = post.attempt
         if attempt is None or post.stage is not Stage.WORKING:
             raise message.malformed()
-        post.attempt = None
         post.stage = Stage.IDLE
         self._broker.fail(attempt, over_max_payload("its result", message.size, self._max_payload), now)
 
@@ -379,11 +376,11 @@ class PowerhoseSession(Session):
         post: Post = effect.worker.party
         if post.worker is effect.worker:
             self._line.remark("worker dismissed", worker=post.endpoint, reason=effect.reason)
-            post.worker = post.attempt = None
+            post.worker = None
             self._hang_up(post, effect.reason)
 
     def _drop(self, post: Post, reason: str, now: float, *, is_unseen: bool = False) -> None:
-        worker, attempt, post.worker, post.attempt = post.worker, post.attempt, None, None
+        worker, attempt, post.worker = post.worker, post.attempt, None
         self._hang_up(post, reason)
         if worker is not None:
             self._line.remark("worker left", worker=post.endpoint, reason=reason)

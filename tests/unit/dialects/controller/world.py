@@ -12,10 +12,11 @@ import pytest
 
 from dragoman.carriers.prefixed import Limits as PrefixedLimits
 from dragoman.carriers.prefixed import Prefixed
+from dragoman.core import model
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Effect
 from dragoman.core.invariants import check
-from dragoman.core.model import Job, Outcome, Wishes
+from dragoman.core.model import Outcome, Wishes
 from dragoman.core.policy import Policy
 from dragoman.dialects.controller.codec import extra_of_pulse, extra_of_response, write_pulse_response
 from dragoman.dialects.controller.editions import EDITIONS, SEED
@@ -196,16 +197,12 @@ class Call:
         self.world.turn()
 
 
-class Caller:
+class Caller(model.Caller):
     """Somebody who waits for a job, and its own session."""
 
     def __init__(self) -> None:
+        super().__init__(self)
         self.told: list[tuple[Outcome, bytes, str]] = []
-        self.job: Job | None = None
-
-    @property
-    def recipient(self) -> Caller:
-        return self
 
     def execute(self, effect: Effect, now: float) -> None:
         assert isinstance(effect, Answer)
@@ -393,7 +390,7 @@ class World:
     def submit(self, payload: bytes = b"job", **wishes: Any) -> Caller:
         caller = Caller()
         service = self.options.service
-        caller.job = self.broker.submit(service, payload, caller, Wishes(waits=True, **wishes), self.now)
+        self.broker.submit(service, payload, caller, Wishes(waits=True, **wishes), self.now)
         self.turn()
         return caller
 

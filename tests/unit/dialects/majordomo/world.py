@@ -335,7 +335,7 @@ class World:
                     held = [*guest.worker.running.values(), *guest.worker.unproven.values()]
                     assert held == ([] if guest.attempt is None else [guest.attempt])
             elif isinstance(guest, Caller):
-                assert all(job.id in self.broker.jobs for job in guest.jobs.values())
+                assert all(job.id in self.broker.jobs for job in peer.open_jobs())
         assert met.keys() == self.broker.roster.workers.keys(), "broker and session know different workers"
         beats = list(self.session._beats)
         assert {id(each) for each in beats} == {id(each) for each in met.values()}

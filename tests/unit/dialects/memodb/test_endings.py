@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.core.model import Wishes
+from dragoman.core.model import Caller, Wishes
 from dragoman.core.policy import Policy
+from dragoman.core.recipients import Recipient
 
 from .world import (
     DAY,
@@ -83,13 +84,10 @@ def test_jobs_of_other_dialects_go_out_with_their_run_time_and_a_day_if_they_hav
 ) -> None:
     """JOB to a worker carries the run time-out in ms; none is 86400000, unless its client sent -1."""
 
-    class Stranger:
-        session = type("Elsewhere", (), {"say": lambda *_: None})()
-
     world = World()
     side = world.connect()
     id = world.worker(side)
-    world.broker.submit("echo", b"job", Stranger(), Wishes(job_timeout=timeout), world.now)
+    world.broker.submit("echo", b"job", Caller(Recipient()), Wishes(job_timeout=timeout), world.now)
     world.turn()
     assert side.heard() == given(1, id, timeout=on_wire)
 

@@ -15,6 +15,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Effect, Progress
 from dragoman.core.invariants import check
 from dragoman.core.model import ENDED, Job
+from dragoman.core.model import Caller as CoreCaller
 from dragoman.core.policy import Policy
 from dragoman.desk.asking import JsonDesk
 from dragoman.desk.desk import Desk
@@ -239,12 +240,12 @@ class End:
         self.stream.room = 0
 
 
-class Other:
+class Other(CoreCaller):
     """A caller of another people: it only notes what it is told."""
 
     def __init__(self) -> None:
+        super().__init__(self)
         self.told: list[Effect] = []
-        self.session = self.recipient = self
 
     def execute(self, effect: Effect, now: float) -> None:
         assert isinstance(effect, Answer | Progress)
@@ -422,7 +423,7 @@ class World:
             assert client.secret == secret
             assert (client.peer is None) == (secret in sessions._away), "away, or not?"
             clients[id(client)] = client
-        known = sum(len(client.jobs) for client in clients.values())
+        known = sum(client.count_open() for client in clients.values())
         theirs = [job for job in self.broker.jobs.values() if any(isinstance(each, Client) for each in job.callers)]
         assert known == len(theirs), "a job that its client does not know of, or the other way round"
         for client in clients.values():
@@ -434,11 +435,11 @@ class World:
         assert not client.refused
         assert not client.done
         assert not client.results
-        for id_, job in client.jobs.items():
+        for id_, job in ((job.id, job) for job in client.open_jobs()):
             assert job.id == id_
             assert job.state is not ENDED
             assert client in job.callers
-        assert len(client.jobs) <= client.window
+        assert client.count_open() <= client.window
         assert len(client.asks) <= client.window
         assert client.peer is not None or not client.asks, "nobody waits for these answers"
         sizes = [len(outcomes.ids) for outcomes in client._kept]

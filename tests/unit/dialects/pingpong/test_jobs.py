@@ -100,7 +100,7 @@ def test_one_caller_may_wait_for_several_jobs_at_once() -> None:
     world.tell(second, b"two")
     world.tell(first, b"one")
     assert caller.told() == [[b"two"], [b"one"]]
-    assert not caller.guest.jobs
+    assert not caller.open_jobs()
 
 
 # -------------------------------------------------------------------- results nobody waits for: R2, R3, R37, R38

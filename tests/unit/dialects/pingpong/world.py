@@ -10,8 +10,9 @@ import pytest
 
 from dragoman.carriers.carrier import TooLarge
 from dragoman.core.broker import Broker
+from dragoman.core.effects import Give
 from dragoman.core.invariants import check
-from dragoman.core.model import Job, JobState, Worker
+from dragoman.core.model import Caller, Job, JobState, Worker
 from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 from dragoman.dialects.frontend import FRONTEND
@@ -26,10 +27,11 @@ DISCONNECT, JOB_COMPLETE = b"DISCONNECT", b"JOB COMPLETE"
 MAX_PAYLOAD = 1_000
 
 
-class FakePeer:
+class FakePeer(Caller):
     """One connection's other end, with what it was told and has not yet looked at."""
 
     def __init__(self, session: PingPongSession, endpoint: str, identity: bytes, label: str) -> None:
+        super().__init__(session)
         self.session = session
         self.endpoint = endpoint
         self.identity = identity
@@ -173,7 +175,10 @@ class World:
         """The end of a turn: effects are carried out in order, and what was closed is lost."""
         while self.broker.effects or self.line.closing:
             while self.broker.effects:
-                self.session.execute(self.broker.effects.pop(0), self.now)
+                effect = self.broker.effects.pop(0)
+                if isinstance(effect, Give):
+                    effect.attempt.mark_sent()
+                self.session.execute(effect, self.now)
                 check(self.broker)
             while self.line.closing:
                 self._lost(self.line.closing.pop(0))

@@ -11,8 +11,10 @@ from dragoman.carriers.zmtp import Limits as ZmtpLimits
 from dragoman.carriers.zmtp import Zmtp
 from dragoman.core.broker import Broker
 from dragoman.core.invariants import check
+from dragoman.core.model import Caller as CoreCaller
 from dragoman.core.model import Job
 from dragoman.core.policy import Policy
+from dragoman.core.recipients import Recipient
 from dragoman.dialects.frontend import FRONTEND
 from dragoman.dialects.powerhose.options import ListenerOptions
 from dragoman.dialects.powerhose.session import BACKEND, POSTS_KEPT, WORK, Post, PowerhoseSession, Stage
@@ -461,7 +463,8 @@ class World:
             self.errors.append(said["exception"])
 
 
-class Nobody:
+class Nobody(CoreCaller):
     """A caller whose answers nobody reads."""
 
-    recipient = None
+    def __init__(self) -> None:
+        super().__init__(Recipient())

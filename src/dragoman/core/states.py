@@ -1,0 +1,82 @@
+"""States of jobs and workers, and how both end: the closed sets of values that the core knows.
+
+States are assigned in `lifecycle.py` and nowhere else.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final
+
+
+class JobState(StrEnum):
+    WAITING = "waiting"
+    DELAYED = "delayed"
+    RUNNING = "running"
+    ENDED = "ended"
+
+
+class Outcome(StrEnum):
+    DONE = "done"
+    FAILED = "failed"
+    TIMED_OUT = "timed out"
+    LOST = "lost"
+    CANCELLED = "cancelled"
+    REFUSED = "refused"
+
+
+class Refusal(StrEnum):
+    """Why a submit was turned away. Each dialect maps these to its own words in one table."""
+
+    NO_SUCH_SERVICE = "no such service"
+    BUSY = "busy"
+    DRAINING = "draining"
+    KEY_REUSED = "key reused"
+    DIARY = "diary"
+    INVALID = "invalid"
+
+
+class WorkerState(StrEnum):
+    BOOTING = "booting"  # joined, has not yet said that it is free
+    IDLE = "idle"  # has a free slot
+    BUSY = "busy"  # every slot is taken
+    UNPROVEN = "unproven"  # every slot is taken by attempts that ended without their result (D11)
+    RESTING = "resting"  # holds nothing, would not take a job, and is offered none for a moment (R98)
+    DETACHED = "detached"  # out of reach for the moment: gets nothing, and its lease runs on (R64)
+    DRAINING = "draining"  # finishes what it holds and gets nothing more
+    GONE = "gone"
+
+
+# Members by name: in Python 3.11 looking one up on its class costs ten times a global, and states are asked for often.
+WAITING: Final = JobState.WAITING
+DELAYED: Final = JobState.DELAYED
+RUNNING: Final = JobState.RUNNING
+ENDED: Final = JobState.ENDED
+DONE: Final = Outcome.DONE
+FAILED: Final = Outcome.FAILED
+TIMED_OUT: Final = Outcome.TIMED_OUT
+LOST: Final = Outcome.LOST
+CANCELLED: Final = Outcome.CANCELLED
+REFUSED: Final = Outcome.REFUSED
+BOOTING: Final = WorkerState.BOOTING
+IDLE: Final = WorkerState.IDLE
+BUSY: Final = WorkerState.BUSY
+UNPROVEN: Final = WorkerState.UNPROVEN
+RESTING: Final = WorkerState.RESTING
+DETACHED: Final = WorkerState.DETACHED
+DRAINING: Final = WorkerState.DRAINING
+GONE: Final = WorkerState.GONE
+
+
+class Farewell(StrEnum):
+    """Why the broker let a worker go."""
+
+    EXPIRED = "expired"  # its lease ran out
+    DRAINED = "drained"  # it was drained and holds nothing any more
+    KILLED = "killed"  # an operator wanted it gone at once
+    STOPPED = "stopped"  # the broker ends, and may be started again
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the worker shall not come back."""
+        return self in (Farewell.DRAINED, Farewell.KILLED)
