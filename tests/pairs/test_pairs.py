@@ -127,7 +127,7 @@ class Unhurried(BrokerCaller, Recipient):
     """A caller that sets no time-out, such as one of a background job with `timeout=None`."""
 
     def __init__(self) -> None:
-        self.recipient = self
+        super().__init__(self)
         self.outcomes: list[Outcome] = []
 
     def execute(self, effect: Effect, now: float) -> None:
