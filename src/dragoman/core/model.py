@@ -9,7 +9,6 @@ assigned in `lifecycle.py` and nowhere else. Times are seconds on a clock that s
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import Any, Final, NewType, final
 
@@ -17,6 +16,7 @@ from mypy_extensions import mypyc_attr
 
 from dragoman.core.failure import Failure
 from dragoman.core.histogram import Histogram
+from dragoman.core.idle import IdleList
 from dragoman.core.infinity import inf
 from dragoman.core.names import is_name as is_name
 from dragoman.core.names import is_text as is_text
@@ -470,9 +470,6 @@ class Service:
 
     def __init__(self, name: str, age_step: float) -> None:
         self.name = name
-        self.queue: Queue[Job] = Queue(age_step)
-        self.idle: OrderedDict[Worker, None] = OrderedDict()  # longest idle first (D7)
-        self.held_back: OrderedDict[Worker, None] = OrderedDict()  # idle, but used last (R38)
         self.held_back_until = inf  # when the first of those may be trusted again
         self.workers = 0  # how many offer it, whatever their state
         self.jobs = 0  # how many are present, whatever their state

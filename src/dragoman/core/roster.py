@@ -94,13 +94,13 @@ class Roster:
         if is_idle:
             if now < worker.held_back_until:
                 for service in worker.services:
-                    service.held_back.setdefault(worker)
+                    service.held_back.append(worker)
                     service.held_back_until = min(service.held_back_until, worker.held_back_until)
             else:
                 for service in worker.services:
-                    if service.held_back:
-                        service.held_back.pop(worker, None)
-                    service.idle[worker] = None  # where it stands already it keeps its place
+                    if len(service.held_back):
+                        service.held_back.remove(worker)
+                    service.idle.append(worker)
         else:
             self.withhold(worker)
         return is_idle
@@ -113,18 +113,16 @@ class Roster:
                 self.withhold(worker)
             return False
         for service in worker.services:
-            if worker in service.idle:
-                service.idle.move_to_end(worker)
-            elif worker in service.held_back:
+            if not service.idle.move_to_end(worker):
                 service.held_back.move_to_end(worker)
         return True
 
     def withhold(self, worker: Worker) -> None:
         """Take the worker off every list of the idle."""
         for service in worker.services:
-            service.idle.pop(worker, None)
-            if service.held_back:
-                service.held_back.pop(worker, None)
+            service.idle.remove(worker)
+            if len(service.held_back):
+                service.held_back.remove(worker)
 
     def pick(self, job: Job, now: float) -> Worker | None:
         """The longest idle worker of the job's service, of those it was not yet given to if there is one (R12)."""
@@ -132,9 +130,7 @@ class Roster:
         if now >= service.held_back_until:
             self._trust_again(service, now)
         if not job.tried:
-            for worker in service.idle or service.held_back:
-                return worker
-            return None
+            return service.idle.first() or service.held_back.first()
         fallback: Worker | None = None
         for candidates in (service.idle, service.held_back):
             for worker in candidates:
@@ -145,12 +141,13 @@ class Roster:
 
     def _trust_again(self, service: Service, now: float) -> None:
         """Workers whose time of being used last is over are the longest idle of all."""
-        for worker in list(reversed(service.held_back)):
+        held_back = list(service.held_back)
+        held_back.reverse()
+        for worker in held_back:
             if worker.held_back_until <= now:
                 for each in worker.services:
-                    each.held_back.pop(worker, None)
-                    each.idle[worker] = None
-                    each.idle.move_to_end(worker, last=False)
+                    each.held_back.remove(worker)
+                    each.idle.prepend(worker)
         service.held_back_until = min((each.held_back_until for each in service.held_back), default=inf)
 
     def _forget_unused(self, keep: Collection[str]) -> None:

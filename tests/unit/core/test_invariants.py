@@ -108,22 +108,22 @@ def _(b: Busy) -> None:
     b.roster.services["s"].queue.remove(b.second)
     for job in (b.first, b.second):
         job.state = JobState.DELAYED
-    b.roster.services["s"].idle[b.busy] = None
+    b.roster.services["s"].idle.append(b.busy)
 
 
 @damage("I2", "a booting worker is listed as held back")
 def _(b: Busy) -> None:
-    b.roster.services["g"].held_back[b.boot] = None
+    b.roster.services["g"].held_back.append(b.boot)
 
 
 @damage("I2", "a detached worker is listed as idle")
 def _(b: Busy) -> None:
-    b.roster.services["h"].idle[b.away] = None
+    b.roster.services["h"].idle.append(b.away)
 
 
 @damage("I2", "a detached worker is listed as held back")
 def _(b: Busy) -> None:
-    b.roster.services["h"].held_back[b.away] = None
+    b.roster.services["h"].held_back.append(b.away)
 
 
 @damage("I2", "a detached worker holds more than its capacity")
@@ -139,7 +139,7 @@ def _(b: Busy) -> None:
 
 @damage("I2", "an idle worker is not listed")
 def _(b: Busy) -> None:
-    b.roster.services["f"].idle.clear()
+    b.roster.services["f"].idle.remove(b.free)
 
 
 @damage("I2", "a worker is idle without a free slot")
@@ -225,7 +225,7 @@ def _(b: Busy) -> None:
     attempt = attempt_of(b.run)
     b.wide.unproven[attempt.token] = attempt
     b.wide.state = WorkerState.UNPROVEN
-    b.roster.services["wide"].idle.clear()
+    b.roster.services["wide"].idle.remove(b.wide)
 
 
 @damage("I11", "an alarm and its subject disagree")
@@ -336,7 +336,7 @@ def test_draining_worker_may_be_out_of_reach_or_within() -> None:
 def test_worker_listed_for_one_of_its_two_services_is_found(broker: CheckedBroker) -> None:
     """I2."""
     worker: Worker = broker.worker("a", "b")
-    del broker.roster.services["b"].idle[worker]
+    broker.roster.services["b"].idle.remove(worker)
     with pytest.raises(InvariantBroken, match=r"^I2:"):
         check(broker)
 

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from math import inf
-from typing import Any
 
 import pytest
 
-from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Give
-from dragoman.core.invariants import check
-from dragoman.core.model import JobState, Outcome, Refusal, Terms, Wishes, Worker, WorkerState
-from dragoman.core.policy import Policy
-from dragoman.testing.entropy import SeededEntropy
+from dragoman.core.model import JobState, Outcome, Refusal, Terms, Wishes, WorkerState
 
 from .world import NOBODY, Caller, CheckedBroker, attempt_of
 
@@ -103,41 +97,6 @@ def test_service_knows_when_the_first_of_its_held_back_workers_may_be_trusted(br
     assert (list(service.held_back), service.held_back_until) == ([late], 90.0)
     assert attempt_of(broker.call(now=91.0)).worker is late
     assert (list(service.held_back), service.held_back_until) == ([], inf)
-
-
-class Walked(OrderedDict[Worker, None]):
-    """Counts how often all of it is gone through."""
-
-    walks = 0
-
-    def __reversed__(self) -> Any:
-        self.walks += 1
-        return super().__reversed__()
-
-
-def test_a_crowd_of_held_back_workers_is_walked_once_and_not_by_every_job() -> None:
-    """R38. A bug: each job looked at every one of them, to see whether its time was over."""
-    broker = Broker(Policy(), SeededEntropy())  # checked at the end only: a check walks them all
-    for number in range(1_000):
-        worker = broker.join(NOBODY, None, f"w{number}", ("s",), Terms(), 0.0, held_back_until=60.0)
-        assert worker is not None
-        broker.idle(worker, 0.0)
-    service = broker.roster.services["s"]
-    service.held_back = held_back = Walked(service.held_back)
-
-    def do_jobs(now: float) -> None:
-        for _ in range(50):
-            job = broker.submit("s", b"x", Caller(), Wishes(), now)
-            assert job is not None
-            broker.succeed(attempt_of(job), b"", now)
-        broker.effects.clear()
-
-    do_jobs(now=1.0)
-    assert (held_back.walks, service.held_back_until) == (0, 60.0)
-    do_jobs(now=60.0)
-    assert (held_back.walks, service.held_back_until) == (1, inf)
-    assert (len(service.idle), len(service.held_back)) == (1_000, 0)
-    check(broker)
 
 
 def test_untried_worker_is_preferred_for_a_retry(broker: CheckedBroker) -> None:
