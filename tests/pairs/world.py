@@ -22,12 +22,13 @@ SERVICE = "translate"
 
 
 class World:
-    def __init__(self) -> None:
+    def __init__(self, *, strict: bool = True) -> None:
+        """`strict` checks all that is present after every step."""
         self.now = 1000.0
         self.broker = Broker(Policy(), SeededEntropy())
         self.counters = self.broker.counters
         self.line = Runner(
-            self.broker, MemoryDiary(), lambda: self.now, self._log, Limits(), dialler=self._note_dial, strict=True
+            self.broker, MemoryDiary(), lambda: self.now, self._log, Limits(), dialler=self._note_dial, strict=strict
         )
         self.may_fail = False  # a fault of the broker is what the test is about
         self.connections: list[Connection] = []

@@ -5,36 +5,13 @@ They hold on the sources only: compiled functions are not seen by a profiler.
 
 from __future__ import annotations
 
-import sys
-from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
-
+from call_counts import counting
 from dragoman.core.broker import Broker
 from dragoman.core.invariants import check
 from dragoman.core.model import Attempt, Job, Terms, Wishes
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Caller, Recipient
 from dragoman.testing.entropy import SeededEntropy
-
-
-@contextmanager
-def counting(*, only: str = "dragoman.") -> Iterator[Counter[str]]:
-    """Calls of our functions meanwhile, by module and name."""
-    calls: Counter[str] = Counter()
-
-    def note(frame: FrameType, what: str, _: object) -> None:
-        if what == "call":
-            module = frame.f_globals.get("__name__", "")
-            if module.startswith(only):
-                calls[f"{module.removeprefix('dragoman.')}:{frame.f_code.co_qualname}"] += 1
-
-    sys.setprofile(note)
-    try:
-        yield calls
-    finally:
-        sys.setprofile(None)
 
 
 def test_a_crowd_of_held_back_workers_is_walked_once_and_not_by_every_job() -> None:
@@ -47,10 +24,10 @@ def test_a_crowd_of_held_back_workers_is_walked_once_and_not_by_every_job() -> N
     service = broker.roster.services["s"]
 
     def walks(now: float) -> int:
-        with counting(only="dragoman.core.") as calls:
+        with counting() as calls:
             for _ in range(50):
                 broker.succeed(_attempt(broker.submit("s", b"x", Caller(), Wishes(), now)), b"", now)
-        return calls["core.roster:Roster._trust_again"]
+        return calls["core.roster", "_trust_again"]
 
     assert (walks(now=1.0), service.held_back_until) == (0, 60.0)
     assert (walks(now=60.0), service.held_back_until) == (1, float("inf"))
