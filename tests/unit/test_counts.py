@@ -5,6 +5,9 @@ They hold on the sources only: compiled functions are not seen by a profiler.
 
 from __future__ import annotations
 
+import gc
+import sys
+
 from call_counts import counting
 from dragoman.core.broker import Broker
 from dragoman.core.invariants import check
@@ -12,6 +15,10 @@ from dragoman.core.model import Attempt, Job, Terms, Wishes
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Caller, Recipient
 from dragoman.testing.entropy import SeededEntropy
+
+# Allocated blocks of one job: what was counted, and a tenth more.
+MOST_BLOCKS_RUNNING = 7 * 1.1
+MOST_BLOCKS_WAITING = 5 * 1.1
 
 
 def test_a_crowd_of_held_back_workers_is_walked_once_and_not_by_every_job() -> None:
@@ -40,3 +47,39 @@ def _attempt(job: Job | None) -> Attempt:
     assert job is not None
     assert job.attempt is not None
     return job.attempt
+
+
+def test_objects_of_a_running_and_of_a_waiting_job() -> None:
+    """Memory of a job, in blocks that Python allocates. Afterwards nothing is left, not even for the collector."""
+    broker = Broker(Policy(), SeededEntropy())
+    worker = broker.join(Recipient(), None, "w", ("s",), Terms(capacity=10_000), 0.0)
+    assert worker is not None
+    broker.idle(worker, 0.0)
+    caller, wishes, jobs = Caller(), Wishes(), list[Job]()
+
+    def blocks_a_job(service: str, count: int = 1_000) -> float:
+        gc.collect()
+        before = sys.getallocatedblocks()
+        for _ in range(count):
+            job = broker.submit(service, b"x", caller, wishes, 1.0)
+            assert job is not None
+            jobs.append(job)
+        broker.effects.clear()
+        gc.collect()
+        return (sys.getallocatedblocks() - before) / count
+
+    gc.disable()
+    try:
+        blocks_a_job("s")  # tables grow once
+        running = blocks_a_job("s")
+        broker.pause("s")
+        waiting = blocks_a_job("s")
+        broker.resume("s", 1.0)
+        while jobs:
+            broker.succeed(_attempt(jobs.pop()), b"", 2.0)
+        broker.effects.clear()
+        assert (running <= MOST_BLOCKS_RUNNING, waiting <= MOST_BLOCKS_WAITING) == (True, True), (running, waiting)
+        assert gc.collect() == 0
+        assert (len(broker.jobs), len(worker.running)) == (0, 0)
+    finally:
+        gc.enable()

@@ -24,9 +24,10 @@ class Node(Generic[W]):
 
 
 class IdleList(Generic[W]):
-    __slots__ = ("_first", "_last", "_nodes")
+    __slots__ = ("_first", "_last", "_nodes", "length")
 
     def __init__(self) -> None:
+        self.length = 0
         self._nodes: dict[W, Node[W]] = {}
         self._first: Node[W] | None = None
         self._last: Node[W] | None = None
@@ -39,12 +40,14 @@ class IdleList(Generic[W]):
         """Add a worker at the end. One that is in the list keeps its place."""
         if worker not in self._nodes:
             node = self._nodes[worker] = Node(worker)
+            self.length += 1
             self._link_last(node)
 
     def prepend(self, worker: W) -> None:
         """Put a worker first."""
         self.remove(worker)
         node = self._nodes[worker] = Node(worker)
+        self.length += 1
         first = self._first
         node.after = first
         if first is not None:
@@ -68,10 +71,11 @@ class IdleList(Generic[W]):
         node = self._nodes.get(worker)
         if node is not None:
             del self._nodes[worker]
+            self.length -= 1
             self._unlink(node)
 
     def __len__(self) -> int:
-        return len(self._nodes)
+        return self.length
 
     def __contains__(self, worker: object) -> bool:
         return worker in self._nodes

@@ -98,7 +98,7 @@ class Roster:
                     service.held_back_until = min(service.held_back_until, worker.held_back_until)
             else:
                 for service in worker.services:
-                    if len(service.held_back):
+                    if service.held_back.length:
                         service.held_back.remove(worker)
                     service.idle.append(worker)
         else:
@@ -121,7 +121,7 @@ class Roster:
         """Take the worker off every list of the idle."""
         for service in worker.services:
             service.idle.remove(worker)
-            if len(service.held_back):
+            if service.held_back.length:
                 service.held_back.remove(worker)
 
     def pick(self, job: Job, now: float) -> Worker | None:
