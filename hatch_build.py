@@ -130,11 +130,10 @@ class CompileHotPath(BuildHookInterface[Any]):
         return None
 
 
-def compile_in(folder: Path) -> None:
-    """Compile the package in this folder, each library beside its source."""
+def generate(folder: Path) -> list[Any]:
+    """Translate the package in this folder to C, below `build`. Returns what is to be compiled."""
     os.chdir(folder)
-    from setuptools import Distribution
-    from setuptools.command.build_ext import build_ext
+    import setuptools  # noqa: F401
 
     from mypyc.build import mypycify  # isort: skip  # it asks whether setuptools was imported before
 
@@ -143,7 +142,15 @@ def compile_in(folder: Path) -> None:
     # what imports them is not compiled.
     flags = ["--config-file=", "--ignore-missing-imports", "--no-site-packages", "--follow-imports=silent"]
     flags += ["--no-warn-no-return"]
-    extensions = mypycify([*flags, *modules], opt_level="2", debug_level="0", multi_file=True, group_name=LIBRARY)
+    return mypycify([*flags, *modules], opt_level="2", debug_level="0", multi_file=True, group_name=LIBRARY)
+
+
+def compile_in(folder: Path) -> None:
+    """Compile the package in this folder, each library beside its source."""
+    extensions = generate(folder)
+    from setuptools import Distribution
+    from setuptools.command.build_ext import build_ext
+
     for extension in extensions:
         extension.extra_compile_args.append("-Wno-error")  # a newer compiler may find something new to say
     command = build_ext(Distribution({"ext_modules": extensions}))

@@ -1,0 +1,99 @@
+"""The C that is made of the hot path: in these functions nearly every call is direct, and no name is looked up.
+
+A protocol, `Any` or a callable where a class could stand is a call by name or through an object; a constant that is not
+`Final` is looked up in a dictionary each time. No timing shows one of them, and together they were half of the work of
+a job. If a figure must rise, raise it here and say why in the commit.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from case_tables import check_every_row
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = """
+import pathlib, sys
+sys.path.insert(0, sys.argv[1])
+import hatch_build
+hatch_build.generate(pathlib.Path(sys.argv[2]))
+"""
+
+
+class Slow(NamedTuple):
+    """Places in a function that compiled code is slow at."""
+
+    methods: int = 0  # methods called by name
+    objects: int = 0  # callables called
+    attributes: int = 0  # attributes read by name
+    names: int = 0  # names of the module looked up
+
+
+HOT = {
+    "core.broker:Broker.submit": Slow(attributes=4),  # where it turns a job away
+    "core.broker:Broker.succeed": Slow(),
+    "core.dispatch:Dispatch.queue": Slow(objects=1, attributes=1),  # where its time is over already
+    "core.dispatch:Dispatch.give": Slow(),
+    "core.dispatch:Dispatch.freed": Slow(),
+    "core.ledger:Ledger.admit": Slow(),
+    "core.ledger:Ledger.end": Slow(),
+    "core.roster:Roster.pick": Slow(),
+    "core.roster:Roster.occupy": Slow(),
+    "core.roster:Roster.settle": Slow(),
+    "core.idle:IdleList.append": Slow(),
+    "core.idle:IdleList.move_to_end": Slow(),
+    "core.idle:IdleList.remove": Slow(),
+    "server.runner:Runner._drain_effects": Slow(methods=1, objects=1, attributes=2, names=2),  # diary, strict, raised
+    "server.connections:Connections.arrived": Slow(objects=2, attributes=5),  # clock, wake; failures
+    "server.connections:Connections._hear": Slow(objects=1, attributes=1, names=2),  # strict; what was raised
+    "server.connections:Connections.send": Slow(),
+    "server.connections:Connections.write": Slow(objects=1),  # what sessions do at the end of a turn
+    "dialects.native.session:NativeSession.hear": Slow(methods=2, objects=4),  # words other than those of jobs
+    "dialects.native.session:NativeSession.execute": Slow(attributes=1),
+    "dialects.pingpong.session:PingPongSession.hear": Slow(attributes=2),  # what is not as it should be
+    "dialects.pingpong.session:PingPongSession.execute": Slow(),
+    "carriers.zmtp:Zmtp.feed": Slow(methods=1),
+    "carriers.zmtp:Zmtp.encode": Slow(),
+}
+
+
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the C of every compiled module."""
+    folder = tmp_path_factory.mktemp("generated")
+    shutil.copytree(ROOT / "src" / "dragoman", folder / "dragoman", ignore=shutil.ignore_patterns("__pycache__"))
+    done = subprocess.run([sys.executable, "-c", PROGRAM, str(ROOT), str(folder)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    return folder / "build"
+
+
+def slow_places(code: str, name: str) -> Slow:
+    """The slow places of one function."""
+    owner, function = name.split(":")[1].split(".")
+    head = rf"^\S.*\bCPyDef_\w*{owner}___{function}\([^;]*?\) ?\{{\n"
+    found = re.search(head + r"(.*?)^\}", code, re.MULTILINE | re.DOTALL)
+    assert found is not None, f"there is no function {name} any more: name the one that took its place"
+    body = found.group(1)
+    return Slow(
+        methods=body.count("PyObject_VectorcallMethod"),
+        objects=body.count("PyObject_Vectorcall("),
+        attributes=body.count("CPyObject_GetAttr("),
+        names=len(re.findall(r"= CPyStatic_\w+___globals;", body)),
+    )
+
+
+@pytest.mark.timeout(600)
+def test_hot_functions_call_directly_and_look_nothing_up(generated: Path) -> None:
+    def check(name: str, most: Slow) -> None:
+        module = name.split(":")[0].replace(".", "___")
+        places = slow_places((generated / f"__native_dragoman___{module}.c").read_text(), name)
+        assert all(count <= bound for count, bound in zip(places, most, strict=True)), f"{places}, at most {most}"
+
+    check_every_row(check, list(HOT.items()))
