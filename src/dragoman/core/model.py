@@ -470,6 +470,9 @@ class Service:
 
     def __init__(self, name: str, age_step: float) -> None:
         self.name = name
+        self.queue: Queue[Job] = Queue(age_step)
+        self.idle: IdleList[Worker] = IdleList()
+        self.held_back: IdleList[Worker] = IdleList()  # idle, but used last (R38)
         self.held_back_until = inf  # when the first of those may be trusted again
         self.workers = 0  # how many offer it, whatever their state
         self.jobs = 0  # how many are present, whatever their state
