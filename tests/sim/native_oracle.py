@@ -22,10 +22,10 @@ from typing import Any
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Effect, Give
 from dragoman.core.model import ENDED
+from dragoman.dialects.native.clients import Clients
 from dragoman.dialects.native.options import ListenerOptions
 from dragoman.dialects.native.session import NativeSession
 from dragoman.dialects.sides import Failure
-from dragoman.server.connections import Connections
 from sim.oracle import require, result_of
 from sim.world import World
 
@@ -152,8 +152,24 @@ class NativeOracle:
             require(record.outcomes == 1, "I4", f"{record.client}: {payload[:16]!r} ended {record.outcomes} times")
 
 
+class WatchedClients(Clients):
+    """The real clients of a session, and the oracle looking over their shoulder. It changes nothing."""
+
+    def __init__(self, oracle: NativeOracle, session: NativeSession) -> None:
+        super().__init__(session, session._broker, session._line, session._options, None)
+        self.oracle = oracle
+
+    def _resume(self, client: Any, message: Any, now: float) -> None:
+        before = sum(map(len, client.peer.out))
+        super()._resume(client, message, now)
+        self.oracle.hit("sessions resumed")
+        self.oracle.hit("outcomes told again", sum(map(len, client.peer.out)) > before)
+
+
 class WatchedNative(NativeSession):
-    """The real session, and the oracle looking over its shoulder. It changes nothing."""
+    """The real session, watched like its clients."""
+
+    clients_type = WatchedClients
 
     def __init__(
         self,
@@ -166,21 +182,16 @@ class WatchedNative(NativeSession):
     ) -> None:
         super().__init__(broker, line, options, max_payload, "sim")  # type: ignore[arg-type]
         self.oracle = oracle
+        self._clients = self.clients_type(oracle, self)
 
     def execute(self, effect: Effect, now: float) -> None:
         super().execute(effect, now)
         self.oracle.gives_said += type(effect) is Give
 
-    def _resume(self, client: Any, message: Any, now: float) -> None:
-        before = sum(map(len, client.peer.out))
-        super()._resume(client, message, now)
-        self.oracle.hit("sessions resumed")
-        self.oracle.hit("outcomes told again", sum(map(len, client.peer.out)) > before)
-
 
 def books(session: NativeSession) -> None:
     """What the session knows of its clients is what the broker knows, and no more is kept than may be."""
-    sessions, options = session._sessions, session._options
+    sessions, options = session._clients.sessions, session._options
     for secret, client in sessions._by_secret.items():
         require(client.secret == secret, "books", "a session under another's secret")
         require((client.peer is None) == (secret in sessions._away), "books", "away, or not?")

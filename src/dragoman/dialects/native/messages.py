@@ -15,6 +15,7 @@ MOST_NAMES: Final = 1024  # in one message
 MOST_TEXT: Final = 65_536  # bytes of JSON, of a failure's message, of its detail
 MOST_HEADS: Final = 65_536  # bytes of head and names that a message may have besides its payloads
 UNSAID_PRIORITY: Final = 255
+BATCH_BYTES: Final = 1 << 20  # of payloads or results that one peer gets at once; more of them go out one by one
 
 HELLO: Final = 0x01
 WELCOME: Final = 0x02

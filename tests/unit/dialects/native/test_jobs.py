@@ -9,7 +9,7 @@ import pytest
 from dragoman.core.counters import UNNAMED
 from dragoman.core.model import Refusal, Wishes
 from dragoman.core.policy import Policy
-from dragoman.dialects.native.session import LONGEST_PLAN, MOST_PLANS
+from dragoman.dialects.native.clients import LONGEST_PLAN, MOST_PLANS
 
 from .world import (
     MAX_PAYLOAD,
@@ -319,7 +319,7 @@ def test_plans_are_bounded_in_number_and_in_size() -> None:
         client.hear(submit([(new_id(number), b"")], service=f"s{number}"))
     client.hear(submit([(A, b"")], service="n" * 90_000))
     world.turn()
-    assert all(len(head) <= LONGEST_PLAN for head in world.session._plans)
+    assert all(len(head) <= LONGEST_PLAN for head in world.session._clients._plans)
     assert len(client.told()) == MOST_PLANS + 11
 
 

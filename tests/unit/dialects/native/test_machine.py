@@ -177,7 +177,7 @@ def test_hostile_peers_harm_neither_the_books_nor_honest_peers(run: int) -> None
             end.cut()
     world.wait(35)
     assert (world.workers, world.present) == (0, 0)
-    assert world.session._sessions._by_secret == {}
+    assert world.session._clients.sessions._by_secret == {}
     assert sum(world.counters.ended.values()) == world.counters.accepted
 
 

@@ -303,7 +303,7 @@ def test_d13_after_our_own_pause_those_who_do_not_come_back_are_forgotten() -> N
     client.cut()
     world.now += 60
     world.wait(11)
-    assert world.session._sessions._by_secret == {}
+    assert world.session._clients.sessions._by_secret == {}
     assert world.present == 0
 
 
@@ -571,8 +571,8 @@ def test_clients_that_come_and_go_leave_nothing_behind() -> None:
         client.cut()
     world.wait(2)
     assert world.present == 0
-    assert world.session._sessions._by_secret == {}
-    assert world.session._sessions._away == {}
+    assert world.session._clients.sessions._by_secret == {}
+    assert world.session._clients.sessions._away == {}
 
 
 # -------------------------------------------------------------------- a broker that drains

@@ -19,9 +19,10 @@ from dragoman.core.model import Caller as CoreCaller
 from dragoman.core.policy import Policy
 from dragoman.desk.asking import JsonDesk
 from dragoman.desk.desk import Desk
+from dragoman.dialects.native.clients import MOST_PLANS
 from dragoman.dialects.native.options import ListenerOptions
-from dragoman.dialects.native.session import MOST_PLANS, NativeSession
-from dragoman.dialects.native.session import Worker as Guest
+from dragoman.dialects.native.remote_workers import RemoteWorker
+from dragoman.dialects.native.session import NativeSession
 from dragoman.dialects.native.sessions import Client
 from dragoman.diary.memory import MemoryDiary
 from dragoman.server.admission import Limits
@@ -339,7 +340,7 @@ class World:
 
     def state(self, worker: End) -> str:
         guest = worker.peer.guest
-        return str(guest.worker.state) if isinstance(guest, Guest) and guest.worker is not None else "gone"
+        return str(guest.worker.state) if isinstance(guest, RemoteWorker) and guest.worker is not None else "gone"
 
     def job(self) -> Job:
         """The only job that is present."""
@@ -408,14 +409,14 @@ class World:
         self.judge()
         assert not self.broker.effects
         session = self.session
-        assert not session._gave
-        assert not session._told
-        assert len(session._plans) <= MOST_PLANS
+        assert not session._workers._gave
+        assert not session._clients._told
+        assert len(session._clients._plans) <= MOST_PLANS
         guests = [peer.guest for peer in self.line.connections.peers]
-        at_work = {guest.worker.id for guest in guests if isinstance(guest, Guest) and guest.worker is not None}
+        at_work = {guest.worker.id for guest in guests if isinstance(guest, RemoteWorker) and guest.worker is not None}
         assert at_work == set(self.broker.roster.workers), "broker and session know different workers"
-        assert not any(guest.given for guest in guests if isinstance(guest, Guest))
-        sessions = session._sessions
+        assert not any(guest.given for guest in guests if isinstance(guest, RemoteWorker))
+        sessions = session._clients.sessions
         assert all(client.peer is None for client in sessions._away.values())
         assert len(sessions._away) <= self.options.max_sessions
         clients = {id(guest): guest for guest in guests if isinstance(guest, Client)}

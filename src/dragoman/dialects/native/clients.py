@@ -1,0 +1,320 @@
+"""Clients of one listener: their jobs, from SUBMIT to RESULT or FAILED.
+
+A job is named by its client, and a client session outlives its connection for a while (`sessions.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from dragoman.carriers.carrier import Frame, Message, TooLarge, size_of
+from dragoman.carriers.malformed import Malformed
+from dragoman.core.broker import Broker
+from dragoman.core.effects import Answer, Progress
+from dragoman.core.infinity import inf
+from dragoman.core.model import DEFAULT_PRIORITY, DONE, JobId, Outcome, Refusal, Wishes
+from dragoman.core.recipients import Recipient
+from dragoman.dialects.native.asks import Asks, Desk
+from dragoman.dialects.native.codec import (
+    read_list,
+    read_names,
+    read_order,
+    write_bye,
+    write_failed,
+    write_list,
+    write_report,
+    write_result,
+)
+from dragoman.dialects.native.messages import (
+    ACCEPTED,
+    ACK,
+    ASK,
+    BATCH_BYTES,
+    CANCEL,
+    MISSING,
+    MOST_NAMES,
+    NAME,
+    RESUME,
+    SUBMIT,
+    TOO_LARGE,
+    UNSAID_PRIORITY,
+    Flag,
+    Hello,
+    Order,
+)
+from dragoman.dialects.native.options import ListenerOptions
+from dragoman.dialects.native.sessions import Client, Outcomes, Sessions
+from dragoman.dialects.seam import Line, Peer
+
+MOST_PLANS: Final = 1024  # different heads of SUBMIT that are remembered
+LONGEST_PLAN: Final = 256  # bytes of a head that is
+BACKGROUND: Final = "a background job is handed in with ASK and the question 'enqueue', not with SUBMIT"
+NOT_KEPT: Final = "its outcome was not kept: more came than max_kept_bytes"
+GRACE: Final = 10.0  # seconds after a pause of our own, in which those who are away can come back (D13)
+
+
+class Plan:
+    """What a head of SUBMIT means, read once."""
+
+    __slots__ = ("deadline", "is_background", "service", "wants_accept", "wishes")
+
+    def __init__(self, order: Order, wishes: Wishes) -> None:
+        self.service = order.service
+        self.deadline = order.deadline or inf
+        self.wishes = wishes
+        self.wants_accept = bool(order.flags & Flag.ACCEPT)
+        self.is_background = bool(order.flags & Flag.BACKGROUND)
+
+
+class Clients:
+    """The clients of one listener."""
+
+    __slots__ = ("_broker", "_line", "_options", "_plans", "_recipient", "_told", "asks", "sessions", "words")
+
+    def __init__(
+        self, recipient: Recipient, broker: Broker, line: Line, options: ListenerOptions, desk: Desk | None
+    ) -> None:
+        """`recipient` receives the effects for these clients."""
+        self._recipient = recipient
+        self._broker = broker
+        self._line = line
+        self._options = options
+        self._plans: dict[bytes, Plan] = {}
+        self._told: list[Client] = []  # clients with results to send at the end of this turn
+        self.sessions = Sessions(options.max_sessions)
+        self.asks = Asks(desk, line)
+        self.words: Mapping[int, Callable[[Client, Message, float], None]] = {
+            SUBMIT: self._submit,
+            CANCEL: self._cancel,
+            ACK: self._ack,
+            RESUME: self._resume,
+            ASK: self.asks.hear,
+        }
+
+    # ---------------------------------------------------------------- connections
+
+    def enter(self, peer: Peer, hello: Hello, now: float) -> tuple[Client, bool]:
+        """The client that has said HELLO, and whether it resumes an earlier session."""
+        options = self._options
+        session = hello.session if options.resume > 0 else ""
+        client = self.sessions.take(session + hello.epoch) if session else None
+        resumed = client is not None
+        if client is None:  # also if it is known, and our WELCOME never arrived: then it means an earlier one
+            epoch = self._broker.entropy.token().hex() if session else ""
+            window = min(hello.window or options.window, options.window)
+            client = Client(self._recipient, session + epoch, epoch, window)
+            self.sessions.enter(client)
+        elif client.peer is not None:  # the former connection is dead, and we had not noticed
+            self._broker.counters.takeovers += 1
+            self.asks.leave(client, now)
+            former, client.peer = client.peer, None
+            former.guest = None
+            self._line.close(former, "its client came back on a new connection")
+        client.peer = peer
+        client.connection += 1
+        peer.guest = client
+        self._broker.caller_back(client)
+        return client, resumed
+
+    def lost(self, client: Client, now: float) -> None:
+        """Its connection has ended: it may come back for a while."""
+        self.asks.leave(client, now)
+        client.peer = None
+        if not client.secret or self._options.resume <= 0:
+            self._abandon(client, now)
+            return
+        self._broker.caller_away(client, now)
+        for forgotten in self.sessions.note_away(client, now + self._options.resume):
+            self._abandon(forgotten, now)
+
+    def leave(self, client: Client) -> None:
+        """It said BYE: it will not come back."""
+        self.sessions.forget(client)
+        client.secret = ""
+
+    def tick(self, now: float) -> float:
+        """Abandon those that did not come back in time. Returns when the next one is due."""
+        due = self.sessions.next_due()
+        if due > now:
+            return due
+        judged = self._broker.resumed_at + min(GRACE, self._options.resume)
+        if judged > now:
+            return judged
+        for client in self.sessions.overdue(now):
+            self._abandon(client, now)
+        return self.sessions.next_due()
+
+    def say_goodbye(self, reason: str) -> None:
+        """The broker stops: tell the clients."""
+        for client in self.sessions.present:
+            if client.peer is not None:
+                self._line.send(client.peer, write_bye(reason, is_final=False))
+                self._line.close(client.peer, reason)
+
+    # ---------------------------------------------------------------- words
+
+    def hear_large(self, client: Client, word: int, message: TooLarge, sentence: str) -> None:
+        """Refuse a message that was skipped as it came; its leading frames tell which jobs it is about."""
+        peer = client.peer
+        assert peer is not None
+        if word == SUBMIT and len(message.frames) > 1:
+            ids = read_names(message.frames[1])
+            self._line.bad_message(peer, TOO_LARGE, sentence)
+            for id in ids:
+                self._refuse(client, id, TOO_LARGE, sentence)
+        elif word == ASK:
+            self.asks.hear_large(client, message, sentence)
+            self._line.bad_message(peer, TOO_LARGE, sentence)
+        else:
+            raise Malformed(TOO_LARGE, sentence)
+
+    def _submit(self, client: Client, message: Message, now: float) -> None:
+        head = message[0]
+        plan = self._plans.get(head) or self._plan(head)  # type: ignore[arg-type]
+        ids = message[1] if len(message) > 2 else b""
+        count = len(message) - 2
+        if len(ids) != count * NAME:
+            raise Malformed("malformed", f"a SUBMIT of {len(message)} frames with {len(ids)} bytes of ids")
+        if plan.is_background:
+            for id in read_names(ids):
+                self._refuse(client, id, Refusal.INVALID, BACKGROUND)
+            return
+        under_way = client.count_open()
+        if under_way + count > client.window:
+            sentence = f"its client has {under_way} of {client.window} jobs under way"
+            for id in read_names(ids):
+                self._refuse(client, id, Refusal.BUSY, sentence)
+                self._broker.counters.drop(self._broker.roster.counted_as(plan.service), Refusal.BUSY, sentence)
+            return
+        broker, owner = self._broker, client.owner
+        service, wishes, deadline = plan.service, plan.wishes, now + plan.deadline
+        names: list[Any] = read_names(ids)
+        for index, id in enumerate(names, 2):
+            job = broker.submit(service, message[index], client, wishes, now, deadline=deadline, id=id, owner=owner)
+            if job is None:
+                client.refused.append(id)
+                names[index - 2] = b""
+        if plan.wants_accept:
+            taken = [id for id in names if id]
+            if taken:
+                self._line.send(client.peer, write_list(ACCEPTED, taken))  # type: ignore[arg-type]
+
+    def _plan(self, head: Frame) -> Plan:
+        order = read_order(head)
+        options = self._options
+        timeout = order.job_timeout or (inf if order.deadline else options.job_timeout or inf)
+        wishes = Wishes(
+            queue_timeout=order.queue_timeout or options.queue_timeout or inf,
+            job_timeout=timeout,
+            attempts=order.attempts or options.attempts,
+            priority=DEFAULT_PRIORITY if order.priority == UNSAID_PRIORITY else order.priority,
+            waits=bool(order.flags & Flag.WAIT),
+            orphan_grace=options.resume,
+            streams=not order.flags & Flag.WHOLE,
+        )
+        plan = Plan(order, wishes)
+        if len(head) <= LONGEST_PLAN:
+            if len(self._plans) >= MOST_PLANS:
+                self._plans.clear()
+            self._plans[bytes(head)] = plan
+        return plan
+
+    def _cancel(self, client: Client, message: Message, now: float) -> None:
+        for id in read_list(message):
+            job = client.open_job(JobId(id))
+            if job is not None:
+                self._broker.withdraw(job, now, "cancelled by its caller")
+
+    def _ack(self, client: Client, message: Message, now: float) -> None:
+        client.heard(read_list(message))
+
+    def _resume(self, client: Client, message: Message, now: float) -> None:
+        """Tell it again what it misses, and what never came."""
+        peer = client.peer
+        assert peer is not None
+        again: dict[bytes, list[Frame]] = {}
+        missing: list[bytes] = []
+        kept = client.kept_messages()
+        for id in read_list(message):
+            if client.open_job(JobId(id)) is not None:
+                continue
+            if id in kept:
+                frames, connection = kept[id]
+                if connection != client.connection:
+                    again[id] = frames or write_failed(Outcome.LOST, id, "", NOT_KEPT)
+            else:
+                missing.append(id)
+        client.heard(list(again))
+        for id, frames in again.items():  # from now on these are the last ones that were told
+            self._tell(client, id, frames)
+        if missing:
+            self._line.send(peer, write_list(MISSING, missing))
+
+    def _abandon(self, client: Client, now: float) -> None:
+        """It will not come back: what waits is withdrawn at once, what runs may end (R18, R19)."""
+        self.sessions.forget(client)
+        client.secret = ""
+        self._broker.caller_gone(client, now)
+
+    # ---------------------------------------------------------------- outcomes
+
+    def answer(self, answer: Answer) -> None:
+        client: Client = answer.caller  # type: ignore[assignment]
+        job = answer.job
+        if job is None:
+            id = client.refused.popleft()
+        else:
+            id = job.id
+            client.remove_job(job)
+        if answer.outcome is not DONE:
+            self._tell(client, id, _failed(id, answer))
+            return
+        if not client.done:
+            if not self._told:
+                self._line.at_end_of_turn(self._send_results)
+            self._told.append(client)
+        client.done.append(id)
+        client.results.append(answer.result)
+
+    def _send_results(self, now: float) -> None:
+        """What the turn brought for each client, in one message."""
+        told, self._told = self._told, []
+        max_bytes = self._options.max_kept_bytes
+        for client in told:
+            ids, results = client.done, client.results
+            client.done, client.results = [], []
+            size = size_of(results)
+            if client.secret:
+                client.keep(Outcomes(ids, results, size), max_bytes)
+            if client.peer is not None:
+                most = MOST_NAMES if size <= BATCH_BYTES else 1
+                for start in range(0, len(ids), most):
+                    end = start + most
+                    self._line.send(client.peer, write_result(ids[start:end], results[start:end]))
+
+    def _refuse(self, client: Client, id: bytes, type: str, sentence: str) -> None:
+        self._broker.counters.refused += 1
+        self._tell(client, id, write_failed(Outcome.REFUSED, id, type, sentence))
+
+    def _tell(self, client: Client, id: bytes, frames: list[Frame]) -> None:
+        if client.secret and client.open_job(JobId(id)) is None:  # else it is refused a second job of that id
+            size = size_of(frames) - len(frames[0])
+            client.keep(Outcomes([id], [], size, frames), self._options.max_kept_bytes)
+        if client.peer is not None:
+            self._line.send(client.peer, frames)
+
+    def pass_on(self, effect: Progress) -> None:
+        client: Client = effect.caller  # type: ignore[assignment]
+        attempt = effect.attempt
+        if client.peer is not None:
+            frames = write_report(attempt.job.id, effect.payload, is_part=effect.is_part, attempt=attempt.number)
+            self._line.send(client.peer, frames)
+
+
+def _failed(id: bytes, answer: Answer) -> list[Frame]:
+    """FAILED for a client, with its worker's failure if there is one."""
+    failure = answer.failure
+    if failure is None or answer.refusal is not None:
+        return write_failed(answer.outcome, id, answer.refusal or "", answer.reason)
+    return write_failed(answer.outcome, id, failure.type, failure.message, failure.traceback)

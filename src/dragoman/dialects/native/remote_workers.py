@@ -1,0 +1,250 @@
+"""Workers of one listener: their jobs, from JOB to RESULT, FAILED or RETURN.
+
+A worker names attempts by their tokens, which the core's worker keeps: nothing is remembered twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from dragoman.carriers.carrier import Frame, Message, TooLarge, size_of
+from dragoman.carriers.malformed import Malformed
+from dragoman.core.broker import Broker
+from dragoman.core.effects import Dismiss
+from dragoman.core.failure import reported_failure
+from dragoman.core.model import DRAINING, GONE, Attempt, Outcome, Terms, Token, Worker
+from dragoman.core.oversize import over_max_payload
+from dragoman.core.recipients import Recipient
+from dragoman.dialects.native.codec import (
+    expect_frames,
+    read_failed,
+    read_list,
+    read_name,
+    read_names,
+    read_report,
+    read_result,
+    write_bye,
+    write_jobs,
+    write_recall,
+    write_record,
+)
+from dragoman.dialects.native.messages import (
+    BATCH_BYTES,
+    DRAIN,
+    FAILED,
+    PART,
+    PROGRESS,
+    RESULT,
+    RETURN,
+    TOO_LARGE,
+    Hello,
+)
+from dragoman.dialects.native.options import ListenerOptions
+from dragoman.dialects.seam import Line, Peer
+
+
+class RemoteWorker:
+    """A worker at the other end of a connection."""
+
+    __slots__ = ("farewell", "given", "name", "peer", "worker")
+
+    def __init__(self, peer: Peer, name: str) -> None:
+        self.peer = peer
+        self.name = name
+        self.given: list[Attempt] = []  # in this turn: they leave at its end, in one message
+        self.worker: Worker | None = None
+        self.farewell = ""  # why we hang up on it
+
+    def attempt(self, token: bytes) -> Attempt | None:
+        """What it was given under this token and has not answered, current or not."""
+        return self.worker.find(Token(token)) if self.worker is not None else None
+
+
+class RemoteWorkers:
+    """The workers of one listener."""
+
+    __slots__ = ("_broker", "_gave", "_line", "_max_payload", "_options", "_recipient", "_terms", "words")
+
+    def __init__(
+        self, recipient: Recipient, broker: Broker, line: Line, options: ListenerOptions, max_payload: int
+    ) -> None:
+        """`recipient` receives the effects for these workers."""
+        self._recipient = recipient
+        self._broker = broker
+        self._line = line
+        self._options = options
+        self._max_payload = max_payload
+        self._terms: dict[tuple[int, bool], Terms] = {}  # by what workers say of themselves
+        self._gave: list[RemoteWorker] = []  # workers with jobs to send at the end of this turn
+        self.words: Mapping[int, Callable[[RemoteWorker, Message, float], None]] = {
+            RESULT: self._result,
+            FAILED: self._failed,
+            PROGRESS: self._report,
+            PART: self._report,
+            RETURN: self._return,
+            DRAIN: self._drain,
+        }
+
+    # ---------------------------------------------------------------- connections
+
+    def enter(self, peer: Peer, hello: Hello, now: float) -> None:
+        """Let in a worker that has said HELLO. It is idle once its connection has settled."""
+        remote = RemoteWorker(peer, hello.name or peer.label)
+        terms = self._terms.get((hello.capacity, hello.returns)) or self._new_terms(hello)
+        worker = self._broker.join(self._recipient, remote, remote.name, hello.services, terms, now)
+        if worker is None:
+            raise Malformed("malformed", "services that cannot be offered: too many, or not names")
+        remote.worker = worker
+        peer.guest = remote
+        self._line.remark(
+            "worker joined", peer=peer, worker=remote.name, service=", ".join(hello.services), capacity=hello.capacity
+        )
+        self._line.when_settled(peer, partial(self._broker.idle, worker))
+
+    def _new_terms(self, hello: Hello) -> Terms:
+        options = self._options
+        terms = Terms(
+            lease=options.lease,
+            may_refuse=True,
+            capacity=hello.capacity,
+            unproven_limit=options.unproven_limit,
+            ends_with_connection=True,
+            may_return=hello.returns,
+            max_payload=self._max_payload,
+        )
+        self._terms[hello.capacity, hello.returns] = terms
+        return terms
+
+    def lost(self, remote: RemoteWorker, unsent: Sequence[object], now: float) -> None:
+        """Its connection has ended. `unsent` are the batches of attempts that never left us whole."""
+        unseen = [attempt for mark in unsent if type(mark) is list for attempt in mark]
+        unseen += remote.given
+        remote.given = []
+        self.leave(remote, remote.farewell or "its worker's connection ended", now, unseen)
+
+    def leave(self, remote: RemoteWorker, reason: str, now: float, unseen: Sequence[Attempt] = ()) -> None:
+        worker, remote.worker = remote.worker, None
+        if worker is not None:
+            self._line.remark("worker left", peer=remote.peer, worker=remote.name, reason=reason)
+            self._broker.leave(worker, now, reason, unseen)
+
+    def dismiss(self, effect: Dismiss) -> None:
+        remote: RemoteWorker = effect.worker.party
+        if effect.worker.state is GONE:
+            remote.worker = None
+            remote.given = []
+        remote.farewell = effect.reason  # if it is not gone yet, it is when `lost` tells what never left us (R8)
+        self._line.remark("worker dismissed", peer=remote.peer, worker=remote.name, reason=effect.reason)
+        self._line.send(remote.peer, write_bye(effect.reason, is_final=effect.farewell.is_final))
+        self._line.close(remote.peer, effect.reason)
+
+    # ---------------------------------------------------------------- jobs
+
+    def give(self, attempt: Attempt) -> None:
+        remote: RemoteWorker = attempt.worker.party
+        if not remote.given:
+            if not self._gave:
+                self._line.at_end_of_turn(self._send_all_jobs)
+            self._gave.append(remote)
+        remote.given.append(attempt)
+
+    def _send_all_jobs(self, now: float) -> None:
+        gave, self._gave = self._gave, []
+        for remote in gave:
+            self._send_jobs(remote, now)
+
+    def _send_jobs(self, remote: RemoteWorker, now: float) -> None:
+        """What the turn gave a worker: one message for each service, unless they are large."""
+        given, remote.given = remote.given, []
+        while given:
+            service = given[0].job.service
+            batch = [attempt for attempt in given if attempt.job.service is service]
+            if len(batch) < len(given):
+                given = [attempt for attempt in given if attempt.job.service is not service]
+            else:
+                given = []
+            payloads = [attempt.job.payload for attempt in batch]
+            if size_of(payloads) > BATCH_BYTES and len(batch) > 1:
+                for attempt in batch:
+                    self._line.send(remote.peer, _jobs([attempt], [attempt.job.payload], now), [attempt])
+            else:
+                self._line.send(remote.peer, _jobs(batch, payloads, now), batch)
+
+    def recall(self, attempt: Attempt, reason: str, now: float) -> None:
+        remote: RemoteWorker = attempt.worker.party
+        if attempt in remote.given:  # it has not left us: nobody need be told
+            remote.given.remove(attempt)
+            self._broker.undelivered(attempt, now)
+        else:
+            self._line.send(remote.peer, write_recall(attempt.token, reason))
+
+    # ---------------------------------------------------------------- words
+
+    def hear_large(self, remote: RemoteWorker, word: int, message: TooLarge, now: float, sentence: str) -> None:
+        """Fail the jobs of a message that was skipped as it came; its leading frame names their attempts."""
+        if word != RESULT and word != FAILED:
+            raise Malformed(TOO_LARGE, sentence)
+        frames = message.frames
+        tokens = read_names(frames[0], 1) if word == RESULT else [read_name(frames[0], 2)]
+        self._line.bad_message(remote.peer, TOO_LARGE, sentence)
+        reason = over_max_payload("its answer", message.size, self._max_payload)
+        for token in tokens:
+            attempt = remote.attempt(token) or self._stranded(token)
+            if attempt is None:
+                self._broker.counters.late_results += 1
+            else:
+                self._broker.fail(attempt, reason, now)
+
+    def _result(self, remote: RemoteWorker, message: Message, now: float) -> None:
+        broker, ledger = self._broker, self._broker.ledger
+        running: dict[Any, Attempt] = remote.worker.running if remote.worker is not None else {}
+        for index, token in enumerate(read_result(message), 1):
+            attempt = running.get(token) or remote.attempt(token) or self._stranded(token)
+            if attempt is not None:
+                broker.succeed(attempt, message[index], now)
+            elif not ledger.is_loading or not ledger.early.keep(Token(token), message[index]):
+                self._broker.counters.late_results += 1
+
+    def _failed(self, remote: RemoteWorker, message: Message, now: float) -> None:
+        failed = read_failed(message)
+        attempt = remote.attempt(failed.name) or self._stranded(failed.name)
+        if attempt is None:
+            self._broker.counters.late_results += 1
+            return
+        reason = f"{failed.type}: {failed.message}" if failed.type else failed.message
+        failure = reported_failure(failed.type, failed.message, failed.detail)
+        outcome = Outcome.LOST if failed.outcome is Outcome.LOST else Outcome.FAILED
+        self._broker.fail(attempt, reason, now, failure, outcome)
+
+    def _stranded(self, token: bytes) -> Attempt | None:
+        """R107: given out by an earlier run of the broker, to a worker that has gone on with it."""
+        return self._broker.attempts.claim_stranded(Token(token))
+
+    def _report(self, remote: RemoteWorker, message: Message, now: float) -> None:
+        token, payload = read_report(message)
+        attempt = remote.attempt(token)
+        if attempt is not None:
+            self._broker.progress(attempt, payload, now, is_part=message[0][0] == PART)
+
+    def _return(self, remote: RemoteWorker, message: Message, now: float) -> None:
+        for token in read_list(message):
+            attempt = remote.attempt(token)
+            if attempt is not None:
+                self._broker.undelivered(attempt, now)
+
+    def _drain(self, remote: RemoteWorker, message: Message, now: float) -> None:
+        expect_frames(message, 1)
+        if remote.worker is not None and remote.worker.state is not DRAINING:
+            self._line.remark("worker leaves", peer=remote.peer, worker=remote.name)
+            self._broker.drain(remote.worker, now)
+
+
+def _jobs(batch: Sequence[Attempt], payloads: Sequence[Frame], now: float) -> list[Frame]:
+    records = []
+    for attempt in batch:
+        job = attempt.job
+        due = attempt.due if attempt.due < job.deadline else job.deadline
+        records.append(write_record(attempt.token, job.id, attempt.number, due - now))
+    return write_jobs(batch[0].job.service.name, records, payloads)
