@@ -26,6 +26,7 @@ from dragoman.dialects.native.clients import Clients
 from dragoman.dialects.native.options import ListenerOptions
 from dragoman.dialects.native.session import NativeSession
 from dragoman.dialects.sides import Failure
+from dragoman.server.connections import Connections
 from sim.oracle import require, result_of
 from sim.world import World
 

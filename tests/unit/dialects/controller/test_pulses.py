@@ -32,7 +32,7 @@ def test_r88_a_dropped_id_is_unknown_and_counted(world: World, edition: str, kin
     assert world.counters.false_expiries == 0
     assert fellow.pulse(kind) == Told("UNKNOWN_ID")
     assert world.counters.false_expiries == 1
-    assert not world.session._stations
+    assert not world.session._remotes
 
 
 def test_r88_an_id_that_was_never_given_is_unknown_and_not_counted(world: World) -> None:

@@ -22,8 +22,8 @@ from dragoman.dialects.controller.codec import extra_of_pulse, extra_of_response
 from dragoman.dialects.controller.editions import EDITIONS, SEED
 from dragoman.dialects.controller.messages import ControllerError
 from dragoman.dialects.controller.options import EditionName, ListenerOptions, OnMismatch
+from dragoman.dialects.controller.records import Purpose, RemoteWorker
 from dragoman.dialects.controller.session import CONTROL, PULSES, ControllerSession
-from dragoman.dialects.controller.stations import Purpose, Station
 from dragoman.diary.memory import MemoryDiary
 from dragoman.server.admission import Limits
 from dragoman.server.runner import Runner
@@ -254,16 +254,16 @@ class Fellow:
         return calls[0]
 
     @property
-    def station(self) -> Station:
-        return self.world.session._stations[self.id]
+    def remote(self) -> RemoteWorker:
+        return self.world.session._remotes[self.id]
 
     @property
     def is_known(self) -> bool:
-        return self.id in self.world.session._stations
+        return self.id in self.world.session._remotes
 
     @property
     def state(self) -> str:
-        return str(self.station.worker.state) if self.is_known else "gone"
+        return str(self.remote.worker.state) if self.is_known else "gone"
 
     def take(self, payload: bytes = b"job") -> Call:
         """The SET_TASK that has just come, answered with OK."""
@@ -450,11 +450,11 @@ class World:
                 self.line.connections.dialled(peer, None, "connection refused")
                 continue
             exchange = peer.guest
-            call = Call(self, worker_id, peer, exchange.station.edition.name, len(self.calls) + 1)
-            address = self.listening_as.get(worker_id, exchange.station.uid)
+            call = Call(self, worker_id, peer, exchange.remote.edition.name, len(self.calls) + 1)
+            address = self.listening_as.get(worker_id, exchange.remote.uid)
             process = self.listening_by.get(worker_id, 0)
             self.line.connections.dialled(peer, call.stream, address=address, process=process)  # type: ignore[arg-type]
-            if address == exchange.station.uid:
+            if address == exchange.remote.uid:
                 self.calls.append(call)
         return bool(dials)
 
@@ -476,36 +476,36 @@ class World:
             assert not is_early or self.may_close_early, f"{call}: closed before its answer was read"
         session = self.session
         ours = {worker.party: worker for worker in self.broker.roster.workers.values()}
-        assert ours.keys() == set(session._stations.values()), "broker and session know different workers"
-        for id, station in session._stations.items():
-            assert station.id == id
-            assert station.worker is ours[station]
-            self._check_station(station)
+        assert ours.keys() == set(session._remotes.values()), "broker and session know different workers"
+        for id, remote in session._remotes.items():
+            assert remote.id == id
+            assert remote.worker is ours[remote]
+            self._check_remote(remote)
         counts: dict[str, int] = {}
-        for station in session._stations.values():
-            counts[station.uid] = counts.get(station.uid, 0) + 1
+        for remote in session._remotes.values():
+            counts[remote.uid] = counts.get(remote.uid, 0) + 1
         assert counts == {uid: count for uid, count in session._workers_of.items() if count}
 
-    def _check_station(self, station: Station) -> None:
-        worker = station.worker
-        assert list(worker.running.values()) == ([station.attempt] if station.attempt is not None else [])
-        due = max(self.session._lease_end(station), self.now + 2 if station.probe or station.exchange else 0)
-        assert station.alarm <= due, "its lease will never be judged"
-        assert station.rest_until == inf or station.alarm <= station.rest_until
-        if station.attempt is not None and not station.is_set:
-            assert station.exchange is not None, "its job waits for nothing"
-        if station.wants_fetch:
-            assert station.exchange is not None, "its FETCH waits for nothing"
-        if worker.unproven and station.exchange is None:
-            assert station.rest_until < inf, "it is unproven, and nothing will prove it"
-        if station.exchange is not None:
-            assert station.exchange.peer is not None
-            assert not station.exchange.is_given_up
-        if station.probe is not None:
-            assert station.probe.peer is not None
-            assert not station.probe.is_given_up
-            assert station.probe.alarm < inf, "it is asked for ever"
-            assert station.probe.purpose not in (Purpose.TASK, Purpose.FETCH, Purpose.LEAVE)
+    def _check_remote(self, remote: RemoteWorker) -> None:
+        worker = remote.worker
+        assert list(worker.running.values()) == ([remote.attempt] if remote.attempt is not None else [])
+        due = max(self.session._lease_end(remote), self.now + 2 if remote.probe or remote.exchange else 0)
+        assert remote.alarm <= due, "its lease will never be judged"
+        assert remote.rest_until == inf or remote.alarm <= remote.rest_until
+        if remote.attempt is not None and not remote.is_set:
+            assert remote.exchange is not None, "its job waits for nothing"
+        if remote.wants_fetch:
+            assert remote.exchange is not None, "its FETCH waits for nothing"
+        if worker.unproven and remote.exchange is None:
+            assert remote.rest_until < inf, "it is unproven, and nothing will prove it"
+        if remote.exchange is not None:
+            assert remote.exchange.peer is not None
+            assert not remote.exchange.is_given_up
+        if remote.probe is not None:
+            assert remote.probe.peer is not None
+            assert not remote.probe.is_given_up
+            assert remote.probe.alarm < inf, "it is asked for ever"
+            assert remote.probe.purpose not in (Purpose.TASK, Purpose.FETCH, Purpose.LEAVE)
 
     def _log(self, level: str, event: str, **fields: Any) -> None:
         self.remarks.append((event, str(fields.get("reason", ""))))

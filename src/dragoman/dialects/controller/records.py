@@ -1,4 +1,4 @@
-"""The controller's records: a worker as we know it, and an exchange with it that is under way."""
+"""The controller's records: remote workers, and exchanges with them that are under way."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ class Exchange:
         "peer",
         "previous",
         "purpose",
+        "remote",
         "since",
-        "station",
         "task",
     )
 
-    def __init__(self, station: Station, purpose: Purpose, patience: float, now: float) -> None:
-        self.station = station
+    def __init__(self, remote: RemoteWorker, purpose: Purpose, patience: float, now: float) -> None:
+        self.remote = remote
         self.purpose = purpose
         self.peer: Peer | None = None
         self.attempt: Attempt | None = None  # whose job it hands out, or whose result it asks for
-        self.task = station.task
-        self.previous = station.previous  # which it still has if it does not take this one
+        self.task = remote.task
+        self.previous = remote.previous  # which it still has if it does not take this one
         self.about: Exchange | None = None  # the one that is stuck
         self.carrier: Carrier | None = None
         self.is_sent = False  # the connection stood, and our message went into it
@@ -92,8 +92,8 @@ class Visit:
         self.alarm_number = 0
 
 
-class Station:
-    """One registered worker."""
+class RemoteWorker:
+    """A registered worker."""
 
     __slots__ = (
         "alarm",
