@@ -25,7 +25,7 @@ class SeedWorker:
     def __init__(self, world: World) -> None:
         self._world = world
         self._door = world.door(URL, "workers")
-        self._door.session._reach = _reach
+        self._door.session._exchanges.reach = _reach
         self._task = self._seen = self._id = 0
         self._id = self._pulse(self.register)
         world.places[self._place] = lambda: Prefixed(extra_of_control)

@@ -19,7 +19,7 @@ def test_r90_the_lease_is_what_was_promised_within_bounds(
         fellow.pulse(kind, next_pulse=next_pulse)
         if kind == "FETCH_ME":
             fellow.call("FETCH").answer("NO_FETCH")
-    assert world.session._lease_end(fellow.remote) == world.now + lease + 2
+    assert world.session._workers.lease_end(fellow.remote) == world.now + lease + 2
     world.now += lease + 1.99 - 0.4  # no need for all the turns between
     world.line.connections.turn_due = world.now
     world.wait(0.39)

@@ -230,4 +230,4 @@ def test_a_restart_that_is_never_answered_is_waited_for_and_then_closed(world: W
     world.may_close_early = True
     world.wait(4000)
     assert not restart.is_open
-    assert world.session._exchanges.armed == 0
+    assert world.session._exchanges.deadlines.armed == 0

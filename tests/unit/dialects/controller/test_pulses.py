@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.core.model import Outcome
-from dragoman.dialects.controller import session as session_module
+from dragoman.dialects.controller import remote_workers
 
 from .world import (
     ROOT,
@@ -32,7 +32,7 @@ def test_r88_a_dropped_id_is_unknown_and_counted(world: World, edition: str, kin
     assert world.counters.false_expiries == 0
     assert fellow.pulse(kind) == Told("UNKNOWN_ID")
     assert world.counters.false_expiries == 1
-    assert not world.session._remotes
+    assert not world.session._workers.by_id
 
 
 def test_r88_an_id_that_was_never_given_is_unknown_and_not_counted(world: World) -> None:
@@ -44,15 +44,15 @@ def test_r88_an_id_that_was_never_given_is_unknown_and_not_counted(world: World)
 
 
 def test_r88_dropped_ids_are_forgotten_by_time_and_by_number(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_module, "DROPPED_KEPT", 2)
+    monkeypatch.setattr(remote_workers, "DROPPED_KEPT", 2)
     fellows = [world.worker() for _ in range(3)]
     for fellow in fellows:
         fellow.pulse("SHUTDOWN")
-    assert list(world.session._dropped) == [fellow.id for fellow in fellows[1:]]
+    assert list(world.session._workers.dropped) == [fellow.id for fellow in fellows[1:]]
     world.wait(601)
     last = world.worker()
     last.pulse("SHUTDOWN")
-    assert list(world.session._dropped) == [last.id]
+    assert list(world.session._workers.dropped) == [last.id]
 
 
 @pytest.mark.parametrize("kind", ["OK", "FETCH_ME", "SHUTDOWN"])

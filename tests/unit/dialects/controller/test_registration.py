@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.core.model import Outcome
-from dragoman.dialects.controller import session as session_module
+from dragoman.dialects.controller import remote_workers
 
 from .world import ROOT, STRANGER, UID, Told, World, editions, framed, pulse
 
@@ -54,9 +54,9 @@ def test_r83_eight_zero_bytes_are_a_register_and_get_the_default_lease(world: Wo
     world.turn()
     assert visitor.told() == Told("OK", 1)
     world.wait(11.99)
-    assert 1 in world.session._remotes
+    assert 1 in world.session._workers.by_id
     world.wait(0.02)
-    assert 1 not in world.session._remotes
+    assert 1 not in world.session._workers.by_id
 
 
 def test_r81_a_pulse_may_come_byte_by_byte(world: World) -> None:
@@ -73,8 +73,8 @@ def test_r81_a_pulse_that_ends_early_changes_nothing(world: World, end: int) -> 
     visitor = world.visit()
     visitor.say(pulse("REGISTER")[:end])
     visitor.hang_up()
-    assert not world.session._remotes
-    assert world.session._visits.armed == 0
+    assert not world.session._workers.by_id
+    assert world.session._exchanges.visits.armed == 0
 
 
 @pytest.mark.parametrize("length", [65_537, 1 << 32, (1 << 64) - 1])
@@ -93,7 +93,7 @@ def test_r81_bytes_behind_the_pulse_are_answered_with_failed_and_it_is_not_obeye
     world.turn()
     assert visitor.told() == Told("FAILED")
     assert visitor.is_closed
-    assert not world.session._remotes
+    assert not world.session._workers.by_id
 
 
 def test_r81_a_pulse_and_another_behind_it_are_answered_with_failed_once(world: World) -> None:
@@ -124,7 +124,7 @@ def test_an_unreadable_pulse_is_answered_with_failed_in_the_listeners_edition(ed
 
 def test_r82_connect_and_close_is_nothing(world: World) -> None:
     world.visit().hang_up()
-    assert not world.session._remotes
+    assert not world.session._workers.by_id
     assert world.remarks == []
     assert world.bad == {}
 
@@ -137,7 +137,7 @@ def test_connect_and_say_nothing_is_ended_after_a_while(world: World) -> None:
     world.wait(0.2)
     assert visitor.is_closed
     assert slow.is_closed
-    assert not world.session._remotes
+    assert not world.session._workers.by_id
 
 
 def test_r84_who_is_not_allowed_is_closed_before_a_byte_is_parsed(world: World) -> None:
@@ -146,7 +146,7 @@ def test_r84_who_is_not_allowed_is_closed_before_a_byte_is_parsed(world: World) 
     world.turn()
     assert visitor.is_closed
     assert visitor.told() is None
-    assert not world.session._remotes
+    assert not world.session._workers.by_id
     assert world.said("peer refused") == 1
 
 
@@ -188,17 +188,17 @@ def test_r84_who_does_not_wait_for_its_turn_is_not_registered(world: World) -> N
         visitor.say(pulse("REGISTER"))
     for visitor in visitors[50:130]:
         visitor.hang_up()
-    assert len(world.session._remotes) == 50
+    assert len(world.session._workers.by_id) == 50
     world.wait(1)
-    assert len(world.session._remotes) == 70
+    assert len(world.session._workers.by_id) == 70
     assert not world.session._waiting
 
 
 def test_r84_too_many_workers_of_one_user_are_refused_and_others_are_not(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert session_module.WORKERS_A_UID == 10_000
-    monkeypatch.setattr(session_module, "WORKERS_A_UID", 3)
+    assert remote_workers.WORKERS_A_UID == 10_000
+    monkeypatch.setattr(remote_workers, "WORKERS_A_UID", 3)
     fellows = [world.worker() for _ in range(3)]
     visitor = world.visit()
     visitor.say(pulse("REGISTER", "shifted"))
@@ -256,7 +256,7 @@ def test_after_a_restart_a_worker_of_either_edition_hears_unknown_id_and_registe
     assert fellow.pulse("OK") == Told("UNKNOWN_ID")
     assert fellow.pulse("FETCH_ME") == Told("UNKNOWN_ID")
     assert fellow.pulse("SHUTDOWN") == Told("UNKNOWN_ID")
-    assert not world.session._remotes
+    assert not world.session._workers.by_id
     anew = world.worker(edition)
     assert anew.id > 1000
     assert anew.id % 2 == fellow.id % 2

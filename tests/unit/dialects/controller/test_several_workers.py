@@ -75,8 +75,8 @@ def test_what_nobody_knows_of_any_more_leaves_nothing_behind(world: World) -> No
         fellow.pulse("SHUTDOWN")
         assert caller.outcome is Outcome.DONE
     session = world.session
-    assert not session._remotes
-    assert session._alarms.armed == session._exchanges.armed == session._visits.armed == 0
+    assert not session._workers.by_id
+    assert session._workers.alarms.armed == session._exchanges.deadlines.armed == session._exchanges.visits.armed == 0
     assert not world.line.connections.peers
     assert len(world.remarks) == 20 * 3
 

@@ -20,10 +20,11 @@ from dragoman.core.model import Outcome, Wishes
 from dragoman.core.policy import Policy
 from dragoman.dialects.controller.codec import extra_of_pulse, extra_of_response, write_pulse_response
 from dragoman.dialects.controller.editions import EDITIONS, SEED
+from dragoman.dialects.controller.exchanges import CONTROL
 from dragoman.dialects.controller.messages import ControllerError
 from dragoman.dialects.controller.options import EditionName, ListenerOptions, OnMismatch
 from dragoman.dialects.controller.records import Purpose, RemoteWorker
-from dragoman.dialects.controller.session import CONTROL, PULSES, ControllerSession
+from dragoman.dialects.controller.session import PULSES, ControllerSession
 from dragoman.diary.memory import MemoryDiary
 from dragoman.server.admission import Limits
 from dragoman.server.runner import Runner
@@ -255,11 +256,11 @@ class Fellow:
 
     @property
     def remote(self) -> RemoteWorker:
-        return self.world.session._remotes[self.id]
+        return self.world.session._workers.by_id[self.id]
 
     @property
     def is_known(self) -> bool:
-        return self.id in self.world.session._remotes
+        return self.id in self.world.session._workers.by_id
 
     @property
     def state(self) -> str:
@@ -476,20 +477,20 @@ class World:
             assert not is_early or self.may_close_early, f"{call}: closed before its answer was read"
         session = self.session
         ours = {worker.party: worker for worker in self.broker.roster.workers.values()}
-        assert ours.keys() == set(session._remotes.values()), "broker and session know different workers"
-        for id, remote in session._remotes.items():
+        assert ours.keys() == set(session._workers.by_id.values()), "broker and session know different workers"
+        for id, remote in session._workers.by_id.items():
             assert remote.id == id
             assert remote.worker is ours[remote]
             self._check_remote(remote)
         counts: dict[str, int] = {}
-        for remote in session._remotes.values():
+        for remote in session._workers.by_id.values():
             counts[remote.uid] = counts.get(remote.uid, 0) + 1
-        assert counts == {uid: count for uid, count in session._workers_of.items() if count}
+        assert counts == {uid: count for uid, count in session._workers.count_of.items() if count}
 
     def _check_remote(self, remote: RemoteWorker) -> None:
         worker = remote.worker
         assert list(worker.running.values()) == ([remote.attempt] if remote.attempt is not None else [])
-        due = max(self.session._lease_end(remote), self.now + 2 if remote.probe or remote.exchange else 0)
+        due = max(self.session._workers.lease_end(remote), self.now + 2 if remote.probe or remote.exchange else 0)
         assert remote.alarm <= due, "its lease will never be judged"
         assert remote.rest_until == inf or remote.alarm <= remote.rest_until
         if remote.attempt is not None and not remote.is_set:

@@ -1,0 +1,323 @@
+"""Exchanges with workers: the controller dials a worker's socket, says one thing, and hears the answer.
+
+The connection of an exchange is not closed before its answer has come: real workers die of a write that nobody reads.
+What the answer means depends on the purpose of the exchange.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from dragoman.carriers.carrier import Carrier, Frame, Message
+from dragoman.carriers.malformed import Malformed
+from dragoman.core.broker import Broker
+from dragoman.core.deadlines import Deadlines
+from dragoman.core.infinity import inf
+from dragoman.core.model import BOOTING, Attempt
+from dragoman.dialects.controller.codec import read_response, write_control
+from dragoman.dialects.controller.messages import Response, WorkerError
+from dragoman.dialects.controller.options import ListenerOptions
+from dragoman.dialects.controller.records import Exchange, Purpose, RemoteWorker, Visit
+from dragoman.dialects.controller.remote_workers import BOOT_EVERY, PROBE_TIMEOUT, Dialler, RemoteWorkers
+from dragoman.dialects.seam import Line, Peer, Session
+
+CONTROL: Final = "control"
+FIRST_REST: Final = 0.1
+LONGEST_REST: Final = 30.0
+NO_FETCHES: Final = 3
+MAX_DETAIL: Final = 4_000  # bytes of a worker's own words about an error
+ABANDONED_FOR: Final = 3_600.0  # so long an answer that nobody waits for may still come
+
+# May this worker's socket be dialled? A place to dial, or why not.
+Reach = Callable[[int], tuple[object | None, str]]
+
+
+class Exchanges(Dialler):
+    """The exchanges with the workers of one listener."""
+
+    def __init__(
+        self,
+        session: Session,
+        broker: Broker,
+        line: Line,
+        options: ListenerOptions,
+        workers: RemoteWorkers,
+        reach: Reach,
+        carrier: Callable[[], Carrier],
+    ) -> None:
+        """`session` hears the connections that are dialled."""
+        self._session = session
+        self._broker = broker
+        self._line = line
+        self._options = options
+        self._workers = workers
+        self.reach = reach
+        self._carrier = carrier
+        self.deadlines: Deadlines[Exchange] = Deadlines()
+        self.visits: Deadlines[Visit] = Deadlines()
+
+    # ---------------------------------------------------------------- connections
+
+    def dial(self, remote: RemoteWorker, purpose: Purpose, patience: float, now: float) -> None:
+        exchange = Exchange(remote, purpose, patience, now)
+        exchange.about = remote.exchange
+        if purpose is Purpose.TASK or purpose is Purpose.FETCH:
+            remote.exchange = exchange
+            exchange.attempt = remote.attempt if remote.is_set else None
+        elif purpose is not Purpose.LEAVE and purpose is not Purpose.ENDED:
+            remote.probe = exchange
+        place, problem = self.reach(remote.id)
+        if place is None:
+            if purpose is not Purpose.BOOT:
+                self._line.remark("worker not dialled", level="warning", worker=remote.worker.name, reason=problem)
+            self.broken(exchange, now, is_seen=False)
+            return
+        exchange.carrier = self._carrier()
+        exchange.peer = self._line.dial(self._session, place, CONTROL, exchange.carrier)
+        exchange.peer.guest = exchange
+        if patience < inf:
+            self.deadlines.arm(exchange, now + patience)
+
+    def send_control(self, exchange: Exchange, now: float) -> None:
+        """The connection stands: say what it is for. Nobody is dialled for nothing: it would be waiting for us."""
+        remote, peer = exchange.remote, exchange.peer
+        assert peer is not None
+        if peer.address and peer.address != remote.uid:
+            self._line.remark("worker not trusted", level="warning", worker=remote.worker.name, uid=peer.address)
+            self._line.close(peer, "another user listens there")
+            return
+        if remote.stop_watch is None and remote.is_served_by(peer.process):
+            remote.stop_watch = self._line.when_process_ends(peer, lambda now: self._workers.process_ended(remote, now))
+        exchange.is_sent = True
+        attempt = exchange.attempt
+        if exchange.purpose is Purpose.TASK and (attempt is None or attempt.job.attempt is not attempt):
+            self._say_something_else(exchange, now)
+        if exchange.purpose is Purpose.TASK and attempt is not None:
+            payload = attempt.job.payload
+            head = write_control(exchange.kind, remote.edition, task_id=exchange.task, extra_size=len(payload))
+            attempt.begin(now)
+            self._line.send(peer, [head, payload], exchange)
+        else:
+            self._line.send(peer, [write_control(exchange.kind, remote.edition)], exchange)
+
+    def _say_something_else(self, exchange: Exchange, now: float) -> None:
+        """The job was taken back while its worker was being dialled, and the worker waits for a message."""
+        remote = exchange.remote
+        exchange.purpose = Purpose.BOOT
+        if not exchange.is_given_up:
+            if remote.previous == exchange.task:
+                remote.previous = exchange.previous
+            exchange.wait(PROBE_TIMEOUT, now)
+            self.deadlines.arm(exchange, now + PROBE_TIMEOUT)
+
+    def _part(self, peer: Peer, now: float) -> None:
+        """Its answer is whole, and closing is the worker's part. One that writes an answer piece by piece, the last of
+        them empty, would die of it if we were faster."""
+        peer.guest = Visit(peer)
+        self.visits.arm(peer.guest, now + self._options.control_timeout)
+
+    def _ended(self, exchange: Exchange, now: float) -> None:
+        remote = exchange.remote
+        remote.last_exchange = now
+        if remote.exchange is exchange:
+            remote.exchange = None
+        if remote.probe is exchange:
+            remote.probe = None
+
+    def give_up(self, exchange: Exchange, now: float) -> None:
+        """Nobody waits for its answer, but it is read, should it still come."""
+        exchange.is_given_up = True
+        exchange.wait(ABANDONED_FOR, now)
+        self.deadlines.arm(exchange, now + ABANDONED_FOR)
+
+    def lost(self, exchange: Exchange, now: float, *, is_unsent: bool) -> None:
+        """Its connection has ended before the answer was whole."""
+        self.deadlines.disarm(exchange)
+        self.broken(exchange, now, is_seen=exchange.is_sent and not is_unsent)
+
+    def tick(self, now: float) -> None:
+        for exchange in self.deadlines.due(now):
+            due = max(exchange.since, self._broker.resumed_at) + exchange.patience  # our pause is not its delay (D13)
+            if due > now:
+                self.deadlines.arm(exchange, due)
+            else:
+                self._outlasted(exchange, now)
+
+    # ---------------------------------------------------------------- answers
+
+    def hear_worker(self, peer: Peer, exchange: Exchange, message: Message, now: float) -> None:
+        remote = exchange.remote
+        exchange.peer = None
+        self.deadlines.disarm(exchange)
+        self._part(peer, now)
+        self._ended(exchange, now)
+        if exchange.is_given_up or exchange.purpose is Purpose.LEAVE or not self._workers.is_known(remote):
+            return
+        try:
+            response = read_response(message[0], remote.edition)
+        except Malformed as problem:
+            self._line.bad_message(peer, problem.reason, problem.detail)
+            self._workers.drop(remote, f"its worker's answer was {problem.reason}", now)
+            return
+        if response.error is None or response.error is WorkerError.FAILED:  # R97
+            told = _text(message[1]) or f"error {response.number}"
+            self._workers.drop(remote, f"its worker answered {exchange.kind.value} with FAILED: {told}", now)
+        elif exchange.purpose is Purpose.TASK:
+            self._task_answered(remote, exchange, response, message[1], now)
+        elif exchange.purpose is Purpose.FETCH:
+            self._fetched(remote, exchange.attempt, response, message[1], now)
+        else:
+            self._status(remote, exchange, response, now)
+        if self._workers.is_known(remote):
+            self._workers.next_exchange(remote, now)
+
+    def _task_answered(
+        self, remote: RemoteWorker, exchange: Exchange, response: Response, extra: Frame, now: float
+    ) -> None:
+        attempt = exchange.attempt
+        assert attempt is not None
+        self._workers.renew(remote, now)
+        leftover, remote.has_leftover = remote.has_leftover, False
+        if response.error is WorkerError.OK:
+            remote.is_taken = remote.attempt is attempt
+        elif response.error is WorkerError.NO_FETCH:  # it has no meaning here, and says nothing about the job
+            self._workers.drop(remote, "its worker answered SET_TASK with NO_FETCH", now)
+        elif response.error is WorkerError.BUSY:  # R98
+            if remote.attempt is attempt:
+                self._workers.release(remote)
+            remote.previous = exchange.previous  # what it has not taken was never its own
+            remote.wants_fetch = remote.wants_fetch or leftover
+            remote.rest = min(LONGEST_REST, 2 * remote.rest or FIRST_REST)
+            remote.rest_until = now + remote.rest
+            self._workers.alarms.arm(remote, remote.rest_until)
+            self._broker.refuse(attempt, now)
+        elif response.error is WorkerError.TASK_FAILED and remote.attempt is attempt:
+            self._task_failed(remote, attempt, extra, now)
+
+    def _fetched(
+        self, remote: RemoteWorker, attempt: Attempt | None, response: Response, extra: Frame, now: float
+    ) -> None:
+        self._workers.renew(remote, now)
+        if attempt is not remote.attempt:
+            attempt = None  # it is over: what there is to fetch is nobody's any more
+        if response.error is WorkerError.OK:
+            if response.task_id not in (0, remote.task, remote.previous):  # R95
+                self._broker.counters.late_results += 1
+                self._workers.drop(
+                    remote, f"its worker gave the result of task {response.task_id}, which is not its own", now
+                )
+                return
+            self._workers.rested(remote, now, is_free=True)  # R98
+            if attempt is None:
+                self._broker.counters.late_results += 1
+                return
+            self._workers.release(remote)
+            if not self._broker.succeed(attempt, extra, now):
+                self._line.remark("late result", worker=remote.worker.name, job=attempt.job.id.hex())
+        elif response.error is WorkerError.TASK_FAILED:
+            self._workers.rested(remote, now, is_free=True)
+            if attempt is not None:
+                self._task_failed(remote, attempt, extra, now)
+        elif attempt is not None:  # NO_FETCH, or an answer that has no meaning here
+            self._nothing_to_fetch(remote, now)
+
+    def _nothing_to_fetch(self, remote: RemoteWorker, now: float) -> None:
+        """R93, R94: it happens, but not for ever."""
+        remote.no_fetches += 1
+        if remote.fetches_again:
+            self._workers.lose_task(remote, "its worker has no result any more", now)
+        elif remote.no_fetches >= NO_FETCHES and remote.probe is None:
+            self.dial(remote, Purpose.MISSING, PROBE_TIMEOUT, now)
+
+    def _task_failed(self, remote: RemoteWorker, attempt: Attempt, extra: Frame, now: float) -> None:
+        """R96: another worker may do it; this one is idle."""
+        self._workers.release(remote)
+        self._broker.fail(attempt, _text(extra) or "its worker said TASK_FAILED", now)
+
+    def _status(self, remote: RemoteWorker, exchange: Exchange, response: Response, now: float) -> None:
+        """It lives, and names its task."""
+        purpose, stuck = exchange.purpose, exchange.about
+        self._workers.renew(remote, now)
+        if remote.worker.state is BOOTING:
+            self._workers.booted(remote, now)
+        task = response.task_id
+        if task == 0 and remote.rest and purpose is not Purpose.BOOT:
+            self._workers.rested(remote, now, is_free=True)
+        if purpose is Purpose.MISMATCH and task not in (0, remote.task, remote.previous):
+            self._workers.restart(remote, f"its worker named task {task} and not {remote.task}", now)  # R91
+        elif purpose is Purpose.MISSING and remote.attempt is not None and task != remote.task:
+            if remote.exchange is None and not remote.wants_fetch:  # else it has said FETCH_ME again meanwhile
+                self._workers.lose_task(remote, "its worker has neither the task nor a result", now)
+        elif purpose is Purpose.STUCK and stuck is not None and remote.exchange is stuck:
+            if task != stuck.task:
+                self._workers.drop(remote, "its worker hung in the middle of an exchange", now)  # R99
+            else:  # it runs: wait on, and ask again, for it may lose the task later
+                stuck.wait(self._options.control_timeout, now)
+                self.deadlines.arm(stuck, now + self._options.control_timeout)
+
+    # ---------------------------------------------------------------- exchanges that go wrong
+
+    def broken(self, exchange: Exchange, now: float, *, is_seen: bool) -> None:
+        """The connection ended, or never stood, before there was an answer."""
+        exchange.peer = None
+        self._ended(exchange, now)
+        remote, purpose = exchange.remote, exchange.purpose
+        if exchange.is_given_up or purpose is Purpose.LEAVE or not self._workers.is_known(remote):
+            return
+        failure = exchange.carrier.failure if exchange.carrier is not None else None
+        if failure is not None:  # R100
+            self._workers.drop(
+                remote, f"its worker's answer to {exchange.kind.value} was refused: {failure.reason}", now
+            )
+        elif purpose is Purpose.BOOT:
+            self._workers.alarms.arm(remote, now + BOOT_EVERY)  # R87
+            self._workers.next_exchange(remote, now)
+        elif purpose is Purpose.LEASE:
+            if self._workers.lease_end(remote) <= now:  # else it was heard from meanwhile
+                reason = f"its worker was silent for {remote.next_pulse:g} s and is not there any more"
+                self._workers.drop(remote, reason, now)
+        elif purpose is Purpose.ENDED:
+            self._workers.drop(remote, "its worker's process has ended", now)
+        elif purpose is Purpose.FETCH and is_seen and not remote.fetches_again:  # R94
+            remote.fetches_again = True
+            remote.wants_fetch = True
+            self._workers.next_exchange(remote, now)
+        elif purpose is Purpose.FETCH and is_seen and remote.attempt is not None:
+            self._workers.lose_task(remote, "its worker broke off twice in the middle of its result", now)
+        elif purpose is Purpose.TASK and not is_seen:
+            unseen = (exchange.attempt,) if exchange.attempt is not None else ()
+            self._workers.drop(remote, "its worker could not be reached", now, unseen)
+        else:
+            self._workers.drop(remote, f"its worker broke off in the middle of {exchange.kind.value}", now)
+
+    def _outlasted(self, exchange: Exchange, now: float) -> None:
+        """R99: no answer in time."""
+        remote = exchange.remote
+        if exchange.is_given_up:
+            if exchange.peer is not None:
+                self._line.close(exchange.peer, "no answer came")
+            return
+        if exchange.purpose is Purpose.TASK or exchange.purpose is Purpose.FETCH:
+            if remote.probe is None:
+                self.dial(remote, Purpose.STUCK, PROBE_TIMEOUT, now)
+            else:
+                exchange.wait(PROBE_TIMEOUT, now)
+                self.deadlines.arm(exchange, now + PROBE_TIMEOUT)
+            return
+        self.give_up(exchange, now)
+        self._ended(exchange, now)
+        if not self._workers.is_known(remote):
+            return
+        if exchange.purpose is Purpose.BOOT:
+            self._workers.alarms.arm(remote, now + BOOT_EVERY)
+            self._workers.next_exchange(remote, now)
+        elif exchange.purpose is Purpose.LEASE and self._workers.lease_end(remote) > now:
+            pass  # it was heard from meanwhile
+        elif exchange.purpose is not Purpose.LEAVE:
+            self._workers.drop(remote, "its worker did not answer GET_STATUS", now)
+
+
+def _text(extra: Frame) -> str:
+    """A worker's own words about an error, for its caller."""
+    return bytes(extra[:MAX_DETAIL]).decode("utf-8", "replace").strip()

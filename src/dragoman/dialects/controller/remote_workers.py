@@ -1,0 +1,254 @@
+"""Registered workers: their ids, their leases, and the tasks that they hold.
+
+A worker joins with REGISTER and may have work once its socket is there. It is dropped when it says SHUTDOWN, is silent
+for too long, or does what no worker does; then its job follows D8 (R97).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from dragoman.core.broker import Broker
+from dragoman.core.deadlines import Deadlines
+from dragoman.core.effects import Dismiss
+from dragoman.core.infinity import inf
+from dragoman.core.model import BOOTING, DRAINING, Attempt, Terms
+from dragoman.core.recipients import Recipient
+from dragoman.dialects.controller.editions import Edition
+from dragoman.dialects.controller.messages import Pulse
+from dragoman.dialects.controller.options import ListenerOptions
+from dragoman.dialects.controller.records import Exchange, Purpose, RemoteWorker
+from dragoman.dialects.seam import Line, Peer
+
+ATTEMPTS: Final = 3  # the document: the task is given to another worker
+BOOT_EVERY: Final = 0.05
+PROBE_TIMEOUT: Final = 1.0
+WORKERS_A_UID: Final = 10_000
+DROPPED_KEPT: Final = 10_000
+DROPPED_FOR: Final = 600.0
+
+
+class Dialler:
+    """Makes exchanges with workers."""
+
+    def dial(self, remote: RemoteWorker, purpose: Purpose, patience: float, now: float) -> None:
+        raise NotImplementedError
+
+    def give_up(self, exchange: Exchange, now: float) -> None:
+        """Nobody waits for its answer, but it is read, should it still come."""
+        raise NotImplementedError
+
+
+class RemoteWorkers:
+    """The workers that are registered, by their ids."""
+
+    exchanges: Dialler  # set once, by the session
+
+    def __init__(
+        self, recipient: Recipient, broker: Broker, line: Line, options: ListenerOptions, first_id: int
+    ) -> None:
+        """`recipient` receives the effects for these workers. `first_id`: all ids from there on are free."""
+        self._recipient = recipient
+        self._broker = broker
+        self._line = line
+        self._options = options
+        self._terms = Terms(may_refuse=True, unproven_limit=options.unproven_limit, attempts=ATTEMPTS)
+        self.by_id: dict[int, RemoteWorker] = {}
+        self.dropped: dict[int, float] = {}  # ids that were dropped, and when (R88)
+        self.count_of: dict[str, int] = {}  # by uid
+        self.alarms: Deadlines[RemoteWorker] = Deadlines()
+        self._first_id = first_id - first_id % 2  # even: see `_new_id`
+        self._given_ids = 0
+        self._last_task = self._first_id
+
+    # ---------------------------------------------------------------- who they are
+
+    def is_known(self, remote: RemoteWorker) -> bool:
+        return self.by_id.get(remote.id) is remote
+
+    def was_dropped(self, id: int, now: float) -> bool:
+        """Whether a worker of this id was dropped not long ago."""
+        return self.dropped.get(id, -inf) + DROPPED_FOR >= now
+
+    def register(self, peer: Peer, pulse: Pulse, edition: Edition, now: float) -> RemoteWorker | None:
+        """A new worker; None if it cannot be let in."""
+        uid = peer.address
+        if self.count_of.get(uid, 0) >= WORKERS_A_UID:
+            self._line.complain("worker refused", peer=peer, reason=f"{WORKERS_A_UID} workers of {uid}")
+            return None
+        next_pulse = self.lease(pulse.next_pulse)
+        remote = RemoteWorker(self._new_id(edition), edition, peer, next_pulse, now + self._options.socket_wait)
+        name = f"worker {remote.id}"
+        if not self._join(remote, name, now):
+            return None
+        self.by_id[remote.id] = remote
+        self.count_of[uid] = self.count_of.get(uid, 0) + 1
+        self._line.remark("worker registered", peer=peer, worker=name, edition=edition.name)
+        self.alarms.arm(remote, now + BOOT_EVERY)
+        return remote
+
+    def _join(self, remote: RemoteWorker, name: str, now: float) -> bool:
+        worker = self._broker.join(self._recipient, remote, name, (self._options.service,), self._terms, now)
+        if worker is not None:
+            remote.worker = worker
+        return worker is not None
+
+    def _new_id(self, edition: Edition) -> int:
+        """Odd for one edition, even for the other, so that an id names its edition for ever (R85)."""
+        self._given_ids += 1
+        return self._first_id + 2 * self._given_ids - edition.parity
+
+    def lease(self, next_pulse: int) -> float:
+        """R90."""
+        return min(next_pulse or self._options.default_pulse, self._options.max_pulse)
+
+    # ---------------------------------------------------------------- their lives
+
+    def tick(self, now: float) -> None:
+        for remote in self.alarms.due(now):
+            self._judge(remote, now)
+
+    def renew(self, remote: RemoteWorker, now: float) -> None:
+        self._broker.seen(remote.worker, now)
+        self.alarms.arm(remote, self.lease_end(remote))
+
+    def lease_end(self, remote: RemoteWorker) -> float:
+        return remote.worker.seen + remote.next_pulse + self._options.pulse_grace
+
+    def booted(self, remote: RemoteWorker, now: float) -> None:
+        """Registered, and its socket is there: it may have work."""
+        self._line.remark("worker joined", worker=remote.worker.name, service=self._options.service)
+        self._broker.idle(remote.worker, now)
+
+    def _judge(self, remote: RemoteWorker, now: float) -> None:
+        """Its next boot look, the end of its rest, or the end of its lease, whichever was due."""
+        if remote.worker.state is BOOTING and now < remote.boot_until and remote.probe is None:
+            self.exchanges.dial(remote, Purpose.BOOT, PROBE_TIMEOUT, now)
+        if remote.rest_until <= now:
+            self.rested(remote, now)
+        lease_end = self.lease_end(remote)
+        if lease_end <= now:
+            lease_end = self._end_lease(remote, now)
+        if self.is_known(remote):
+            self.alarms.arm(remote, min(lease_end, remote.rest_until))
+
+    def _end_lease(self, remote: RemoteWorker, now: float) -> float:
+        """R90: ask once before it is declared dead, unless it is in the middle of something with us."""
+        if remote.probe is None and remote.exchange is None:
+            self.exchanges.dial(remote, Purpose.LEASE, PROBE_TIMEOUT, now)
+        elif remote.exchange is not None and remote.exchange.purpose is Purpose.TASK and remote.probe is None:
+            self.drop(remote, f"its worker was silent for {remote.next_pulse:g} s", now)
+        return now + 2 * PROBE_TIMEOUT
+
+    def process_ended(self, remote: RemoteWorker, now: float) -> None:
+        """R90: ask at once instead of at the end of its lease. Another process may have taken over its socket."""
+        if self.is_known(remote):
+            self.exchanges.dial(remote, Purpose.ENDED, PROBE_TIMEOUT, now)
+
+    def rested(self, remote: RemoteWorker, now: float, *, is_free: bool = False) -> None:
+        """The time in which it is offered nothing is over, or it has said itself that it is free."""
+        remote.rest_until = inf
+        if is_free:
+            remote.rest = 0.0
+        self._broker.idle(remote.worker, now)
+
+    def drop(self, remote: RemoteWorker, reason: str, now: float, unseen: Sequence[Attempt] = ()) -> None:
+        """Forget it; its job follows D8, once (R97). Answers that are still to come are read, and mean nothing."""
+        if not self.is_known(remote):
+            return
+        unseen = unseen or self._unseen(remote)
+        self._forget(remote, now)
+        self._line.remark("worker left", worker=remote.worker.name, reason=reason)
+        self._broker.leave(remote.worker, now, reason, unseen)
+
+    def _unseen(self, remote: RemoteWorker) -> Sequence[Attempt]:
+        """What it has been given, if its SET_TASK has not left us (R8)."""
+        attempt, exchange = remote.attempt, remote.exchange
+        if attempt is None or (remote.is_set and (exchange is None or exchange.is_sent)):
+            return ()
+        return (attempt,)
+
+    def _forget(self, remote: RemoteWorker, now: float) -> None:
+        del self.by_id[remote.id]
+        self.count_of[remote.uid] -= 1
+        self.alarms.disarm(remote)
+        remote.end_watch()
+        remote.is_released = True
+        for exchange in (remote.exchange, remote.probe):
+            if exchange is not None:
+                self.exchanges.give_up(exchange, now)
+        remote.exchange = remote.probe = None
+        self.dropped[remote.id] = now
+        while self.dropped and (len(self.dropped) > DROPPED_KEPT or self._oldest_drop() + DROPPED_FOR < now):
+            del self.dropped[next(iter(self.dropped))]
+
+    def _oldest_drop(self) -> float:
+        return next(iter(self.dropped.values()))
+
+    def restart(self, remote: RemoteWorker, reason: str, now: float) -> None:
+        """It must end. Whatever it answers, it is gone."""
+        self.exchanges.dial(remote, Purpose.LEAVE, self._options.control_timeout, now)
+        self.drop(remote, reason, now)
+
+    def dismiss(self, effect: Dismiss, now: float) -> None:
+        remote: RemoteWorker = effect.worker.party
+        if not self.is_known(remote) or remote.worker is not effect.worker:
+            return
+        self._line.remark("worker dismissed", worker=remote.worker.name, reason=effect.reason)
+        if effect.farewell.is_final:
+            self.exchanges.dial(remote, Purpose.LEAVE, self._options.control_timeout, now)
+        self._forget(remote, now)
+
+    # ---------------------------------------------------------------- their tasks
+
+    def set_task(self, attempt: Attempt, now: float) -> None:
+        remote: RemoteWorker = attempt.worker.party
+        remote.is_released = False
+        remote.is_set = remote.is_taken = remote.fetches_again = remote.has_leftover = False
+        remote.no_fetches = remote.idle_pulses = 0
+        self.next_exchange(remote, now)
+
+    def next_exchange(self, remote: RemoteWorker, now: float) -> None:
+        """Always FETCH before the next SET_TASK, and one at a time."""
+        if remote.exchange is not None or not self.is_known(remote):
+            return
+        attempt = remote.attempt
+        if remote.wants_fetch:
+            remote.wants_fetch = False
+            self.exchanges.dial(remote, Purpose.FETCH, self._options.control_timeout, now)
+        elif attempt is not None and not remote.is_set:
+            remote.is_set = True
+            self._last_task += 1
+            remote.task = self._last_task
+            self.exchanges.dial(remote, Purpose.TASK, attempt.job.wishes.job_timeout, now)
+        elif attempt is None and remote.worker.unproven and remote.rest_until == inf:
+            self._broker.idle(remote.worker, now)  # it was recalled while an exchange was under way
+
+    def recall(self, attempt: Attempt, now: float) -> None:
+        """The attempt is over. The worker may have more as soon as its exchange has ended: BUSY would say that it is
+        still at the old one."""
+        remote: RemoteWorker = attempt.worker.party
+        if remote.attempt is attempt:
+            self.release(remote)
+            self.next_exchange(remote, now)
+
+    def release(self, remote: RemoteWorker) -> None:
+        """It holds nothing of ours any more."""
+        remote.is_released = True
+        remote.is_set = remote.is_taken = False
+        remote.previous, remote.task = remote.task or remote.previous, 0
+        remote.no_fetches = remote.idle_pulses = 0
+        remote.fetches_again = False
+
+    def lose_task(self, remote: RemoteWorker, reason: str, now: float) -> None:
+        """Its result will never come, but it lives: to its job this is the end of a worker (R9). It begins anew."""
+        self._line.remark("task lost", level="warning", worker=remote.worker.name, reason=reason)
+        if remote.worker.state is DRAINING:
+            self.restart(remote, reason, now)
+            return
+        self.release(remote)
+        self._broker.leave(remote.worker, now, reason)
+        is_joined = self._join(remote, remote.worker.name, now)
+        assert is_joined, "its service is known"
+        self._broker.idle(remote.worker, now)
