@@ -13,10 +13,11 @@ import pytest
 from dragoman.carriers.carrier import Frame, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.model import Outcome
+from dragoman.dialects.native.client_side import ACK_AFTER, BATCH_BYTES, ClientSide
 from dragoman.dialects.native.codec import read_order
 from dragoman.dialects.native.messages import OUTCOMES
 from dragoman.dialects.native.options import ClientOptions
-from dragoman.dialects.native.peer import ACK_AFTER, BATCH_BYTES, NO_WELCOME, ClientSide
+from dragoman.dialects.native.waiting import NO_WELCOME
 from dragoman.dialects.sides import Failure, Wishes
 
 SESSION = "5f" * 16

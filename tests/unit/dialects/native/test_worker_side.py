@@ -20,7 +20,8 @@ from dragoman.dialects.native.codec import (
 )
 from dragoman.dialects.native.messages import HEARTBEAT, Role, Welcome
 from dragoman.dialects.native.options import WorkerOptions
-from dragoman.dialects.native.peer import NO_WELCOME, WorkerSide
+from dragoman.dialects.native.waiting import NO_WELCOME
+from dragoman.dialects.native.worker_side import WorkerSide
 from dragoman.dialects.sides import NOTHING_SAID, Assignment, Failure
 
 A, B, C = (bytes([number]) * 16 for number in (1, 2, 3))
