@@ -11,9 +11,9 @@ import sys
 from call_counts import counting
 from dragoman.core.broker import Broker
 from dragoman.core.invariants import check
-from dragoman.core.model import Attempt, Job, Terms, Wishes
+from dragoman.core.model import Attempt, Caller, Job, Terms, Wishes
 from dragoman.core.policy import Policy
-from dragoman.core.recipients import Caller, Recipient
+from dragoman.core.recipients import Recipient
 from dragoman.testing.entropy import SeededEntropy
 
 # Allocated blocks of one job: what was counted, and a tenth more.
@@ -33,7 +33,7 @@ def test_a_crowd_of_held_back_workers_is_walked_once_and_not_by_every_job() -> N
     def walks(now: float) -> int:
         with counting() as calls:
             for _ in range(50):
-                broker.succeed(_attempt(broker.submit("s", b"x", Caller(), Wishes(), now)), b"", now)
+                broker.succeed(_attempt(broker.submit("s", b"x", Caller(Recipient()), Wishes(), now)), b"", now)
         return calls["core.roster", "_trust_again"]
 
     assert (walks(now=1.0), service.held_back_until) == (0, 60.0)
@@ -55,7 +55,7 @@ def test_objects_of_a_running_and_of_a_waiting_job() -> None:
     worker = broker.join(Recipient(), None, "w", ("s",), Terms(capacity=10_000), 0.0)
     assert worker is not None
     broker.idle(worker, 0.0)
-    caller, wishes, jobs = Caller(), Wishes(), list[Job]()
+    caller, wishes, jobs = Caller(Recipient()), Wishes(), list[Job]()
 
     def blocks_a_job(service: str, count: int = 1_000) -> float:
         gc.collect()

@@ -16,7 +16,7 @@ from dragoman.streams.stream import Stream
 from .world import HEADS, MAX_PAYLOAD, End, Frames, World, hello, new_id, read, result, submit
 
 BATCHES, SIZE = 4, 25
-MOST_CALLS = 36 * 1.05  # of a job in a batch; what was counted, and a twentieth more
+MOST_CALLS = 38 * 1.05  # of a job in a batch; what was counted, and a twentieth more
 
 
 def test_calls_of_a_job_in_a_batch() -> None:
