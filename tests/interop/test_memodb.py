@@ -944,8 +944,8 @@ def test_the_broker_lets_go_of_all_who_left(broker_house: Start, nngs: Nngs) -> 
         until(lambda: count_workers(house) == 0, "the workers are forgotten")
     assert house.run(lambda: len(house.broker.jobs)) == 0
     session: Any = house.line.sessions[0]
-    until(lambda: house.run(lambda: session._answers.bytes) == 0, "the answers are forgotten")
-    assert house.run(lambda: (session._guests, session._orphans, session._lost_readies)) == ({}, {}, {})
+    until(lambda: house.run(lambda: session._callers.answers.bytes) == 0, "the answers are forgotten")
+    assert house.run(lambda: (session._guests, session._callers.orphans, session._lost_readies)) == ({}, {}, {})
 
 
 # -------------------------------------------------------------------- clients that come back, and strangers
@@ -1044,7 +1044,7 @@ def test_r63_an_answer_that_was_not_read_is_kept_for_its_process_only(
     session = house.line.sessions[0]
     with Plain(house.callers).greeted() as caller:
         request = caller.ask(job(b"mine"))
-        until(lambda: session._answers.bytes, "it is answered")
+        until(lambda: session._callers.answers.bytes, "it is answered")
         until(lambda: caller.socket.recv(1, socket.MSG_PEEK), "the answer is there")
     until(lambda: len(house.line.connections.peers) == 1, "the caller's connection has ended")
     body = request + job(b"mine")

@@ -29,6 +29,7 @@ from dragoman.carriers.carrier import Frame
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer
 from dragoman.core.model import DONE, RUNNING, Attempt, Outcome, WorkerState
+from dragoman.dialects.memodb.callers import Callers
 from dragoman.dialects.memodb.messages import Ready
 from dragoman.dialects.memodb.options import ListenerOptions
 from dragoman.dialects.memodb.requests import Call, Contacts, Guest
@@ -280,8 +281,54 @@ class WatchedLine:
         self._line.send(peer, frames, mark)
 
 
+class WatchedCallers(Callers):
+    """The real callers of a session, and the oracle looking over their shoulder. It changes nothing."""
+
+    def __init__(self, oracle: MemoDbOracle, session: WatchedMemoDb) -> None:
+        super().__init__(
+            session, session._broker, session._line, session._options, session._max_payload, session._guests
+        )
+        self._oracle = oracle
+
+    def hear_job(  # type: ignore[override]
+        self, peer: Peer, route: bytes, mark: int, service: str, timeout: int, payload: Frame, now: float
+    ) -> None:
+        accepted = self._broker.counters.accepted
+        call = peer.guest.waiting.get(route)
+        if call is not None and call.mark == mark:
+            self._oracle.hit("job repeated on its connection")
+        call = peer.guest.answered.get(route)
+        if call is not None and call.mark == mark:
+            self._oracle.hit("answer asked for on its connection")
+        lost = any(key[:2] == (peer.address, route[-4:]) and key[2] != mark for key in self.orphans)
+        self._oracle.hit("request id of a lost request with another message", lost)
+        beginning = bytes(payload[:16])
+        super().hear_job(peer, route, mark, service, timeout, payload, now)
+        if self._broker.counters.accepted > accepted:
+            self._oracle.accepts(beginning)
+
+    def _adopt(self, call: Call, peer: Peer, route: bytes) -> None:  # type: ignore[override]
+        if call.job is None:
+            self._oracle.hit("answer asked for on a new connection")
+        else:
+            self._oracle.hit("running job adopted" if call.job.state is RUNNING else "waiting job adopted")
+        super()._adopt(call, peer, route)
+
+    def answer(self, answer: Answer, now: float) -> None:
+        call = answer.caller
+        assert isinstance(call, Call)
+        if not call.is_over:
+            if answer.outcome is not DONE:
+                self._oracle.silence(answer, now, self._options.queue_timeout)
+            elif call.peer is None:
+                self._oracle.hit("answers kept for a caller that is away")
+        super().answer(answer, now)
+
+
 class WatchedMemoDb(MemoDbSession):
-    """The real session, and the oracle looking over its shoulder. It changes nothing."""
+    """The real session, watched like its callers."""
+
+    callers_type = WatchedCallers
 
     def __init__(
         self,
@@ -296,6 +343,7 @@ class WatchedMemoDb(MemoDbSession):
         super().__init__(broker, watched, options, max_payload)  # type: ignore[arg-type]
         watched.session = self
         self._oracle = oracle
+        self._callers = self.callers_type(oracle, self)
 
     @property
     def guests(self) -> dict[bytes, Guest]:
@@ -303,7 +351,7 @@ class WatchedMemoDb(MemoDbSession):
 
     @property
     def waiting(self) -> int:
-        return self._waiting
+        return self._callers.waiting
 
     # ---------------------------------------------------------------- workers
 
@@ -362,42 +410,6 @@ class WatchedMemoDb(MemoDbSession):
         self._oracle.recalls(attempt, now)
         super()._recall(attempt, reason, now)
 
-    # ---------------------------------------------------------------- callers
-
-    def _hear_job(  # type: ignore[override]
-        self, peer: Peer, route: bytes, mark: int, service: str, timeout: int, payload: Frame, now: float
-    ) -> None:
-        accepted = self._broker.counters.accepted
-        call = peer.guest.waiting.get(route)
-        if call is not None and call.mark == mark:
-            self._oracle.hit("job repeated on its connection")
-        call = peer.guest.answered.get(route)
-        if call is not None and call.mark == mark:
-            self._oracle.hit("answer asked for on its connection")
-        lost = any(key[:2] == (peer.address, route[-4:]) and key[2] != mark for key in self._orphans)
-        self._oracle.hit("request id of a lost request with another message", lost)
-        beginning = bytes(payload[:16])
-        super()._hear_job(peer, route, mark, service, timeout, payload, now)
-        if self._broker.counters.accepted > accepted:
-            self._oracle.accepts(beginning)
-
-    def _adopt(self, call: Call, peer: Peer, route: bytes) -> None:  # type: ignore[override]
-        if call.job is None:
-            self._oracle.hit("answer asked for on a new connection")
-        else:
-            self._oracle.hit("running job adopted" if call.job.state is RUNNING else "waiting job adopted")
-        super()._adopt(call, peer, route)
-
-    def _answer(self, answer: Answer, now: float) -> None:
-        call = answer.caller
-        assert isinstance(call, Call)
-        if not call.is_over:
-            if answer.outcome is not DONE:
-                self._oracle.silence(answer, now, self._options.queue_timeout)
-            elif call.peer is None:
-                self._oracle.hit("answers kept for a caller that is away")
-        super()._answer(answer, now)
-
 
 def books(session: WatchedMemoDb, line: Runner) -> None:
     """Raise if the session's records contradict each other."""
@@ -416,7 +428,7 @@ def books(session: WatchedMemoDb, line: Runner) -> None:
             require(guest in contacts.guests and guest.route == route, "books", "a READY of nobody")
         for route, call in (*contacts.waiting.items(), *contacts.answered.items()):
             require(call.peer is peer and call.route == route, "books", "a call at two places")
-    for key, call in session._orphans.items():
+    for key, call in session._callers.orphans.items():
         require(call.peer is None and call.key == key, "books", "a lost call that is not lost")
     for key, guest in session._lost_readies.items():
         is_lost = guest.peer is None and guest.key == key and session.guests.get(guest.id) is guest

@@ -1,6 +1,6 @@
 """Bugs that a MemoDB broker is likely to have, planted on purpose: a simulator that misses them is too weak.
 
-Each is a subclass put in the place of the real session for one run; nothing in `src` is touched.
+Each is a subclass put in the place of the real session, or of its callers, for one run; nothing in `src` is touched.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dragoman.dialects.memodb.codec import write_heartbeat
 from dragoman.dialects.memodb.messages import Ready
 from dragoman.dialects.memodb.requests import Guest
 from dragoman.server.peer import Peer
-from sim.memodb_oracle import WatchedMemoDb
+from sim.memodb_oracle import WatchedCallers, WatchedMemoDb
 
 NOBODY = -1
 
@@ -66,42 +66,42 @@ class ReadyByTimer(WatchedMemoDb):
         super()._hear_ready(peer, route, mark, ready, now)
 
 
-class JobByTimer(WatchedMemoDb):
+class JobByTimer(WatchedCallers):
     """A caller's JOB repeated on its connection is another job (R62, R74)."""
 
-    def _hear_job(  # type: ignore[override]
+    def hear_job(  # type: ignore[override]
         self, peer: Peer, route: bytes, mark: int, service: str, timeout: int, payload: Frame, now: float
     ) -> None:
         call = peer.guest.waiting.get(route)
         if call is not None:
             call.mark = NOBODY
-        super()._hear_job(peer, route, mark, service, timeout, payload, now)
+        super().hear_job(peer, route, mark, service, timeout, payload, now)
 
 
-class JobOnNewConnection(WatchedMemoDb):
+class JobOnNewConnection(WatchedCallers):
     """A caller's JOB on another connection is another job (R62, R63)."""
 
-    def _hear_job(  # type: ignore[override]
+    def hear_job(  # type: ignore[override]
         self, peer: Peer, route: bytes, mark: int, service: str, timeout: int, payload: Frame, now: float
     ) -> None:
-        for call in self._orphans.values():
+        for call in self.orphans.values():
             call.mark = NOBODY
-        self._orphans = {call.key: call for call in self._orphans.values()}
-        super()._hear_job(peer, route, mark, service, timeout, payload, now)
+        self.orphans = {call.key: call for call in self.orphans.values()}
+        super().hear_job(peer, route, mark, service, timeout, payload, now)
 
 
-class AdoptedByIdAlone(WatchedMemoDb):
+class AdoptedByIdAlone(WatchedCallers):
     """A request with the id of a lost one is taken for it, whatever it says (R62)."""
 
-    def _hear_job(  # type: ignore[override]
+    def hear_job(  # type: ignore[override]
         self, peer: Peer, route: bytes, mark: int, service: str, timeout: int, payload: Frame, now: float
     ) -> None:
-        for key in list(self._orphans):
+        for key in list(self.orphans):
             if key[:2] == (peer.address, route[-4:]) and key[2] != mark:
-                call = self._orphans.pop(key)
+                call = self.orphans.pop(key)
                 call.mark = mark
-                self._orphans[call.key] = call
-        super()._hear_job(peer, route, mark, service, timeout, payload, now)
+                self.orphans[call.key] = call
+        super().hear_job(peer, route, mark, service, timeout, payload, now)
 
 
 class GivenAgain(WatchedMemoDb):
@@ -123,6 +123,10 @@ class OfferedWhileAway(WatchedMemoDb):
         return due
 
 
+def planted(callers: type[WatchedCallers]) -> type[WatchedMemoDb]:
+    return type(callers.__name__, (WatchedMemoDb,), {"callers_type": callers})
+
+
 # Name, what is put in, and the letters by one of which the oracle should find it.
 BUGS: tuple[tuple[str, type[WatchedMemoDb], tuple[str, ...]], ...] = (
     ("requests keyed by connection", KeyedByConnection, ("I7",)),
@@ -130,9 +134,9 @@ BUGS: tuple[tuple[str, type[WatchedMemoDb], tuple[str, ...]], ...] = (
     ("HEARTBEAT instead of a replay", HeartbeatForReplay, ("R60",)),
     ("READY on a new connection makes a ghost", ReadyOnNewConnection, ("R61",)),
     ("READY by the timer makes a ghost", ReadyByTimer, ("R61",)),
-    ("JOB by the timer is another job", JobByTimer, ("R62",)),
-    ("JOB on a new connection is another job", JobOnNewConnection, ("R62",)),
-    ("JOB adopted by its id alone", AdoptedByIdAlone, ("I7",)),
+    ("JOB by the timer is another job", planted(JobByTimer), ("R62",)),
+    ("JOB on a new connection is another job", planted(JobOnNewConnection), ("R62",)),
+    ("JOB adopted by its id alone", planted(AdoptedByIdAlone), ("I7",)),
     ("JOB given again when a connection ends", GivenAgain, ("I8", "R62")),
     ("JOB to a worker that has not asked", OfferedWhileAway, ("R60", "R64")),
 )

@@ -8,7 +8,7 @@ from dragoman.carriers.carrier import Frame
 from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt, Caller, Service, Wishes, Worker
 from dragoman.core.recipients import Recipient
-from dragoman.dialects.seam import Peer
+from dragoman.dialects.seam import Line, Peer
 
 WHOLE: Final = 16_384  # a message up to this size is hashed and read in one piece
 PIECE: Final = 65_536  # of a larger one: what is hashed at a time, so that no second copy of all of it is made
@@ -160,3 +160,9 @@ class Contacts:
         self.dead[guest.route] = guest.mark, guest.id
         if len(self.dead) > DEAD_KEPT:
             del self.dead[next(iter(self.dead))]
+
+
+def grumble(line: Line, peer: Peer | None, event: str, **fields: object) -> None:
+    """Log what a connection does wrong, once a second at most."""
+    if peer is not None:
+        line.remark_limited(event, level="warning", peer=peer, **fields)

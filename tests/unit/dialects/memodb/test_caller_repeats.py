@@ -83,7 +83,7 @@ def test_r63_an_answer_is_kept_for_two_minutes() -> None:
     world.wait(119.9)
     assert caller.ask(501, job()) == answered(501)
     world.wait(0.2)
-    assert world.session._answers.bytes == 0
+    assert world.session._callers.answers.bytes == 0
     assert caller.ask(501, job()) == []
     assert world.counters.accepted == 2
 
@@ -95,7 +95,7 @@ def test_r63_an_answer_of_a_caller_that_is_away_is_kept_no_longer() -> None:
     world.cut(caller)
     side.ask(2, result(id))
     world.wait(20.1)
-    assert not world.session._orphans
+    assert not world.session._callers.orphans
     assert world.connect().ask(501, job()) == []
     assert world.counters.accepted == 2
 
@@ -110,7 +110,7 @@ def test_r63_kept_answers_are_bounded_in_bytes_and_the_oldest_go_first() -> None
         world.turn()
         side.ask(number + 1, result(id, b"%d" % number * 1_000))
     assert len(caller.heard()) == 5
-    assert world.session._answers.bytes == 3 * size
+    assert world.session._callers.answers.bytes == 3 * size
     assert caller.ask(3, job(b"3")) == answered(3, b"3" * 1_000)
     assert world.counters.accepted == 5
     caller.ask(2, job(b"2"))
@@ -125,7 +125,7 @@ def test_r63_keeping_none_is_possible(options: dict[str, float]) -> None:
     side.ask(2, result(id))
     assert caller.heard() == answered(501)
     world.wait(0.1)
-    assert world.session._answers.bytes == 0
+    assert world.session._callers.answers.bytes == 0
     caller.ask(501, job())
     assert world.counters.accepted == 2
 
@@ -142,7 +142,7 @@ def test_r63_answers_whose_caller_asked_for_something_else_leave_nothing_behind(
         side.ask(number, result(id, b"%d" % number))
     assert len(caller.heard()) == 501
     assert len(caller.contacts.answered) == 2
-    assert len(world.session._answers._kept) < 200
+    assert len(world.session._callers.answers._kept) < 200
 
 
 @both

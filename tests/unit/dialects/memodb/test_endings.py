@@ -96,8 +96,8 @@ def test_many_different_timeouts_cost_no_memory_for_ever() -> None:
     world = World()
     caller = world.connect()
     for timeout in range(1, 3_000):
-        world.session._wishes_for(timeout)
-    assert len(world.session._wishes) <= 1_024
+        world.session._callers._wishes_for(timeout)
+    assert len(world.session._callers._wishes) <= 1_024
     caller.ask(1, job(timeout=7))
     assert world.job().wishes.job_timeout == 0.007
 

@@ -265,7 +265,7 @@ def test_r64_calls_that_wait_are_kept_for_orphan_grace() -> None:
     world.wait(0.2)
     assert world.present == 0
     assert world.silences == {"cancelled": 2}
-    assert world.session._waiting == 0
+    assert world.session._callers.waiting == 0
     assert world.connect().ask(7, job()) == []
     assert world.counters.accepted == 3
 
@@ -327,8 +327,8 @@ def test_two_callers_alike_in_everything_whose_connections_are_gone_leave_nothin
     world.connect().ask(7, job())
     world.wait(6)
     assert world.present == 1
-    assert world.session._waiting == 1
-    assert not world.session._orphans
+    assert world.session._callers.waiting == 1
+    assert not world.session._callers.orphans
 
 
 def test_a_refusal_and_the_end_of_the_connection_may_cross_in_one_turn() -> None:
@@ -340,4 +340,4 @@ def test_a_refusal_and_the_end_of_the_connection_may_cross_in_one_turn() -> None
     caller.hear(2, job(b"refused, and asked for something else"))
     world.drop(caller)
     world.turn()
-    assert world.session._waiting == 1
+    assert world.session._callers.waiting == 1

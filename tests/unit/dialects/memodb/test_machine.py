@@ -121,8 +121,8 @@ class Hostile:
         world.turn()
         world.wait(61)
         session = world.session
-        assert (world.workers, world.present, session._waiting, session._answers.bytes) == (0, 0, 0, 0)
-        for book in (session._guests, session._orphans, session._lost_readies, session._answers._kept):
+        assert (world.workers, world.present, session._callers.waiting, session._callers.answers.bytes) == (0, 0, 0, 0)
+        for book in (session._guests, session._callers.orphans, session._lost_readies, session._callers.answers._kept):
             assert not book
         assert session._heartbeats.armed == 0
 

@@ -256,7 +256,7 @@ def test_whatever_was_said_while_a_job_waits_nobody_gets_two_and_nothing_stays_f
         stuck = [guest for guest in world.session._guests.values() if guest.attempt is None]
         assert not stuck
         assert world.present == 0
-        assert world.session._waiting == 0
+        assert world.session._callers.waiting == 0
         assert sum(world.counters.ended.values()) == world.counters.accepted
 
     check_every_row(check, ROWS)

@@ -52,7 +52,7 @@ def test_r63_a_caller_that_has_its_answer_and_closes_leaves_none_behind_for_anot
     caller = world.connect()
     worker, id = serve(world, caller)
     close(world, caller)
-    assert world.session._answers.bytes == 0
+    assert world.session._callers.answers.bytes == 0
     stranger = world.connect()
     assert stranger.ask(501, job()) == []
     assert worker.heard() == [Said(2, "JOB", id, ("echo", 5_000), b"job")]

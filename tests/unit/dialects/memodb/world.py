@@ -211,7 +211,7 @@ class World:
         side.look()
         contacts = side.contacts
         keys = [each.key for each in (*contacts.waiting.values(), *contacts.answered.values())]
-        self.doubles.update(key for key in keys if key in self.session._orphans or keys.count(key) > 1)
+        self.doubles.update(key for key in keys if key in self.session._callers.orphans or keys.count(key) > 1)
         keys = [each.key for each in contacts.readies.values()]
         self.doubles.update(key for key in keys if key in self.session._lost_readies or keys.count(key) > 1)
         self.line.connections.ended(side.peer, "reset")
@@ -385,7 +385,9 @@ class World:
     def _check_calls(self, sides: list[Side]) -> None:
         session = self.session
         waiting = {caller for job in self.broker.jobs.values() for caller in job.callers if isinstance(caller, Call)}
-        assert session._waiting == len(waiting), f"{len(waiting)} calls wait, {session._waiting} are counted"
+        assert session._callers.waiting == len(waiting), (
+            f"{len(waiting)} calls wait, {session._callers.waiting} are counted"
+        )
         for side in sides:
             assert not side.contacts.waiting.keys() & side.contacts.answered.keys()
             for route, call in side.contacts.waiting.items():
@@ -395,7 +397,7 @@ class World:
                 assert (call.peer, call.route) == (side.peer, route)
                 assert call.is_answered
                 assert not call.is_over
-        for key, call in session._orphans.items():
+        for key, call in session._callers.orphans.items():
             assert call.key == key
             assert call.peer is None
             assert not call.is_over
@@ -407,10 +409,12 @@ class World:
             if call.peer is not None:
                 assert call.peer.guest.waiting[call.route] is call, "a call waits and its connection does not know"
             else:
-                assert call.key in session._orphans or call.key in self.doubles, "a call will not be known again"
+                assert call.key in session._callers.orphans or call.key in self.doubles, (
+                    "a call will not be known again"
+                )
 
     def _check_answers(self) -> None:
-        answers = self.session._answers
+        answers = self.session._callers.answers
         kept = [call for call in answers._kept if call.is_answered]
         assert len(set(kept)) == len(kept)
         size = sum(RECORD + len(call.result) for call in kept)
@@ -420,11 +424,11 @@ class World:
             if call.peer is not None:
                 assert call.peer.guest.answered[call.route] is call
             else:
-                assert call.key in self.session._orphans or call.key in self.doubles
+                assert call.key in self.session._callers.orphans or call.key in self.doubles
         for side in self.sides:
             if not side.is_lost and side.peer.is_open:
                 assert set(side.contacts.answered.values()) <= set(kept), "an answer is kept for ever"
-        assert {call for call in self.session._orphans.values() if call.is_answered} <= set(kept)
+        assert {call for call in self.session._callers.orphans.values() if call.is_answered} <= set(kept)
 
     def _log(self, level: str, event: str, **fields: Any) -> None:
         self.remarks.append(event)

@@ -1,0 +1,228 @@
+"""Callers of one listener: their requests, from JOB to the last time that the answer may be asked for.
+
+A caller's request is known again by its connection, its request id and an imprint of the whole message (R62, R63). On a
+new connection it is looked for among the orphans, whose connection is gone.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+from typing import Final
+
+from dragoman.carriers.carrier import Frame
+from dragoman.carriers.malformed import Malformed
+from dragoman.core.broker import Broker
+from dragoman.core.effects import Answer
+from dragoman.core.infinity import inf
+from dragoman.core.model import CANCELLED, DONE, REFUSED, Job, Wishes
+from dragoman.core.recipients import Recipient
+from dragoman.dialects.memodb.answers import Answers
+from dragoman.dialects.memodb.codec import write_result
+from dragoman.dialects.memodb.options import ListenerOptions
+from dragoman.dialects.memodb.requests import Call, Contacts, Guest, Key, grumble, may_be_back
+from dragoman.dialects.seam import Line, Peer
+
+MAX_TIMEOUT: Final = 86_400_000  # milliseconds: a day (R72)
+ENDLESS: Final = -1
+TIMEOUTS_KEPT: Final = 1024  # different ones
+RESULT_TO_CALLER: Final = write_result(b"")
+
+
+class Callers:
+    """The callers of one listener."""
+
+    __slots__ = (
+        "_broker",
+        "_line",
+        "_max_payload",
+        "_options",
+        "_recipient",
+        "_wishes",
+        "_workers",
+        "answers",
+        "orphans",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        recipient: Recipient,
+        broker: Broker,
+        line: Line,
+        options: ListenerOptions,
+        max_payload: int,
+        workers: dict[bytes, Guest],
+    ) -> None:
+        """`recipient` receives the effects for these callers. `workers` wait for answers, too."""
+        self._recipient = recipient
+        self._broker = broker
+        self._line = line
+        self._options = options
+        self._max_payload = max_payload
+        self._workers = workers
+        self._wishes: dict[int, Wishes] = {}  # by the timeout on the wire
+        self.orphans: dict[Key, Call] = {}  # R62: calls whose connection is gone
+        self.waiting = 0  # calls without an answer
+        self.answers = Answers(options.keep_answers, options.max_kept_bytes, self._forget_answer)
+
+    # ---------------------------------------------------------------- requests
+
+    def hear_job(
+        self, peer: Peer, route: bytes, mark: int, service: str, timeout: int, payload: Frame, now: float
+    ) -> None:
+        if len(payload) > self._max_payload:
+            raise Malformed("too large", f"{len(payload)} bytes are over max_payload {self._max_payload}")
+        contacts: Contacts = peer.guest
+        if route in contacts.waiting or route in contacts.answered:
+            known = contacts.waiting.get(route) or contacts.answered[route]
+            if known.mark == mark:
+                self._say_again(known)
+                return
+            self._supersede(known, now)
+        if self.orphans:
+            orphan = self.orphans.get((peer.address, route[-4:], mark, peer.process))
+            if orphan is not None and may_be_back(orphan, peer):
+                del self.orphans[orphan.key]
+                self._adopt(orphan, peer, route)
+                return
+        if not self.make_room(peer, now):
+            return
+        wishes = self._wishes.get(timeout) or self._wishes_for(timeout)
+        call = Call(self._recipient, peer, route, mark, timeout)
+        contacts.waiting[route] = call
+        self.waiting += 1
+        self._broker.submit(service, payload, call, wishes, now, owner=peer.owner)
+
+    def _say_again(self, call: Call) -> None:
+        """The same request once more: the same job, and the same answer if there is one (R62, R63)."""
+        if call.is_answered and call.peer is not None:
+            self._broker.counters.replayed_answers += 1
+            self._line.send(call.peer, [call.route, RESULT_TO_CALLER, call.result])
+
+    def _adopt(self, call: Call, peer: Peer, route: bytes) -> None:
+        """A caller is back on a new connection (R62)."""
+        call.peer, call.route = peer, route
+        if call.is_answered:
+            peer.guest.answered[route] = call
+        else:
+            peer.guest.waiting[route] = call
+            self._broker.caller_back(call)
+        self._say_again(call)
+
+    def _supersede(self, call: Call, now: float) -> None:
+        """Another request under the same id: a REQ that asks anew has dropped what it asked before (R69)."""
+        if call.is_answered:
+            self.answers.drop(call)
+        elif call.job is not None:
+            self._silence(call, "its caller asked for something else", now)
+        else:
+            self._close(call)
+
+    def _silence(self, call: Call, reason: str, now: float) -> None:
+        """Nobody will hear of this call any more; its job ends, if it has not begun."""
+        job = call.job
+        assert job is not None
+        self._close(call)
+        self._broker.caller_gone(call, now, reason)
+        self._broker.counters.silent_ending(CANCELLED)
+        grumble(self._line, call.peer, "call dropped", job=job.id.hex(), reason=reason)
+
+    def make_room(self, peer: Peer, now: float) -> bool:
+        """R76: beyond the bounds the oldest call of the connection gets silence; if it has none, the newcomer does."""
+        contacts: Contacts = peer.guest
+        options = self._options
+        parked = len(contacts.waiting) + len(contacts.guests)
+        everywhere = self.waiting + len(self._workers)
+        if parked < options.max_parked_per_peer and everywhere < options.max_parked:
+            return True
+        limit = "max_parked_per_peer" if parked >= options.max_parked_per_peer else "max_parked"
+        for call in contacts.waiting.values():
+            if call.job is not None:
+                self._silence(call, f"too many requests wait for an answer ({limit})", now)
+                return True
+        self._broker.counters.silent_ending(REFUSED)
+        grumble(self._line, peer, "no room", parked=parked, everywhere=everywhere, limit=limit)
+        return False
+
+    def lost(self, peer: Peer, now: float) -> None:
+        """A connection has ended: its calls are orphaned until their callers ask again."""
+        contacts: Contacts = peer.guest
+        for call in (*contacts.waiting.values(), *contacts.answered.values()):
+            if peer.closed_in_order and call.is_answered:
+                self.answers.drop(call)  # its caller has the answer: whoever asks for the same now is another
+                continue
+            call.peer = None
+            call.process, call.left_at = peer.process, now
+            self.orphans[call.key] = call
+            self._broker.caller_away(call, now)
+
+    # ---------------------------------------------------------------- answers
+
+    def answer(self, answer: Answer, now: float) -> None:
+        call: Call = answer.caller  # type: ignore[assignment]
+        peer = call.peer
+        call.remove_job(answer.job)
+        if call.is_over:
+            return
+        if answer.outcome is not DONE:
+            self._close(call)
+            self._broker.counters.silent_ending(answer.outcome)  # R73
+            return
+        self.waiting -= 1
+        call.is_answered = True
+        call.result = answer.result
+        if peer is not None:
+            contacts: Contacts = peer.guest
+            route = call.route
+            del contacts.waiting[route]
+            contacts.answered[route] = call
+            self._line.send(peer, [route, RESULT_TO_CALLER, call.result])
+        self.answers.keep(call, now)
+
+    def _close(self, call: Call) -> None:
+        """It ends in silence and is forgotten: should it come again, it is a new one."""
+        call.is_over = True
+        self.waiting -= 1
+        if call.peer is not None:
+            del call.peer.guest.waiting[call.route]
+        else:
+            self._drop_orphan(call)
+
+    def _forget_answer(self, call: Call) -> None:
+        if call.peer is not None:
+            del call.peer.guest.answered[call.route]
+        else:
+            self._drop_orphan(call)
+
+    def _drop_orphan(self, call: Call) -> None:
+        if self.orphans.get(call.key) is call:
+            del self.orphans[call.key]
+
+    # ---------------------------------------------------------------- time-outs
+
+    def _wishes_for(self, timeout: int) -> Wishes:
+        if timeout > MAX_TIMEOUT:
+            self._broker.counters.clamped_timeouts += 1
+            timeout = MAX_TIMEOUT
+        wishes = self._wishes.get(timeout)
+        if wishes is None:
+            if len(self._wishes) >= TIMEOUTS_KEPT:
+                self._wishes.clear()
+            options = self._options
+            wishes = self._wishes[timeout] = Wishes(
+                queue_timeout=options.queue_timeout or inf,
+                job_timeout=inf if timeout == ENDLESS else timeout / 1000,
+                attempts=options.attempts,
+                waits=True,  # a worker may still come
+                orphan_grace=options.orphan_grace,
+            )
+        return wishes
+
+
+def milliseconds(job: Job) -> int:
+    """How long its worker may take, as the wire has it."""
+    seconds = job.wishes.job_timeout
+    if seconds == inf:
+        is_endless = any(type(caller) is Call and caller.timeout == ENDLESS for caller in job.callers)
+        return ENDLESS if is_endless else MAX_TIMEOUT
+    return max(1, ceil(round(seconds * 1000, 3)))
