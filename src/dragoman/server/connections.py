@@ -99,7 +99,7 @@ class Connections(seam.Line):
     def dialled(
         self, peer: Peer, stream: ByteStream | None, problem: str = "", address: str = "", process: int = 0
     ) -> None:
-        """What became of a dial: a stream to whoever is at that address, or nothing."""
+        """A dial has ended: in a stream to that address, or in a problem."""
         peer.address = address
         peer.process = process
         if stream is not None and not peer.is_lost:
@@ -177,7 +177,7 @@ class Connections(seam.Line):
     def dial(
         self, session: Session, place: object, endpoint: str, carrier: Carrier, limits: PeerLimits | None = None
     ) -> Peer:
-        assert self.dialler is not None, "this line cannot dial"
+        assert self.dialler is not None, "nobody dials for these connections"
         peer = Peer(session, endpoint, carrier, str(place), "", self._clock(), limits or DEFAULT_LIMITS)
         peer.dialled = True
         self.peers[peer] = None
@@ -209,7 +209,7 @@ class Connections(seam.Line):
 
     def when_settled(self, whose: seam.Peer, call: Callable[[float], object]) -> None:
         """Call back once the connection has stayed open for a moment. Never, if it has ended by then (D7)."""
-        if self.later is None:  # nothing passes here but what the owner of this line lets pass
+        if self.later is None:  # there is no loop: no time passes but what the caller lets pass
             call(self._clock())
         else:
             peer = cast(Peer, whose)
@@ -369,7 +369,7 @@ class Connections(seam.Line):
             self._crashed(peer, error, [])
 
     def _crashed(self, peer: Peer, error: Exception, messages: Messages) -> None:
-        """A fault of ours hurts one peer only (R27). Lengths are logged, never contents."""
+        """Close the one connection that a fault of the broker hurts (R27). Lengths are logged, never contents."""
         shapes = [[len(f) for f in m] if isinstance(m, list) else f"too large: {m.size}" for m in messages[-64:]]
         self._reports.internal_error(error, peer=peer, messages=shapes)
         self.close(peer, "internal error")

@@ -1,4 +1,4 @@
-"""One connection's other end, as the line keeps it."""
+"""One connection and its other end."""
 
 from __future__ import annotations
 

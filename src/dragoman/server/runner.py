@@ -38,10 +38,10 @@ class Diary(Protocol):
 
     def apply(self, entries: list[StoreEntry], done: Callable[[int, str | None], None]) -> None:
         """Store these, in order and all or none, then say up to which number all is safe; or why new jobs up to it
-        could not be stored. At once or later, on the line's own thread."""
+        could not be stored. At once or later, on the runner's own thread."""
 
-    def fetch(self, job: Job, done: Callable[[Payload, Payload, Failure | None], None]) -> None:
-        """Bring a job's payload, result and failure, as stored. At once or later, on the line's own thread."""
+    def fetch(self, job: Job, done: Callable[[Payload, Payload], None]) -> None:
+        """Bring a job's payload and result, as they were stored. At once or later, on the runner's own thread."""
 
     def close(self) -> str | None:
         """Returns why not everything could be stored to the end, if so."""
@@ -237,7 +237,7 @@ class Runner:
             done(job.payload, job.result, job.failure)
 
     def _fetch_first(self, effect: Give | Answer) -> None:
-        """What is to be handed over lies in the diary: go on when it is here."""
+        """Fetch the payload or the result of this effect from the diary, and go on when it is here."""
 
         def fetched(payload: Payload, result: Payload, failure: Failure | None) -> None:
             if isinstance(effect, Give):
