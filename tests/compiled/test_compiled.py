@@ -2,7 +2,8 @@
 
 Not all tests can be: compiled code neither notices what a test puts in the place of its constants and methods, nor has
 interpreted heirs. So the simulated worlds, which look over a session's shoulder by inheriting from it, run on a copy
-whose sessions are interpreted and all the rest is compiled, and bugs are planted in the sources only.
+whose sessions, clients and callers are interpreted and all the rest is compiled, and bugs are planted in the sources
+only.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from programs import DRAGOMAN, Programs
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "dragoman"
 NOTE = "dragoman is not compiled, it will be interpreted: "
+INHERITED = ("session", "clients", "callers")  # modules of dialects whose classes the simulated worlds inherit from
 
 sys.path.insert(0, str(ROOT))
 import hatch_build  # noqa: E402
@@ -84,10 +86,11 @@ def test_compiled_core_carriers_and_pairs_pass_their_tests(compiled: Path) -> No
 @pytest.mark.timeout(600)
 def test_compiled_broker_holds_in_simulated_worlds(compiled: Path, tmp_path: Path) -> None:
     package = shutil.copytree(compiled, tmp_path / "interpreted-sessions")
-    sessions = list(package.glob("dragoman/dialects/*/session.*.so"))
-    assert sessions
-    for each in sessions:
-        each.unlink()
+    for name in INHERITED:
+        found = list(package.glob(f"dragoman/dialects/*/{name}.*.so"))
+        assert found, name
+        for each in found:
+            each.unlink()
     assert " passed" in run_tests(package, "tests/sim", "-k", "not planted")
 
 
