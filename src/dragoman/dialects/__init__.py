@@ -1,1 +1,1 @@
-"""One package a people: its words, how they are written, our side of the conversation, and the other side."""
+"""One package for each dialect, the catalogue of them all, and the kit that they share."""

@@ -35,7 +35,7 @@ _END: Part = (0, b"")  # stands behind the last part
 _rare = threading.RLock()  # for what few jobs ever need; the collector may close a `map` while we hold it
 
 
-class AsyncOwner(Protocol):
+class AsyncJobClient(Protocol):
     """The client of a job, as the job sees it."""
 
     @property
@@ -45,7 +45,7 @@ class AsyncOwner(Protocol):
     def engine(self) -> Engine: ...
 
 
-class Owner(AsyncOwner, Protocol):
+class JobClient(AsyncJobClient, Protocol):
     """The same, where threads wait for the job."""
 
     def check_process(self) -> None:
@@ -173,7 +173,7 @@ class JobFuture(_Submitted, concurrent.futures.Future[Result]):
     Callbacks run in the client's own thread. They may submit, but must neither block nor wait for another job.
     """
 
-    def __init__(self, client: Owner, wishes: Wishes, payload: Frame, codec: Codec) -> None:
+    def __init__(self, client: JobClient, wishes: Wishes, payload: Frame, codec: Codec) -> None:
         concurrent.futures.Future.__init__(self)
         self._begin(wishes, payload, codec, client.asking)
         self._client = client
@@ -300,7 +300,7 @@ class AsyncJob(_Submitted, asyncio.Future[Result]):
     Cancelled, also because the task that awaits it is cancelled or out of time, it ends at once and the broker is told.
     """
 
-    def __init__(self, client: AsyncOwner, wishes: Wishes, payload: Frame, codec: Codec) -> None:
+    def __init__(self, client: AsyncJobClient, wishes: Wishes, payload: Frame, codec: Codec) -> None:
         asyncio.Future.__init__(self)
         self._begin(wishes, payload, codec, client.asking)
         self._client = client

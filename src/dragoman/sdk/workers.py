@@ -21,7 +21,7 @@ from dragoman.sdk.services import Service
 from dragoman.sdk.targets import SPOKEN, Target, worker_target
 
 
-class Offer(Protocol):
+class WorkerDefinition(Protocol):
     """A worker as its program describes it: `worker.py:Worker`."""
 
     url: str
@@ -42,7 +42,9 @@ class Life(Protocol):
         """Once: finish what is in hand. Twice: do not wait for it."""
 
 
-def run(worker: Offer, home: Reference | None = None, log_level: str = "", watch: Watch | None = None) -> int:
+def run(
+    worker: WorkerDefinition, home: Reference | None = None, log_level: str = "", watch: Watch | None = None
+) -> int:
     """Run a worker until it is told to stop. `home` is where a child process finds it, if that is known; `log_level` is
     for children that nobody else tells how to log. Raises AddressError and CannotLoad."""
     target = target_of(worker)
@@ -61,7 +63,7 @@ def run(worker: Offer, home: Reference | None = None, log_level: str = "", watch
         worker._stop = None
 
 
-def target_of(worker: Offer) -> Target:
+def target_of(worker: WorkerDefinition) -> Target:
     """Where it works, and for which of its services: all of them, or one where a worker has but one; the URL may choose
     it. Raises AddressError."""
     names = tuple(worker.services)
