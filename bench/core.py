@@ -15,7 +15,8 @@ from time import process_time
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Give
 from dragoman.core.entropy import Entropy
-from dragoman.core.model import Attempt, Caller, JobId, Terms, Token, Wishes
+from dragoman.core.model import Attempt, Caller, JobId, Token
+from dragoman.core.options import Terms, Wishes
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
 from dragoman.server.tuning import collect_rarely

@@ -24,7 +24,8 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from dragoman.core.effects import Accept, Answer, Effect, Give
-from dragoman.core.model import Attempt, Caller, Job, JobId, Service, Terms, Wishes
+from dragoman.core.model import Attempt, Caller, Job, JobId, Service
+from dragoman.core.options import Terms, Wishes
 from dragoman.core.recipients import Recipient
 from dragoman.diary import schema
 from dragoman.diary.records import Scribe

@@ -12,7 +12,8 @@ from starlette.responses import Response
 
 from dragoman.core import model
 from dragoman.core.broker import Broker
-from dragoman.core.model import Attempt, Job, Terms, Wishes, Worker
+from dragoman.core.model import Attempt, Job, Worker
+from dragoman.core.options import Terms, Wishes
 from dragoman.core.policy import Policy
 from dragoman.desk.desk import Desk
 from dragoman.desk.forms import HealthView

@@ -18,8 +18,10 @@ from typing import Self
 from urllib.parse import quote
 
 from dragoman.core.effects import Answer, Effect
-from dragoman.core.model import DONE, Caller, Wishes
+from dragoman.core.model import Caller
+from dragoman.core.options import Wishes
 from dragoman.core.recipients import Recipient
+from dragoman.core.states import DONE
 from dragoman.dialects.powerhose.messages import SEPARATOR
 from dragoman.dialects.powerhose.options import ListenerOptions as PowerhoseOptions
 from dragoman.dialects.powerhose.session import ATTEMPTS

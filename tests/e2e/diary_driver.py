@@ -12,7 +12,8 @@ from math import inf
 from pathlib import Path
 
 from dragoman.core.effects import Accept, Effect, Give
-from dragoman.core.model import Attempt, Caller, Terms, Wishes
+from dragoman.core.model import Attempt, Caller
+from dragoman.core.options import Terms, Wishes
 from dragoman.server import clock
 from dragoman.server.config import Config
 from dragoman.server.datadir import DataFolder

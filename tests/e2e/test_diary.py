@@ -13,7 +13,8 @@ import apsw
 import pytest
 
 from dragoman.core.effects import Accept, Effect
-from dragoman.core.model import Caller, Wishes
+from dragoman.core.model import Caller
+from dragoman.core.options import Wishes
 from dragoman.diary.sqlite import SqliteDiary
 from dragoman.server import clock
 from dragoman.server.config import Config

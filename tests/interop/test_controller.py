@@ -17,7 +17,7 @@ import pytest
 import zmq
 from house import MIB, BrokerHouse, Visitors
 
-from dragoman.core.model import BUSY, IDLE, WorkerState
+from dragoman.core.states import BUSY, IDLE, WorkerState
 from dragoman.streams.places import PlaceTaken
 from programs import PATIENCE, STRANGERS, Program, Programs, until
 

@@ -11,7 +11,7 @@ import zmq
 from house import BrokerHouse, Raw, Visitors, Workers
 
 from dragoman.carriers.zmtp import encode
-from dragoman.core.model import IDLE, WAITING
+from dragoman.core.states import IDLE, WAITING
 from dragoman.dialects.native.codec import write_hello
 from dragoman.dialects.native.messages import Hello, Role
 from programs import until

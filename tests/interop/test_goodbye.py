@@ -10,7 +10,7 @@ import pytest
 from house import BrokerHouse, Raw, place_of
 
 from dragoman.core.counters import QUEUE_TIMEOUT
-from dragoman.core.model import IDLE
+from dragoman.core.states import IDLE
 from dragoman.dialects.native.codec import write_hello
 from dragoman.dialects.native.messages import BYE, WELCOME, Hello, Role
 from programs import until

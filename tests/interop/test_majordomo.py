@@ -15,7 +15,7 @@ import pytest
 import zmq
 from house import MIB, BrokerHouse, Raw, Visitors
 
-from dragoman.core.model import BUSY, IDLE, Outcome, WorkerState
+from dragoman.core.states import BUSY, IDLE, Outcome, WorkerState
 from programs import PATIENCE, STRANGERS, Program, Programs, until
 
 Start = Callable[..., BrokerHouse]

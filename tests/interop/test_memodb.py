@@ -31,7 +31,7 @@ from house import MIB, BrokerHouse, Raw, Visitors, Workers, place_of
 from pynng.nng import MsOption
 
 from dragoman.carriers.sp import Sp
-from dragoman.core.model import BUSY, DETACHED, IDLE, WAITING, WorkerState
+from dragoman.core.states import BUSY, DETACHED, IDLE, WAITING, WorkerState
 from dragoman.sdk.address import UnixPlace
 from dragoman.server import clock
 from programs import PATIENCE, Program, Programs, until

@@ -12,7 +12,7 @@ import pytest
 import zmq
 from house import MIB, BrokerHouse, Raw, Visitors, Workers
 
-from dragoman.core.model import IDLE, RUNNING
+from dragoman.core.states import IDLE, RUNNING
 from programs import Program, Programs, until
 
 Start = Callable[..., BrokerHouse]

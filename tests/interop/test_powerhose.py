@@ -12,7 +12,7 @@ import pytest
 import zmq
 from house import BrokerHouse, Raw, Visitors, open_descriptors, place_of
 
-from dragoman.core.model import BUSY, IDLE, WorkerState
+from dragoman.core.states import BUSY, IDLE, WorkerState
 from dragoman.sdk.address import TcpPlace
 from programs import PATIENCE, Program, Programs, until
 

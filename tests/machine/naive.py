@@ -1,5 +1,6 @@
 """The broker as one would write it without a care for cost: dicts of jobs and workers, loops over all of them."""
 
+from dataclasses import replace
 from itertools import count
 from math import inf
 from types import SimpleNamespace as Record
@@ -19,10 +20,30 @@ class Naive:
     def join(self, id, services, terms, now):
         worker = Record(id=id, services=services, terms=terms, seen=now, mark="booting", state="booting", since=0)
         worker.running, worker.unproven, worker.away = [], {}, inf  # unproven: attempt -> since when
+        worker.asked = 0 if terms.pulls else inf
         self.workers[id] = worker
 
     def idle(self, worker, now):
         worker.seen, worker.unproven, worker.mark = now, {}, None if worker.mark == "booting" else worker.mark
+
+    def ask(self, worker, count, now):
+        if worker.terms.pulls:
+            worker.asked, worker.seen = count, now if count else worker.seen
+
+    def give_back(self, attempt, delay, priority, spends, now):
+        job, worker = self.jobs[attempt[0]], self.holder[attempt]
+        worker.seen = now
+        if job.attempt == attempt:
+            if priority is not None:
+                job.wishes = replace(job.wishes, priority=priority)
+            self.doubt(job, now)
+            self.over(attempt, "failed", False, now, delay, spends)
+        worker.unproven.pop(attempt, None)
+
+    def extend(self, attempt, seconds, now):
+        self.holder[attempt].seen = now
+        if self.jobs[attempt[0]].attempt == attempt:
+            self.jobs[attempt[0]].until = now + seconds
 
     def leave(self, worker, now, unseen=()):
         held, worker.running, worker.unproven, worker.mark = worker.running, [], {}, "gone"
@@ -47,7 +68,7 @@ class Naive:
             w.mark = "gone" if w.mark == "draining" and not (w.running or w.unproven) else w.mark
             w.since = w.since if w.state == "idle" else next(self.turn)
             is_free = len(w.running) + len(w.unproven) < w.terms.capacity
-            w.state = "idle" if is_free else "busy" if w.running else "unproven"
+            w.state = ("idle" if w.asked else "detached") if is_free else "busy" if w.running else "unproven"
             w.state = w.mark or ("detached" if w.away < inf else w.state)
         ready = [j for j in self.jobs.values() if j.state == "waiting" and j.service not in self.paused]
         idle = [w for w in self.workers.values() if w.state == "idle"]
@@ -57,6 +78,7 @@ class Naive:
             job.given, job.state, job.until = job.given + 1, "running", now + job.wishes.job_timeout
             job.attempt = (job.id, job.given)
             self.holder[job.attempt], worker.state, worker.running = worker, None, [*worker.running, job.attempt]
+            worker.asked -= 1
             self.match(now)
 
     def doubt(self, job, now):
@@ -68,11 +90,16 @@ class Naive:
         job.attempt = job.attempt and self.doubt(job, now) and None
         job.state, job.outcome = "ended", outcome
 
-    def over(self, attempt, outcome, is_unseen, now):
+    def over(self, attempt, outcome, is_unseen, now, delay=None, spends=True):
         job, policy = self.jobs[attempt[0]], self.policy  # it ended without a result
-        job.spent, job.refusals, job.attempt = job.spent + (not is_unseen), (job.refusals + 1) * is_unseen, None
+        is_spent = spends and not is_unseen
+        job.spent, job.refusals, job.attempt = job.spent + is_spent, (job.refusals + 1) * is_unseen, None
         job.tried.append(self.holder[attempt].id)
-        if job.spent >= job.wishes.attempts or job.deaths >= policy.max_deaths or (is_unseen and job.queue_due <= now):
+        if (
+            (is_spent and job.spent >= job.wishes.attempts)
+            or job.deaths >= policy.max_deaths
+            or (is_unseen and job.queue_due <= now)
+        ):
             self.end(job, "timed out" if is_unseen else outcome, now)
         elif job.orphan <= now:
             self.end(job, "cancelled", now)
@@ -80,9 +107,18 @@ class Naive:
             job.state, job.until = "waiting", job.queue_due
             self.match(now)
         else:
-            seconds = 0.1 if outcome == "lost" and job.spent == 1 else min(60.0, 2.0 ** (job.spent - 1))
-            job.state, job.until = "delayed", now + (0.1 if is_unseen else seconds * (1 + 0.2 * self.jitter()))
+            seconds = (
+                delay
+                if delay is not None
+                else 0.1
+                if outcome == "lost" and job.spent == 1
+                else min(60.0, 2.0 ** (job.spent - 1))
+            )
+            job.state, job.until = "delayed", now + (0.1 if is_unseen else self.jittered(seconds, delay))
             job.queue_due = job.queue_due if is_unseen else None  # only a spent attempt begins the waiting anew
+
+    def jittered(self, seconds, delay):
+        return seconds * (1 + 0.2 * self.jitter()) if delay is None else delay
 
     def due(self, x):
         if x.id in self.jobs:

@@ -25,9 +25,11 @@ from dragoman.core import model
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Give, Save
 from dragoman.core.invariants import check
-from dragoman.core.model import Attempt, Job, JobState, Terms, Wishes, Worker, WorkerState
+from dragoman.core.model import Attempt, Job, Worker
+from dragoman.core.options import Terms, Wishes
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
+from dragoman.core.states import JobState, WorkerState
 from dragoman.testing.entropy import SeededEntropy
 
 SERVICES = ["a", "b"]
@@ -179,9 +181,17 @@ class AgainstTheModel(Machine):
         silent=st.booleans(),
         lease=st.sampled_from([inf, 7.3]),
         is_idle=st.booleans(),
+        asks=st.sampled_from([None, None, 0, 1, 2]),
     )
     def join(
-        self, services: list[str], capacity: int, may_refuse: bool, silent: bool, lease: float, is_idle: bool
+        self,
+        services: list[str],
+        capacity: int,
+        may_refuse: bool,
+        silent: bool,
+        lease: float,
+        is_idle: bool,
+        asks: int | None,
     ) -> None:
         self.advance(0.0)
         own = len(self.workers) * 0.011
@@ -192,11 +202,15 @@ class AgainstTheModel(Machine):
             capacity=capacity,
             unproven_limit=20.7 + own,
             detach_timeout=9.1 + own,
+            pulls=asks is not None,
         )
         worker = self.broker.join(NOBODY, None, "w", services, terms, self.now)
         assert worker is not None
         self.workers.append(worker)
         self.naive.join(worker.id, services, terms, self.now)
+        if asks is not None:
+            self.broker.ask(worker, asks, self.now)
+            self.naive.ask(self.naive.workers[worker.id], asks, self.now)
         if is_idle:
             self.broker.idle(worker, self.now)
             self.naive.idle(self.naive.workers[worker.id], self.now)
@@ -239,6 +253,52 @@ class AgainstTheModel(Machine):
         else:
             self.broker.detach(worker, self.now)
             record.away = min(record.away, self.now) if record.mark in (None, "draining") else inf
+        self.after()
+
+    @precondition(lambda self: self.workers)
+    @rule(number=pick, count=st.integers(0, 3), is_newest=st.booleans())
+    def ask(self, number: int, count: int, is_newest: bool) -> None:
+        self.advance(0.0)
+        worker = chosen(self.workers[-2:] if is_newest else self.workers, number)
+        self.broker.ask(worker, count, self.now)
+        self.naive.ask(self.naive.workers[worker.id], count, self.now)
+        self.after()
+
+    @precondition(lambda self: self.workers)
+    @rule(number=pick, services=st.sampled_from([[], ["a"], ["b"], ["b", "a"]]))
+    def offer(self, number: int, services: list[str]) -> None:
+        self.advance(0.0)
+        worker = chosen(self.workers, number)
+        record = self.naive.workers[worker.id]
+        assert self.broker.offer(worker, services, self.now) is (record.mark != "gone")
+        record.services = services
+        self.after()
+
+    @precondition(lambda self: self.attempts)
+    @rule(
+        number=pick,
+        delay=st.sampled_from([0.0, 0.0, 3.3]),
+        priority=st.sampled_from([None, 2, 9]),
+        spends=st.booleans(),
+    )
+    def give_back(self, number: int, delay: float, priority: int | None, spends: bool) -> None:
+        self.advance(0.0)
+        attempt = chosen(self.attempts[-5:], number)
+        is_current = self.naive.jobs[attempt.job.id].attempt == self.keys[attempt]
+        said = self.broker.give_back(attempt, self.now, delay=delay, priority=priority, spends=spends)
+        assert said is is_current
+        self.naive.give_back(self.keys[attempt], delay, priority, spends, self.now)
+        self.after()
+
+    @precondition(lambda self: self.attempts)
+    @rule(number=pick, seconds=st.sampled_from([0.7, 8.9, 90.7]))
+    def extend(self, number: int, seconds: float) -> None:
+        self.advance(0.0)
+        attempt = chosen(self.attempts[-5:], number)
+        seconds += len(self.attempts) * 0.00017
+        is_current = self.naive.jobs[attempt.job.id].attempt == self.keys[attempt]
+        assert self.broker.extend(attempt, seconds, self.now) is is_current
+        self.naive.extend(self.keys[attempt], seconds, self.now)
         self.after()
 
     @precondition(lambda self: self.attempts)
@@ -350,6 +410,7 @@ class AtTheBounds(Machine):
             job_timeout=st.sampled_from([5.0, inf, 0.0]),
             waits=st.booleans(),
             durable=st.booleans(),
+            keeps_outcome=st.booleans(),
             orphan_grace=st.sampled_from([0.0, 3.0]),
         ),
     )
@@ -375,6 +436,7 @@ class AtTheBounds(Machine):
         held=st.sampled_from([0.0, 20.0]),
         patience=st.sampled_from([4.0, inf]),
         is_idle=st.booleans(),
+        pulls=st.booleans(),
     )
     def join(
         self,
@@ -386,6 +448,7 @@ class AtTheBounds(Machine):
         held: float,
         patience: float,
         is_idle: bool,
+        pulls: bool,
     ) -> None:
         terms = Terms(
             lease=lease,
@@ -394,6 +457,7 @@ class AtTheBounds(Machine):
             capacity=capacity,
             unproven_limit=15.0,
             detach_timeout=patience,
+            pulls=pulls,
         )
         worker = self.broker.join(NOBODY, None, "w", services, terms, self.now, held_back_until=self.now + held)
         if worker is not None:
@@ -430,6 +494,19 @@ class AtTheBounds(Machine):
                 self.carry_out()
 
     @precondition(lambda self: self.workers)
+    @rule(number=pick, count=st.integers(0, 2))
+    def ask(self, number: int, count: int) -> None:
+        self.broker.ask(chosen(self.workers, number), count, self.now)
+        self.carry_out()
+
+    @precondition(lambda self: self.workers)
+    @rule(number=pick, services=st.lists(st.sampled_from(["a", "b", "c", "d", "e", ""]), max_size=3))
+    def offer(self, number: int, services: list[str]) -> None:
+        self.broker.offer(chosen(self.workers, number), services, self.now)
+        assert len(self.broker.roster.services) <= self.policy.max_services
+        self.carry_out()
+
+    @precondition(lambda self: self.workers)
     @rule(number=pick, is_within=st.booleans())
     def reach(self, number: int, is_within: bool) -> None:
         worker = chosen(self.workers, number)
@@ -439,22 +516,40 @@ class AtTheBounds(Machine):
     @precondition(lambda self: self.attempts)
     @rule(
         number=pick,
-        verb=st.sampled_from(["succeed", "succeed", "fail", "refuse", "reject", "undelivered", "progress"]),
+        verb=st.sampled_from(
+            [
+                "succeed",
+                "succeed",
+                "fail",
+                "refuse",
+                "reject",
+                "undelivered",
+                "progress",
+                "give_back",
+                "spend",
+                "extend",
+            ]
+        ),
         size=st.sampled_from([0, 10, 3_000]),
     )
     def about_an_attempt(self, number: int, verb: str, size: int) -> None:
         attempt = chosen(self.attempts, number)
         is_current = attempt.job.attempt is attempt
-        words = {"refuse": (), "undelivered": (), "fail": ("e" * size,), "reject": ("no",)}
-        result = getattr(self.broker, verb)(attempt, *words.get(verb, (b"r" * size,)), self.now)
+        words = {"refuse": (), "undelivered": (), "fail": ("e" * size,), "reject": ("no",), "extend": (size,)}
+        if verb in ("give_back", "spend"):
+            result = self.broker.give_back(attempt, self.now, delay=size, priority=size % 7, spends=verb == "spend")
+        else:
+            result = getattr(self.broker, verb)(attempt, *words.get(verb, (b"r" * size,)), self.now)
         assert result is (None if verb == "undelivered" else is_current)
         self.carry_out()
 
     @precondition(lambda self: self.jobs)
-    @rule(number=pick, verb=st.sampled_from(["withdraw", "retry"]))
+    @rule(number=pick, verb=st.sampled_from(["withdraw", "retry", "release", "release"]))
     def about_a_job(self, number: int, verb: str) -> None:
         job = chosen(self.jobs, number)
         result = getattr(self.broker, verb)(job, self.now)
+        if verb == "release" and result:
+            assert (job.state is not JobState.ENDED, job.quarantined, job.spent) == (True, False, 0)
         if verb == "retry" and result is not None:
             assert (result.retry_of, job.retried_as, job.quarantined) == (job.id, result.id, False)
             self.jobs.append(result)

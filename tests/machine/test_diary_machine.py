@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from dragoman.core.effects import Accept, Answer, Give
-from dragoman.core.model import DELAYED, RUNNING, Attempt, Job, JobId, Outcome
+from dragoman.core.model import Attempt, Job, JobId
 from dragoman.core.revival import Kept
+from dragoman.core.states import DELAYED, RUNNING, Outcome
 from dragoman.diary.limits import DiaryLimits
 from dragoman.diary.sqlite import SqliteDiary
 from unit.diary.world import WALL, House, Loop

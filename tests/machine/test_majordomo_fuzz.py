@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from dragoman.carriers.malformed import Malformed
-from dragoman.core.model import Outcome
+from dragoman.core.states import Outcome
 from dragoman.dialects.majordomo import codec
 from dragoman.dialects.majordomo.editions import WIRES, Wire
 from dragoman.dialects.majordomo.framed import Framed

@@ -13,7 +13,7 @@ from io import BytesIO
 import cbor2
 
 from dragoman.carriers.malformed import Malformed
-from dragoman.core.model import is_name
+from dragoman.core.names import is_name
 from dragoman.dialects.memodb import codec
 from dragoman.dialects.memodb.messages import Disconnect, Heartbeat, Job, Ready, Result, Word
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from dragoman.core.model import Outcome
+from dragoman.core.states import Outcome
 from dragoman.http.options import ListenerOptions
 from pairs.asgi import Exchange, settle
 from pairs.people import ATTEMPTS, JOB_TIMEOUT, People

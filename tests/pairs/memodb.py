@@ -9,7 +9,7 @@ from typing import Any
 import cbor2
 
 from dragoman.carriers.sp import Sp
-from dragoman.core.model import Outcome
+from dragoman.core.states import Outcome
 from pairs.people import ATTEMPTS, JOB_TIMEOUT, MAX_PAYLOAD, TOO_LARGE, People
 from pairs.world import SERVICE, Connection, World
 

@@ -7,7 +7,7 @@ from itertools import count
 
 from dragoman.carriers.carrier import Message
 from dragoman.carriers.zmtp import Zmtp
-from dragoman.core.model import Outcome
+from dragoman.core.states import Outcome
 from pairs.people import ATTEMPTS, JOB_TIMEOUT, MAX_PAYLOAD, People
 from pairs.world import SERVICE, Connection, World
 

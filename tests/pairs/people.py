@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from dragoman.core.model import Outcome
+from dragoman.core.states import Outcome
 from pairs.world import World
 
 JOB_TIMEOUT = 50.0  # seconds, for every listener and caller

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman.carriers.zmtp import Zmtp
-from dragoman.core.model import Outcome
+from dragoman.core.states import Outcome
 from pairs.people import ATTEMPTS, JOB_TIMEOUT, MAX_PAYLOAD, TOO_LARGE, People
 from pairs.pingpong import PingPongCaller
 from pairs.world import SERVICE, Connection, Dialled, World

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from call_counts import counting
-from dragoman.core.model import Outcome
+from dragoman.core.states import Outcome
 from pairs.asgi import one_world
 from pairs.people import Caller, People, Worker
 from pairs.test_pairs import CALLERS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from case_tables import check_every_row
-from dragoman.core.model import Outcome
+from dragoman.core.states import Outcome
 from pairs import native
 from pairs.asgi import one_world
 from pairs.majordomo import FIELD, RFC7, RFC18, Rfc7Caller, Rfc7Worker, Rfc18Worker

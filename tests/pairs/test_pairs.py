@@ -14,8 +14,9 @@ import pytest
 from case_tables import check_every_row
 from dragoman.core.effects import Answer, Effect
 from dragoman.core.model import Caller as BrokerCaller
-from dragoman.core.model import Outcome, Wishes
+from dragoman.core.options import Wishes
 from dragoman.core.recipients import Recipient
+from dragoman.core.states import Outcome
 from dragoman.dialects.catalogue import DIALECTS
 from pairs import controller, http, majordomo, memodb, native, pingpong, powerhose
 from pairs.asgi import one_world

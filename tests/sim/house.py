@@ -18,8 +18,8 @@ from dragoman.carriers.carrier import Carrier
 from dragoman.carriers.zmtp import Zmtp
 from dragoman.core.broker import Broker
 from dragoman.core.invariants import check
-from dragoman.core.model import JobState
 from dragoman.core.policy import Policy
+from dragoman.core.states import JobState
 from dragoman.dialects.frontend import FRONTEND
 from dragoman.dialects.pingpong.options import ListenerOptions
 from dragoman.dialects.pingpong.session import PingPongSession

@@ -28,7 +28,8 @@ from typing import Any
 from dragoman.carriers.carrier import Frame
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer
-from dragoman.core.model import DONE, RUNNING, Attempt, Outcome, WorkerState
+from dragoman.core.model import Attempt
+from dragoman.core.states import DONE, RUNNING, Outcome, WorkerState
 from dragoman.dialects.memodb.callers import Callers
 from dragoman.dialects.memodb.messages import Ready
 from dragoman.dialects.memodb.options import ListenerOptions

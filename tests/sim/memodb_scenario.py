@@ -20,7 +20,7 @@ from random import Random
 
 from dragoman.carriers.carrier import Carrier
 from dragoman.carriers.sp import Sp
-from dragoman.core.model import WorkerState
+from dragoman.core.states import WorkerState
 from dragoman.dialects.memodb.options import ListenerOptions
 from sim.house import House, Kinds, Life
 from sim.memodb_actors import KEEP_ALIVE, Habits, Process

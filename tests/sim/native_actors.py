@@ -12,7 +12,7 @@ from math import inf
 
 from dragoman.carriers.carrier import Frame
 from dragoman.carriers.zmtp import Limits, Zmtp
-from dragoman.core.model import Outcome
+from dragoman.core.states import Outcome
 from dragoman.dialects.native.options import ClientOptions, WorkerOptions
 from dragoman.dialects.native.peer import ClientSide, WorkerSide
 from dragoman.dialects.sides import NOTHING_SAID, Assignment, Failure, Wishes

@@ -21,7 +21,7 @@ from typing import Any
 
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Effect, Give
-from dragoman.core.model import ENDED
+from dragoman.core.states import ENDED
 from dragoman.dialects.native.clients import Clients
 from dragoman.dialects.native.options import ListenerOptions
 from dragoman.dialects.native.session import NativeSession

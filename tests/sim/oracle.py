@@ -35,7 +35,8 @@ from typing import Any
 from dragoman.carriers.carrier import Message, TooLarge
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Effect, Give
-from dragoman.core.model import Attempt, JobId, Outcome, WorkerState
+from dragoman.core.model import Attempt, JobId
+from dragoman.core.states import Outcome, WorkerState
 from dragoman.dialects.pingpong.messages import PING, READY
 from dragoman.dialects.pingpong.options import ListenerOptions
 from dragoman.dialects.pingpong.session import Guest, PingPongSession

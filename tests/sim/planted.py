@@ -13,7 +13,8 @@ from typing import Any
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.expiry import Expiry
-from dragoman.core.model import Job, JobState, Outcome, Worker, WorkerState
+from dragoman.core.model import Job, Worker
+from dragoman.core.states import JobState, Outcome, WorkerState
 from dragoman.dialects.pingpong.messages import Ping
 from dragoman.dialects.pingpong.session import Guest
 from sim.house import Kinds

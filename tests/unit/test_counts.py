@@ -11,7 +11,8 @@ import sys
 from call_counts import counting
 from dragoman.core.broker import Broker
 from dragoman.core.invariants import check
-from dragoman.core.model import Attempt, Caller, Job, Terms, Wishes
+from dragoman.core.model import Attempt, Caller, Job
+from dragoman.core.options import Terms, Wishes
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
 from dragoman.testing.entropy import SeededEntropy

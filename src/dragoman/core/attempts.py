@@ -9,34 +9,23 @@ tried again after its retry delay, or ends. If the worker may still be at it, it
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from dragoman.core.counters import Counters
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.dispatch import Dispatch
-from dragoman.core.door import BEING_DRAINED, CALLER_GONE
+from dragoman.core.door import BEING_DRAINED, CALLER_GONE, GIVEN_BACK
 from dragoman.core.effects import Effect, Recall, take_back
 from dragoman.core.entropy import Entropy
 from dragoman.core.failure import Failure
 from dragoman.core.infinity import inf
 from dragoman.core.ledger import Ledger
-from dragoman.core.model import (
-    CANCELLED,
-    GONE,
-    LOST,
-    REFUSED,
-    TIMED_OUT,
-    WAITING,
-    Attempt,
-    Job,
-    Outcome,
-    Refusal,
-    Token,
-    Worker,
-)
+from dragoman.core.model import Attempt, Job, Token, Worker
 from dragoman.core.policy import Policy
 from dragoman.core.retries import are_spent, back_off, note_ending, remember_tried
 from dragoman.core.roster import Roster
+from dragoman.core.states import CANCELLED, FAILED, GONE, LOST, REFUSED, TIMED_OUT, WAITING, Outcome, Refusal
 
 
 class Attempts:
@@ -93,9 +82,8 @@ class Attempts:
         """End an attempt whose run time is over (R7): it is spent, its worker unproven."""
         worker = attempt.worker
         if take_back(attempt, self._effects):  # we came late, not the worker
-            del worker.running[attempt.token]
             self.not_started(attempt, now)
-            self._dispatch.freed(worker, now)
+            self._dispatch.taken_back(attempt, now)
             return
         reason = f"no result within {worker.run_time(attempt.job):g} s"
         self.doubt(attempt, now)
@@ -113,8 +101,7 @@ class Attempts:
             self._effects.append(Recall(attempt, reason))
         self._ledger.end(job, outcome, b"", reason, now, refusal)
         if attempt is not None and is_unseen:
-            del attempt.worker.running[attempt.token]
-            self._dispatch.freed(attempt.worker, now)
+            self._dispatch.taken_back(attempt, now)
 
     # ---------------------------------------------------------------- the worker's slot
 
@@ -153,10 +140,82 @@ class Attempts:
             else:
                 self._dispatch.requeue(job, now)
 
+    def refuse(self, attempt: Attempt, now: float) -> bool:
+        """The worker would not take the job. It gets no other until it says that it is idle."""
+        worker = attempt.worker
+        worker.refused = attempt.token if worker.terms.may_refuse else None
+        if attempt.job.attempt is not attempt:
+            self._roster.settle(worker, now)
+            return False
+        self.doubt(attempt, now)
+        if worker.terms.may_refuse:
+            self.not_started(attempt, now)
+        else:
+            self.spend(attempt, FAILED, "its worker refused it", now)
+        return True
+
+    def undelivered(self, attempt: Attempt, now: float) -> None:
+        """The job never left us: its worker is as free as it was."""
+        worker = attempt.worker
+        if attempt.job.attempt is attempt:
+            del worker.running[attempt.token]
+            self.not_started(attempt, now)
+        elif worker.unproven.pop(attempt.token, None) is None:
+            return
+        self._dispatch.freed(worker, now)
+
+    def give_back(self, attempt: Attempt, delay: float, priority: int | None, spends: bool, now: float) -> bool:
+        """The worker will not finish the job, and is free again. False if the attempt was over already."""
+        worker, job = attempt.worker, attempt.job
+        if job.attempt is not attempt:
+            if worker.unproven.pop(attempt.token, None) is not None:
+                self._dispatch.freed(worker, now)
+            return False
+        self._note_new_wishes(job, delay, priority)
+        del worker.running[attempt.token]
+        if spends:
+            self.spend(attempt, FAILED, GIVEN_BACK, now, delay=delay)
+        else:
+            self._set_aside(attempt, delay, now)
+        self._dispatch.freed(worker, now)
+        return True
+
+    def _note_new_wishes(self, job: Job, delay: float, priority: int | None) -> None:
+        """The job asks for what its worker said. The store has that, too: after a restart, a job that has spent no
+        attempt rests at most for the delay that it asks for (R25)."""
+        wishes = job.wishes
+        if priority is not None and priority != wishes.priority:
+            wishes = replace(wishes, priority=priority)
+        if wishes.durable and delay > wishes.delay:
+            wishes = replace(wishes, delay=delay)
+        if wishes is not job.wishes:
+            job.wishes = wishes
+            if wishes.durable:
+                self._ledger.rewrite(job)
+
+    def _set_aside(self, attempt: Attempt, delay: float, now: float) -> None:
+        """Queue the job of an attempt that does not count, after a delay."""
+        job = attempt.job
+        self._ledger.part_with(attempt)
+        remember_tried(job, attempt.worker)
+        job.refusals = 0
+        job.queue_due = inf
+        if self._dispatch.is_draining and not job.wishes.durable:
+            self._ledger.end(job, REFUSED, b"", BEING_DRAINED, now, Refusal.DRAINING)
+        elif self._outlives_caller(job, now):
+            self._retry_after(job, delay, now)
+
     def spend(
-        self, attempt: Attempt, outcome: Outcome, reason: str, now: float, failure: Failure | None = None
+        self,
+        attempt: Attempt,
+        outcome: Outcome,
+        reason: str,
+        now: float,
+        failure: Failure | None = None,
+        delay: float | None = None,
     ) -> None:
-        """Count the attempt: a worker may have seen the job (R9). While attempts remain, it is tried again (R11)."""
+        """Count the attempt: a worker may have seen the job (R9). While attempts remain, it is tried again after
+        `delay`, or as R11 says."""
         job = attempt.job
         self._ledger.part_with(attempt)
         job.service.ran.observe(now - attempt.given)
@@ -168,7 +227,10 @@ class Attempts:
             job.quarantined = job.wishes.durable
             self._ledger.end(job, outcome, b"", reason, now, failure=failure)
         elif self._outlives_caller(job, now):
-            self._retry_at(job, now + back_off(job, outcome, self._policy, self._entropy.jitter()))
+            if delay is not None:
+                self._retry_after(job, delay, now)
+            else:
+                self._retry_at(job, now + back_off(job, outcome, self._policy, self._entropy.jitter()))
 
     def _outlives_caller(self, job: Job, now: float) -> bool:
         """A call whose callers have all gone is not started again (R18), nor is one that they did not come back for."""
@@ -181,6 +243,15 @@ class Attempts:
         self._dispatch.delay(job, time)
         if job.wishes.durable:
             self._ledger.save(job)
+
+    def _retry_after(self, job: Job, delay: float, now: float) -> None:
+        """The delay is the worker's: none means at once."""
+        if delay > 0.0:
+            self._retry_at(job, now + delay)
+            return
+        if job.wishes.durable:
+            self._ledger.save(job)
+        self._dispatch.wake(job, now)
 
     # ---------------------------------------------------------------- attempts of an earlier run (R107)
 

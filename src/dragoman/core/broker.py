@@ -34,8 +34,14 @@ from dragoman.core.failure import Failure
 from dragoman.core.gate import Promise
 from dragoman.core.infinity import inf
 from dragoman.core.ledger import Ledger
-from dragoman.core.lifecycle import move_worker
-from dragoman.core.model import (
+from dragoman.core.model import Attempt, Caller, Job, JobId, Payload, Reservation, Service, Worker
+from dragoman.core.options import Terms, Wishes
+from dragoman.core.owners import Owner, Owners
+from dragoman.core.policy import Policy
+from dragoman.core.recipients import Recipient
+from dragoman.core.reservations import QUICK, Reservations
+from dragoman.core.roster import Roster
+from dragoman.core.states import (
     BOOTING,
     CANCELLED,
     DELAYED,
@@ -45,29 +51,13 @@ from dragoman.core.model import (
     ENDED,
     FAILED,
     GONE,
-    IDLE,
     REFUSED,
     RUNNING,
     WAITING,
-    Attempt,
-    Caller,
     Farewell,
-    Job,
-    JobId,
     Outcome,
-    Payload,
     Refusal,
-    Reservation,
-    Service,
-    Terms,
-    Wishes,
-    Worker,
 )
-from dragoman.core.owners import Owner, Owners
-from dragoman.core.policy import Policy
-from dragoman.core.recipients import Recipient
-from dragoman.core.reservations import QUICK, Reservations
-from dragoman.core.roster import Roster
 
 
 class Broker:
@@ -190,6 +180,16 @@ class Broker:
             self.dispatch.welcome(again, now)
         return again
 
+    def release(self, job: Job, now: float) -> bool:
+        """Queue a quarantined job again under the same id: its attempts start anew, its history stays (R135). False if
+        it is not in quarantine, or there is no room."""
+        if not job.quarantined or self.jobs.get(job.id) is not job or self.is_draining:
+            return False
+        if not self.ledger.readmit(job, self.roster.restore_service(job.service.name), now):
+            return False
+        self.dispatch.queue(job, now)
+        return True
+
     # ---------------------------------------------------------------- workers
 
     def join(
@@ -218,13 +218,7 @@ class Broker:
     def idle(self, worker: Worker, now: float) -> bool:
         """The worker says it is free: so it is, unless a job of ours runs there (D1)."""
         worker.seen = now
-        if worker.state is BOOTING:
-            move_worker(worker, IDLE)
-        elif not worker.unproven:
-            return False
-        worker.unproven.clear()
-        self.dispatch.freed(worker, now)
-        return True
+        return self.dispatch.idle(worker, now)
 
     def seen(self, worker: Worker, now: float) -> None:
         """A life sign: it extends the lease and nothing else (D1, R6)."""
@@ -243,6 +237,24 @@ class Broker:
         worker.away_since = inf
         if worker.state is DETACHED and self.roster.settle(worker, now):
             self.dispatch.freed(worker, now)
+
+    def ask(self, worker: Worker, count: int, now: float) -> None:
+        """A worker that pulls asks for up to so many jobs, in place of what it asked for before (R131). 0: for none. An
+        attempt that it is given uses up one."""
+        if worker.terms.pulls:
+            if count > 0:
+                worker.seen = now
+            self.dispatch.ask(worker, count, now)
+
+    def offer(self, worker: Worker, services: Collection[str], now: float) -> bool:
+        """The worker offers these services from now on, or none; what it holds is not touched (R132). False: it has
+        gone, or these are too many, or not names."""
+        if worker.state is GONE or not (is_offer(services, self.policy) or not services):
+            return False
+        offered = self.roster.services_for(dict.fromkeys(services))
+        if offered is not None:
+            self.dispatch.offer(worker, offered, now)
+        return offered is not None
 
     def leave(self, worker: Worker, now: float, reason: str, unseen: Iterable[Attempt] = ()) -> None:
         """The worker has gone. Of what it held, `unseen` cannot have reached it (R8); the rest may have (R9)."""
@@ -278,7 +290,7 @@ class Broker:
             self.attempts.late_result(attempt, now)
             return False
         if attempt.parts is not None:
-            result, problem = self.ledger.whole(attempt, attempt.parts, result)
+            result, problem = attempt.parts.join(result, worker.terms.max_payload)
             if problem:
                 return self.fail(attempt, problem, now)
         del worker.running[attempt.token]
@@ -312,18 +324,8 @@ class Broker:
 
     def refuse(self, attempt: Attempt, now: float) -> bool:
         """The worker would not take it, as its terms allow: nothing has started (R8). It gets no job until `idle`."""
-        worker = attempt.worker
-        worker.seen = now
-        worker.refused = attempt.token if worker.terms.may_refuse else None
-        if attempt.job.attempt is not attempt:
-            self.roster.settle(worker, now)
-            return False
-        self.attempts.doubt(attempt, now)
-        if worker.terms.may_refuse:
-            self.attempts.not_started(attempt, now)
-        else:
-            self.attempts.spend(attempt, FAILED, "its worker refused it", now)
-        return True
+        attempt.worker.seen = now
+        return self.attempts.refuse(attempt, now)
 
     def reject(self, attempt: Attempt, reason: str, now: float) -> bool:
         """This worker's wire cannot carry the job: it ends *failed* and was never sent. The worker stays free."""
@@ -336,13 +338,24 @@ class Broker:
 
     def undelivered(self, attempt: Attempt, now: float) -> None:
         """The job never left us, so its worker is as free as it was, and another may have the job at once (R8)."""
-        worker = attempt.worker
-        if attempt.job.attempt is attempt:
-            del worker.running[attempt.token]
-            self.attempts.not_started(attempt, now)
-        elif worker.unproven.pop(attempt.token, None) is None:
-            return
-        self.dispatch.freed(worker, now)
+        self.attempts.undelivered(attempt, now)
+
+    def give_back(
+        self, attempt: Attempt, now: float, *, delay: float = 0.0, priority: int | None = None, spends: bool = False
+    ) -> bool:
+        """The worker gives the job back and is free: it waits again, after `delay` and with another `priority` if that
+        is said (R133). `spends`: the attempt counts. False if it was over already. ValueError: no such priority."""
+        attempt.worker.seen = now
+        return self.attempts.give_back(attempt, min(delay, self.policy.max_delay), priority, spends, now)
+
+    def extend(self, attempt: Attempt, seconds: float, now: float) -> bool:
+        """The worker needs more time: its run time ends in so many seconds (R134). False if the attempt is over."""
+        attempt.worker.seen = now
+        if attempt.job.attempt is not attempt:
+            return False
+        attempt.extend(seconds, now)
+        self._deadlines.arm(attempt.worker, attempt.over_at)
+        return True
 
     def progress(self, attempt: Attempt, payload: Payload, now: float, *, is_part: bool = False) -> bool:
         """What a running job reports of itself, or a part of its result that is ready before the rest."""
@@ -403,6 +416,8 @@ class Broker:
                     self._reservations.committed(job, waited, problem is None)
             elif promise is Promise.ANSWER:
                 self.ledger.tell(job)
+                if not job.outlives_end:
+                    self.ledger.erase(job)
             elif promise is Promise.ACCEPT:
                 if problem is None:
                     self.effects.extend(Accept(caller, job) for caller in job.callers)
@@ -413,9 +428,7 @@ class Broker:
 
     def shift(self, gap: float, now: float) -> None:
         """We were paused, not they: no lease ran meanwhile (D13, R22)."""
-        for worker in self.roster.workers.values():
-            worker.excuse(gap, now)
-        self.ledger.excuse(gap)
+        self._expiry.excuse(gap, now)
         self.resumed_at = now
 
     def tick(self, now: float) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dragoman.core.model import DONE, Outcome, Refusal
+from dragoman.core.states import DONE, Outcome, Refusal
 
 MOST_NAMED: Final = 1_000  # services whose dropped jobs are counted by name
 UNNAMED: Final = ""  # stands for all other services, and for names that are no services
@@ -40,6 +40,7 @@ class Counters:
         "peers_refused",
         "ready_while_busy",
         "refused",
+        "released",
         "replayed_answers",
         "restored",
         "silent_endings",
@@ -52,6 +53,7 @@ class Counters:
     def __init__(self) -> None:
         self.accepted = 0  # jobs that were let in
         self.restored = 0  # jobs of an earlier run that had not ended
+        self.released = 0  # R135: quarantined jobs that were let in again
         self.refused = 0  # submits turned away at the door
         self.done = 0  # accepted jobs that ended so
         self.undone = dict.fromkeys(Outcome, 0)  # and those that ended otherwise

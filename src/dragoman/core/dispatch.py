@@ -18,23 +18,12 @@ from dragoman.core.events import JOB_WAITING, WORKER_LEFT
 from dragoman.core.gate import Promise
 from dragoman.core.infinity import inf
 from dragoman.core.ledger import Ledger
-from dragoman.core.lifecycle import move_job
-from dragoman.core.model import (
-    DELAYED,
-    DETACHED,
-    DRAINING,
-    RUNNING,
-    TIMED_OUT,
-    WAITING,
-    Attempt,
-    Farewell,
-    Job,
-    Service,
-    Worker,
-)
+from dragoman.core.lifecycle import move_job, move_worker
+from dragoman.core.model import Attempt, Job, Service, Worker
 from dragoman.core.policy import Policy
 from dragoman.core.reservations import Reservations
 from dragoman.core.roster import Roster
+from dragoman.core.states import BOOTING, DELAYED, DETACHED, DRAINING, IDLE, RUNNING, TIMED_OUT, WAITING, Farewell
 
 
 class Dispatch:
@@ -194,7 +183,8 @@ class Dispatch:
         if worker.state is DRAINING:
             self.dismiss_if_drained(worker)
             return
-        if worker.state is DETACHED:
+        if worker.state is DETACHED or worker.asked <= 0:
+            self._roster.settle(worker, now)
             self._deadlines.arm(worker, worker.due())
             return
         while (job := self._next_job(worker)) is not None:
@@ -204,6 +194,35 @@ class Dispatch:
         self._roster.settle(worker, now)
         if worker.seen + worker.terms.lease < worker.alarm:  # only its lease can be due earlier than it was
             self._deadlines.arm(worker, worker.due())
+
+    def idle(self, worker: Worker, now: float) -> bool:
+        """Free the slots of attempts that are over. False: no slot was taken by such a one."""
+        if worker.state is BOOTING:
+            move_worker(worker, IDLE)
+        elif not worker.unproven:
+            return False
+        worker.unproven.clear()
+        self.freed(worker, now)
+        return True
+
+    def taken_back(self, attempt: Attempt, now: float) -> None:
+        """Free the slot of an attempt that its worker was never sent: it still asks for a job."""
+        worker = attempt.worker
+        del worker.running[attempt.token]
+        worker.asked += 1
+        self.freed(worker, now)
+
+    def ask(self, worker: Worker, count: int, now: float) -> None:
+        """Give the worker up to so many jobs: those that wait, and others as they come."""
+        worker.asked = count
+        if (worker.state is DETACHED or worker.state is IDLE) and self._roster.settle(worker, now):
+            self.freed(worker, now)
+
+    def offer(self, worker: Worker, services: list[Service], now: float) -> None:
+        """Give the worker jobs of these services, and of no others any more."""
+        self._roster.change_services(worker, services)
+        if worker.state is IDLE and self._roster.settle(worker, now):
+            self.freed(worker, now)
 
     def dismiss_if_drained(self, worker: Worker) -> None:
         """Dismiss a draining worker once it holds nothing."""

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from dragoman.core.model import Refusal, Service, Wishes, is_name
+from dragoman.core.model import Service
+from dragoman.core.names import is_name
+from dragoman.core.options import Wishes
 from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
+from dragoman.core.states import Refusal
 
 PATIENCE_OVER: Final = "its deadline passed"
 CALLER_GONE: Final = "its caller has gone"
+GIVEN_BACK: Final = "given back by its worker"
 STOPPED: Final = "the broker stopped while it ran"
 GOODBYE: Final = "the broker stops"
 BEING_DRAINED: Final = f"{Refusal.DRAINING}: the broker is about to stop"

@@ -6,9 +6,10 @@ The broker's methods append them, and the line carries them out in order. They a
 from __future__ import annotations
 
 from dragoman.core.failure import Failure
-from dragoman.core.model import ABSENT, Attempt, Caller, Farewell, Job, Outcome, Payload, Refusal, Worker
+from dragoman.core.model import ABSENT, Attempt, Caller, Job, Payload, Worker
 from dragoman.core.recipients import Effect as Effect
 from dragoman.core.recipients import Recipient
+from dragoman.core.states import Farewell, Outcome, Refusal
 
 
 class Delivery(Effect):
@@ -115,13 +116,17 @@ class Progress(Delivery):
 
 
 class Save(Effect):
-    """Write this job, as it is now, into the diary, then say `saved(number)`. Numbers rise; so must the commits."""
+    """Write this job, as it is now, into the diary, then say `saved(number)`. Numbers rise; so must the commits.
 
-    __slots__ = ("job", "number")
+    `rewrites`: what it asks for has changed since it was written first.
+    """
 
-    def __init__(self, job: Job, number: int) -> None:
+    __slots__ = ("job", "number", "rewrites")
+
+    def __init__(self, job: Job, number: int, rewrites: bool = False) -> None:
         self.job = job
         self.number = number
+        self.rewrites = rewrites
 
 
 class Note(Effect):

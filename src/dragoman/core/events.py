@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from dragoman.core.model import DELAYED, RUNNING, WAITING, Job, JobId, Outcome, Payload, Service, Worker, WorkerId
+from dragoman.core.model import Job, JobId, Payload, Service, Worker, WorkerId
 from dragoman.core.recipients import Effect
+from dragoman.core.states import DELAYED, RUNNING, WAITING, Outcome
 
 # Kinds of events. Each is one bit, so a number stands for any set of them.
 JOB_DELAYED: Final = 1

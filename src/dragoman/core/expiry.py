@@ -14,10 +14,12 @@ from dragoman.core.deadlines import Deadlines
 from dragoman.core.dispatch import Dispatch
 from dragoman.core.door import CALLER_GONE, PATIENCE_OVER
 from dragoman.core.effects import Dismiss, Effect
+from dragoman.core.infinity import inf
 from dragoman.core.ledger import Ledger
-from dragoman.core.model import CANCELLED, DELAYED, ENDED, GONE, TIMED_OUT, Farewell, Job, Worker
+from dragoman.core.model import Job, Worker
 from dragoman.core.policy import Policy
 from dragoman.core.roster import Roster
+from dragoman.core.states import CANCELLED, DELAYED, ENDED, GONE, TIMED_OUT, Farewell
 
 
 class Expiry:
@@ -56,6 +58,17 @@ class Expiry:
             if self._counters.erased >= most:
                 return  # the next turn goes on: a day's outcomes that end together do not hold up anybody (R110)
 
+    def excuse(self, gap: float, now: float) -> None:
+        """We were paused for so long: workers were not silent meanwhile, and callers could not come back (D13)."""
+        for worker in self._roster.workers.values():
+            worker.seen = min(worker.seen + gap, now)
+            if worker.away_since != inf:
+                worker.away_since = min(worker.away_since + gap, now)
+            for attempt in worker.unproven.values():
+                attempt.doubted = min(attempt.doubted + gap, now)
+        for job in self._ledger.jobs.values():
+            job.orphan_due += gap
+
     def _judge_job(self, job: Job, now: float) -> None:
         """Judge a job that does not run: those that do are judged with their worker."""
         if job.due() > now:
@@ -88,7 +101,7 @@ class Expiry:
         if worker.patience_over() > now:
             self._deadlines.arm(worker, worker.due())
             return
-        reason = worker.overdue(now)
+        reason = _lateness(worker, now)
         self._counters.expired_workers += 1
         self._effects.append(Dismiss(worker, Farewell.EXPIRED, reason))
         if worker.terms.ends_with_connection and worker.unproven_since() + worker.terms.unproven_limit > now:
@@ -97,3 +110,13 @@ class Expiry:
             self._deadlines.arm(worker, worker.due())
         else:
             self._attempts.leave(worker, now, reason, ())
+
+
+def _lateness(worker: Worker, now: float) -> str:
+    """The reason to give up a worker that is due."""
+    terms = worker.terms
+    if worker.unproven_since() + terms.unproven_limit <= now:
+        return f"it did not prove itself free within {terms.unproven_limit:g} s"
+    if worker.seen + worker.lease() > now:
+        return f"its worker was out of reach for {terms.detach_timeout:g} s"
+    return f"its worker was silent for {terms.lease:g} s"

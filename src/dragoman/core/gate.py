@@ -32,7 +32,7 @@ class Gate:
         self._held: deque[tuple[int, Held]] = deque()
         self._unwritten: list[Held] = []  # attempts whose save failed: the store writes them as soon as it can (R101)
 
-    def hold(self, job: Job, promise: Promise) -> Save:
+    def hold(self, job: Job, promise: Promise, rewrites: bool = False) -> Save:
         """Store the job as it is now. Its current attempt, or its reservation, waits for that if so promised."""
         self.last += 1
         if not job.number:
@@ -43,7 +43,7 @@ class Gate:
         elif promise is Promise.RESERVE:
             waits = job.reservation
         self._held.append((self.last, (job, promise, waits)))
-        return Save(job, self.last)
+        return Save(job, self.last, rewrites)
 
     def note(self, key: str, value: str | None) -> Note:
         """Store a value that belongs to no job."""

@@ -7,7 +7,8 @@ from math import inf
 from dragoman.core import deadlines, queues
 from dragoman.core.broken import InvariantBroken
 from dragoman.core.broker import Broker
-from dragoman.core.model import Job, JobState, Service, Worker, WorkerState
+from dragoman.core.model import Job, Service, Worker
+from dragoman.core.states import JobState, WorkerState
 
 
 def check(broker: Broker) -> None:
@@ -56,9 +57,9 @@ def _check_jobs(broker: Broker) -> None:
     require(all(job_id in broker.jobs for job_id in queued), "I1", "a job stands in a queue and is not here")
     ended = sum(broker.counters.ended.values())
     require(
-        broker.counters.accepted + broker.counters.restored == ended + broker.ledger.present,
+        broker.counters.accepted + broker.counters.restored + broker.counters.released == ended + broker.ledger.present,
         "I17",
-        "jobs accepted and restored are not those ended and present",
+        "jobs accepted, restored and released are not those ended and present",
     )
     size = sum(len(job.payload) for job in broker.jobs.values() if job.state is not JobState.ENDED)
     require(size == broker.ledger.bytes, "I5", f"payloads take {size} bytes, {broker.ledger.bytes} are counted")
@@ -103,6 +104,7 @@ def _check_worker(broker: Broker, worker: Worker) -> None:
     is_nowhere = not any(worker in s.idle or worker in s.held_back for s in worker.services)
     if worker.state is WorkerState.IDLE:
         require(worker.free > 0, "I2", f"{name} is idle without a free slot")
+        require(worker.asked > 0, "I2", f"{name} is idle and asks for nothing")
         require(is_everywhere, "I2", f"{name} is idle and not listed for all its services")
     else:
         require(is_nowhere, "I2", f"{name} is {worker.state} and listed as idle")
@@ -113,7 +115,8 @@ def _check_worker(broker: Broker, worker: Worker) -> None:
     is_away = worker.state is WorkerState.DETACHED or worker.state is WorkerState.DRAINING
     require(worker.away_since == inf or is_away, "I2", f"{name} is {worker.state} and out of reach")
     if worker.state is WorkerState.DETACHED:
-        require(worker.away_since != inf, "I2", f"{name} is detached and within reach")
+        is_deaf = worker.asked <= 0 and worker.free > 0
+        require(worker.away_since != inf or is_deaf, "I2", f"{name} is detached, within reach and asks")
     require(worker.state is not WorkerState.GONE, "I9", f"{name} is gone and still here")
 
 

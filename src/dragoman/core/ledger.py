@@ -16,29 +16,14 @@ from dragoman.core.failure import Failure
 from dragoman.core.gate import Gate, Promise
 from dragoman.core.infinity import inf
 from dragoman.core.lifecycle import move_job
-from dragoman.core.model import (
-    ABSENT,
-    DONE,
-    ENDED,
-    RUNNING,
-    TIMED_OUT,
-    Attempt,
-    Caller,
-    Job,
-    JobId,
-    JobState,
-    Outcome,
-    Parts,
-    Payload,
-    Refusal,
-    Service,
-    Wishes,
-    is_name,
-)
-from dragoman.core.oversize import over_max_payload
+from dragoman.core.model import ABSENT, Attempt, Caller, Job, JobId, Payload, Service
+from dragoman.core.names import is_name
+from dragoman.core.options import Wishes
 from dragoman.core.owners import Owner
+from dragoman.core.parts import Parts
 from dragoman.core.policy import Policy
 from dragoman.core.retries import note_last
+from dragoman.core.states import DONE, ENDED, RUNNING, TIMED_OUT, WAITING, JobState, Outcome, Refusal
 
 BEING_READ: Final = "the diary is still being read, and may have this job: ask again in a moment"
 
@@ -150,6 +135,29 @@ class Ledger:
         if first is not None and first.retried_as == again.id:
             first.quarantined, first.retried_as = True, None
 
+    def readmit(self, job: Job, service: Service, now: float) -> bool:
+        """Let a quarantined job in again, as if no attempt had been made (R135). False: there is no room for it."""
+        if (
+            self.present >= self._policy.max_jobs
+            or service.queue.length >= self._policy.max_jobs_per_service
+            or self.bytes + len(job.payload) > self._policy.max_memory
+        ):
+            return False
+        self._deadlines.disarm(job)
+        self._archive.drop(job)
+        move_job(job, WAITING)
+        job.begin_anew(service, now)
+        service.jobs += 1
+        if job.owner is not None:
+            job.owner.jobs += 1
+        if job.key is not None:
+            self._archive.note_key(job)
+        self.present += 1
+        self.bytes += len(job.payload)
+        self._counters.released += 1
+        self.save(job)
+        return True
+
     def lack_of_room(self, service: Service, key: str | None, owner: Owner | None) -> str:
         """Which bound one more job would go over."""
         policy = self._policy
@@ -169,10 +177,9 @@ class Ledger:
     def save(self, job: Job, promise: Promise = Promise.NOTHING) -> None:
         self._effects.append(self.gate.hold(job, promise))
 
-    def excuse(self, gap: float) -> None:
-        """We were paused for so long: callers that are away could not come back meanwhile (D13)."""
-        for job in self.jobs.values():
-            job.orphan_due += gap
+    def rewrite(self, job: Job) -> None:
+        """Store also what the job asks for: that has changed."""
+        self._effects.append(self.gate.hold(job, Promise.NOTHING, rewrites=True))
 
     # ---------------------------------------------------------------- idempotency keys (R24)
 
@@ -220,15 +227,6 @@ class Ledger:
         if not is_part and self.events.wanted & JOB_PROGRESS:
             self.events.job_progressed(job, payload)
 
-    def whole(self, attempt: Attempt, parts: Parts, rest: Payload) -> tuple[Payload, str]:
-        """A result with its parts in front of it; or empty, and why it cannot be had."""
-        size, most = parts.size + len(rest), attempt.worker.terms.max_payload
-        if size > most:
-            return b"", over_max_payload("its result", size, most)
-        if parts.kept < parts.size:
-            return b"", f"there was no room for the parts of its result, {parts.size} bytes (max_memory)"
-        return b"".join([*parts.pieces, rest]), ""
-
     def part_with(self, attempt: Attempt) -> None:
         """The attempt is over: it is not its job's any more, and nor are the parts that came of a result."""
         attempt.job.attempt = None
@@ -242,14 +240,7 @@ class Ledger:
         if parts is None:
             parts = attempt.parts = Parts()
         self.part_bytes -= parts.kept
-        parts.size += len(part)
-        has_room = self.part_bytes + parts.size <= self._policy.max_memory
-        if has_room and parts.size <= attempt.worker.terms.max_payload and parts.kept + len(part) == parts.size:
-            parts.pieces.append(part)
-            parts.kept = parts.size
-        else:  # the job will fail: nothing is gained by keeping any of it
-            parts.pieces.clear()
-            parts.kept = 0
+        parts.add(part, attempt.worker.terms.max_payload, self._policy.max_memory - self.part_bytes)
         self.part_bytes += parts.kept
 
     # ---------------------------------------------------------------- how a job ends
@@ -365,6 +356,13 @@ class Ledger:
             self.tell(job, refusal=refusal)
             self._return_to_quarantine(job)
             self._drop(job)
+            return
+        if not job.outlives_end:
+            if job.wishes.durable:
+                self.save(job, Promise.ANSWER)  # it is erased once that is written: nothing is told before
+            else:
+                self.tell(job, refusal=refusal)
+                self._drop(job)
             return
         self._archive.keep(job, now + self._policy.keep_outcomes)
         self._deadlines.arm(job, job.keep_until)

@@ -6,7 +6,8 @@ from typing import Final
 
 from dragoman.core.broken import InvariantBroken
 from dragoman.core.infinity import inf
-from dragoman.core.model import (
+from dragoman.core.model import Job, Worker
+from dragoman.core.states import (
     BOOTING,
     BUSY,
     DELAYED,
@@ -19,9 +20,7 @@ from dragoman.core.model import (
     RUNNING,
     UNPROVEN,
     WAITING,
-    Job,
     JobState,
-    Worker,
     WorkerState,
 )
 
@@ -29,7 +28,7 @@ JOB_MOVES: Final[dict[JobState, frozenset[JobState]]] = {
     WAITING: frozenset({DELAYED, RUNNING, ENDED}),
     DELAYED: frozenset({WAITING, ENDED}),
     RUNNING: frozenset({WAITING, DELAYED, ENDED}),
-    ENDED: frozenset(),
+    ENDED: frozenset({WAITING}),  # only a quarantined job, which is released (R135)
 }
 
 WORKER_MOVES: Final[dict[WorkerState, frozenset[WorkerState]]] = {
@@ -49,7 +48,7 @@ def move_job(job: Job, to: JobState) -> None:
     if (state is RUNNING and to is ENDED) or (state is WAITING and to is RUNNING):
         job.state = to  # nearly every job does these two moves and no others: without asking the table
         return
-    if to not in JOB_MOVES[state]:
+    if to not in JOB_MOVES[state] or (state is ENDED and not job.quarantined):
         raise InvariantBroken(f"job {job.id.hex()} may not go from {job.state} to {to}")
     job.state = to
 
@@ -61,9 +60,9 @@ def move_worker(worker: Worker, to: WorkerState) -> None:
 
 
 def settle(worker: Worker) -> WorkerState:
-    """Bring a working worker's state in line with its slots: idle while one is free and it is within reach."""
+    """Bring a working worker's state in line with its slots: idle while one is free, it is in reach, and it asks."""
     state = worker.state
-    if state is BUSY and not worker.running and not worker.unproven and worker.away_since == inf:
+    if state is BUSY and not worker.running and not worker.unproven and worker.away_since == inf and worker.asked > 0:
         worker.state = IDLE  # what happens all day, without asking the table
         return IDLE
     if state is BOOTING or state is DRAINING or state is GONE:
@@ -71,7 +70,7 @@ def settle(worker: Worker) -> WorkerState:
     if worker.away_since != inf:
         fitting = DETACHED
     elif len(worker.running) + len(worker.unproven) < worker.terms.capacity:
-        fitting = IDLE
+        fitting = IDLE if worker.asked > 0 else DETACHED
     elif worker.running:
         fitting = BUSY
     else:

@@ -3,13 +3,12 @@
 A *caller* submits a *job* to a *service*. A *worker* that offers the service is given the job: one such handing-out is
 an *attempt*, and only the current attempt may finish its job (D2). A job ends in exactly one *outcome* (D4).
 
-Their states are in `states.py`, what they may ask for in `options.py`, and both can be had from here. States are
-assigned in `lifecycle.py` and nowhere else. Times are seconds on a clock that somebody else reads.
+Their states are in `states.py`, the options of jobs and workers in `options.py`. States are assigned
+in `lifecycle.py` and nowhere else. Times are seconds on a clock that somebody else reads.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, NewType, final
 
 from mypy_extensions import mypyc_attr
@@ -18,89 +17,17 @@ from dragoman.core.failure import Failure
 from dragoman.core.histogram import Histogram
 from dragoman.core.idle import IdleList
 from dragoman.core.infinity import inf
-from dragoman.core.names import is_name as is_name
-from dragoman.core.names import is_text as is_text
-from dragoman.core.options import DEFAULT_PRIORITY as DEFAULT_PRIORITY
-from dragoman.core.options import HIGHEST_PRIORITY as HIGHEST_PRIORITY
-from dragoman.core.options import Terms as Terms
-from dragoman.core.options import Wishes as Wishes
+from dragoman.core.options import ALWAYS_ASKS, Terms, Wishes
 from dragoman.core.owners import Owner
+from dragoman.core.parts import Parts
+from dragoman.core.parts import Payload as Payload
 from dragoman.core.queues import Queue, Queued
 from dragoman.core.recipients import Recipient
-from dragoman.core.states import (
-    BOOTING as BOOTING,
-)
-from dragoman.core.states import (
-    BUSY as BUSY,
-)
-from dragoman.core.states import (
-    CANCELLED as CANCELLED,
-)
-from dragoman.core.states import (
-    DELAYED as DELAYED,
-)
-from dragoman.core.states import (
-    DETACHED as DETACHED,
-)
-from dragoman.core.states import (
-    DONE as DONE,
-)
-from dragoman.core.states import (
-    DRAINING as DRAINING,
-)
-from dragoman.core.states import (
-    ENDED as ENDED,
-)
-from dragoman.core.states import (
-    FAILED as FAILED,
-)
-from dragoman.core.states import (
-    GONE as GONE,
-)
-from dragoman.core.states import (
-    IDLE as IDLE,
-)
-from dragoman.core.states import (
-    LOST as LOST,
-)
-from dragoman.core.states import (
-    REFUSED as REFUSED,
-)
-from dragoman.core.states import (
-    RESTING as RESTING,
-)
-from dragoman.core.states import (
-    RUNNING as RUNNING,
-)
-from dragoman.core.states import (
-    TIMED_OUT as TIMED_OUT,
-)
-from dragoman.core.states import (
-    UNPROVEN as UNPROVEN,
-)
-from dragoman.core.states import (
-    WAITING as WAITING,
-)
-from dragoman.core.states import (
-    Farewell as Farewell,
-)
-from dragoman.core.states import (
-    JobState as JobState,
-)
-from dragoman.core.states import (
-    Outcome as Outcome,
-)
-from dragoman.core.states import (
-    Refusal as Refusal,
-)
-from dragoman.core.states import (
-    WorkerState as WorkerState,
-)
+from dragoman.core.states import BOOTING, DELAYED, DONE, RUNNING, WAITING, Ending, JobState, Outcome, WorkerState
 
 JobId = NewType("JobId", bytes)  # 16 bytes in UUIDv7 layout, shown as 32 lower-case hex digits
 WorkerId = NewType("WorkerId", int)
 Token = NewType("Token", bytes)  # 16 random bytes that name one attempt
-Payload = bytes | bytearray  # opaque, and never changed once handed in
 
 # In the place of bytes that only the diary has: they are fetched before anybody is given them. Compared by identity.
 ABSENT: Final[Payload] = bytearray()
@@ -167,17 +94,6 @@ class Caller:
         return (self.job is not None) + (0 if self.more_jobs is None else len(self.more_jobs))
 
 
-class Parts:
-    """The parts of a result that are kept until the rest of it comes."""
-
-    __slots__ = ("kept", "pieces", "size")
-
-    def __init__(self) -> None:
-        self.pieces: list[Payload] = []
-        self.kept = 0  # bytes of these
-        self.size = 0  # bytes of all that came: more than are kept if there was no room for them
-
-
 class Attempt:
     """One handing-out of a job to a worker."""
 
@@ -212,6 +128,10 @@ class Attempt:
         self.given = now
         self.due = now + self.worker.run_time(self.job)
 
+    def extend(self, seconds: float, now: float) -> None:
+        """Its run time is over in so many seconds from now (R134)."""
+        self.due = now + seconds
+
 
 class Reservation:
     """The next attempt of a background job that still waits, stored ahead of time (see reservations.py)."""
@@ -222,16 +142,6 @@ class Reservation:
         self.token = token
         self.made = now
         self.is_committed = False
-
-
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """How one attempt ended without a result: an entry of a job's history."""
-
-    number: int
-    worker: str
-    outcome: Outcome
-    reason: str
 
 
 class Job(Queued):
@@ -323,9 +233,26 @@ class Job(Queued):
         return self.wishes.durable or self.key is not None
 
     @property
+    def outlives_end(self) -> bool:
+        """Of a job that has ended and is kept: whether anything of it is kept from now on (R136)."""
+        return self.wishes.keeps_outcome or self.quarantined
+
+    @property
     def is_archived(self) -> bool:
         """Whether it has ended and its outcome is being kept."""
         return 0.0 <= self.keep_until < inf
+
+    def begin_anew(self, service: Service, now: float) -> None:
+        """It has left the quarantine: of its attempts only the history stays (R135)."""
+        self.service = service
+        self.arrival = now
+        self.quarantined = self.is_told = False
+        self.outcome = None
+        self.reason, self.result = "", b""
+        self.spent = self.deaths = self.refusals = 0
+        self.tried = ()
+        self.start_at = 0.0
+        self.keep_until = self.queue_due = inf
 
     def due(self) -> float:
         """When this job must be looked at next. One that runs is looked at with its worker."""
@@ -345,6 +272,7 @@ class Worker:
     __slots__ = (
         "alarm",
         "alarm_number",
+        "asked",
         "away_since",
         "held_back_until",
         "id",
@@ -371,6 +299,7 @@ class Worker:
         self.services: tuple[Service, ...] = ()
         self.state: WorkerState = BOOTING
         self.seen = now
+        self.asked = 0 if terms.pulls else ALWAYS_ASKS  # jobs that it still waits for (R131)
         self.running: dict[Token, Attempt] = {}
         self.unproven: dict[Token, Attempt] = {}  # ended without their result: each still takes a slot (D11)
         self.last_held: Attempt | None = None  # once it has gone: what it held then
@@ -417,23 +346,6 @@ class Worker:
         if self.away_since != inf and lease == inf:  # nothing else says for how long it is waited for
             due = min(due, self.away_since + self.terms.detach_timeout)
         return due
-
-    def excuse(self, gap: float, now: float) -> None:
-        """We were paused for so long, and it was not silent meanwhile (D13)."""
-        self.seen = min(self.seen + gap, now)
-        if self.away_since != inf:
-            self.away_since = min(self.away_since + gap, now)
-        for attempt in self.unproven.values():
-            attempt.doubted = min(attempt.doubted + gap, now)
-
-    def overdue(self, now: float) -> str:
-        """What it is late with, now that it is due."""
-        terms = self.terms
-        if self.unproven_since() + terms.unproven_limit <= now:
-            return f"it did not prove itself free within {terms.unproven_limit:g} s"
-        if self.seen + self.lease() > now:
-            return f"its worker was out of reach for {terms.detach_timeout:g} s"
-        return f"its worker was silent for {terms.lease:g} s"
 
     def lease(self) -> float:
         """How long its silence is borne now (D5)."""

@@ -9,6 +9,7 @@ from dragoman.core.infinity import inf
 
 DEFAULT_PRIORITY: Final = 5
 HIGHEST_PRIORITY: Final = 9
+ALWAYS_ASKS: Final = 1 << 60  # jobs that a worker asks for which does not pull: more than it is ever given
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +19,7 @@ class Terms:
     lease: float = inf  # how long a silent worker is believed to live
     silent_while_busy: bool = False  # D5: then the job's own timeout is the only judge
     may_refuse: bool = False
+    pulls: bool = False  # R131: it is given no more jobs than it asks for; others always ask
     capacity: int = 1
     unproven_limit: float = 3_600.0  # how long an unproven worker is waited for (R36)
     detach_timeout: float = 60.0  # how long one is waited for that is out of reach and has no lease to run out (R64)
@@ -49,6 +51,7 @@ class Wishes:
     retry_cap: float | None = None
     retry_jitter: float | None = None
     orphan_grace: float = 0.0  # how long a waiting call outlives its caller
+    keeps_outcome: bool = True  # R136: False: nothing of it is kept when it has ended, unless it is in quarantine
     streams: bool = False  # parts of the result go to the caller as they come; else they are joined in front of it
 
     def __post_init__(self) -> None:

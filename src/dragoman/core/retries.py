@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from dragoman.core.door import STOPPED
-from dragoman.core.model import LOST, Attempt, Ending, Job, Outcome, Worker
+from dragoman.core.model import Attempt, Job, Worker
 from dragoman.core.policy import Policy
+from dragoman.core.states import LOST, Ending, Outcome
 
 TRIED_KEPT: Final = 16  # so many workers a job remembers (R12)
 

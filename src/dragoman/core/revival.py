@@ -7,21 +7,10 @@ from typing import Any, Final
 from dragoman.core.broker import Broker
 from dragoman.core.infinity import inf
 from dragoman.core.lifecycle import move_job, move_worker
-from dragoman.core.model import (
-    ABSENT,
-    IDLE,
-    RUNNING,
-    Attempt,
-    Ending,
-    Job,
-    JobId,
-    Outcome,
-    Terms,
-    Token,
-    Wishes,
-    Worker,
-)
+from dragoman.core.model import ABSENT, Attempt, Job, JobId, Token, Worker
+from dragoman.core.options import Terms, Wishes
 from dragoman.core.retries import longest_back_off
+from dragoman.core.states import IDLE, RUNNING, Ending, Outcome
 
 UNKNOWN_WORKER: Final = "(not known)"  # of an attempt that was only reserved, or reserved and then sent
 
@@ -114,6 +103,8 @@ def _restore_ended(broker: Broker, job: Job, kept: Kept, now: float) -> None:
     if not kept.quarantined:
         job.payload = b""
     broker.ledger.restore_ended(job, kept.outcome, min(kept.keep_until, now + broker.policy.keep_outcomes))
+    if not job.outlives_end:  # it ended just before the broker did
+        broker.ledger.erase(job)
 
 
 def _strand(broker: Broker, job: Job, kept: Kept, token: Token, now: float, nobody: Any) -> None:

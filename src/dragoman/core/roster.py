@@ -8,7 +8,8 @@ from typing import Final
 from dragoman.core.counters import UNNAMED
 from dragoman.core.infinity import inf
 from dragoman.core.lifecycle import move_worker, settle
-from dragoman.core.model import BUSY, DRAINING, GONE, IDLE, Attempt, Job, Service, Worker, WorkerId
+from dragoman.core.model import Attempt, Job, Service, Worker, WorkerId
+from dragoman.core.states import BUSY, DRAINING, GONE, IDLE
 
 WORKERS_SHARE: Final = 5  # one in so many names is reserved for workers: callers cannot keep them out (R29)
 
@@ -68,6 +69,20 @@ class Roster:
             service.discharge()
         self.workers[worker.id] = worker
 
+    def change_services(self, worker: Worker, services: Collection[Service]) -> None:
+        """The worker offers these from now on. Where it offered one before, it keeps its place among the idle."""
+        dropped = [each for each in worker.services if each not in services]
+        added = [each for each in services if each not in worker.services]
+        worker.services = tuple(services)
+        for service in dropped:
+            service.workers -= 1
+            service.idle.remove(worker)
+            service.held_back.remove(worker)
+        for service in added:
+            service.workers += 1
+            service.is_known = True
+            service.discharge()
+
     def leave(self, worker: Worker) -> list[Attempt]:
         """Strike the worker off. Returns what it held and has not ended."""
         self.withhold(worker)
@@ -107,10 +122,15 @@ class Roster:
 
     def occupy(self, worker: Worker) -> bool:
         """The worker was given a job: it is busy, or, with slots left, others come first now. Tells which."""
+        worker.asked -= 1
         if len(worker.running) + len(worker.unproven) >= worker.terms.capacity:
             if worker.state is not BUSY:
                 move_worker(worker, BUSY)
                 self.withhold(worker)
+            return False
+        if worker.asked <= 0:  # a slot is free, and it does not ask
+            settle(worker)
+            self.withhold(worker)
             return False
         for service in worker.services:
             if not service.idle.move_to_end(worker):

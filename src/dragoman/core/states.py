@@ -5,6 +5,7 @@ States are assigned in `lifecycle.py` and nowhere else.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -42,7 +43,7 @@ class WorkerState(StrEnum):
     BUSY = "busy"  # every slot is taken
     UNPROVEN = "unproven"  # every slot is taken by attempts that ended without their result (D11)
     RESTING = "resting"  # holds nothing, would not take a job, and is offered none for a moment (R98)
-    DETACHED = "detached"  # out of reach for the moment: gets nothing, and its lease runs on (R64)
+    DETACHED = "detached"  # out of reach, or does not ask (R131): gets nothing, and its lease runs on (R64)
     DRAINING = "draining"  # finishes what it holds and gets nothing more
     GONE = "gone"
 
@@ -80,3 +81,13 @@ class Farewell(StrEnum):
     def is_final(self) -> bool:
         """Whether the worker shall not come back."""
         return self in (Farewell.DRAINED, Farewell.KILLED)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How one attempt ended without a result: an entry of a job's history."""
+
+    number: int
+    worker: str
+    outcome: Outcome
+    reason: str

@@ -24,7 +24,8 @@ from typing import Final
 import msgspec
 
 from dragoman.core.deadlines import Deadlines
-from dragoman.core.model import JobId, is_name
+from dragoman.core.model import JobId
+from dragoman.core.names import is_name
 from dragoman.desk.cron import Cron, parse, zone_of
 from dragoman.desk.forms import CronForm, CronView, Objection
 from dragoman.desk.payloads import payload_of

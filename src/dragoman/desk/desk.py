@@ -21,9 +21,12 @@ from dragoman.core.effects import Accept, Answer, Effect
 from dragoman.core.failure import Failure
 from dragoman.core.histogram import Histogram
 from dragoman.core.infinity import inf
-from dragoman.core.model import DONE, ENDED, Caller, Job, JobId, Payload, Refusal, Service, Wishes, WorkerId, is_name
+from dragoman.core.model import Caller, Job, JobId, Payload, Service, WorkerId
+from dragoman.core.names import is_name
+from dragoman.core.options import Wishes
 from dragoman.core.owners import Owner
 from dragoman.core.recipients import TimedRecipient
+from dragoman.core.states import DONE, ENDED, Refusal
 from dragoman.desk.calendar import Calendar
 from dragoman.desk.forms import (
     CronForm,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import deque
 
 from dragoman.core.broker import Broker
-from dragoman.core.model import DELAYED, ENDED, WAITING, Job
+from dragoman.core.model import Job
+from dragoman.core.states import DELAYED, ENDED, WAITING
 from dragoman.desk.forms import PurgeForm, PurgeView
 
 AT_ONCE = 1_000

@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 
 from dragoman.core.failure import Failure
 from dragoman.core.infinity import inf
-from dragoman.core.model import ABSENT, ENDED, Job, Payload, Service, Worker
+from dragoman.core.model import ABSENT, Job, Payload, Service, Worker
+from dragoman.core.states import ENDED
 from dragoman.desk.forms import AttemptView, FailureView, JobView, ServiceView, WorkerView
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import inf
 
 from dragoman.core.broker import Broker
-from dragoman.core.model import (
-    ABSENT,
+from dragoman.core.model import ABSENT, Job, Service, Worker
+from dragoman.core.states import (
     BOOTING,
     BUSY,
     DELAYED,
@@ -19,9 +19,6 @@ from dragoman.core.model import (
     RUNNING,
     UNPROVEN,
     Ending,
-    Job,
-    Service,
-    Worker,
 )
 
 

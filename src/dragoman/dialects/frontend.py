@@ -7,8 +7,9 @@ from typing import Final
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer
-from dragoman.core.model import DONE, REFUSED, Refusal, Wishes
+from dragoman.core.options import Wishes
 from dragoman.core.oversize import over_max_payload
+from dragoman.core.states import DONE, REFUSED, Refusal
 from dragoman.dialects.plain_calls import read_call, write_error
 from dragoman.dialects.seam import Line, Peer
 

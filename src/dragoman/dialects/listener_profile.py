@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from dragoman.core.infinity import inf
-from dragoman.core.model import Terms, Wishes
+from dragoman.core.options import Terms, Wishes
 
 
 class JobLimits(Protocol):

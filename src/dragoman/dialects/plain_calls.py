@@ -15,7 +15,7 @@ from typing import Final
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.infinity import inf
-from dragoman.core.model import DONE, REFUSED, Outcome
+from dragoman.core.states import DONE, REFUSED, Outcome
 from dragoman.dialects import sides
 from dragoman.dialects.sides import ClientPort
 

@@ -14,7 +14,7 @@ from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.failure import Failure as Failure
 from dragoman.core.infinity import inf
-from dragoman.core.model import Outcome as Outcome
+from dragoman.core.states import Outcome as Outcome
 
 
 @dataclass(frozen=True, slots=True)

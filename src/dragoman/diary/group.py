@@ -6,10 +6,11 @@ from dragoman.diary.records import OUTCOME, QUARANTINED, Row
 
 
 class Group:
-    __slots__ = ("erased", "fates", "jobs", "notes")
+    __slots__ = ("erased", "fates", "heads", "jobs", "notes")
 
     def __init__(self) -> None:
         self.jobs: list[Row] = []  # new ones
+        self.heads: dict[int, Row] = {}  # of older ones, that ask for something else now
         self.fates: dict[int, Row] = {}
         self.notes: dict[str, str | None] = {}
         self.erased: dict[int, None] = {}
@@ -18,11 +19,13 @@ class Group:
         self.fates[number] = row
 
     def add_erased(self, number: int) -> None:
+        self.heads.pop(number, None)
         self.fates.pop(number, None)
         self.erased[number] = None
 
     def take_in(self, later: Group) -> None:
         """Let what was said later stand for what was said here, but for its new jobs: those are lost."""
+        self.heads |= later.heads
         self.fates |= later.fates
         self.notes |= later.notes
         for number in later.erased:
@@ -33,4 +36,4 @@ class Group:
         return [number for number, row in self.fates.items() if row[OUTCOME] is not None and not row[QUARANTINED]]
 
     def __len__(self) -> int:
-        return len(self.jobs) + len(self.fates) + len(self.notes) + len(self.erased)
+        return len(self.jobs) + len(self.heads) + len(self.fates) + len(self.notes) + len(self.erased)

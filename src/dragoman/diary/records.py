@@ -1,8 +1,8 @@
 """Jobs as rows, and rows as jobs of an earlier run.
 
-A job's row is written once. Whatever happens to it later is its *fate*, in a row of its own, so that a payload is never
-written twice. The clock that the broker lives by begins anew with every start of the machine: times are kept as wall
-clock time. What never comes is NULL.
+A job's row is written once, unless what it asks for changes. Whatever happens to it later is its *fate*, in a row of
+its own, so that a payload is never written twice. The clock that the broker lives by begins anew with every start of
+the machine: times are kept as wall clock time. What never comes is NULL.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from typing import Final
 
 from dragoman.core.failure import Failure, pack_failure, unpack_failure
 from dragoman.core.infinity import inf
-from dragoman.core.model import ABSENT, DONE, ENDED, Ending, Job, JobId, Outcome, Payload, Token, Wishes
+from dragoman.core.model import ABSENT, Job, JobId, Payload, Token
+from dragoman.core.options import Wishes
 from dragoman.core.revival import Kept
+from dragoman.core.states import DONE, ENDED, Ending, Outcome
 from dragoman.diary.trouble import Unreadable
 
 Row = tuple[object, ...]
@@ -65,6 +67,10 @@ class Scribe:
         if payload is ABSENT:
             assert job.retry_of is not None
             payload = self.quarantined[job.retry_of]
+        return (*self.head(job, offset), payload)
+
+    def head(self, job: Job, offset: float) -> Row:
+        """All that is known of a job when it comes, but its payload."""
         return (
             job.number,
             job.id,
@@ -74,7 +80,6 @@ class Scribe:
             job.key,
             job.digest or None,
             job.retry_of,
-            payload,
         )
 
     def fate_row(self, job: Job, offset: float) -> Row:

@@ -13,7 +13,8 @@ from time import strftime
 
 import apsw
 
-from dragoman.core.model import JobId, Wishes
+from dragoman.core.model import JobId
+from dragoman.core.options import Wishes
 from dragoman.core.revival import Kept
 from dragoman.diary import sums
 from dragoman.diary.counter import NAME as COUNTER

@@ -118,6 +118,8 @@ class SqliteDiary:
                     written.jobs.append(scribe.job_row(job, offset))
                     written.size += len(job.payload)
                 else:
+                    if entry.rewrites:
+                        written.heads.append((job.number, scribe.head(job, offset)))
                     written.fates.append((job.number, scribe.fate_row(job, offset)))
                     written.size += len(job.result) if job.failure is None else job.failure.size
             elif type(entry) is Note:

@@ -42,6 +42,12 @@ WHERE number IN (SELECT value FROM json_each(?)) AND length(payload) > {LARGE}
 """  # noqa: S608
 
 
+# The checksum of the payload is another. The time is written anew, for it is as right as the wall clock is now.
+SET_HEAD: Final = "UPDATE job SET wishes = ?, created = ?, head_sum = ? WHERE number = ?"
+WISHES: Final = JOB_COLUMNS.index("wishes")
+CREATED: Final = JOB_COLUMNS.index("created")
+
+
 def _statements(head: str, width: int, tail: str) -> dict[int, str]:
     row = f"({', '.join('?' * width)})"
     return {rows: head + ", ".join([row] * rows) + tail for rows in ROWS_A_STATEMENT}
@@ -61,6 +67,9 @@ def write(connection: apsw.Connection, group: Group) -> None:
     execute = connection.execute
     if group.jobs:
         _write_rows(connection, ADD_JOBS, [sums.sealed_job(row) for row in _with_payloads(connection, group.jobs)])
+    for head in group.heads.values():
+        number, created, wishes = head[0], head[CREATED], head[WISHES]
+        execute(SET_HEAD, (wishes, created, sums.job_sums((*head, b""))[0], number))
     if group.fates:
         _write_rows(connection, SET_FATES, [sums.sealed_fate(row) for row in group.fates.values()])
         finished = group.finished()

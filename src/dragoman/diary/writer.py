@@ -40,13 +40,14 @@ IDLE_PAGES: Final = 256  # so long a log is worth the while to carry over, once 
 class Entries:
     """What one `apply` wants to be written."""
 
-    __slots__ = ("done", "erased", "fates", "jobs", "last", "notes", "size")
+    __slots__ = ("done", "erased", "fates", "heads", "jobs", "last", "notes", "size")
 
     def __init__(self, done: Callable[[int, str | None], None]) -> None:
         self.done = done
         self.last = 0
         self.size = 0  # bytes, roughly
         self.jobs: list[Row] = []
+        self.heads: list[tuple[int, Row]] = []
         self.fates: list[tuple[int, Row]] = []
         self.notes: list[tuple[str, str | None]] = []
         self.erased: list[int] = []
@@ -410,6 +411,7 @@ def _group(entries: list[Entries]) -> Group:
     group = Group()
     for each in entries:
         group.jobs += each.jobs
+        group.heads.update(each.heads)
         group.fates.update(each.fates)
         group.notes.update(each.notes)
         for number in each.erased:

@@ -9,7 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dragoman.core.effects import Answer
-from dragoman.core.model import DONE, Payload
+from dragoman.core.model import Payload
+from dragoman.core.states import DONE
 from dragoman.desk.desk import PROBLEMS
 from dragoman.desk.forms import Problem, ServiceName
 from dragoman.http.asking import HungUp

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from dragoman.core.histogram import Histogram
-from dragoman.core.model import Outcome, Service
+from dragoman.core.model import Service
+from dragoman.core.states import Outcome
 
 MOST_SERVICES = 1_000
 OTHER = "other"

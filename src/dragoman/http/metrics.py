@@ -19,6 +19,7 @@ COUNTER, GAUGE, HISTOGRAM, INFO = Kind
 COUNTERS: Final[Mapping[str, tuple[str, str]]] = {
     "accepted": ("dragoman_jobs_accepted_total", "Jobs that were let in."),
     "restored": ("dragoman_jobs_restored_total", "Jobs of an earlier run that had not ended."),
+    "released": ("dragoman_jobs_released_total", "Quarantined jobs that were let in again."),
     "refused": ("dragoman_jobs_refused_total", "Submits turned away at the door."),
     "handed_out": ("dragoman_jobs_handed_out_total", "Attempts: jobs given to a worker."),
     "erased": ("dragoman_outcomes_erased_total", "Kept outcomes that were forgotten."),

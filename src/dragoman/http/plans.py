@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
-from dragoman.core.model import DEFAULT_PRIORITY, Wishes
+from dragoman.core.options import DEFAULT_PRIORITY, Wishes
 from dragoman.desk.forms import Attempts, JobTimeout, Key, Priority, Problem
 from dragoman.desk.sentences import sentence
 from dragoman.http.headers import Header

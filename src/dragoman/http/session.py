@@ -19,9 +19,11 @@ from dragoman.core.deadlines import Deadlines
 from dragoman.core.door import PATIENCE_OVER
 from dragoman.core.effects import Answer, Dismiss, Effect, Give, Recall
 from dragoman.core.failure import Failure
-from dragoman.core.model import BOOTING, TIMED_OUT, Attempt, Payload, Terms, Token, Wishes, WorkerId
+from dragoman.core.model import Attempt, Payload, Token, WorkerId
+from dragoman.core.options import Terms, Wishes
 from dragoman.core.owners import Owner
 from dragoman.core.recipients import TimedRecipient
+from dragoman.core.states import BOOTING, TIMED_OUT
 from dragoman.http.guests import Call, Guest, Offer, Poll
 from dragoman.http.listeners import Listeners
 from dragoman.http.options import ListenerOptions

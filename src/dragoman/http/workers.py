@@ -19,7 +19,8 @@ from starlette.responses import Response
 
 from dragoman.core.door import is_offer
 from dragoman.core.failure import Failure, reported_failure
-from dragoman.core.model import Attempt, Job, Token, is_text
+from dragoman.core.model import Attempt, Job, Token
+from dragoman.core.names import is_text
 from dragoman.desk.forms import Form, Problem, ServiceName, View
 from dragoman.desk.sentences import sentence
 from dragoman.http.door import Door

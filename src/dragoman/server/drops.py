@@ -6,7 +6,7 @@ from math import inf
 from typing import Protocol
 
 from dragoman.core.counters import QUEUE_TIMEOUT, UNNAMED, Counters, Dropped
-from dragoman.core.model import Refusal
+from dragoman.core.states import Refusal
 from dragoman.server.rate_limit import RateLimit
 
 INTERVAL = 60.0  # seconds between two warnings about one service

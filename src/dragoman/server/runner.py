@@ -19,8 +19,9 @@ from dragoman.core.failure import Failure
 from dragoman.core.histogram import Histogram
 from dragoman.core.infinity import inf
 from dragoman.core.invariants import check
-from dragoman.core.model import ABSENT, FAILED, Farewell, Job, Payload
+from dragoman.core.model import ABSENT, Job, Payload
 from dragoman.core.recipients import TimedRecipient
+from dragoman.core.states import FAILED, Farewell
 from dragoman.server.admission import Limits
 from dragoman.server.connections import NOTICEABLE, Connections
 from dragoman.server.drops import DropWarnings, Log
@@ -40,8 +41,8 @@ class Diary(Protocol):
         """Store these, in order and all or none, then say up to which number all is safe; or why new jobs up to it
         could not be stored. At once or later, on the runner's own thread."""
 
-    def fetch(self, job: Job, done: Callable[[Payload, Payload], None]) -> None:
-        """Bring a job's payload and result, as they were stored. At once or later, on the runner's own thread."""
+    def fetch(self, job: Job, done: Callable[[Payload, Payload, Failure | None], None]) -> None:
+        """Bring a job's payload, result and failure, as stored. At once or later, on the runner's own thread."""
 
     def close(self) -> str | None:
         """Returns why not everything could be stored to the end, if so."""

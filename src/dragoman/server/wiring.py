@@ -21,7 +21,7 @@ from dragoman.carriers.sp import Sp
 from dragoman.carriers.zmtp import Limits as ZmtpLimits
 from dragoman.carriers.zmtp import Zmtp
 from dragoman.core.broker import Broker
-from dragoman.core.model import is_name
+from dragoman.core.names import is_name
 from dragoman.desk.asking import JsonDesk
 from dragoman.desk.desk import Desk
 from dragoman.desk.forms import HealthView

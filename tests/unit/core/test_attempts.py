@@ -8,7 +8,8 @@ import pytest
 
 from dragoman.core.effects import Answer, Dismiss, Give, Progress
 from dragoman.core.failure import Failure
-from dragoman.core.model import Attempt, Farewell, JobState, Outcome, WorkerState
+from dragoman.core.model import Attempt
+from dragoman.core.states import Farewell, JobState, Outcome, WorkerState
 
 from .world import Caller, CheckedBroker, attempt_of
 

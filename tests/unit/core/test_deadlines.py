@@ -6,7 +6,7 @@ from math import inf
 
 from dragoman.core.deadlines import SWEEP_FLOOR, Deadlines
 from dragoman.core.effects import Answer
-from dragoman.core.model import JobState, Outcome, WorkerState
+from dragoman.core.states import JobState, Outcome, WorkerState
 
 from .world import Caller, CheckedBroker, attempt_of
 

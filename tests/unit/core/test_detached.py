@@ -7,7 +7,8 @@ from math import inf
 import pytest
 
 from dragoman.core.effects import Answer, Dismiss, Give, Recall
-from dragoman.core.model import Attempt, Farewell, JobState, Outcome, Refusal, Worker, WorkerState
+from dragoman.core.model import Attempt, Worker
+from dragoman.core.states import Farewell, JobState, Outcome, Refusal, WorkerState
 
 from .world import Caller, CheckedBroker, attempt_of
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dragoman.core.effects import Answer, Dismiss, Effect, Give
-from dragoman.core.model import Farewell, JobState, Outcome, Refusal, Wishes, WorkerState
+from dragoman.core.options import Wishes
+from dragoman.core.states import Farewell, JobState, Outcome, Refusal, WorkerState
 
 from .world import Caller, CheckedBroker, attempt_of
 

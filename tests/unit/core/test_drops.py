@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dragoman.core.counters import MOST_NAMED, QUEUE_TIMEOUT, UNNAMED, Counters
-from dragoman.core.model import Refusal, Wishes
+from dragoman.core.options import Wishes
+from dragoman.core.states import Refusal
 
 from .world import Caller, CheckedBroker, attempt_of
 

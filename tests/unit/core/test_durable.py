@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.core.effects import Accept, Answer, Effect, Erase, Give, Recall, Save
-from dragoman.core.model import JobState, Outcome, Refusal, WorkerState
+from dragoman.core.states import JobState, Outcome, Refusal, WorkerState
 
 from .world import Caller, CheckedBroker, attempt_of
 

@@ -35,7 +35,7 @@ from dragoman.core.events import (
     WorkerEvent,
 )
 from dragoman.core.histogram import BOUNDS, Histogram
-from dragoman.core.model import Outcome
+from dragoman.core.states import Outcome
 
 from .world import Caller, CheckedBroker, attempt_of
 

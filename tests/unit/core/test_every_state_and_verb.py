@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 from case_tables import check_every_row
 from dragoman.core.broker import Broker
-from dragoman.core.model import Attempt, Job, JobState, Outcome, Terms, Wishes, Worker
+from dragoman.core.model import Attempt, Job, Worker
+from dragoman.core.options import Terms, Wishes
+from dragoman.core.states import JobState, Outcome
 
 from .world import NOBODY, VERBS, Caller, CheckedBroker, attempt_of
 
@@ -164,6 +166,35 @@ def worker_rest() -> Scene:
     return scene
 
 
+def worker_asking() -> Scene:
+    """It pulls, and waits for one job."""
+    scene = worker_deaf()
+    scene.broker.ask(scene.worker, 1, NOW)
+    return scene
+
+
+def worker_deaf() -> Scene:
+    """It pulls, and asks for nothing since it answered its last job."""
+    broker = CheckedBroker()
+    caller, worker = Caller(), broker.booting(now=NOW, lease=1_000.0, may_refuse=True, pulls=True)
+    broker.ask(worker, 1, NOW)
+    broker.idle(worker, NOW)
+    attempt = broker.running(worker, caller=caller, now=NOW)
+    broker.succeed(attempt, b"", NOW)
+    return stage(broker, caller, attempt.job, attempt)
+
+
+def worker_pulled() -> Scene:
+    """It pulls, and holds one of the two jobs that it has slots for."""
+    broker = CheckedBroker()
+    caller = Caller()
+    worker = broker.booting(now=NOW, lease=1_000.0, may_refuse=True, pulls=True, capacity=2)
+    broker.ask(worker, 1, NOW)
+    broker.idle(worker, NOW)
+    attempt = broker.running(worker, caller=caller, now=NOW)
+    return stage(broker, caller, attempt.job, attempt)
+
+
 def worker_draining() -> Scene:
     scene = job_running()
     scene.broker.drain(scene.worker, NOW)
@@ -228,11 +259,15 @@ ACTS: dict[str, Callable[[Scene], object]] = {
     "caller_gone": lambda s: s.broker.caller_gone(s.caller, SOON),
     "orphaned": orphaned,
     "retry": lambda s: s.broker.retry(s.job, SOON),
+    "release": lambda s: s.broker.release(s.job, SOON),
     "join": lambda s: s.broker.join(NOBODY, None, "new", ["s"], Terms(), SOON),
     "idle": lambda s: s.broker.idle(s.worker, SOON),
     "seen": lambda s: s.broker.seen(s.worker, SOON),
     "detach": lambda s: s.broker.detach(s.worker, SOON),
     "attach": lambda s: s.broker.attach(s.worker, SOON),
+    "ask": lambda s: s.broker.ask(s.worker, 1, SOON),
+    "unask": lambda s: s.broker.ask(s.worker, 0, SOON),
+    "offer": lambda s: s.broker.offer(s.worker, ["other"], SOON),
     "leave": lambda s: s.broker.leave(s.worker, SOON, "gone"),
     "unseen": lambda s: s.broker.leave(s.worker, SOON, "gone", unseen=[s.attempt]),
     "drain": lambda s: s.broker.drain(s.worker, SOON),
@@ -242,6 +277,9 @@ ACTS: dict[str, Callable[[Scene], object]] = {
     "refuse": lambda s: s.broker.refuse(s.attempt, SOON),
     "reject": lambda s: s.broker.reject(s.attempt, "no", SOON),
     "undelivered": lambda s: s.broker.undelivered(s.attempt, SOON),
+    "give_back": lambda s: s.broker.give_back(s.attempt, SOON),
+    "give_later": lambda s: s.broker.give_back(s.attempt, SOON, delay=9.0, spends=True),
+    "extend": lambda s: s.broker.extend(s.attempt, 30.0, SOON),
     "progress": lambda s: s.broker.progress(s.attempt, b"half", SOON),
     "begin": lambda s: s.broker.begin(s.attempt, SOON),
     "pause": lambda s: s.broker.pause("s"),
@@ -265,11 +303,15 @@ caller_back  w       w       w        d       d       r       r       r      D  
 caller_gone  w       C       C        C       C       r       r       r      D     C    F
 orphaned     w       C       C        C       C       r       r       r      D     C    F
 retry        w       w       w        d       d       r       r       r      D     C    F
+release      w       w       w        d       d       r       r       r      D     C    r
 join         w       w       w        d       d       r       r       r      D     C    F
 idle         w       w       w        d       d       r       r       r      D     C    F
 seen         w       w       w        d       d       r       r       r      D     C    F
 detach       w       w       w        d       d       r       r       r      D     C    F
 attach       w       w       w        d       d       r       r       r      D     C    F
+ask          w       w       w        d       d       r       r       r      D     C    F
+unask        w       w       w        d       d       r       r       r      D     C    F
+offer        w       w       w        d       d       r       r       r      D     C    F
 leave        w       w       w        d       d       L       r       L      D     C    F
 unseen       w       w       w        d       d       w       r       w      D     C    F
 drain        w       w       w        d       d       r       r       r      D     C    F
@@ -279,6 +321,9 @@ fail         w       w       w        d       d       F       r       F      D  
 refuse       w       w       w        d       d       w       r       w      D     C    F
 reject       w       w       w        d       d       F       r       F      D     C    F
 undelivered  w       w       w        d       d       r       r       r      D     C    F
+give_back    w       w       w        d       d       r       r       r      D     C    F
+give_later   w       w       w        d       d       F       r       F      D     C    F
+extend       w       w       w        d       d       r       r       r      D     C    F
 progress     w       w       w        d       d       r       r       r      D     C    F
 begin        w       w       w        d       d       r       r       r      D     C    F
 pause        w       w       w        d       d       r       r       r      D     C    F
@@ -302,11 +347,15 @@ caller_back o       i    b    i    u        r    d        d       d     a       
 caller_gone o       i    b    i    u        r    d        d       d     a         a         a          d          g
 orphaned    o       i    b    i    u        r    d        d       d     a         a         a          d          g
 retry       o       i    b    i    u        r    d        d       d     a         a         a          d          g
+release     o       i    b    i    u        r    d        d       d     a         a         a          d          g
 join        o       i    b    i    u        r    d        d       d     a         a         a          d          g
 idle        i       i    b    i    i        b    d        d       g     a         a         a          d          g
 seen        o       i    b    i    u        r    d        d       d     a         a         a          d          g
 detach      o       a    a    a    a        a    d        d       d     a         a         a          d          g
 attach      o       i    b    i    u        r    d        d       d     i         b         u          d          g
+ask         o       i    b    i    u        r    d        d       d     a         a         a          d          g
+unask       o       i    b    i    u        r    d        d       d     a         a         a          d          g
+offer       o       i    b    i    u        r    d        d       d     a         a         a          d          g
 leave       g       g    g    g    g        g    g        g       g     g         g         g          g          g
 unseen      g       g    g    g    g        g    g        g       g     g         g         g          g          g
 drain       g       g    d    d    d        d    d        g       d     g         d         d          d          g
@@ -316,6 +365,9 @@ fail        o       i    i    i    i        b    g        d       g     a       
 refuse      o       i    r    b    r        r    d        d       d     a         a         a          d          g
 reject      o       i    i    i    u        r    g        d       d     a         a         a          g          g
 undelivered o       i    b    i    i        b    g        d       g     a         a         a          g          g
+give_back   o       i    b    i    i        b    g        d       g     a         a         a          g          g
+give_later  o       i    i    i    i        b    g        d       g     a         a         a          g          g
+extend      o       i    b    i    u        r    d        d       d     a         a         a          d          g
 progress    o       i    b    i    u        r    d        d       d     a         a         a          d          g
 begin       o       i    b    i    u        r    d        d       d     a         a         a          d          g
 pause       o       i    b    i    u        r    d        d       d     a         a         a          d          g
@@ -327,6 +379,50 @@ unsaved     o       i    b    i    u        r    d        d       d     a       
 shift       o       i    b    i    u        r    d        d       d     a         a         a          d          g
 tick        o       i    b    i    u        r    d        d       d     a         a         a          d          g
 far         g       g    g    g    g        g    g        g       g     g         g         g          g          g
+"""
+
+# The same for workers that pull (R131).
+PULLERS = """
+            asking deaf pulled
+submit      b      a    a
+withdraw    i      a    a
+caller_away i      a    a
+caller_back i      a    a
+caller_gone i      a    a
+orphaned    i      a    a
+retry       i      a    a
+release     i      a    a
+join        i      a    a
+idle        i      a    a
+seen        i      a    a
+detach      a      a    a
+attach      i      a    a
+ask         i      i    i
+unask       a      a    a
+offer       i      a    a
+leave       g      g    g
+unseen      g      g    g
+drain       g      g    d
+kill        g      g    g
+succeed     i      a    a
+fail        i      a    a
+refuse      i      a    a
+reject      i      a    a
+undelivered i      a    a
+give_back   i      a    a
+give_later  i      a    a
+extend      i      a    a
+progress    i      a    a
+begin       i      a    a
+pause       i      a    a
+resume      i      a    a
+close       i      a    a
+abort       g      g    g
+saved       i      a    a
+unsaved     i      a    a
+shift       i      a    a
+tick        i      a    a
+far         g      g    g
 """
 
 OUTCOMES = {
@@ -353,7 +449,7 @@ def cells(table: str) -> list[tuple[str, str, str]]:
 
 
 def test_tables_have_a_row_for_every_verb() -> None:
-    for table in (JOBS, WORKERS):
+    for table in (JOBS, WORKERS, PULLERS):
         rows = [line.split()[0] for line in table.strip().splitlines()[1:]]
         assert rows == list(ACTS)
         assert set(VERBS) <= set(rows)
@@ -387,7 +483,7 @@ def test_worker_in_every_state_meets_every_verb() -> None:
         scene.broker.take()
         ACTS[verb](scene)
 
-    check_every_row(check, cells(WORKERS))
+    check_every_row(check, [*cells(WORKERS), *cells(PULLERS)])
 
 
 def test_every_state_has_a_column() -> None:

@@ -10,7 +10,8 @@ import pytest
 from dragoman.core.broken import InvariantBroken
 from dragoman.core.deadlines import SWEEP_FLOOR
 from dragoman.core.invariants import check
-from dragoman.core.model import Job, JobState, Outcome, Worker, WorkerState
+from dragoman.core.model import Job, Worker
+from dragoman.core.states import JobState, Outcome, WorkerState
 
 from .world import CheckedBroker, attempt_of
 
@@ -320,7 +321,7 @@ def test_worker_that_is_detached_and_within_reach_is_found() -> None:
     """I2, R64."""
     broker = Busy()
     broker.away.away_since = inf
-    with pytest.raises(InvariantBroken, match=f"^I2: worker {broker.away.id} is detached and within reach$"):
+    with pytest.raises(InvariantBroken, match=f"^I2: worker {broker.away.id} is detached, within reach and asks$"):
         check(broker)
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dragoman.core.effects import Accept, Answer, Save
-from dragoman.core.model import JobState, Outcome, Refusal, Wishes
+from dragoman.core.options import Wishes
+from dragoman.core.states import JobState, Outcome, Refusal
 
 from .world import Caller, CheckedBroker, attempt_of
 

@@ -13,20 +13,10 @@ import dragoman.core
 from case_tables import check_every_row
 from dragoman.core.broken import InvariantBroken
 from dragoman.core.lifecycle import JOB_MOVES, WORKER_MOVES, move_job, move_worker, settle
-from dragoman.core.model import (
-    Attempt,
-    Job,
-    JobId,
-    JobState,
-    Service,
-    Terms,
-    Token,
-    Wishes,
-    Worker,
-    WorkerId,
-    WorkerState,
-)
+from dragoman.core.model import Attempt, Job, JobId, Service, Token, Worker, WorkerId
+from dragoman.core.options import Terms, Wishes
 from dragoman.core.recipients import Recipient
+from dragoman.core.states import JobState, WorkerState
 
 JOB_TABLE = {
     JobState.WAITING: {JobState.DELAYED, JobState.RUNNING, JobState.ENDED},
@@ -76,6 +66,14 @@ def test_job_moves_along_the_table_only() -> None:
             assert job.state is before
 
     check_every_row(check, product(JobState, repeat=2))
+
+
+def test_job_in_quarantine_may_wait_again() -> None:
+    """R135."""
+    job = a_job(JobState.ENDED)
+    job.quarantined = True
+    move_job(job, JobState.WAITING)
+    assert job.state is JobState.WAITING
 
 
 def test_worker_moves_along_the_table_only() -> None:

@@ -6,8 +6,10 @@ import pytest
 
 from dragoman.core.effects import Answer
 from dragoman.core.invariants import check
-from dragoman.core.model import Job, Outcome, Refusal, Wishes
+from dragoman.core.model import Job
+from dragoman.core.options import Wishes
 from dragoman.core.owners import SWEEP_FLOOR, Owner, Owners
+from dragoman.core.states import Outcome, Refusal
 
 from .world import NOBODY, Caller, CheckedBroker, attempt_of
 

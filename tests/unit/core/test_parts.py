@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman.core.effects import Answer, Progress
-from dragoman.core.model import DONE, FAILED, Outcome
+from dragoman.core.states import DONE, FAILED, Outcome
 
 from .world import Caller, CheckedBroker, attempt_of
 

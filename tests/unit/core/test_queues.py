@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.core.model import JobState
 from dragoman.core.queues import SWEEP_FLOOR
+from dragoman.core.states import JobState
 
 from .world import CheckedBroker
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dragoman.core.effects import Effect, Give, Save
-from dragoman.core.model import Job, JobState, Outcome
+from dragoman.core.model import Job
 from dragoman.core.reservations import AHEAD, KEPT, QUICK
+from dragoman.core.states import JobState, Outcome
 from dragoman.diary.records import FATE_COLUMNS, fate_row
 
 from .world import CheckedBroker, attempt_of

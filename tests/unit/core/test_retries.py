@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.core.model import Ending, Job, JobId, Outcome, Service, Terms, Wishes, Worker, WorkerId
+from dragoman.core.model import Job, JobId, Service, Worker, WorkerId
+from dragoman.core.options import Terms, Wishes
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
 from dragoman.core.retries import TRIED_KEPT, are_spent, back_off, note_ending, remember_tried
+from dragoman.core.states import Ending, Outcome
 
 
 def a_job(spent: int = 0, deaths: int = 0, **wishes: object) -> Job:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dragoman.core.effects import Answer, Give, Save
-from dragoman.core.model import Ending, Job, JobState, Outcome, WorkerState
+from dragoman.core.model import Job
+from dragoman.core.states import Ending, JobState, Outcome, WorkerState
 
 from .world import Caller, CheckedBroker, attempt_of
 

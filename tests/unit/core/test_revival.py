@@ -8,9 +8,11 @@ import pytest
 
 from dragoman.core.effects import Answer, Dismiss, Erase, Give, Save
 from dragoman.core.invariants import check
-from dragoman.core.model import ABSENT, Ending, Job, JobId, JobState, Outcome, Token, Wishes, WorkerState
+from dragoman.core.model import ABSENT, Job, JobId, Token
+from dragoman.core.options import Wishes
 from dragoman.core.recipients import Recipient
 from dragoman.core.revival import Kept, restore
+from dragoman.core.states import Ending, JobState, Outcome, WorkerState
 
 from .world import Caller, CheckedBroker, attempt_of
 

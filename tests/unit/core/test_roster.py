@@ -7,7 +7,8 @@ from math import inf
 import pytest
 
 from dragoman.core.effects import Answer, Give
-from dragoman.core.model import JobState, Outcome, Refusal, Terms, Wishes, WorkerState
+from dragoman.core.options import Terms, Wishes
+from dragoman.core.states import JobState, Outcome, Refusal, WorkerState
 
 from .world import NOBODY, Caller, CheckedBroker, attempt_of
 

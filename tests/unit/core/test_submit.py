@@ -7,7 +7,9 @@ from math import inf
 import pytest
 
 from dragoman.core.effects import Answer, Effect, Give, Recall
-from dragoman.core.model import JobId, JobState, Outcome, Refusal, Wishes, WorkerState
+from dragoman.core.model import JobId
+from dragoman.core.options import Wishes
+from dragoman.core.states import JobState, Outcome, Refusal, WorkerState
 
 from .world import Caller, CheckedBroker, attempt_of
 

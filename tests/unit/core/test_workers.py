@@ -7,7 +7,9 @@ from math import inf
 import pytest
 
 from dragoman.core.effects import Answer, Dismiss, Give, Recall
-from dragoman.core.model import Attempt, Farewell, JobState, Outcome, Terms, Worker, WorkerState
+from dragoman.core.model import Attempt, Worker
+from dragoman.core.options import Terms
+from dragoman.core.states import Farewell, JobState, Outcome, WorkerState
 
 from .world import Caller, CheckedBroker, attempt_of
 

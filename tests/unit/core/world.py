@@ -14,7 +14,8 @@ from dragoman.core import model
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Effect, Give, Save
 from dragoman.core.invariants import check
-from dragoman.core.model import Attempt, Job, Terms, Wishes, Worker
+from dragoman.core.model import Attempt, Job, Worker
+from dragoman.core.options import Terms, Wishes
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
 from dragoman.testing.entropy import SeededEntropy
@@ -26,11 +27,14 @@ VERBS = (
     "caller_back",
     "caller_gone",
     "retry",
+    "release",
     "join",
     "idle",
     "seen",
     "detach",
     "attach",
+    "ask",
+    "offer",
     "leave",
     "drain",
     "succeed",
@@ -38,6 +42,8 @@ VERBS = (
     "refuse",
     "reject",
     "undelivered",
+    "give_back",
+    "extend",
     "begin",
     "progress",
     "pause",

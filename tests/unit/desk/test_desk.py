@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from dragoman.core.model import ABSENT, Caller, JobId, JobState, Outcome, Terms, Wishes, WorkerState
+from dragoman.core.model import ABSENT, Caller, JobId
+from dragoman.core.options import Terms, Wishes
 from dragoman.core.revival import Kept, restore
+from dragoman.core.states import JobState, Outcome, WorkerState
 from dragoman.desk.forms import JobView, Problem, PurgeForm
 
 from .world import WALL, Asker, World

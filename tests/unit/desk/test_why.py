@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.core.model import Outcome, Token, Wishes
+from dragoman.core.model import Token
+from dragoman.core.options import Wishes
 from dragoman.core.revival import Kept, restore
+from dragoman.core.states import Outcome
 
 from .world import World
 

@@ -11,7 +11,8 @@ import apsw
 import pytest
 
 from dragoman.core.effects import Accept, Answer
-from dragoman.core.model import JobState, Outcome, Refusal, Wishes
+from dragoman.core.options import Wishes
+from dragoman.core.states import JobState, Outcome, Refusal
 from dragoman.diary import writer
 from dragoman.diary.ballast import Ballast
 from dragoman.diary.limits import DiaryLimits

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dragoman.core.effects import Accept
-from dragoman.core.model import Outcome, Refusal
+from dragoman.core.states import Outcome, Refusal
 from dragoman.diary import recovery
 from dragoman.diary.limits import DiaryLimits
 from dragoman.diary.presence import Presence

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.core.model import Attempt, Ending, Job, JobId, Outcome, Service, Terms, Token, Wishes, Worker, WorkerId
+from dragoman.core.model import Attempt, Job, JobId, Service, Token, Worker, WorkerId
+from dragoman.core.options import Terms, Wishes
+from dragoman.core.states import Ending, Outcome
 from dragoman.diary import tables
 from dragoman.diary.group import Group
 from dragoman.diary.records import Reader, Scribe, wishes_text

@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from dragoman.core.model import Outcome
+from dragoman.core.states import Outcome
 from dragoman.diary import recovery
 from dragoman.diary.records import JOB_COLUMNS
 from dragoman.diary.sums import ALL_JOB_COLUMNS, sealed_job

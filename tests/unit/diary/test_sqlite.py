@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from dragoman.core.failure import Failure
-from dragoman.core.model import ABSENT, JobState, Outcome, Refusal
+from dragoman.core.model import ABSENT
+from dragoman.core.states import JobState, Outcome, Refusal
 from dragoman.diary import writer
 from dragoman.diary.limits import DiaryLimits
 
@@ -341,3 +342,76 @@ def test_file_is_for_us_alone(houses: Any, tmp_path: Path) -> None:
         "diary.db": 0o600,
         "diary.db-wal": 0o600,
     }
+
+
+# -------------------------------------------------------------------- given back, released, not kept
+
+
+def again(house: House, folder: Path, now: float = 200.0) -> House:
+    house.settle()
+    house.close()
+    house = House(folder, now=now)
+    house.load()
+    return house
+
+
+def test_what_a_worker_gave_back_with_survives_a_restart(tmp_path: Path) -> None:
+    """R133: the priority, and how long the job rests."""
+    house = House(tmp_path)
+    house.worker()
+    job = house.enqueue(b"payload", key="k")
+    house.settle()
+    assert job.attempt is not None
+    house.broker.give_back(job.attempt, house.now, delay=3_600.0, priority=8)
+    house = again(house, tmp_path, now=200.0)
+    (found,) = house.broker.jobs.values()
+    assert (found.id, found.wishes.priority, found.state, found.spent) == (job.id, 8, JobState.DELAYED, 0)
+    assert (found.start_at, found.key) == (3_700.0, "k")
+    house.now = 3_700.0
+    house.worker()
+    house.settle()
+    while not house.given():  # its payload is fetched first
+        house.loop.run_one()
+        house.line.turn()
+    assert [bytes(give.attempt.job.payload) for give in house.given()] == [b"payload"]
+    house.close()
+
+
+def test_release_survives_a_restart(tmp_path: Path) -> None:
+    """R135."""
+    house = House(tmp_path)
+    house.worker()
+    job = house.enqueue(b"payload", attempts=1)
+    house.settle()
+    assert job.attempt is not None
+    house.broker.fail(job.attempt, "no", house.now)
+    house = again(house, tmp_path)
+    (kept,) = house.broker.jobs.values()
+    assert kept.quarantined
+    assert house.broker.release(kept, house.now)
+    house = again(house, tmp_path, now=300.0)
+    (found,) = house.broker.jobs.values()
+    assert (found.id, found.state, found.quarantined, found.spent) == (job.id, JobState.WAITING, False, 0)
+    assert [ending.reason for ending in found.history or ()] == ["no"]
+    house.worker()
+    house.settle()
+    while not house.given():  # its payload is fetched first
+        house.loop.run_one()
+        house.line.turn()
+    assert [bytes(give.attempt.job.payload) for give in house.given()] == [b"payload"]
+    house.close()
+
+
+def test_job_whose_outcome_is_not_kept_is_gone_from_the_store(tmp_path: Path) -> None:
+    """R136."""
+    house = House(tmp_path)
+    house.worker()
+    job = house.enqueue(keeps_outcome=False)
+    house.settle()
+    assert job.attempt is not None
+    house.broker.succeed(job.attempt, b"result", house.now)
+    house.settle()
+    assert [bytes(answer.result) for answer in house.answers()] == [b"result"]
+    house = again(house, tmp_path)
+    assert house.broker.jobs == {}
+    house.close()

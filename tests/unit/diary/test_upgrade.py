@@ -11,7 +11,8 @@ import apsw
 import pytest
 
 from dragoman.core.failure import Failure
-from dragoman.core.model import Job, JobState, Outcome
+from dragoman.core.model import Job
+from dragoman.core.states import JobState, Outcome
 from dragoman.diary import recovery, schema, sealing
 from dragoman.diary.sqlite import SqliteDiary
 

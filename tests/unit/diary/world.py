@@ -10,7 +10,8 @@ from typing import Any
 
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Accept, Answer, Effect, Give
-from dragoman.core.model import Caller, Job, Terms, Wishes, Worker
+from dragoman.core.model import Caller, Job, Worker
+from dragoman.core.options import Terms, Wishes
 from dragoman.core.policy import Policy
 from dragoman.diary.limits import DiaryLimits
 from dragoman.diary.sqlite import SqliteDiary

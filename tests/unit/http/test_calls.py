@@ -10,7 +10,7 @@ import pytest
 from http_worker import Worker, kind, only_job, token
 from http_world import MAX_PAYLOAD, World
 
-from dragoman.core.model import JobState, Outcome
+from dragoman.core.states import JobState, Outcome
 
 
 @pytest.fixture

@@ -12,7 +12,8 @@ import pytest
 from dragoman.carriers.prefixed import Prefixed
 from dragoman.core.counters import Counters
 from dragoman.core.histogram import BOUNDS
-from dragoman.core.model import Outcome, Wishes
+from dragoman.core.options import Wishes
+from dragoman.core.states import Outcome
 from dragoman.http import labels
 from dragoman.http.exposition import OPENMETRICS, PROMETHEUS, Kind, media_type
 from dragoman.http.labels import OTHER

@@ -10,7 +10,7 @@ import pytest
 from http_world import MAX_PAYLOAD, World
 
 from dragoman.core.failure import Failure
-from dragoman.core.model import Outcome
+from dragoman.core.states import Outcome
 
 UNKNOWN = "0" * 32
 

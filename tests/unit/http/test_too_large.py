@@ -10,7 +10,7 @@ from http_worker import Worker, call, kind, only_job, token
 from http_world import MAX_PAYLOAD, World
 
 import http_visits
-from dragoman.core.model import JobState, WorkerState
+from dragoman.core.states import JobState, WorkerState
 from dragoman.http.app import make_too_large
 from hostile_http import CHUNKED, get, post
 

@@ -8,8 +8,10 @@ import pytest
 from http_worker import Worker, call, kind, only_job, token
 from http_world import MAX_PAYLOAD, WorkerSession, World
 
-from dragoman.core.model import Caller, JobId, JobState, Outcome, Token, Wishes, WorkerState
+from dragoman.core.model import Caller, JobId, Token
+from dragoman.core.options import Wishes
 from dragoman.core.revival import Kept, restore
+from dragoman.core.states import JobState, Outcome, WorkerState
 
 
 @pytest.fixture

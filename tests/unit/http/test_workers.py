@@ -9,7 +9,7 @@ import pytest
 from http_worker import Worker, call, kind, only_job, token
 from http_world import MAX_PAYLOAD, World
 
-from dragoman.core.model import JobState, WorkerState
+from dragoman.core.states import JobState, WorkerState
 
 UNKNOWN = "0" * 32
 

@@ -7,8 +7,10 @@ from typing import Any
 
 from dragoman.core.broker import Broker
 from dragoman.core.counters import QUEUE_TIMEOUT, UNNAMED
-from dragoman.core.model import Caller, Refusal, Wishes
+from dragoman.core.model import Caller
+from dragoman.core.options import Wishes
 from dragoman.core.policy import Policy
+from dragoman.core.states import Refusal
 from dragoman.diary.memory import MemoryDiary
 from dragoman.server.admission import Limits
 from dragoman.server.drops import INTERVAL, MOST_LINES

@@ -13,8 +13,10 @@ from dragoman.carriers.zmtp import OUR_GREETING, Zmtp
 from dragoman.core.broken import InvariantBroken
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Dismiss, Effect, Give
-from dragoman.core.model import ABSENT, Attempt, Job, JobState, Outcome, Terms, Wishes, Worker
+from dragoman.core.model import ABSENT, Attempt, Job, Worker
+from dragoman.core.options import Terms, Wishes
 from dragoman.core.policy import Policy
+from dragoman.core.states import JobState, Outcome
 from dragoman.diary.memory import MemoryDiary
 from dragoman.server.admission import Limits
 from dragoman.server.peer import Peer, PeerLimits

@@ -14,7 +14,8 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.infinity import inf
-from dragoman.core.model import BOOTING, Attempt
+from dragoman.core.model import Attempt
+from dragoman.core.states import BOOTING
 from dragoman.dialects.controller.codec import read_response, write_control
 from dragoman.dialects.controller.messages import Response, WorkerError
 from dragoman.dialects.controller.options import ListenerOptions

@@ -13,8 +13,10 @@ from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import Dismiss
 from dragoman.core.infinity import inf
-from dragoman.core.model import BOOTING, DRAINING, Attempt, Terms
+from dragoman.core.model import Attempt
+from dragoman.core.options import Terms
 from dragoman.core.recipients import Recipient
+from dragoman.core.states import BOOTING, DRAINING
 from dragoman.dialects.controller.editions import Edition
 from dragoman.dialects.controller.messages import Pulse
 from dragoman.dialects.controller.options import ListenerOptions

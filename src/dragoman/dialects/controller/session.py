@@ -17,7 +17,7 @@ from dragoman.carriers.carrier import Carrier, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Dismiss, Effect, Give, Recall
-from dragoman.core.model import BOOTING
+from dragoman.core.states import BOOTING
 from dragoman.dialects.controller.codec import edition_of_pulse, pulse_of, read_pulse, write_pulse_response
 from dragoman.dialects.controller.editions import EDITIONS, SEED, Edition
 from dragoman.dialects.controller.exchanges import CONTROL, NO_FETCHES, Exchanges, Reach

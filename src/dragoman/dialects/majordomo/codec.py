@@ -8,7 +8,7 @@ from typing import Final
 
 from dragoman.carriers.carrier import Frame, Message
 from dragoman.carriers.malformed import Malformed
-from dragoman.core.model import is_name
+from dragoman.core.names import is_name
 from dragoman.dialects.majordomo.editions import WIRES, Wire
 from dragoman.dialects.majordomo.framed import Framed
 from dragoman.dialects.majordomo.messages import (

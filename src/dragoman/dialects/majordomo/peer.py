@@ -8,7 +8,7 @@ from typing import Final
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.infinity import inf
-from dragoman.core.model import is_name
+from dragoman.core.names import is_name
 from dragoman.dialects import sides
 from dragoman.dialects.life_signs import LifeSigns
 from dragoman.dialects.majordomo.codec import (

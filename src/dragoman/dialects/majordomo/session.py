@@ -18,8 +18,9 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Dismiss, Effect, Give, Progress
 from dragoman.core.infinity import inf
-from dragoman.core.model import DONE, REFUSED, Attempt, Farewell, Token, Worker
+from dragoman.core.model import Attempt, Token, Worker
 from dragoman.core.oversize import over_max_payload
+from dragoman.core.states import DONE, REFUSED, Farewell
 from dragoman.dialects.listener_profile import job_options, silent_worker
 from dragoman.dialects.majordomo.codec import (
     MAX_SERVICE_BYTES,

@@ -14,8 +14,10 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer
 from dragoman.core.infinity import inf
-from dragoman.core.model import CANCELLED, DONE, REFUSED, Job, Wishes
+from dragoman.core.model import Job
+from dragoman.core.options import Wishes
 from dragoman.core.recipients import Recipient
+from dragoman.core.states import CANCELLED, DONE, REFUSED
 from dragoman.dialects.memodb.answers import Answers
 from dragoman.dialects.memodb.codec import write_result
 from dragoman.dialects.memodb.options import ListenerOptions

@@ -14,7 +14,7 @@ from typing import Final
 
 from dragoman.carriers.carrier import Frame
 from dragoman.carriers.malformed import Malformed
-from dragoman.core.model import is_name
+from dragoman.core.names import is_name
 from dragoman.dialects.memodb.messages import (
     DISCONNECT,
     HEARTBEAT,

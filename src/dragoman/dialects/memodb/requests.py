@@ -6,7 +6,8 @@ from typing import Final
 
 from dragoman.carriers.carrier import Frame
 from dragoman.core.infinity import inf
-from dragoman.core.model import Attempt, Caller, Service, Wishes, Worker
+from dragoman.core.model import Attempt, Caller, Service, Worker
+from dragoman.core.options import Wishes
 from dragoman.core.recipients import Recipient
 from dragoman.dialects.seam import Line, Peer
 

@@ -20,7 +20,8 @@ from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import Answer, Dismiss, Effect, Give, Recall
 from dragoman.core.infinity import inf
-from dragoman.core.model import Attempt, Terms
+from dragoman.core.model import Attempt
+from dragoman.core.options import Terms
 from dragoman.core.oversize import over_max_payload
 from dragoman.dialects.memodb import messages
 from dragoman.dialects.memodb.callers import Callers, milliseconds

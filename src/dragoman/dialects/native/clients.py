@@ -13,8 +13,10 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Progress
 from dragoman.core.infinity import inf
-from dragoman.core.model import DEFAULT_PRIORITY, DONE, JobId, Outcome, Refusal, Wishes
+from dragoman.core.model import JobId
+from dragoman.core.options import DEFAULT_PRIORITY, Wishes
 from dragoman.core.recipients import Recipient
+from dragoman.core.states import DONE, Outcome, Refusal
 from dragoman.dialects.native.asks import Asks, Desk
 from dragoman.dialects.native.codec import (
     read_list,

@@ -11,7 +11,7 @@ from dragoman.carriers.carrier import Frame, Message
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.failure import Failure, pack_failure, unpack_failure
 from dragoman.core.infinity import inf
-from dragoman.core.model import Outcome
+from dragoman.core.states import Outcome
 from dragoman.dialects.native.messages import (
     ACCEPTED,
     ACK,

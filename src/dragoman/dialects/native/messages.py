@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from typing import Final
 
-from dragoman.core.model import Outcome
+from dragoman.core.states import Outcome
 
 VERSION: Final = 1
 NAME: Final = 16  # bytes of a job's id, and of an attempt's token

@@ -14,9 +14,11 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Dismiss
 from dragoman.core.failure import reported_failure
-from dragoman.core.model import DRAINING, GONE, Attempt, Outcome, Terms, Token, Worker
+from dragoman.core.model import Attempt, Token, Worker
+from dragoman.core.options import Terms
 from dragoman.core.oversize import over_max_payload
 from dragoman.core.recipients import Recipient
+from dragoman.core.states import DRAINING, GONE, Outcome
 from dragoman.dialects.native.codec import (
     expect_frames,
     read_failed,

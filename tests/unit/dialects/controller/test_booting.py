@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.core.model import Outcome
+from dragoman.core.states import Outcome
 
 from .world import STRANGER, World
 

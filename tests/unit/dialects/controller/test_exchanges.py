@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.core.model import Outcome
+from dragoman.core.states import Outcome
 
 from .world import MAX_PAYLOAD, Call, World, editions, retry
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.core.model import Outcome
+from dragoman.core.states import Outcome
 from dragoman.dialects.controller import remote_workers
 
 from .world import ROOT, STRANGER, UID, Told, World, editions, framed, pulse

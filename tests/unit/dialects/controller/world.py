@@ -16,8 +16,9 @@ from dragoman.core import model
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Effect
 from dragoman.core.invariants import check
-from dragoman.core.model import Outcome, Wishes
+from dragoman.core.options import Wishes
 from dragoman.core.policy import Policy
+from dragoman.core.states import Outcome
 from dragoman.dialects.controller.codec import extra_of_pulse, extra_of_response, write_pulse_response
 from dragoman.dialects.controller.editions import EDITIONS, SEED
 from dragoman.dialects.controller.exchanges import CONTROL

@@ -7,8 +7,8 @@ from itertools import product
 import pytest
 
 from case_tables import check_every_row
-from dragoman.core.model import Outcome
 from dragoman.core.policy import Policy
+from dragoman.core.states import Outcome
 from dragoman.dialects.majordomo import session as module
 from dragoman.server.admission import Limits
 

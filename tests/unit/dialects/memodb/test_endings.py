@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.core.model import Caller, Wishes
+from dragoman.core.model import Caller
+from dragoman.core.options import Wishes
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dragoman.core.model import Outcome
+from dragoman.core.states import Outcome
 
 from .world import (
     ELSEWHERE,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.core.model import Outcome
 from dragoman.core.policy import Policy
+from dragoman.core.states import Outcome
 
 from .world import (
     READY,

@@ -14,8 +14,9 @@ from dragoman.carriers.sp import Limits as SpLimits
 from dragoman.carriers.sp import Sp
 from dragoman.core.broker import Broker
 from dragoman.core.invariants import check
-from dragoman.core.model import Job, JobState, Worker, WorkerState
+from dragoman.core.model import Job, Worker
 from dragoman.core.policy import Policy
+from dragoman.core.states import JobState, WorkerState
 from dragoman.dialects.memodb.answers import RECORD
 from dragoman.dialects.memodb.options import ListenerOptions
 from dragoman.dialects.memodb.requests import Call, Contacts, Guest

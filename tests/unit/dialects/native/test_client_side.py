@@ -12,7 +12,7 @@ import pytest
 
 from dragoman.carriers.carrier import Frame, TooLarge
 from dragoman.carriers.malformed import Malformed
-from dragoman.core.model import Outcome
+from dragoman.core.states import Outcome
 from dragoman.dialects.native.client_side import ACK_AFTER, BATCH_BYTES, ClientSide
 from dragoman.dialects.native.codec import read_order
 from dragoman.dialects.native.messages import OUTCOMES

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dragoman.carriers.carrier import Frame
 from dragoman.carriers.malformed import Malformed
-from dragoman.core.model import Outcome
+from dragoman.core.states import Outcome
 from dragoman.dialects.native import codec
 from dragoman.dialects.native.messages import (
     ACCEPTED,

@@ -7,8 +7,9 @@ from math import inf
 import pytest
 
 from dragoman.core.counters import UNNAMED
-from dragoman.core.model import Refusal, Wishes
+from dragoman.core.options import Wishes
 from dragoman.core.policy import Policy
+from dragoman.core.states import Refusal
 from dragoman.dialects.native.clients import LONGEST_PLAN, MOST_PLANS
 
 from .world import (

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dragoman.carriers.carrier import Frame, TooLarge
-from dragoman.core.model import Outcome
+from dragoman.core.states import Outcome
 from dragoman.dialects.native.codec import (
     write_bye,
     write_error,

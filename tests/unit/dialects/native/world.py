@@ -14,9 +14,10 @@ from dragoman.carriers.zmtp import Zmtp
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Effect, Progress
 from dragoman.core.invariants import check
-from dragoman.core.model import ENDED, Job
 from dragoman.core.model import Caller as CoreCaller
+from dragoman.core.model import Job
 from dragoman.core.policy import Policy
+from dragoman.core.states import ENDED
 from dragoman.desk.asking import JsonDesk
 from dragoman.desk.desk import Desk
 from dragoman.dialects.native.clients import MOST_PLANS

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dragoman.core.effects import Answer, Progress
-from dragoman.core.model import JobState, Outcome
 from dragoman.core.policy import Policy
+from dragoman.core.states import JobState, Outcome
 
 from .world import PING, PONG, READY, World, error
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.carriers.malformed import Malformed
-from dragoman.core.model import Outcome
+from dragoman.core.states import Outcome
 from dragoman.dialects import plain_calls
 from dragoman.dialects.pingpong import codec
 from dragoman.dialects.pingpong.editions import Edition

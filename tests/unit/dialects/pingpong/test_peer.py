@@ -9,7 +9,7 @@ import pytest
 
 from dragoman.carriers.carrier import TooLarge
 from dragoman.carriers.malformed import Malformed
-from dragoman.core.model import Outcome
+from dragoman.core.states import Outcome
 from dragoman.dialects.pingpong.editions import Edition
 from dragoman.dialects.pingpong.options import ClientOptions, WorkerOptions
 from dragoman.dialects.pingpong.peer import ClientSide, WorkerSide

@@ -12,9 +12,10 @@ from dragoman.carriers.carrier import TooLarge
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Give
 from dragoman.core.invariants import check
-from dragoman.core.model import Caller, Job, JobState, Worker
+from dragoman.core.model import Caller, Job, Worker
 from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
+from dragoman.core.states import JobState
 from dragoman.dialects.frontend import FRONTEND
 from dragoman.dialects.pingpong.editions import Edition
 from dragoman.dialects.pingpong.options import ListenerOptions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.core.model import Wishes
+from dragoman.core.options import Wishes
 from dragoman.dialects.powerhose.session import name_of
 
 from .world import (

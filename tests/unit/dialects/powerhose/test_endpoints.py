@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.core.model import Wishes
+from dragoman.core.options import Wishes
 from dragoman.core.policy import Policy
 from dragoman.dialects.powerhose.session import BACKEND, POSTS_KEPT
 from dragoman.server.reach import Reach

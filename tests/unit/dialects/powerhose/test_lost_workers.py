@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.core.model import Wishes
+from dragoman.core.options import Wishes
 
 from .world import (
     FIRST,

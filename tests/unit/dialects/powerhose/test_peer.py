@@ -10,7 +10,7 @@ import pytest
 
 from dragoman.carriers.carrier import TooLarge
 from dragoman.carriers.malformed import Malformed
-from dragoman.core.model import Outcome
+from dragoman.core.states import Outcome
 from dragoman.dialects.powerhose.options import ClientOptions, WorkerOptions
 from dragoman.dialects.powerhose.peer import ClientSide, WorkerSide
 
