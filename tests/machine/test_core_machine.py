@@ -99,6 +99,7 @@ class Machine(RuleBasedStateMachine):
                 self.handed_out[attempt.job.id] += 1
                 self.keys[attempt] = (attempt.job.id, self.handed_out[attempt.job.id])
                 self.attempts.append(attempt)
+                attempt.mark_sent()
             elif isinstance(effect, Answer):
                 self.answers[effect.caller] += 1  # type: ignore[index]
                 effect.caller.remove_job(effect.job)

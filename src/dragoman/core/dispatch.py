@@ -213,7 +213,11 @@ class Dispatch:
         self.freed(worker, now)
 
     def ask(self, worker: Worker, count: int, now: float) -> None:
-        """Give the worker up to so many jobs: those that wait, and others as they come."""
+        """Give the worker up to so many jobs: those that wait, and others as they come. Attempts that it has not been
+        sent yet are among them."""
+        for attempt in worker.running.values():
+            if not attempt.is_sent:
+                count -= 1
         worker.asked = count
         if (worker.state is DETACHED or worker.state is IDLE) and self._roster.settle(worker, now):
             self.freed(worker, now)

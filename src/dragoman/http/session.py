@@ -129,12 +129,11 @@ class HttpSession(TimedRecipient):
         else:
             guest.polls.append(poll)
             self._waiting.arm(poll, poll.due)
+            self._ask(guest, now)
             if worker.state is BOOTING:
                 self._broker.idle(worker, now)
-            else:
-                self._broker.attach(worker, now)
-                if worker.free <= 0 and worker.unproven:  # it would not ask if it were still at it (D11)
-                    self._broker.undelivered(next(iter(worker.unproven.values())), now)
+            elif worker.free <= 0 and worker.unproven:  # it would not ask if it were still at it (D11)
+                self._broker.undelivered(next(iter(worker.unproven.values())), now)
         self._line.ask_for_turn()
         return poll
 
@@ -153,12 +152,12 @@ class HttpSession(TimedRecipient):
 
     def succeed(self, guest: Guest, attempt: Attempt, result: Payload, now: float) -> bool:
         """False if it came too late."""
-        self._withdraw_if_deaf(guest, now)
+        self._ask(guest, now)
         self._line.ask_for_turn()
         return self._broker.succeed(attempt, result, now)
 
     def fail(self, guest: Guest, attempt: Attempt, reason: str, failure: Failure | None, now: float) -> bool:
-        self._withdraw_if_deaf(guest, now)
+        self._ask(guest, now)
         self._line.ask_for_turn()
         return self._broker.fail(attempt, reason, now, failure)
 
@@ -207,7 +206,7 @@ class HttpSession(TimedRecipient):
                 _tell(each.answer, Answer(each, job, TIMED_OUT, b"", PATIENCE_OVER))
             else:
                 del each.guest.offers[each.attempt.token]
-                self._withdraw_if_deaf(each.guest, now)
+                self._ask(each.guest, now)
                 self._broker.undelivered(each.attempt, now)
         return self._waiting.next()
 
@@ -221,8 +220,6 @@ class HttpSession(TimedRecipient):
             self._hand_over(poll, attempt)
         else:
             self._offer(guest, attempt, now)
-        if attempt.worker.free > 0:
-            self._withdraw_if_deaf(guest, now)
 
     def _hand_over(self, poll: Poll, attempt: Attempt) -> None:
         poll.attempt = poll.guest.latest = attempt
@@ -260,7 +257,7 @@ class HttpSession(TimedRecipient):
         offer = guest.offers.pop(attempt.token, None)
         if offer is not None:
             self._waiting.disarm(offer)
-            self._withdraw_if_deaf(guest, now)
+            self._ask(guest, now)
             self._broker.undelivered(attempt, now)
 
     def _take_away(self, poll: Poll, now: float) -> None:
@@ -268,13 +265,11 @@ class HttpSession(TimedRecipient):
         self._waiting.disarm(poll)
         if poll in poll.guest.polls:
             poll.guest.polls.remove(poll)
-        if poll.guest.worker.free > 0:
-            self._withdraw_if_deaf(poll.guest, now)
+        self._ask(poll.guest, now)
 
-    def _withdraw_if_deaf(self, guest: Guest, now: float) -> None:
-        """A worker that does not ask is given nothing, however free it is."""
-        if not guest.polls:
-            self._broker.detach(guest.worker, now)
+    def _ask(self, guest: Guest, now: float) -> None:
+        """It asks for a job by each `next` that waits. Without one it is given nothing, however free it is (R131)."""
+        self._broker.ask(guest.worker, len(guest.polls), now)
 
     def _forget(self, guest: Guest, reason: str) -> None:
         self._guests.pop(guest.worker.id, None)
@@ -289,7 +284,9 @@ class HttpSession(TimedRecipient):
 
 @lru_cache(maxsize=1024)
 def _terms(capacity: int, lease: float, unproven_limit: float) -> Terms:
-    return Terms(lease=lease, capacity=capacity, unproven_limit=unproven_limit, may_return=True, comes_back=True)
+    return Terms(
+        lease=lease, capacity=capacity, unproven_limit=unproven_limit, may_return=True, comes_back=True, pulls=True
+    )
 
 
 def _tell(answer: Future[Any], word: Any) -> None:

@@ -85,6 +85,16 @@ def test_ask_whose_job_was_taken_back_before_it_was_sent_still_stands(broker: Ch
     assert attempt_of(broker.call()).worker is worker
 
 
+def test_job_on_its_way_to_a_worker_is_one_that_it_asks_for(broker: CheckedBroker) -> None:
+    """A session that says again how many requests wait has not seen the job that is to answer one of them."""
+    worker = puller(broker, capacity=3)
+    first, second = broker.call(), broker.call()
+    broker.ask(worker, 1, 0.0)
+    assert (attempt_of(first).worker, second.attempt) == (worker, None)
+    broker.ask(worker, 2, 0.0)
+    assert attempt_of(second).worker is worker
+
+
 def test_job_that_never_left_uses_up_the_ask(broker: CheckedBroker) -> None:
     """R131: its session asks again if the worker still waits."""
     worker = puller(broker)

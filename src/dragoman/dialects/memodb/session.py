@@ -48,6 +48,7 @@ class MemoDbSession(Session):
             unproven_limit=options.unproven_limit,
             detach_timeout=options.detach_timeout,
             comes_back=True,
+            pulls=True,  # a parked request asks for one job
         )
         self._guests: dict[bytes, Guest] = {}  # workers by their id
         self._heartbeats: Deadlines[Guest] = Deadlines()  # parked workers: when they get a HEARTBEAT instead of a job
@@ -149,7 +150,7 @@ class MemoDbSession(Session):
                 continue
             guest.answer = [write_heartbeat(guest.id)]
             self._line.send(guest.peer, [guest.route, *guest.answer])
-            self._broker.detach(guest.worker, now)  # it gets nothing before it has asked again
+            self._broker.ask(guest.worker, 0, now)  # it gets nothing before it has asked again
         return min(self._heartbeats.next(), self._callers.answers.expire(now))
 
     # ---------------------------------------------------------------- what workers say
@@ -247,10 +248,7 @@ class MemoDbSession(Session):
             self._line.send(peer, [route, *guest.answer])
         else:
             self._heartbeats.arm(guest, guest.heartbeat_due)
-        if guest.answer is None or guest.attempt is not None:
-            self._broker.attach(guest.worker, now)
-        else:
-            self._broker.seen(guest.worker, now)
+        self._broker.attach(guest.worker, now)
 
     def _resync(self, guest: Guest, reason: str, now: float) -> None:
         """We do not agree on where we are: it starts anew."""
@@ -264,6 +262,8 @@ class MemoDbSession(Session):
     # ---------------------------------------------------------------- workers come, move and go
 
     def _park(self, guest: Guest, now: float) -> None:
+        """Its request waits for a job, or for a HEARTBEAT."""
+        self._broker.ask(guest.worker, 1, now)
         guest.answer = None
         guest.heartbeat_due = due = now + self._options.heartbeat_after
         if due < guest.alarm:
@@ -328,7 +328,8 @@ class MemoDbSession(Session):
 
     def _give(self, attempt: Attempt, now: float) -> None:
         guest: Guest = attempt.worker.party
-        if guest.peer is None:  # its connection ended in this very turn
+        if guest.peer is None:  # its connection ended in this very turn: it waits on, wherever it is
+            self._broker.ask(guest.worker, 1, now)
             self._broker.undelivered(attempt, now)
             return
         guest.is_replayed = False
