@@ -1,8 +1,9 @@
 /* The load: one client with a window of jobs in flight and a crowd of echoing workers, on libzmq.
  *
- * Three modes. `proxy`: client and workers stand on the two sides of a ROUTER/DEALER zmq.proxy; a worker echoes what it
+ * Four modes. `proxy`: client and workers stand on the two sides of a ROUTER/DEALER zmq.proxy; a worker echoes what it
  * gets. `pingpong`: they stand on the frontend and the backend of a PingPong broker; a worker says READY once, PING every
  * second, passes over PONG and echoes all else. The client says ["", body] in both and expects ["", the same body].
+ * `majordomo`: both stand at a broker of MDP/0.1, as RFC 7 has it.
  * `native`: both stand at the one door of a native broker; the client submits as many jobs in a message as its window has
  * room for, a worker of capacity 16 answers as many in a message as it has found, and both take what comes in either form.
  *
@@ -29,7 +30,7 @@
 #define REPLY_LIMIT_MS 5000
 #define WORKER_NAP_MS 100
 
-enum mode { PROXY, PINGPONG, NATIVE };
+enum mode { PROXY, PINGPONG, MAJORDOMO, NATIVE };
 
 static struct {
     enum mode mode;
@@ -128,6 +129,26 @@ static void say_hello(void *socket, const char *role, const char *about)
         die_of_zmq("hello");
 }
 
+/* Majordomo (MDP/0.1): empty frame, header, command. */
+enum { MDP_READY = 1, MDP_REQUEST, MDP_REPLY, MDP_HEARTBEAT };
+
+static void say_mdp(void *socket, char command, const char *service)
+{
+    if (zmq_send(socket, "", 0, ZMQ_SNDMORE) < 0 || zmq_send(socket, "MDPW01", 6, ZMQ_SNDMORE) < 0 ||
+        zmq_send(socket, &command, 1, service ? ZMQ_SNDMORE : 0) < 0 ||
+        (service && zmq_send(socket, service, strlen(service), 0) < 0))
+        die_of_zmq("majordomo");
+}
+
+/* Turn a request into its reply; false: it is none. */
+static bool make_mdp_reply(struct message *m)
+{
+    if (m->count != 6 || *(char *)zmq_msg_data(&m->frames[2]) != MDP_REQUEST)
+        return false;
+    *(char *)zmq_msg_data(&m->frames[2]) = MDP_REPLY;
+    return true;
+}
+
 static bool is_pong(struct message *m)
 {
     zmq_msg_t *word = &m->frames[1];
@@ -185,7 +206,7 @@ static void answer_all(struct crowd *c, int which)
             c->heard[which] = true;
             atomic_fetch_add(&workers_heard, 1);
         }
-        if (options.mode == PINGPONG && is_pong(&m))
+        if ((options.mode == PINGPONG && is_pong(&m)) || (options.mode == MAJORDOMO && !make_mdp_reply(&m)))
             release(&m);
         else
             send_as_it_came(c->items[which].socket, &m);
@@ -199,6 +220,8 @@ static void ping_whose_turn_it_is(struct crowd *c)
         void *socket = c->items[c->ping_turn].socket;
         if (options.mode == PINGPONG)
             say(socket, "PING");
+        else if (options.mode == MAJORDOMO)
+            say_mdp(socket, MDP_HEARTBEAT, NULL);
         else if (zmq_send(socket, "\x04", 1, 0) < 0)
             die_of_zmq("heartbeat");
         c->ping_turn = (c->ping_turn + 1) % c->count;
@@ -223,6 +246,8 @@ static void *work(void *number_of_workers)
         c.items[i].events = ZMQ_POLLIN;
         if (options.mode == PINGPONG)
             say(c.items[i].socket, "READY");
+        else if (options.mode == MAJORDOMO)
+            say_mdp(c.items[i].socket, MDP_READY, SERVICE);
         else if (options.mode == NATIVE)
             say_hello(c.items[i].socket, "\x01\x01\x02", "{\"services\": [\"" SERVICE "\"], \"capacity\": 16}");
     }
@@ -334,7 +359,12 @@ static void submit(struct client *c)
     }
     zmq_msg_t body;
     fill_body(c, &body);
-    if (zmq_send(c->socket, "", 0, ZMQ_SNDMORE) < 0 || zmq_msg_send(&body, c->socket, 0) < 0)
+    if (zmq_send(c->socket, "", 0, ZMQ_SNDMORE) < 0)
+        die_of_zmq("submit");
+    if (options.mode == MAJORDOMO && (zmq_send(c->socket, "MDPC01", 6, ZMQ_SNDMORE) < 0 ||
+                                      zmq_send(c->socket, SERVICE, strlen(SERVICE), ZMQ_SNDMORE) < 0))
+        die_of_zmq("submit");
+    if (zmq_msg_send(&body, c->socket, 0) < 0)
         die_of_zmq("submit");
 }
 
@@ -390,11 +420,17 @@ static bool take_body(struct client *c, struct message *m, int which)
     return true;
 }
 
+/* The first frame of a reply that is a body. */
+static int first_body(void)
+{
+    return options.mode == MAJORDOMO ? 3 : 1;
+}
+
 static bool is_reply(struct message *m)
 {
     size_t head = zmq_msg_size(&m->frames[0]);
     if (options.mode != NATIVE)
-        return m->count == 2 && !head;
+        return m->count == first_body() + 1 && !head;
     return m->count > 1 && word_of(m) == RESULT && head == 1 + (size_t)(m->count - 1) * NAME;
 }
 
@@ -402,7 +438,7 @@ static void take_reply(struct client *c, struct message *m)
 {
     bool is_greeting = options.mode == NATIVE && (word_of(m) == 0x02 || word_of(m) == HEARTBEAT);
     bool is_right = is_reply(m);
-    for (int i = 1; i < m->count && is_right; i++)
+    for (int i = first_body(); i < m->count && is_right; i++)
         is_right = take_body(c, m, i);
     if (!is_right && !is_greeting)
         complain(c, m);
@@ -492,9 +528,12 @@ static void read_options(int argc, char **argv)
         case 'v': print_version(); break;
         default: exit(2);
         }
-    options.mode = !strcmp(mode, "pingpong") ? PINGPONG : !strcmp(mode, "native") ? NATIVE : PROXY;
+    options.mode = !strcmp(mode, "pingpong")    ? PINGPONG
+                   : !strcmp(mode, "majordomo") ? MAJORDOMO
+                   : !strcmp(mode, "native")    ? NATIVE
+                                                : PROXY;
     if (options.mode == PROXY && strcmp(mode, "proxy"))
-        die("--mode must be proxy, pingpong or native");
+        die("--mode must be proxy, pingpong, majordomo or native");
     if (!options.frontend || !options.backend)
         die("--frontend and --backend are needed");
     if (options.workers < 1 || options.window < 1 || options.threads < 1 || options.size < SMALLEST_BODY)
