@@ -83,7 +83,7 @@ class Scribe:
         )
 
     def fate_row(self, job: Job, offset: float) -> Row:
-        if job.quarantined:
+        if job.quarantined or job.retried_as is not None:  # it may have been retried in the turn in which it failed
             self.quarantined[job.id] = job.number
         return fate_row(job, offset)
 

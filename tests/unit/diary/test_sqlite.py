@@ -415,3 +415,22 @@ def test_job_whose_outcome_is_not_kept_is_gone_from_the_store(tmp_path: Path) ->
     house = again(house, tmp_path)
     assert house.broker.jobs == {}
     house.close()
+
+
+def test_job_that_is_retried_in_the_turn_in_which_it_failed_finds_its_payload(tmp_path: Path) -> None:
+    """A bug: the store knew a job for quarantined only if it still was when its row was made, and ended the broker."""
+    house = House(tmp_path)
+    house.enqueue(b"payload", attempts=1)
+    house = again(house, tmp_path)
+    (job,) = house.broker.jobs.values()
+    house.worker()
+    assert job.attempt is not None
+    house.broker.fail(job.attempt, "no", house.now)
+    retried = house.broker.retry(job, house.now)
+    assert retried is not None
+    house.settle()
+    while not house.given():  # its payload is fetched first
+        house.loop.run_one()
+        house.line.turn()
+    assert [(give.attempt.job, bytes(retried.payload)) for give in house.given()] == [(retried, b"payload")]
+    house.close()
