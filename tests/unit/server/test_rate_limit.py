@@ -3,12 +3,9 @@ from __future__ import annotations
 import gc
 import weakref
 
-from dragoman.core.broker import Broker
-from dragoman.core.policy import Policy
-from dragoman.diary.memory import MemoryDiary
+from dragoman.core.counters import Counters
 from dragoman.server.rate_limit import RateLimit
-from dragoman.server.runner import COMPLAINTS, Limits, Line
-from dragoman.testing.entropy import SeededEntropy
+from dragoman.server.reports import COMPLAINTS, Reports
 
 
 def test_lines_are_numbered_within_an_interval_that_begins_with_the_first() -> None:
@@ -50,18 +47,12 @@ def test_a_key_can_be_forgotten_at_once() -> None:
 def test_complaints_of_all_kinds_share_one_limit_and_the_last_says_so() -> None:
     now = 100.7
     lines: list[tuple[str, object]] = []
-    line = Line(
-        Broker(Policy(), SeededEntropy()),
-        MemoryDiary(),
-        lambda: now,
-        lambda level, event, **fields: lines.append((event, fields.get("note"))),
-        Limits(),
-    )
+    reports = Reports(Counters(), lambda: now, lambda level, event, **fields: lines.append((event, fields.get("note"))))
     for number in range(COMPLAINTS + 5):
-        line.complain(f"complaint {number}")
+        reports.complain(f"complaint {number}")
     assert [event for event, _ in lines] == [f"complaint {number}" for number in range(COMPLAINTS)]
     assert [note for _, note in lines[:-1]] == [None] * (COMPLAINTS - 1)
     assert lines[-1][1] == "more of these in this second are not shown"
     now += 1.0
-    line.complain("later")
+    reports.complain("later")
     assert lines[-1] == ("later", None)
