@@ -359,7 +359,7 @@ def test_a_job_that_is_withdrawn_while_its_payload_is_fetched_leaves_no_gap(worl
     acting.acts[second] = lambda: world.broker.withdraw(absent, world.now)
     world.line.turn()
     assert acting.given() == [second, third, fourth]
-    fetches[0](b"x", b"")
+    fetches[0](b"x", b"", None)
     world.line.turn()
     assert acting.given() == [second, third, fourth]
 
