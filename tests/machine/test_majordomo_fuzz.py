@@ -197,7 +197,7 @@ def test_peers_that_say_anything_harm_nobody_else_and_the_books_are_right(start:
         if number % 50 == 0:
             crowd.serve_the_honest(number)
     world = crowd.world
-    for side in list(world.sides):
+    for side in list(world.ends):
         if not side.is_over:
             side.cut()
     world.wait(30)

@@ -115,14 +115,14 @@ class Fuzz:
         job_timeout = self.rng.choice([0.5, 4])  # less than a worker may take for GIVE, or more
         self.world = World(queue_timeout=3, job_timeout=job_timeout, worker_expire=6, unproven_limit=20)
         self.given: Counter[bytes] = Counter()  # by job: so often it was sent to a worker
-        send = self.world.line.connections.send
+        send = self.world.connections.send
 
         def count_and_send(peer: Any, frames: Any, mark: Any = None) -> None:
             if mark is not None:
                 self.given[mark.job.id] += 1
             send(peer, frames, mark)
 
-        self.world.line.connections.send = count_and_send  # type: ignore[method-assign]
+        self.world.connections.send = count_and_send  # type: ignore[method-assign]
         self.benches = [self.world.bench(each) for each in ENDPOINTS]
         self.callers = [self.world.caller() for _ in range(3)]
         self.fed = 0
@@ -188,13 +188,13 @@ class Fuzz:
                 bench.end.is_frozen = False
                 bench.end.pump()  # it greets after all
             case 0 if bench.lives and not bench.end.is_over and bench.end.peer is not None:
-                world.line.connections.ended(bench.end.peer, "reset")
+                world.connections.ended(bench.end.peer, "reset")
             case 1 if bench.lives and not bench.end.is_over:
                 bench.end.stream.room = rng.choice([0, 20])
             case 2 if world.present:
                 world.broker.withdraw(rng.choice(list(world.broker.jobs.values())), world.now)
             case 3 if not bench.registrant.is_over and bench.registrant.peer is not None:
-                world.line.connections.ended(bench.registrant.peer, "reset")
+                world.connections.ended(bench.registrant.peer, "reset")
 
     def _listen(self) -> None:
         for bench in self.benches:

@@ -19,7 +19,7 @@ def test_register_is_answered_with_an_id_and_the_connection_is_closed(world: Wor
     world.turn()
     told = visitor.told(edition)
     assert told == Told("OK", 1 if edition == "seed" else 2)
-    assert visitor.is_closed
+    assert visitor.is_over
 
 
 def test_the_vectors_of_the_page_for_a_first_worker_of_each_edition() -> None:
@@ -83,7 +83,7 @@ def test_r81_a_length_beyond_64_kib_is_answered_with_failed(world: World, length
     visitor.say(length.to_bytes(8, "little"))
     world.turn()
     assert visitor.told() == Told("FAILED")
-    assert visitor.is_closed
+    assert visitor.is_over
     assert world.bad == {"head too long": 1}
 
 
@@ -92,7 +92,7 @@ def test_r81_bytes_behind_the_pulse_are_answered_with_failed_and_it_is_not_obeye
     visitor.say(pulse("REGISTER") + b"x")
     world.turn()
     assert visitor.told() == Told("FAILED")
-    assert visitor.is_closed
+    assert visitor.is_over
     assert not world.session._workers.by_id
 
 
@@ -113,7 +113,7 @@ def test_an_unreadable_pulse_is_answered_with_failed_in_the_listeners_edition(ed
     visitor.say(framed(b"\xff\xff\xff"))
     world.turn()
     assert visitor.told(edition) == Told("FAILED")
-    assert visitor.is_closed
+    assert visitor.is_over
     assert world.bad == {"unreadable": 1}
     assert fellow.state == "idle"
     visitor = world.visit()
@@ -133,10 +133,10 @@ def test_connect_and_say_nothing_is_ended_after_a_while(world: World) -> None:
     visitor, slow = world.visit(), world.visit()
     slow.say(b"\x02")
     world.wait(9.9)
-    assert not visitor.is_closed
+    assert not visitor.is_over
     world.wait(0.2)
-    assert visitor.is_closed
-    assert slow.is_closed
+    assert visitor.is_over
+    assert slow.is_over
     assert not world.session._workers.by_id
 
 
@@ -144,7 +144,7 @@ def test_r84_who_is_not_allowed_is_closed_before_a_byte_is_parsed(world: World) 
     visitor = world.visit(STRANGER)
     visitor.say(pulse("REGISTER"))
     world.turn()
-    assert visitor.is_closed
+    assert visitor.is_over
     assert visitor.told() is None
     assert not world.session._workers.by_id
     assert world.said("peer refused") == 1
@@ -204,7 +204,7 @@ def test_r84_too_many_workers_of_one_user_are_refused_and_others_are_not(
     visitor.say(pulse("REGISTER", "shifted"))
     world.turn()
     assert visitor.told("shifted") == Told("FAILED")
-    assert visitor.is_closed
+    assert visitor.is_over
     world.worker(address=ROOT)
     fellows[0].pulse("SHUTDOWN")
     assert world.worker().state == "idle"

@@ -148,7 +148,8 @@ def test_r97_failed_and_unknown_codes_drop_the_worker_and_its_job_goes_on_once(
         call = fellow.call(during)
     call.answer(error, 0, b"broken" if error == "FAILED" else b"")
     assert fellow.state == "gone"
-    assert any("broken" in why or "error 99" in why for event, why in world.remarks if event == "worker left")
+    reasons = [said["reason"] for said in world.remarked("worker left")]
+    assert any("broken" in reason or "error 99" in reason for reason in reasons)
     retry(world)
     task = other.take()
     assert world.counters.handed_out == 2

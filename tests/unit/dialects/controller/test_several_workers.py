@@ -77,7 +77,7 @@ def test_what_nobody_knows_of_any_more_leaves_nothing_behind(world: World) -> No
     session = world.session
     assert not session._workers.by_id
     assert session._workers.alarms.armed == session._exchanges.deadlines.armed == session._exchanges.visits.armed == 0
-    assert not world.line.connections.peers
+    assert not world.connections.peers
     assert len(world.remarks) == 20 * 3
 
 

@@ -1,6 +1,5 @@
-"""A small scripted world: one controller's session behind the real line and carriers, streams that go nowhere, sockets
-that are a set of numbers, and time as a number. Workers speak bytes and hear bytes; their numbers and their protobuf
-are written here by hand. Everything that must hold is checked after every step."""
+"""Worker-Controller in the world of dialects: pulses, and workers' sockets that are a set of numbers. Its numbers and
+its protobuf are written here by hand."""
 
 from __future__ import annotations
 
@@ -10,14 +9,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from dialect_world import DialectWorld, End
 from dragoman.carriers.prefixed import Limits as PrefixedLimits
 from dragoman.carriers.prefixed import Prefixed
 from dragoman.core import model
-from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Effect
-from dragoman.core.invariants import check
 from dragoman.core.options import Wishes
-from dragoman.core.policy import Policy
 from dragoman.core.states import Outcome
 from dragoman.dialects.controller.codec import extra_of_pulse, extra_of_response, write_pulse_response
 from dragoman.dialects.controller.editions import EDITIONS, SEED
@@ -26,11 +23,6 @@ from dragoman.dialects.controller.messages import ControllerError
 from dragoman.dialects.controller.options import EditionName, ListenerOptions, OnMismatch
 from dragoman.dialects.controller.records import Purpose, RemoteWorker
 from dragoman.dialects.controller.session import PULSES, ControllerSession
-from dragoman.diary.memory import MemoryDiary
-from dragoman.server.admission import Limits
-from dragoman.server.runner import Runner
-from dragoman.testing.entropy import SeededEntropy
-from fake_stream import FakeStream
 
 PULSE = {
     "seed": {"REGISTER": 0, "OK": 1, "FETCH_ME": 2, "SHUTDOWN": 3},
@@ -99,29 +91,16 @@ class Told(NamedTuple):
     worker_id: int = 0
 
 
-class Visitor:
+class Visitor(End):
     """A connection to the controller's socket."""
-
-    def __init__(self, world: World, address: str, process: int = 0) -> None:
-        self.world = world
-        self.stream = FakeStream()
-        carrier = Prefixed(extra_of_pulse, single=True, refusal=world.refusal)
-        self.peer = world.line.connections.connected(
-            world.session, PULSES, carrier, self.stream, "visitor", address, process=process
-        )
-
-    @property
-    def is_closed(self) -> bool:
-        return self.stream.is_closed
 
     def say(self, data: bytes) -> None:
         """The turn of the loop is not over yet."""
         if not self.peer.is_lost:
-            self.world.line.connections.arrived(self.peer, self.peer.carrier.feed(data))
-        self.world.judge()
+            self.feed(data)
 
     def hang_up(self) -> None:
-        self.world.line.connections.ended(self.peer, "hung up")
+        self.world.connections.ended(self.peer, "hung up")
         self.world.turn()
 
     def told(self, edition: str = "seed") -> Told | None:
@@ -136,15 +115,14 @@ class Visitor:
         return Told(PULSE_ANSWERS[found.get(1, 0) - FIRST[edition]], found.get(2, 0))
 
 
-class Call:
+class Call(End):
     """A connection to a worker's socket, as the worker has it: our message, and whatever it answers."""
 
     def __init__(self, world: World, worker_id: int, peer: Any, edition: str, number: int) -> None:
-        self.world = world
+        super().__init__(world)
         self.worker_id = worker_id
         self.edition = edition
         self.number = number
-        self.stream = FakeStream()
         self.peer = peer
         self.is_answered = False
         self.is_cut = False  # by the worker
@@ -179,7 +157,7 @@ class Call:
         """And, as it is its part, close the connection."""
         self.feed(self.bytes_of(error, task_id, extra, size))
         self.is_answered = True
-        self.world.line.connections.ended(self.peer, "answered")
+        self.world.connections.ended(self.peer, "answered")
         self.world.turn()
 
     def bytes_of(self, error: str | int = "OK", task_id: int = 0, extra: bytes = b"", size: int | None = None) -> bytes:
@@ -187,16 +165,13 @@ class Call:
         return framed(numbers(code, task_id, len(extra) if size is None else size), extra)
 
     def feed(self, data: bytes) -> None:
-        """The turn of the loop is not over yet."""
         assert self.is_open, "nobody reads it: a real worker would have died"
-        self.world.line.connections.arrived(self.peer, self.peer.carrier.feed(data))
-        self.world.judge()
+        super().feed(data)
 
     def cut(self) -> None:
         """The worker has ended the connection."""
         self.is_cut = True
-        self.world.line.connections.ended(self.peer, "cut")
-        self.world.turn()
+        super().cut()
 
 
 class Caller(model.Caller):
@@ -234,7 +209,7 @@ class Fellow:
         self.world.turn()
         told = visitor.told(self.edition)
         assert told is not None
-        assert visitor.is_closed
+        assert visitor.is_over
         return told
 
     def ok(self, task_id: int = 0, next_pulse: int = 60) -> None:
@@ -280,53 +255,42 @@ class Fellow:
         self.call("FETCH").answer("OK", call.task, result)
 
 
-class World:
+class World(DialectWorld):
+    session: ControllerSession
+
     def __init__(self, *, uids: tuple[str, ...] = (UID, ROOT), first_id: int = 0, **options: Any) -> None:
-        self.now = 10_000.0
-        self.remarks: list[tuple[str, str]] = []
-        self.errors: list[Exception] = []
+        super().__init__("controller")
         if "edition" in options:
             options["edition"] = EditionName(options["edition"])
         if "restart_on_mismatch" in options:
             options["restart_on_mismatch"] = OnMismatch(options["restart_on_mismatch"])
         self.options = ListenerOptions(**options)
         self.uids = uids
-        self.entropy = SeededEntropy("controller")
         self.may_close_early = False
-        self.restart(first_id)
+        self._start(first_id)
 
     def restart(self, first_id: int) -> None:
-        """A broker begins that knows nobody; what was connected to the one before is cut off."""
+        """Another broker begins."""
+        self.begin()
+        self._start(first_id)
+
+    def _start(self, first_id: int) -> None:
         self.calls: list[Call] = []
-        self.visitors: list[Visitor] = []
         self.sockets: set[int] = set()  # ids of workers whose socket files are there
         self.refusing: set[int] = set()  # and nobody listens
         self.hanging: set[int] = set()  # and nobody accepts
         self.listening_as: dict[int, str] = {}  # by whom, if not by the one who registered
         self.listening_by: dict[int, int] = {}  # by which process, if the kernel tells
         self.watched: dict[int, Any] = {}  # processes, and who is told of their end
-        self._dials: list[tuple[Any, int]] = []
         self.reached: list[int] = []
         edition = EDITIONS[self.options.edition.value] if self.options.edition is not None else SEED
         self.refusal = write_pulse_response(ControllerError.FAILED, edition)
-        self.broker = Broker(Policy(), self.entropy)
-        self.counters = self.broker.counters
-        self.line = Runner(self.broker, MemoryDiary(), lambda: self.now, self._log, Limits(), strict=True)
-        self.line.connections.dialler = lambda peer, place: self._dials.append((peer, place))  # type: ignore[assignment]
-        self.line.connections.process_watch = self._watch
-        limits = PrefixedLimits(max_payload=MAX_PAYLOAD)
-        carrier = partial(Prefixed, extra_of_response, single=True, limits=limits)
+        self.connections.process_watch = self._watch
+        carrier = partial(Prefixed, extra_of_response, single=True, limits=PrefixedLimits(max_payload=MAX_PAYLOAD))
         self.session = ControllerSession(
-            self.broker,
-            self.line.connections,
-            self.options,
-            self.uids,
-            first_id,
-            self._reach,
-            carrier,  # type: ignore[arg-type]
+            self.broker, self.connections, self.options, self.uids, first_id, self._reach, carrier
         )
-        self.line.sessions.append(self.session)
-        self.turn()
+        self.serve(self.session)
 
     def _reach(self, worker_id: int) -> tuple[object | None, str]:
         self.reached.append(worker_id)
@@ -344,9 +308,8 @@ class World:
     # ---------------------------------------------------------------- workers
 
     def visit(self, address: str = UID, process: int = 0) -> Visitor:
-        visitor = Visitor(self, address, process)
-        self.visitors.append(visitor)
-        return visitor
+        carrier = Prefixed(extra_of_pulse, single=True, refusal=self.refusal)
+        return self.accept(Visitor(self), PULSES, carrier, address, process)
 
     def register(
         self,
@@ -365,7 +328,7 @@ class World:
         told = visitor.told(edition)
         assert told is not None
         assert told.error == "OK"
-        assert visitor.is_closed
+        assert visitor.is_over
         fellow = Fellow(self, told.worker_id, edition, address)
         fellow.process = process
         self.listening_by[fellow.id] = process if listener is None else listener
@@ -401,77 +364,41 @@ class World:
         assert self.broker.withdraw(caller.job, self.now)
         self.turn()
 
-    @property
-    def bad(self) -> dict[str, int]:
-        assert all(dialect == "controller" for dialect, _ in self.counters.bad_messages)
-        return {reason: count for (_, reason), count in self.counters.bad_messages.items()}
-
     def said(self, event: str) -> int:
-        return sum(each == event for each, _ in self.remarks)
+        return len(self.remarked(event))
 
-    # ---------------------------------------------------------------- time, turns and dials
-
-    def turn(self) -> float:
-        """As the loop turns until nothing is left to do at this instant."""
-        due = self.line.turn()
-        while self._connect():
-            due = self.line.turn()
-        self.judge()
-        self.check()
-        return due
-
-    def wait(self, seconds: float) -> None:
-        """Time passes, and the loop turns whenever it should."""
-        until = self.now + seconds
-        while (due := self.turn()) <= until:
-            self.now = max(self.now, due)
-        self.now = until
-        self.turn()
-
-    def late(self, seconds: float) -> None:
-        """Time passes, and the loop turns only at its end."""
-        self.now += seconds
-        self.turn()
+    # ---------------------------------------------------------------- dials
 
     def give_up_dials(self) -> None:
         """The dials that hang have taken too long."""
-        dials, self._dials = self._dials, []
+        dials, self.dials = self.dials, []
         for peer, _ in dials:
-            self.line.connections.dialled(peer, None, "timed out")
+            self.connections.dialled(peer, None, "timed out")
         self.turn()
 
     @property
     def dialling(self) -> int:
-        return len(self._dials)
+        return len(self.dials)
 
-    def _connect(self) -> bool:
-        dials = [each for each in self._dials if each[1] not in self.hanging]
-        self._dials = [each for each in self._dials if each[1] in self.hanging]
+    def move(self) -> bool:
+        dials = [each for each in self.dials if each[1] not in self.hanging]
+        self.dials = [each for each in self.dials if each[1] in self.hanging]
         for peer, worker_id in dials:
             if worker_id in self.refusing:
-                self.line.connections.dialled(peer, None, "connection refused")
+                self.connections.dialled(peer, None, "connection refused")
                 continue
             exchange = peer.guest
             call = Call(self, worker_id, peer, exchange.remote.edition.name, len(self.calls) + 1)
             address = self.listening_as.get(worker_id, exchange.remote.uid)
             process = self.listening_by.get(worker_id, 0)
-            self.line.connections.dialled(peer, call.stream, address=address, process=process)  # type: ignore[arg-type]
+            self.connections.dialled(peer, call.stream, address=address, process=process)
             if address == exchange.remote.uid:
                 self.calls.append(call)
         return bool(dials)
 
     # ---------------------------------------------------------------- what must hold
 
-    def judge(self) -> None:
-        """Nothing may go wrong inside: the line would fence it, and a test would not see it."""
-        if self.errors:
-            raise self.errors[0]
-        check(self.broker)
-
-    def check(self) -> None:
-        """The broker's invariants and the session's own bookkeeping, at the end of a turn."""
-        check(self.broker)
-        assert not self.broker.effects
+    def check_books(self) -> None:
         for call in self.calls:
             assert call.stream.taken or call.stream.waiting, f"{call}: connected and said nothing"
             is_early = call.stream.is_closed and not call.is_answered and not call.is_cut
@@ -508,11 +435,6 @@ class World:
             assert not remote.probe.is_given_up
             assert remote.probe.alarm < inf, "it is asked for ever"
             assert remote.probe.purpose not in (Purpose.TASK, Purpose.FETCH, Purpose.LEAVE)
-
-    def _log(self, level: str, event: str, **fields: Any) -> None:
-        self.remarks.append((event, str(fields.get("reason", ""))))
-        if event == "internal error":
-            self.errors.append(fields["exception"])
 
 
 editions = pytest.mark.parametrize("edition", ["seed", "shifted"])

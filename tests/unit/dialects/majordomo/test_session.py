@@ -199,7 +199,7 @@ def test_a_crowd_that_joined_at_once_is_told_in_several_turns(monkeypatch: pytes
     crowd = [world.worker() for _ in range(5)]
     world.now += 2
     told = []
-    while (due := world.line.turn()) == world.now:
+    while (due := world.runner.turn()) == world.now:
         told.append(sum(bool(each.stream.taken) for each in crowd))
     assert told == [2, 4]
     assert due > world.now

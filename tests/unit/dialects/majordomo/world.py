@@ -1,5 +1,4 @@
-"""A small scripted world: one Majordomo session behind the real line, real carriers at both ends of every connection,
-and time as a number. Everything that must hold is checked after every turn. What peers say is written by hand here."""
+"""Majordomo in the world of dialects: clients and workers of every edition, written by hand."""
 
 from __future__ import annotations
 
@@ -7,20 +6,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from dialect_world import DialectWorld, ZmtpEnd
 from dragoman.carriers.zmtp import Limits as ZmtpLimits
 from dragoman.carriers.zmtp import Zmtp
-from dragoman.core.broker import Broker
-from dragoman.core.invariants import check
-from dragoman.core.model import Job, Worker
+from dragoman.core.model import Worker
 from dragoman.core.policy import Policy
 from dragoman.dialects.majordomo.options import ListenerOptions
 from dragoman.dialects.majordomo.session import OWED_KEPT, Caller, Guest, MajordomoSession
-from dragoman.diary.memory import MemoryDiary
 from dragoman.server.admission import Limits
-from dragoman.server.peer import Peer, PeerLimits
-from dragoman.server.runner import Runner
-from dragoman.testing.entropy import SeededEntropy
-from fake_stream import FakeStream
 
 MAX_PAYLOAD = 10_000
 ECHO = b"echo"
@@ -89,58 +82,25 @@ FIELD = Speech(
 SPEECHES = [RFC7, RFC18, DELIMITED, FIELD]
 
 
-class Side:
+class Side(ZmtpEnd):
     """One connection as its other end has it: a DEALER of some ZeroMQ library."""
 
-    def __init__(self, world: World, speech: Speech, identity: bytes, label: str) -> None:
-        self.world = world
+    def __init__(self, world: World, speech: Speech, identity: bytes) -> None:
+        super().__init__(world, Zmtp("DEALER", identity, dials=True))
         self.speech = speech
-        self.carrier = Zmtp("DEALER", identity, dials=True)
-        self.stream = FakeStream()
         self.client = b""  # what came with its last REQUEST
-        self._inbox: list[list[bytes]] = []
-        self.peer: Peer = world.line.connections.connected(
-            world.session, "door", world.carrier(), self.stream, label, "192.0.2.1", PeerLimits()
-        )
-
-    @property
-    def is_over(self) -> bool:
-        return self.stream.is_closed
-
-    def pump(self) -> bool:
-        """What a library does by itself: read, greet, answer life signs. Tells whether anything moved."""
-        taken, self.stream.taken = self.stream.taken, bytearray()
-        for message in self.carrier.feed(bytes(taken)) if taken else ():
-            assert isinstance(message, list)
-            self._inbox.append([bytes(frame) for frame in message])
-        outgoing, self.carrier.outgoing = self.carrier.outgoing, []
-        if outgoing and not self.is_over:
-            self.feed(b"".join(outgoing))
-        return bool(taken or outgoing)
-
-    def feed(self, data: bytes) -> None:
-        self.world.line.connections.arrived(self.peer, self.peer.carrier.feed(data))
-        self.world.judge()
 
     def hear(self, *frames: bytes) -> None:
-        """It says a message of these frames, and the turn of the loop is not over yet."""
-        assert not self.is_over, "nobody is there to say it to"
-        self.feed(b"".join(self.carrier.encode(frames)))
+        self.send(frames)
 
     def raw(self, *frames: bytes) -> list[list[bytes]]:
-        """The same, and the turn ends; returns what it was told since it last looked."""
+        """It says a message, and the turn ends; returns what it was told since it last looked."""
         self.hear(*frames)
         self.world.turn()
         return self.told()
 
     def told(self) -> list[list[bytes]]:
-        told, self._inbox = self._inbox, []
-        return told
-
-    def cut(self) -> None:
-        """The connection is gone. What its stream had no room for never left."""
-        self.world.line.connections.ended(self.peer, "reset")
-        self.world.turn()
+        return self.messages()
 
     # what a worker says and hears
 
@@ -191,28 +151,21 @@ class Side:
         return self.told() == [self.speech.answer(service, *body)]
 
 
-class World:
+class World(DialectWorld):
+    session: MajordomoSession
+
     def __init__(self, *, policy: Policy | None = None, limits: Limits | None = None, **options: Any) -> None:
-        self.now = 10_000.0
-        self.remarks: list[tuple[str, str, dict[str, Any]]] = []
-        self.errors: list[Exception] = []
-        self.sides: list[Side] = []
+        super().__init__("majordomo", policy=policy, limits=limits)
         self.options = ListenerOptions(**options)
-        self.broker = Broker(policy or Policy(), SeededEntropy("majordomo"))
-        self.counters = self.broker.counters
-        self.line = Runner(self.broker, MemoryDiary(), lambda: self.now, self._log, limits or Limits(), strict=True)
         self.carrier = partial(Zmtp, "ROUTER", limits=ZmtpLimits(max_payload=MAX_PAYLOAD))
-        self.session = MajordomoSession(self.broker, self.line.connections, self.options, MAX_PAYLOAD)  # type: ignore[arg-type]
-        self.line.sessions.append(self.session)
-        self._made = 0
+        self.session = MajordomoSession(self.broker, self.connections, self.options, MAX_PAYLOAD)
+        self.serve(self.session)
 
     # ---------------------------------------------------------------- who is there
 
     def connect(self, speech: Speech = RFC7, identity: bytes = b"") -> Side:
         """A connection that has said nothing yet."""
-        self._made += 1
-        side = Side(self, speech, identity, f"peer-{self._made}")
-        self.sides.append(side)
+        side = self.accept(Side(self, speech, identity), "door", self.carrier())
         self.turn()
         return side
 
@@ -259,71 +212,21 @@ class World:
             return str(guest.worker.state)
         return "parted" if guest.is_parted else "new"
 
-    def job(self) -> Job:
-        """The only job that is present."""
-        (job,) = self.broker.jobs.values()
-        return job
-
-    @property
-    def bad(self) -> dict[str, int]:
-        assert all(dialect == "majordomo" for dialect, _ in self.counters.bad_messages)
-        return {reason: count for (_, reason), count in self.counters.bad_messages.items()}
-
-    @property
-    def ended(self) -> dict[str, int]:
-        return {str(outcome): count for outcome, count in self.counters.ended.items() if count}
-
-    def remarked(self, event: str) -> list[dict[str, Any]]:
-        return [said for _, each, said in self.remarks if each == event]
-
     # ---------------------------------------------------------------- time and turns
 
-    def turn(self) -> float:
-        """Turns of the loop until nothing moves any more."""
-        while True:
-            due = self.line.turn()
-            self.judge()
-            if not any(side.pump() for side in self.sides):
-                break
-        self.sides = [side for side in self.sides if not side.is_over]
-        self.check()
-        return due
-
-    def wait(self, seconds: float) -> None:
-        """Time passes, and the loop turns whenever it should."""
-        until = self.now + seconds
-        while (due := self.turn()) <= until:
-            self.now = max(self.now, due)
-        self.now = until
-        self.turn()
-
     def wait_beating(self, seconds: float, *workers: Side) -> None:
-        """The same, while these workers go on saying HEARTBEAT."""
+        """Time passes, while these workers go on saying HEARTBEAT."""
         until = self.now + seconds
         while self.now < until - 1e-9:
             self.wait(min(self.options.heartbeat, until - self.now))
             for each in workers:
                 each.hear(*each.speech.worker, each.speech.heartbeat)
 
-    def late(self, seconds: float) -> None:
-        """Time passes, and the loop turns only at its end."""
-        self.now += seconds
-        self.turn()
-
     # ---------------------------------------------------------------- what must hold
 
-    def judge(self) -> None:
-        """Nothing may go wrong inside: the line would fence it, and a test would not see it."""
-        if self.errors:
-            raise self.errors[0]
-        check(self.broker)
-
-    def check(self) -> None:
-        """The broker's invariants and the session's own books, when nothing moves any more."""
-        self.judge()
-        assert not self.broker.effects
+    def check_books(self) -> None:
         met = {}
-        for peer in self.line.connections.peers:
+        for peer in self.connections.peers:
             guest = peer.guest
             if isinstance(guest, Guest):
                 assert guest.peer is peer
@@ -343,9 +246,4 @@ class World:
         assert dues == sorted(dues), "heartbeats are not in order"
         assert len(self.session._owed) <= OWED_KEPT
         named = self.session.routing_ids.owners
-        assert all(peer in self.line.connections.peers and peer.identity == name for (_, name), peer in named.items())
-
-    def _log(self, level: str, event: str, **fields: Any) -> None:
-        self.remarks.append((level, event, fields))
-        if event == "internal error":
-            self.errors.append(fields["exception"])
+        assert all(peer in self.connections.peers and peer.identity == name for (_, name), peer in named.items())

@@ -141,7 +141,7 @@ def test_when_the_time_for_draining_is_over_what_runs_is_lost() -> None:
     world.busy_worker(side, caller)
     world.broker.close(world.now)
     world.broker.abort(world.now)
-    world.line.turn()
+    world.runner.turn()
     assert caller.heard() == []
     assert world.silences == {"lost": 1}
 
@@ -153,7 +153,7 @@ def test_idle_workers_hear_disconnect_when_the_broker_stops() -> None:
     id = world.worker(side)
     world.broker.close(world.now)
     world.broker.abort(world.now)
-    world.line.turn()
+    world.runner.turn()
     assert side.heard() == disconnected(1, id)
 
 

@@ -33,12 +33,12 @@ def test_a_job_s_way_there_and_back_byte_for_byte() -> None:
     side.stream.taken.clear()
     side._seen = 0
     side.hear(2, bytes.fromhex("85 66 6d656d6f3031 02 40 64 6563686f 19 1388") + b"hello")
-    world.line.turn()
+    world.runner.turn()
     body = bytes.fromhex("85 66 6d656d6f3031 02 50") + id + bytes.fromhex("64 6563686f 19 1388") + b"hello"
     assert side.stream.taken == (4 + len(body)).to_bytes(8, "big") + b"\x80\0\0\x01" + body
     side.stream.taken.clear()
     side.hear(3, bytes.fromhex("84 66 6d656d6f3031 03 50") + id + b"\xf5" + b"bye")
-    world.line.turn()
+    world.runner.turn()
     to_caller = b"\x80\0\0\x02" + bytes.fromhex("83 66 6d656d6f3031 03 40") + b"bye"
     to_worker = b"\x80\0\0\x03" + bytes.fromhex("83 66 6d656d6f3031 05 50") + id
     assert side.stream.taken == b"".join(len(each).to_bytes(8, "big") + each for each in (to_caller, to_worker))
@@ -277,4 +277,4 @@ def test_a_worker_whose_names_do_not_fit_any_more_is_met_with_silence() -> None:
     world.worker(side, 1, "a", "b")
     assert side.ask(2, ready("c")) == []
     assert world.workers == 1
-    assert world.remarks.count("worker refused") == 1
+    assert len(world.remarked("worker refused")) == 1

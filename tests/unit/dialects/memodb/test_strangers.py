@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.dialects.memodb.requests import NOTICED_WITHIN, imprint
 
-from .world import HOME, REQ_GREETING, Said, Side, World, job, ready, result
+from .world import Said, Side, World, job, ready, result
 
 LONG_BEFORE = NOTICED_WITHIN + 0.5
 JUST_BEFORE = NOTICED_WITHIN - 0.5
@@ -20,12 +20,7 @@ def answered(request: int, payload: bytes = b"result") -> list[Said]:
 
 def connect(world: World, label: str) -> Side:
     """A connection of the process that the label names, as Unix sockets have it."""
-    side = Side(world, label, HOME)
-    side.peer.process = int(label.removeprefix("pid ")) if label.startswith("pid ") else 0
-    world.sides.append(side)
-    side.feed(REQ_GREETING)
-    world.turn()
-    return side
+    return world.connect(process=int(label.removeprefix("pid ")) if label.startswith("pid ") else 0)
 
 
 def serve(world: World, caller: Side, **asked: Any) -> tuple[Side, bytes]:
@@ -76,7 +71,7 @@ def test_r63_an_answer_that_had_not_left_when_the_connection_was_closed_is_kept(
     id = world.busy_worker(worker, caller)
     caller.stream.closed_in_order = True  # its end was seen in this turn, before the answer was written
     worker.hear(2, result(id))
-    world.line._drain_effects(world.now)
+    world.runner._drain_effects(world.now)
     world.cut(caller)
     assert world.connect().ask(501, job()) == answered(501)
     assert world.counters.accepted == 1

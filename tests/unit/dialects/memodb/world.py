@@ -1,5 +1,4 @@
-"""A small scripted world: one MemoDB session behind the real line and carrier, streams that go nowhere, and time as a
-number. Peers speak bytes and hear bytes; everything that must hold is checked after every step."""
+"""MemoDB in the world of dialects: workers and callers that share connections, and speak and hear bytes."""
 
 from __future__ import annotations
 
@@ -10,22 +9,17 @@ from typing import Any, NamedTuple
 import cbor2
 import pytest
 
+from dialect_world import HOME, DialectWorld, End
 from dragoman.carriers.sp import Limits as SpLimits
 from dragoman.carriers.sp import Sp
-from dragoman.core.broker import Broker
-from dragoman.core.invariants import check
-from dragoman.core.model import Job, Worker
+from dragoman.core.model import Worker
 from dragoman.core.policy import Policy
 from dragoman.core.states import JobState, WorkerState
 from dragoman.dialects.memodb.answers import RECORD
 from dragoman.dialects.memodb.options import ListenerOptions
 from dragoman.dialects.memodb.requests import Call, Contacts, Guest
 from dragoman.dialects.memodb.session import MemoDbSession
-from dragoman.diary.memory import MemoryDiary
 from dragoman.server.admission import Limits
-from dragoman.server.runner import Runner
-from dragoman.testing.entropy import SeededEntropy
-from fake_stream import FakeStream
 
 VERSION = "memo01"
 READY, JOB, RESULT, HEARTBEAT, DISCONNECT = 1, 2, 3, 4, 5
@@ -36,7 +30,6 @@ REP_GREETING = b"\0SP\0\0\x31\0\0"
 ASK = 0x8000_0000  # the bit that marks the request id among the words of a route
 
 MAX_PAYLOAD = 100_000
-HOME = "192.0.2.1"
 ELSEWHERE = "192.0.2.2"
 DAY = 86_400_000  # in milliseconds, as in a JOB
 
@@ -72,16 +65,11 @@ class Said(NamedTuple):
     payload: bytes = b""
 
 
-class Side:
+class Side(End):
     """One connection as its other end has it: a REQ socket, whatever shares it."""
 
-    def __init__(self, world: World, name: str, address: str) -> None:
-        self.world = world
-        self.stream = FakeStream()
-        limits = SpLimits(max_payload=MAX_PAYLOAD)
-        self.peer = world.line.connections.connected(
-            world.session, "door", Sp("REP", limits=limits), self.stream, name, address
-        )
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
         self.asked: Counter[bytes] = Counter()  # by route: so many answers it may get
         self.told: Counter[bytes] = Counter()
         self._seen = 0  # bytes of `stream.taken` looked at
@@ -102,12 +90,6 @@ class Side:
         route = b"".join(word.to_bytes(4, "big") for word in (*hops, request | ASK))
         self.asked[route] += 1
         self.feed(len(route + body).to_bytes(8, "big") + route + body)
-
-    def feed(self, data: bytes) -> None:
-        assert not self.is_lost
-        peer = self.peer
-        self.world.line.connections.arrived(peer, peer.carrier.feed(data))
-        self.world.judge()
 
     def ask(self, request: int, body: bytes, *hops: int) -> list[Said]:
         """It asks; returns what it was told since it last looked."""
@@ -170,33 +152,30 @@ def _header_length(body: bytes) -> int:
     return at
 
 
-class World:
+class World(DialectWorld):
+    session: MemoDbSession
+
     def __init__(self, *, policy: Policy | None = None, limits: Limits | None = None, **options: Any) -> None:
-        self.now = 10_000.0
-        self.remarks: list[str] = []
-        self.errors: list[Exception] = []
-        self.policy = policy or Policy()
-        self.limits = limits or Limits()
+        super().__init__("memodb", policy=policy, limits=limits)
         self.options = ListenerOptions(**options)
-        self.entropy = SeededEntropy("memodb")
-        self.sides: list[Side] = []
         self.doubles: set[object] = set()  # keys under which two requests were alike: one of them is not known again
-        self.restart()
+        self._start()
 
     def restart(self) -> None:
-        """A broker begins that knows nobody; what was connected to the one before is cut off."""
-        self.sides.clear()
-        self.broker = Broker(self.policy, self.entropy)
-        self.counters = self.broker.counters
-        self.line = Runner(self.broker, MemoryDiary(), lambda: self.now, self._log, self.limits, strict=True)
-        self.session = MemoDbSession(self.broker, self.line.connections, self.options, MAX_PAYLOAD)  # type: ignore[arg-type]
-        self.line.sessions.append(self.session)
-        self.turn()
+        """Another broker begins."""
+        self.begin()
+        self._start()
+
+    def _start(self) -> None:
+        self.sides: list[Side] = []  # all that ever connected
+        self.session = MemoDbSession(self.broker, self.connections, self.options, MAX_PAYLOAD)
+        self.serve(self.session)
 
     # ---------------------------------------------------------------- peers come and go
 
-    def connect(self, address: str = HOME) -> Side:
-        side = Side(self, f"peer-{len(self.sides) + 1}", address)
+    def connect(self, address: str = HOME, process: int = 0) -> Side:
+        carrier = Sp("REP", limits=SpLimits(max_payload=MAX_PAYLOAD))
+        side = self.accept(Side(self), "door", carrier, address, process)
         self.sides.append(side)
         side.feed(REQ_GREETING)
         self.turn()
@@ -215,7 +194,7 @@ class World:
         self.doubles.update(key for key in keys if key in self.session._callers.orphans or keys.count(key) > 1)
         keys = [each.key for each in contacts.readies.values()]
         self.doubles.update(key for key in keys if key in self.session._lost_readies or keys.count(key) > 1)
-        self.line.connections.ended(side.peer, "reset")
+        self.connections.ended(side.peer, "reset")
         self.judge()
 
     def again(self, side: Side) -> Side:
@@ -264,60 +243,12 @@ class World:
         return str(self.record(id).state) if self.is_known(id) else "gone"
 
     @property
-    def workers(self) -> int:
-        return len(self.broker.roster.workers)
-
-    @property
     def silences(self) -> dict[str, int]:
         return {str(outcome): count for outcome, count in self.counters.silent_endings.items()}
 
-    @property
-    def bad(self) -> dict[str, int]:
-        assert all(dialect == "memodb" for dialect, _ in self.counters.bad_messages)
-        return {reason: count for (_, reason), count in self.counters.bad_messages.items()}
-
-    def job(self) -> Job:
-        """The only job that is present."""
-        (job,) = self.broker.jobs.values()
-        return job
-
-    @property
-    def present(self) -> int:
-        return len(self.broker.jobs)
-
-    # ---------------------------------------------------------------- time and turns
-
-    def turn(self) -> float:
-        due = self.line.turn()
-        self.judge()
-        self.check()
-        return due
-
-    def wait(self, seconds: float) -> None:
-        """Time passes, and the loop turns whenever it should."""
-        until = self.now + seconds
-        while (due := self.turn()) <= until:
-            self.now = max(self.now, due)
-        self.now = until
-        self.turn()
-
-    def late(self, seconds: float) -> None:
-        """Time passes, and the loop turns only at its end."""
-        self.now += seconds
-        self.turn()
-
     # ---------------------------------------------------------------- what must hold
 
-    def judge(self) -> None:
-        """Nothing may go wrong inside: the line would fence it, and a test would not see it."""
-        if self.errors:
-            raise self.errors[0]
-        check(self.broker)
-
-    def check(self) -> None:
-        """The broker's invariants and the session's own bookkeeping, at the end of a turn."""
-        check(self.broker)
-        assert not self.broker.effects
+    def check_books(self) -> None:
         for side in self.sides:
             side.look()
         open_sides = [side for side in self.sides if not side.is_lost and side.peer.is_open]
@@ -430,11 +361,6 @@ class World:
             if not side.is_lost and side.peer.is_open:
                 assert set(side.contacts.answered.values()) <= set(kept), "an answer is kept for ever"
         assert {call for call in self.session._callers.orphans.values() if call.is_answered} <= set(kept)
-
-    def _log(self, level: str, event: str, **fields: Any) -> None:
-        self.remarks.append(event)
-        if event == "internal error":
-            self.errors.append(fields["exception"])
 
 
 def disconnected(request: int, id: bytes) -> list[Said]:

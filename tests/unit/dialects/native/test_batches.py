@@ -29,8 +29,8 @@ def test_calls_of_a_job_in_a_batch() -> None:
     def hear(end: End, frames: Frames) -> None:
         messages = end.peer.carrier.feed(b"".join(end.carrier.encode(frames)))
         with counting() as counted:
-            world.line.connections.arrived(end.peer, messages)
-            world.line.turn()
+            world.connections.arrived(end.peer, messages)
+            world.runner.turn()
         calls.update(counted)
 
     for batch in range(BATCHES + 1):
@@ -94,11 +94,11 @@ class SocketEnd:
         self._theirs = Zmtp("DEALER", dials=True, limits=ZmtpLimits(max_frames=2_000))
         ours = Zmtp("ROUTER", limits=ZmtpLimits(max_payload=MAX_PAYLOAD + HEADS, max_frames=1_026))
         stream = Stream(loop, self.socket, ours)
-        connections = world.line.connections
+        connections = world.connections
         peer = connections.connected(world.session, "door", ours, stream, name, "192.0.2.1", PeerLimits())
         stream.start(partial(connections.arrived, peer), partial(connections.ended, peer))
         while not peer.is_open or self.socket.taken:
-            world.line.turn()
+            world.runner.turn()
             assert not self.hears()
             if self._theirs.outgoing:
                 outgoing, self._theirs.outgoing = self._theirs.outgoing, []
@@ -124,13 +124,13 @@ def test_sixteen_jobs_in_a_message_cost_one_read_and_one_write_for_each_peer() -
     workers = [SocketEnd(world, loop, f"worker {number}") for number in range(2)]
     for worker in workers:
         worker.say(hello(2, {"services": ["echo"], "capacity": 8}))
-    world.line.turn()
+    world.runner.turn()
     for end in (client, *workers):
         assert [said[0] for said in end.hears()] == ["WELCOME"]
         end.socket.calls.clear()
 
     client.say(submit([(new_id(number), b"x") for number in range(16)]))
-    world.line.turn()
+    world.runner.turn()
     given = [worker.hears() for worker in workers]
     assert [len(each) for each in given] == [8, 8]
     assert client.socket.calls == {"read": 1}
@@ -138,7 +138,7 @@ def test_sixteen_jobs_in_a_message_cost_one_read_and_one_write_for_each_peer() -
 
     for worker, jobs in zip(workers, given, strict=True):
         worker.say(result(*((job[1], b"y") for job in jobs)))
-    world.line.turn()
+    world.runner.turn()
     assert len(client.hears()) == 16
     assert client.socket.calls == {"read": 1, "write": 1}
     assert [worker.socket.calls for worker in workers] == [{"write": 1, "read": 1}] * 2

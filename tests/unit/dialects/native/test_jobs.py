@@ -45,14 +45,14 @@ def test_a_job_s_way_there_and_back_byte_for_byte() -> None:
     worker, client = world.worker(capacity=16), world.client()
     head = bytes.fromhex("10 00 ff 00 00001388 00000000 00000000 6563686f")
     client.say(head, A, b"hello")
-    ((job, record, payload),) = worker.messages
+    ((job, record, payload),) = worker.inbox
     token = record[:16]
     assert (job, payload) == (bytes.fromhex("30 6563686f"), b"hello")
     assert record == token + A + bytes.fromhex("0001 00001388")
-    worker.messages.clear()
+    worker.inbox.clear()
     worker.hear([b"\x20" + token, b"HELLO"])
     world.turn()
-    assert client.messages == [[b"\x20" + A, b"HELLO"]]
+    assert client.inbox == [[b"\x20" + A, b"HELLO"]]
 
 
 def test_what_one_turn_gives_or_tells_leaves_in_one_message() -> None:
@@ -60,13 +60,13 @@ def test_what_one_turn_gives_or_tells_leaves_in_one_message() -> None:
     worker, client = world.worker(capacity=2), world.client()
     client.hear(submit([(A, b"one"), (B, b"two")], job_timeout=5_000))
     world.turn()
-    ((job, records, *payloads),) = worker.messages
+    ((job, records, *payloads),) = worker.inbox
     assert (job, payloads) == (b"\x30echo", [b"one", b"two"])
     first, second = records[:16], records[38:54]
     assert records == first + A + bytes.fromhex("0001 00001388") + second + B + bytes.fromhex("0001 00001388")
     worker.hear([b"\x20" + second + first, b"TWO", b"ONE"])
     world.turn()
-    assert client.messages == [[b"\x20" + B + A, b"TWO", b"ONE"]]
+    assert client.inbox == [[b"\x20" + B + A, b"TWO", b"ONE"]]
 
 
 def test_jobs_of_two_services_are_two_messages() -> None:
@@ -75,7 +75,7 @@ def test_jobs_of_two_services_are_two_messages() -> None:
     for number, service in enumerate(("one", "two", "one")):
         client.hear(submit([(new_id(number), service.encode())], service=service))
     world.turn()
-    assert [(message[0], len(message)) for message in worker.messages] == [(b"\x30one", 4), (b"\x30two", 3)]
+    assert [(message[0], len(message)) for message in worker.inbox] == [(b"\x30one", 4), (b"\x30two", 3)]
     assert [said[5].encode() == said[6] for said in worker.told()] == [True] * 3
 
 
@@ -86,12 +86,12 @@ def test_large_jobs_and_large_results_go_one_by_one() -> None:
     for number in range(12):
         client.hear(submit([(new_id(number), bytes(99_000))]))
     world.turn()
-    assert [len(message) for message in worker.messages] == [3] * 12
+    assert [len(message) for message in worker.inbox] == [3] * 12
     jobs = worker.told()
     for job in jobs:
         worker.hear(result((job[1], bytes(99_000))))
     world.turn()
-    assert [len(message) for message in client.messages] == [2] * 12
+    assert [len(message) for message in client.inbox] == [2] * 12
     assert {said[1] for said in client.told()} == {new_id(number) for number in range(12)}
 
 

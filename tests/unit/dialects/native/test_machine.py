@@ -79,7 +79,7 @@ class Hostile:
 
     def look(self) -> None:
         for end in self.ends:
-            messages, end.messages = end.messages, []
+            messages, end.inbox = end.inbox, []
             for message in messages:
                 for said in read(message):
                     if said[0] == "JOB":

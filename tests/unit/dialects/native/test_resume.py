@@ -338,7 +338,7 @@ def test_the_end_of_the_old_connection_does_not_send_its_client_away() -> None:
     client = world.client(SECRET)
     (id,) = world.submit(client, b"job", flags=1)
     again = resume(world, id)
-    world.line.connections.ended(client.peer, "reset")
+    world.connections.ended(client.peer, "reset")
     world.wait(60)
     assert world.client_of(again).peer is again.peer
     assert world.present == 1

@@ -1,5 +1,4 @@
-"""A small scripted world: one native session behind the real line, real carriers at both ends of every connection, and
-time as a number. Peers speak and hear bytes written by hand; what must hold is checked after every turn."""
+"""The native dialect in the world of dialects: clients and workers that speak and hear bytes written by hand."""
 
 from __future__ import annotations
 
@@ -9,13 +8,11 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any
 
+from dialect_world import DialectWorld, ZmtpEnd
 from dragoman.carriers.zmtp import Limits as ZmtpLimits
 from dragoman.carriers.zmtp import Zmtp
-from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Effect, Progress
-from dragoman.core.invariants import check
 from dragoman.core.model import Caller as CoreCaller
-from dragoman.core.model import Job
 from dragoman.core.policy import Policy
 from dragoman.core.states import ENDED
 from dragoman.desk.asking import JsonDesk
@@ -25,12 +22,7 @@ from dragoman.dialects.native.options import ListenerOptions
 from dragoman.dialects.native.remote_workers import RemoteWorker
 from dragoman.dialects.native.session import NativeSession
 from dragoman.dialects.native.sessions import Client
-from dragoman.diary.memory import MemoryDiary
 from dragoman.server.admission import Limits
-from dragoman.server.peer import PeerLimits
-from dragoman.server.runner import Runner
-from dragoman.testing.entropy import SeededEntropy
-from fake_stream import FakeStream
 
 MAX_PAYLOAD = 100_000
 HEADS = 65_536
@@ -184,62 +176,23 @@ def split(frame: bytes) -> list[bytes]:
     return [frame[at : at + 16] for at in range(0, len(frame), 16)]
 
 
-class End:
-    """One connection as its other end has it: a DEALER of some ZeroMQ library."""
+class End(ZmtpEnd):
+    """A connection of a client or a worker: a DEALER of some ZeroMQ library."""
 
-    def __init__(self, world: World, name: str) -> None:
-        self.world = world
-        self.carrier = Zmtp("DEALER", dials=True, limits=ZmtpLimits(max_frames=2000))
-        self.stream = FakeStream()
-        limits = ZmtpLimits(max_payload=MAX_PAYLOAD + HEADS, max_frames=1026)
-        self.peer = world.line.connections.connected(
-            world.session, "door", Zmtp("ROUTER", limits=limits), self.stream, name, "192.0.2.1", PeerLimits()
-        )
-        self.messages: list[Frames] = []  # as they came
-
-    @property
-    def is_over(self) -> bool:
-        return self.stream.is_closed
-
-    def pump(self) -> bool:
-        """What a library does by itself: read, greet, answer life signs. Tells whether anything moved."""
-        taken, self.stream.taken = self.stream.taken, bytearray()
-        for message in self.carrier.feed(bytes(taken)) if taken else ():
-            assert isinstance(message, list)
-            self.messages.append([bytes(frame) for frame in message])
-        outgoing, self.carrier.outgoing = self.carrier.outgoing, []
-        if outgoing and not self.is_over:
-            self.feed(b"".join(outgoing))
-        return bool(taken or outgoing)
-
-    def feed(self, data: bytes) -> None:
-        """Bytes come from it, and the turn of the loop is not over yet."""
-        self.world.line.connections.arrived(self.peer, self.peer.carrier.feed(data))
-        self.world.judge()
+    def __init__(self, world: World) -> None:
+        super().__init__(world, Zmtp("DEALER", dials=True, limits=ZmtpLimits(max_frames=2000)))
 
     def hear(self, frames: Frames) -> None:
-        """It says a message, and the turn of the loop is not over yet."""
-        assert not self.is_over, "nobody is there to say it to"
-        self.feed(b"".join(self.carrier.encode(frames)))
+        self.send(frames)
 
     def say(self, *frames: bytes) -> list[Said]:
-        """The same, and the turn ends; returns what it was told since it last looked."""
+        """It says a message, and the turn ends; returns what it was told since it last looked."""
         self.hear(list(frames))
         self.world.turn()
         return self.told()
 
     def told(self) -> list[Said]:
-        messages, self.messages = self.messages, []
-        return [said for message in messages for said in read(message)]
-
-    def cut(self) -> None:
-        """The connection is gone. What its stream had no room for never left."""
-        self.world.line.connections.ended(self.peer, "reset")
-        self.world.turn()
-
-    def stop_reading(self) -> None:
-        """The kernel takes nothing more from us."""
-        self.stream.room = 0
+        return [said for message in self.messages() for said in read(message)]
 
 
 class Other(CoreCaller):
@@ -254,40 +207,28 @@ class Other(CoreCaller):
         self.told.append(effect)
 
 
-class World:
+class World(DialectWorld):
+    session: NativeSession
+
     def __init__(
         self, *, policy: Policy | None = None, limits: Limits | None = None, strict: bool = True, **options: Any
     ) -> None:
-        """`strict` looks at all that is present after every step: too slow for a thousand jobs."""
-        self.now = 10_000.0
-        self.remarks: list[tuple[str, str, dict[str, Any]]] = []
-        self.errors: list[Exception] = []
-        self.ends: list[End] = []
+        super().__init__("native", policy=policy, limits=limits, strict=strict)
         self.epochs: dict[str, str] = {}  # by secret, as the last WELCOME said
         self._ids = count(1)
-        self.broker = Broker(policy or Policy(), SeededEntropy("native"))
-        self.counters = self.broker.counters
-        diary = MemoryDiary()
-        self.line = Runner(self.broker, diary, lambda: self.now, self._log, limits or Limits(), strict=strict)
-        self.desk = Desk(self.broker, self.line, diary, lambda: 1_700_000_000.0)
-        self.line.sessions.append(self.desk)
+        self._living: tuple[End, ...] = ()
+        self.desk = Desk(self.broker, self.runner, self.diary, lambda: 1_700_000_000.0)
+        self.runner.sessions.append(self.desk)
         self.options = ListenerOptions(**options)
-        self.session = NativeSession(
-            self.broker,
-            self.line.connections,  # type: ignore[arg-type]
-            self.options,
-            MAX_PAYLOAD,
-            "test",
-            JsonDesk(self.desk),
-        )
-        self.line.sessions.append(self.session)
-        self.turn()
+        desk = JsonDesk(self.desk)
+        self.session = NativeSession(self.broker, self.connections, self.options, MAX_PAYLOAD, "test", desk)
+        self.serve(self.session)
 
     # ---------------------------------------------------------------- who is there
 
     def connect(self) -> End:
-        end = End(self, f"peer-{len(self.ends) + 1}")
-        self.ends.append(end)
+        limits = ZmtpLimits(max_payload=MAX_PAYLOAD + HEADS, max_frames=1026)
+        end = self.accept(End(self), "door", Zmtp("ROUTER", limits=limits))
         self.turn()
         return end
 
@@ -306,7 +247,7 @@ class World:
         end = self.connect()
         end.hear(hello(2, {"services": services or ["echo"], "capacity": capacity}))
         self.turn()
-        (welcome,) = read(end.messages.pop(0))
+        (welcome,) = read(end.inbox.pop(0))
         assert welcome[0] == "WELCOME"
         return end
 
@@ -343,77 +284,29 @@ class World:
         guest = worker.peer.guest
         return str(guest.worker.state) if isinstance(guest, RemoteWorker) and guest.worker is not None else "gone"
 
-    def job(self) -> Job:
-        """The only job that is present."""
-        (job,) = self.broker.jobs.values()
-        return job
-
-    @property
-    def present(self) -> int:
-        return len(self.broker.jobs)
-
-    @property
-    def workers(self) -> int:
-        return len(self.broker.roster.workers)
-
-    @property
-    def bad(self) -> dict[str, int]:
-        assert all(dialect == "native" for dialect, _ in self.counters.bad_messages)
-        return {reason: count for (_, reason), count in self.counters.bad_messages.items()}
-
-    @property
-    def ended(self) -> dict[str, int]:
-        return {str(outcome): count for outcome, count in self.counters.ended.items() if count}
-
-    def remarked(self, event: str) -> list[dict[str, Any]]:
-        return [said for _, each, said in self.remarks if each == event]
-
     # ---------------------------------------------------------------- time and turns
 
-    def turn(self) -> float:
-        """Turns of the loop until nothing moves any more."""
-        while True:
-            due = self.line.turn()
-            self.judge()
-            moved = False
-            for end in list(self.ends):
-                moved |= end.pump()
-            if not moved:
-                break
-        self.ends = [end for end in self.ends if not end.is_over]
-        self.check()
-        return due
-
     def wait(self, seconds: float, *living: End) -> None:
-        """Time passes, and the loop turns whenever it should; these workers go on giving signs of life."""
-        until = self.now + seconds
-        while (due := self.turn()) <= until:
-            self.now = max(self.now, due)
-            for end in living:
-                if not end.is_over:
-                    end.hear([b"\x04"])
-        self.now = until
-        self.turn()
+        """Time passes; these workers go on giving signs of life."""
+        self._living = living
+        super().wait(seconds)
+        self._living = ()
         for end in living:
-            end.messages = [each for each in end.messages if each != [b"\x04"]]
+            end.inbox = [each for each in end.inbox if each != [b"\x04"]]
+
+    def pass_time(self) -> None:
+        for end in self._living:
+            if not end.is_over:
+                end.hear([b"\x04"])
 
     # ---------------------------------------------------------------- what must hold
 
-    def judge(self) -> None:
-        """Nothing may go wrong inside: the line would fence it, and a test would not see it."""
-        if self.errors:
-            raise self.errors[0]
-        check(self.broker)
-
-    def check(self) -> None:
-        """The broker's invariants and the session's own bookkeeping, at the end of a turn."""
-        self.judge()
-        assert not self.broker.effects
+    def check_books(self) -> None:
         session = self.session
         assert not session._workers._gave
         assert not session._clients._told
         assert len(session._clients._plans) <= MOST_PLANS
-        guests = [peer.guest for peer in self.line.connections.peers]
+        guests = [peer.guest for peer in self.connections.peers]
         at_work = {guest.worker.id for guest in guests if isinstance(guest, RemoteWorker) and guest.worker is not None}
         assert at_work == set(self.broker.roster.workers), "broker and session know different workers"
         assert not any(guest.given for guest in guests if isinstance(guest, RemoteWorker))
@@ -450,8 +343,3 @@ class World:
         assert client._kept_bytes == sum(outcomes.size for outcomes in client._kept)
         assert client._kept_bytes <= self.options.max_kept_bytes
         assert client.secret or not client._kept
-
-    def _log(self, level: str, event: str, **said: Any) -> None:
-        self.remarks.append((level, event, said))
-        if event == "internal error":
-            self.errors.append(said["exception"])

@@ -152,7 +152,8 @@ def test_an_answer_for_a_caller_that_is_unknown_to_it_is_said_all_the_same() -> 
     """A refusal at the door names no job."""
     world = World()
     caller = world.caller()
-    world.session.execute(Answer(caller, None, Outcome.REFUSED, b"", "busy: no room"), world.now)
+    world.session.execute(Answer(caller.peer, None, Outcome.REFUSED, b"", "busy: no room"), world.now)
+    world.turn()
     assert caller.told() == error("refused: busy: no room")
 
 
@@ -162,4 +163,4 @@ def test_r29_a_worker_whose_service_finds_no_room_is_not_joined_and_gets_no_pong
     worker = world.worker()
     assert world.tell(worker, READY) == []
     assert world.tell(worker, PING) == []
-    assert "worker refused" in world.line.remarks
+    assert world.remarked("worker refused")

@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.dialects.pingpong.editions import Edition
 
-from .world import EXIT, JOB_COMPLETE, PING, PONG, READY, FakePeer, World, both
+from .world import EXIT, JOB_COMPLETE, PING, PONG, READY, Side, World, both
 
 
 class HonestWorker:
@@ -16,7 +16,7 @@ class HonestWorker:
 
     def __init__(self, world: World, random: Random) -> None:
         self.world, self.random = world, random
-        self.peer: FakePeer | None = None
+        self.peer: Side | None = None
         self.doing: list[bytes] | None = None
         self.is_threaded = random.random() < 0.5
 
@@ -58,7 +58,7 @@ def test_i3_i4_honest_workers_give_every_caller_at_most_one_answer_and_its_own(e
     random = Random(seed)
     world = World(edition=edition, job_timeout=6, queue_timeout=20, attempts=random.choice([1, 3]), unproven_limit=40)
     workers = [HonestWorker(world, random) for _ in range(3)]
-    asked: list[tuple[FakePeer, bytes]] = []
+    asked: list[tuple[Side, bytes]] = []
     for number in range(300):
         for each in workers:
             each.look()

@@ -100,7 +100,7 @@ def test_one_caller_may_wait_for_several_jobs_at_once() -> None:
     world.tell(second, b"two")
     world.tell(first, b"one")
     assert caller.told() == [[b"two"], [b"one"]]
-    assert not caller.open_jobs()
+    assert not caller.peer.open_jobs()
 
 
 # -------------------------------------------------------------------- results nobody waits for: R2, R3, R37, R38
@@ -111,7 +111,7 @@ def test_r37_a_result_from_an_idle_worker_is_late_and_answered_with_pong() -> No
     worker = world.ready_worker()
     assert world.tell(worker, b"what is this") == [[PONG]]
     assert world.counters.late_results == 1
-    assert world.line.remarks.count("late result") == 1
+    assert len(world.remarked("late result")) == 1
     assert world.state(worker) == "idle"
 
 

@@ -12,7 +12,7 @@ from .world import (
     PING,
     PONG,
     READY,
-    FakePeer,
+    Side,
     World,
     both,
     error,
@@ -60,7 +60,7 @@ def test_a_worker_that_disconnected_may_come_back_on_the_same_connection(edition
 # -------------------------------------------------------------------- EXIT: R46
 
 
-def drain(world: World, worker: FakePeer, *, at_once: bool = False) -> None:
+def drain(world: World, worker: Side, *, at_once: bool = False) -> None:
     found = world.worker_of(worker)
     assert found is not None
     world.broker.drain(found, world.now, at_once=at_once)

@@ -11,7 +11,7 @@ from case_tables import check_every_row
 from dragoman.carriers.carrier import TooLarge
 from dragoman.dialects.pingpong.editions import Edition
 
-from .world import DISCONNECT, EXIT, JOB_COMPLETE, PACKAGE, PING, PLAIN, PONG, READY, FakePeer, World, both
+from .world import DISCONNECT, EXIT, JOB_COMPLETE, PACKAGE, PING, PLAIN, PONG, READY, Side, World, both
 
 JOB_TIMEOUT = 10
 STATES = ("unknown", "idle", "fresh", "long", "silent", "pinging", "exiting")
@@ -19,7 +19,7 @@ STATES = ("unknown", "idle", "fresh", "long", "silent", "pinging", "exiting")
 NAMES = {"fresh": "busy", "long": "busy", "silent": "unproven", "pinging": "unproven"}
 
 
-def arrange(state: str, edition: Edition) -> tuple[World, FakePeer, FakePeer | None]:
+def arrange(state: str, edition: Edition) -> tuple[World, Side, Side | None]:
     """A world, a worker's connection in that state, and the caller whose job it has, if it has one."""
     world = World(edition=edition, job_timeout=JOB_TIMEOUT)
     if state == "unknown":
@@ -48,7 +48,7 @@ def arrange(state: str, edition: Edition) -> tuple[World, FakePeer, FakePeer | N
     return world, worker, caller
 
 
-def message_of(word: str, worker: FakePeer) -> list[bytes] | TooLarge:
+def message_of(word: str, worker: Side) -> list[bytes] | TooLarge:
     """What is on the wire for a name in the table."""
     attempt = worker.guest.attempt
     token = bytes(attempt.token) if attempt is not None else b"an earlier token"
@@ -195,7 +195,7 @@ def test_every_word_in_every_state_has_its_reaction(edition: Edition) -> None:
         said = world.raw(worker, message_of(word, worker))
         notes = [outcome_of(caller)] if caller is not None else []
         notes += ["late"] * (world.counters.late_results - late)
-        notes += ["bad"] * len(world.line.bad)
+        notes += ["bad"] * sum(world.bad.values())
         shown = b" & ".join(b" ".join(frames) for frames in said).decode() or "-"
         assert "; ".join(filter(None, (shown, world.state(worker), " ".join(filter(None, notes))))) == reaction
 
@@ -242,7 +242,7 @@ def test_whatever_was_said_while_a_job_waits_nobody_gets_two_and_nothing_is_stuc
     check_every_row(check, ROWS)
 
 
-def outcome_of(caller: FakePeer) -> str:
+def outcome_of(caller: Side) -> str:
     told = caller.told()
     assert len(told) <= 1
     if not told:

@@ -1,26 +1,21 @@
-"""A small scripted world: one PingPong session, a real broker, a line that only records, and time as a number."""
+"""PingPong in the world of dialects: workers on the backend and callers on the frontend, in both editions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from math import inf
 from typing import Any
 
 import pytest
 
+from dialect_world import DialectWorld, ZmtpEnd
 from dragoman.carriers.carrier import TooLarge
-from dragoman.core.broker import Broker
-from dragoman.core.effects import Give
-from dragoman.core.invariants import check
-from dragoman.core.model import Caller, Job, Worker
-from dragoman.core.owners import Owner
+from dragoman.carriers.zmtp import Limits as ZmtpLimits
+from dragoman.carriers.zmtp import Zmtp
+from dragoman.core.model import Worker
 from dragoman.core.policy import Policy
-from dragoman.core.states import JobState
 from dragoman.dialects.frontend import FRONTEND
 from dragoman.dialects.pingpong.editions import Edition
 from dragoman.dialects.pingpong.options import ListenerOptions
 from dragoman.dialects.pingpong.session import BACKEND, Guest, PingPongSession
-from dragoman.testing.entropy import SeededEntropy
 
 READY, PING, PONG, EXIT = b"READY", b"PING", b"PONG", b"EXIT"
 DISCONNECT, JOB_COMPLETE = b"DISCONNECT", b"JOB COMPLETE"
@@ -28,144 +23,107 @@ DISCONNECT, JOB_COMPLETE = b"DISCONNECT", b"JOB COMPLETE"
 MAX_PAYLOAD = 1_000
 
 
-class FakePeer(Caller):
-    """One connection's other end, with what it was told and has not yet looked at."""
+class Side(ZmtpEnd):
+    """A connection of a worker or a caller: a DEALER of some ZeroMQ library."""
 
-    def __init__(self, session: PingPongSession, endpoint: str, identity: bytes, label: str) -> None:
-        super().__init__(session)
-        self.session = session
-        self.endpoint = endpoint
-        self.identity = identity
-        self.label = label
-        self.guest: Any = None
-        self.owner = Owner()
-        self.inbox: list[list[bytes]] = []
-        self.closed: str | None = None  # why, once the session has asked for it
-        self.is_lost = False
+    def __init__(self, world: World, identity: bytes) -> None:
+        super().__init__(world, Zmtp("DEALER", identity, dials=True))
+
+    @property
+    def guest(self) -> Any:
+        return self.peer.guest
+
+    @property
+    def closed(self) -> str | None:
+        """Why, once the session has asked for it or the connection has ended."""
+        return self.peer.closing
+
+    @property
+    def is_lost(self) -> bool:
+        return self.peer.is_lost
 
     def told(self) -> list[list[bytes]]:
         """What it was told since it last looked, without the delimiter."""
-        told, self.inbox = self.inbox, []
-        return told
+        told = self.messages()
+        assert all(message[0] == b"" for message in told), "every message begins with the empty delimiter"
+        return [message[1:] for message in told]
 
 
-class RecordingLine:
-    def __init__(self, now: Callable[[], float]) -> None:
-        self.now = now
-        self.closing: list[FakePeer] = []
-        self.bad: list[str] = []
-        self.remarks: list[str] = []
-        self.marks: list[object] = []
+class World(DialectWorld):
+    """Verbs of peers in, what they were told out."""
 
-    def send(self, peer: FakePeer, frames: Sequence[bytes], mark: object = None) -> None:
-        assert frames[0] == b"", "every message begins with the empty delimiter"
-        assert not peer.is_lost
-        peer.inbox.append([bytes(frame) for frame in frames[1:]])
-        if mark is not None:
-            self.marks.append(mark)
-
-    def dial(self, *_: object) -> FakePeer:
-        raise AssertionError("PingPong never dials")
-
-    def close(self, peer: FakePeer, reason: str) -> None:
-        if peer.closed is None:
-            peer.closed = reason
-            self.closing.append(peer)
-
-    def bad_message(self, peer: FakePeer, reason: str, detail: str = "") -> None:
-        assert reason
-        assert detail
-        self.bad.append(reason)
-
-    def when_settled(self, peer: FakePeer, call: Callable[[float], object]) -> None:
-        call(self.now())
-
-    def remark(self, event: str, /, **fields: object) -> None:
-        self.remarks.append(event)
-
-    def remark_limited(self, event: str, /, **fields: object) -> None:
-        self.remarks.append(event)
-
-
-class World:
-    """Verbs of peers in, what they were told out. Everything that must hold is checked after every step."""
+    session: PingPongSession
 
     def __init__(self, *, policy: Policy | None = None, started: float = 1_000.0, **options: Any) -> None:
         # Far from the start by default, so that R38's caution is over; `started` is when the broker began.
-        self.now = 10_000.0 if started == 1_000.0 else started
-        self.broker = Broker(policy or Policy(), SeededEntropy("pingpong"))
-        self.counters = self.broker.counters
-        self.line = RecordingLine(lambda: self.now)
+        super().__init__("pingpong", policy=policy, now=10_000.0 if started == 1_000.0 else started)
         self.options = ListenerOptions(**options)
-        self.session = PingPongSession(self.broker, self.line, self.options, MAX_PAYLOAD, started)  # type: ignore[arg-type]
-        self.peers: list[FakePeer] = []
+        self.session = PingPongSession(self.broker, self.connections, self.options, MAX_PAYLOAD, started)
+        self.serve(self.session)
 
     # ---------------------------------------------------------------- peers come and go
 
-    def worker(self, identity: bytes = b"") -> FakePeer:
+    def worker(self, identity: bytes = b"") -> Side:
         """A worker's connection, which has said nothing yet."""
         return self._open(BACKEND, identity)
 
-    def ready_worker(self, identity: bytes = b"") -> FakePeer:
+    def worker_in_this_turn(self, identity: bytes) -> Side:
+        """The same, with the whole handshake in one read, before the runner has had a turn."""
+        side = self._accept(BACKEND, identity)
+        side.greet_ahead(Zmtp("DEALER", identity, dials=True), Zmtp("ROUTER"))
+        self.turn()
+        return side
+
+    def ready_worker(self, identity: bytes = b"") -> Side:
         peer = self.worker(identity)
         assert self.tell(peer, READY)[:1] == [[PONG]]
         return peer
 
-    def caller(self, identity: bytes = b"") -> FakePeer:
+    def caller(self, identity: bytes = b"") -> Side:
         return self._open(FRONTEND, identity)
 
-    def call(self, payload: bytes = b"job") -> FakePeer:
+    def call(self, payload: bytes = b"job") -> Side:
         """A new caller that asks for one job."""
         peer = self.caller()
         assert self.tell(peer, payload) == []
         return peer
 
-    def busy_worker(self, payload: bytes = b"job") -> tuple[FakePeer, FakePeer]:
+    def busy_worker(self, payload: bytes = b"job") -> tuple[Side, Side]:
         """A worker that has just been given a job, and the caller who waits for it."""
         worker = self.ready_worker()
         caller = self.call(payload)
         assert worker.told()[0][0] == payload
         return worker, caller
 
-    def lose(self, peer: FakePeer, *, unsent: Sequence[object] = ()) -> None:
-        self._lost(peer, unsent)
-        self.settle()
+    def lose(self, side: Side) -> None:
+        side.cut()
 
     # ---------------------------------------------------------------- what they say
 
-    def tell(self, peer: FakePeer, *words: bytes) -> list[list[bytes]]:
+    def tell(self, peer: Side, *words: bytes) -> list[list[bytes]]:
         """The peer says one message; returns what it was told since it last looked."""
         self.hear(peer, [b"", *words])
         self.settle()
         return peer.told()
 
-    def raw(self, peer: FakePeer, message: list[bytes] | TooLarge) -> list[list[bytes]]:
+    def raw(self, peer: Side, message: list[bytes] | TooLarge) -> list[list[bytes]]:
         """The same for messages of any shape."""
         self.hear(peer, message)
         self.settle()
         return peer.told()
 
-    def hear(self, peer: FakePeer, message: list[bytes] | TooLarge) -> None:
+    def hear(self, peer: Side, message: list[bytes] | TooLarge) -> None:
         """The peer says something, and the turn of the loop is not over yet: effects wait."""
-        assert peer.closed is None, "the line hands up nothing from a peer that is being closed"
-        self.session.hear(peer, message, self.now)  # type: ignore[arg-type]
-        check(self.broker)
+        assert peer.closed is None, "the connections hand up nothing from a peer that is being closed"
+        if isinstance(message, list) and message:
+            peer.send(message)
+        else:  # what no library sends, or what the carrier makes of a message over the limit
+            self.connections.arrived(peer.peer, [message])
+            self.judge()
 
     # ---------------------------------------------------------------- time and turns
 
-    def wait(self, seconds: float) -> None:
-        """Time passes, judged at every deadline on the way."""
-        until = self.now + seconds
-        while (due := self.broker.next_deadline()) <= until:
-            self.now = max(self.now, due)
-            self.broker.tick(self.now)
-            self.settle()
-        self.now = until
-        self.broker.tick(self.now)
-        assert self.session.tick(self.now) == inf
-        self.settle()
-
-    def wait_pinging(self, worker: FakePeer, seconds: float, every: float = 1.0) -> None:
+    def wait_pinging(self, worker: Side, seconds: float, every: float = 1.0) -> None:
         """Time passes while the worker goes on pinging, as a threaded one does."""
         until = self.now + seconds
         while self.now < until - 1e-9:
@@ -173,26 +131,16 @@ class World:
             self.tell(worker, PING)
 
     def settle(self) -> None:
-        """The end of a turn: effects are carried out in order, and what was closed is lost."""
-        while self.broker.effects or self.line.closing:
-            while self.broker.effects:
-                effect = self.broker.effects.pop(0)
-                if isinstance(effect, Give):
-                    effect.attempt.mark_sent()
-                self.session.execute(effect, self.now)
-                check(self.broker)
-            while self.line.closing:
-                self._lost(self.line.closing.pop(0))
-        self._check()
+        self.turn()
 
     # ---------------------------------------------------------------- what to look at
 
-    def worker_of(self, peer: FakePeer) -> Worker | None:
+    def worker_of(self, peer: Side) -> Worker | None:
         """The broker's record of who is at this connection."""
         guest: Guest = peer.guest
         return guest.worker
 
-    def state(self, peer: FakePeer) -> str:
+    def state(self, peer: Side) -> str:
         """`unknown`, `exiting`, `closed`, or the worker's state in the broker."""
         if peer.closed is not None or peer.is_lost:
             return "closed"
@@ -201,47 +149,31 @@ class World:
         worker = self.worker_of(peer)
         return "unknown" if worker is None else str(worker.state)
 
-    def token(self, peer: FakePeer) -> bytes:
+    def token(self, peer: Side) -> bytes:
         """The token of what the worker at this connection was given."""
         return bytes(peer.guest.attempt.token)
 
-    def job(self) -> Job:
-        """The only job that is present."""
-        (job,) = self.broker.jobs.values()
-        return job
-
-    @property
-    def present(self) -> int:
-        """How many jobs were accepted and have not ended."""
-        return sum(job.state is not JobState.ENDED for job in self.broker.jobs.values())
-
     # ---------------------------------------------------------------- inside
 
-    def _open(self, endpoint: str, identity: bytes) -> FakePeer:
-        peer = FakePeer(self.session, endpoint, identity, f"{endpoint}-{len(self.peers) + 1}")
-        self.peers.append(peer)
-        self.session.opened(peer, self.now)  # type: ignore[arg-type]
-        self.settle()
-        return peer
+    def _open(self, endpoint: str, identity: bytes) -> Side:
+        side = self._accept(endpoint, identity)
+        self.turn()
+        return side
 
-    def _lost(self, peer: FakePeer, unsent: Sequence[object] = ()) -> None:
-        assert not peer.is_lost
-        peer.is_lost = True
-        self.session.lost(peer, unsent, self.now)  # type: ignore[arg-type]
-        check(self.broker)
+    def _accept(self, endpoint: str, identity: bytes) -> Side:
+        carrier = Zmtp("ROUTER", limits=ZmtpLimits(max_payload=MAX_PAYLOAD))
+        return self.accept(Side(self, identity), endpoint, carrier)
 
-    def _check(self) -> None:
-        """The broker's invariants, and that the session knows exactly what each of its workers holds."""
-        check(self.broker)
+    def check_books(self) -> None:
+        """The session knows exactly what each of its workers holds."""
         met = set()
-        for peer in self.peers:
+        for peer in self.connections.peers:
             guest = peer.guest
             if not isinstance(guest, Guest):
                 continue
             if guest.worker is None:
                 assert guest.attempt is None, f"{peer.label} holds an attempt and is nobody"
                 continue
-            assert not peer.is_lost, f"{peer.label} is lost and still a worker"
             worker = guest.worker
             met.add(worker.id)
             assert worker.id in self.broker.roster.workers, f"{peer.label} is a worker that has gone"
@@ -260,7 +192,7 @@ PLAIN, PACKAGE = Edition.PLAIN, Edition.PACKAGE
 both = pytest.mark.parametrize("edition", [PLAIN, PACKAGE])
 
 
-def finish(world: World, worker: FakePeer, result: bytes) -> list[list[bytes]]:
+def finish(world: World, worker: Side, result: bytes) -> list[list[bytes]]:
     """The worker sends its result as its edition has it."""
     if world.options.edition is PLAIN:
         return world.tell(worker, result)

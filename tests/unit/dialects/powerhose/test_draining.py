@@ -63,7 +63,7 @@ def test_abort_gives_up_what_runs_and_what_is_asked() -> None:
     assert asked.told() == [WAKE]
     world.broker.is_draining = True
     world.broker.abort(world.now)
-    world.line.turn()
+    world.runner.turn()
     for end in world.ends:
         end.pump()
     assert caller.ending() == "lost"

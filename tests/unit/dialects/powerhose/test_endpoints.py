@@ -36,7 +36,7 @@ def test_r51_an_endpoint_that_is_not_allowed_is_an_error_counted_logged_and_neve
     world = World()
     bench = world.bench(FORBIDDEN)
     assert bench.ping() == [ERROR]
-    assert world.dials == []
+    assert world.dialled == []
     assert world.session._posts == {}
     assert world.bad == {"endpoint not allowed": 1}
     (line,) = world.remarked("bad message")
@@ -60,7 +60,7 @@ def test_r51_what_lies_at_an_endpoint_is_judged_anew_before_every_dial() -> None
     bench = world.bench()
     assert bench.ping() == [PONG]
     world.wait(1)
-    assert len(world.dials) == 1
+    assert len(world.dialled) == 1
     assert bench.state == "away"
     assert world.remarked("worker not dialled") == [{"worker": FIRST, "reason": "it has become somebody else's"}]
 
@@ -82,7 +82,7 @@ def test_a_relative_ipc_endpoint_is_looked_for_under_base(tmp_path: Path) -> Non
         world = World(reach=Reach([str(tmp_path)], []))
         bench = world.bench("ipc://w.ipc", f"uid {os.getuid()}")
         assert bench.ping() == [PONG]
-        assert [place for _, place in world.dials] == [str(tmp_path / "w.ipc")]
+        assert [place for _, place in world.dialled] == [str(tmp_path / "w.ipc")]
         assert bench.state == "idle"
         assert world.bench("ipc://../w.ipc").ping() == [ERROR]
 
@@ -95,7 +95,7 @@ def test_r52_two_workers_that_claim_one_endpoint_are_one_worker() -> None:
     bench, twin = world.worker(), world.bench()
     assert twin.ping() == [PONG]
     assert world.workers == 1
-    assert len(world.dials) == 1
+    assert len(world.dialled) == 1
     assert world.remarked("endpoint claimed from elsewhere") == []
     assert twin.remove() == [REMOVED]
     assert bench.state == "unknown"
@@ -124,7 +124,7 @@ def test_r53_a_refused_dial_is_tried_again_every_50_ms_for_a_second_then_off_the
     started = world.now
     assert bench.ping() == [PONG]
     world.wait(3)
-    times = [when - started for when, _ in world.dials]
+    times = [when - started for when, _ in world.dialled]
     assert len(times) in (20, 21)
     assert [b - a for a, b in pairwise(times)] == pytest.approx([0.05] * (len(times) - 1))
     assert times[-1] <= 1.0
@@ -176,8 +176,8 @@ def test_r53_a_place_that_never_answers_is_off_the_list_after_a_second(mode: str
     assert bench.state == "dialling"
     world.wait(0.2)
     assert bench.state == "away"
-    assert len(world.dials) == 1
-    assert [peer for peer in world.line.connections.peers if peer.dialled] == []
+    assert len(world.dialled) == 1
+    assert [peer for peer in world.connections.peers if peer.dialled] == []
 
 
 def test_r53_a_place_that_speaks_something_else_is_off_the_list_after_a_second() -> None:
@@ -208,8 +208,8 @@ def test_r53_memory_is_flat_over_10_000_rounds_of_register_and_remove() -> None:
     assert world.session._posts == {}
     assert world.session._away == {}
     assert len(world.session._alarms) < 100
-    assert len(world.line.connections.peers) == 1
-    assert world.line.connections.life_signs.watched <= 1
+    assert len(world.connections.peers) == 1
+    assert world.connections.life_signs.watched <= 1
     assert len(world.broker._deadlines) < 100
 
 
@@ -227,7 +227,7 @@ def test_r53_memory_is_bounded_over_10_000_endpoints_that_are_never_removed() ->
     assert len(world.session._posts) == len(world.session._away) == POSTS_KEPT
     assert world.session._alarms.armed == 0
     assert len(world.session._alarms) < 100
-    assert len(world.line.connections.peers) == 1
+    assert len(world.connections.peers) == 1
 
 
 def test_r53_endpoints_that_are_dialled_at_once_are_bounded_and_those_beyond_wait_for_their_next_ping() -> None:
@@ -241,7 +241,7 @@ def test_r53_endpoints_that_are_dialled_at_once_are_bounded_and_those_beyond_wai
     world.turn()
     assert registrant.told() == [PONG] * 5_000
     assert len(world.session._posts) <= 2 * POSTS_KEPT
-    assert len(world.dials) <= POSTS_KEPT
+    assert len(world.dialled) <= POSTS_KEPT
     world.wait(1.1)
     bench = world.worker()
     assert bench.state == "idle"
@@ -261,7 +261,7 @@ def test_what_was_learned_of_an_endpoint_is_kept_for_the_last_so_many() -> None:
             world.turn()
             for end in list(world.ends):
                 if end is not registrant and end is not bench.registrant and end.peer and end.peer.dialled:
-                    world.line.connections.ended(end.peer, "reset")
+                    world.connections.ended(end.peer, "reset")
             world.turn()
     assert bench.state == "unknown"
 

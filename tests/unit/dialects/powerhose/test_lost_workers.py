@@ -56,7 +56,7 @@ def test_a_worker_that_dies_in_the_turn_in_which_it_is_chosen_has_not_seen_the_j
     caller = world.caller()
     caller.end.hear(b"", b"job")
     assert first.end.peer is not None
-    world.line.connections.ended(first.end.peer, "reset")
+    world.connections.ended(first.end.peer, "reset")
     world.turn()
     assert second.work() == b"job"
     assert caller.told() == [b"result"]

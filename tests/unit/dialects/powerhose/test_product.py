@@ -235,7 +235,7 @@ def test_whatever_was_said_the_connection_may_end_next() -> None:
         world, bench, caller = arrange(state)
         bench.end.hear(*frames_of(word, bench))
         assert bench.end.peer is not None
-        world.line.connections.ended(bench.end.peer, "reset")
+        world.connections.ended(bench.end.peer, "reset")
         world.turn()
         assert world.workers == 0
         world.wait(30)

@@ -39,7 +39,7 @@ def test_a_ping_from_an_unknown_endpoint_registers_it_and_is_answered_pong() -> 
     bench = world.bench()
     assert bench.state == "unknown"
     assert bench.ping() == [PONG]
-    assert world.dials == [(world.now, FIRST)]
+    assert world.dialled == [(world.now, FIRST)]
     assert bench.state == "idle"
     assert world.workers == 1
     assert bench.told() == [], "a worker that is idle is told nothing"
@@ -60,7 +60,7 @@ def test_r59_a_ping_of_a_known_worker_is_answered_and_adds_no_second_entry() -> 
     for _ in range(3):
         assert bench.ping() == [PONG]
     assert world.workers == 1
-    assert len(world.dials) == 1
+    assert len(world.dialled) == 1
 
 
 def test_r59_a_busy_worker_gets_its_pong_and_is_given_nothing_by_it() -> None:
@@ -88,7 +88,7 @@ def test_r59_a_worker_that_is_being_dialled_gets_its_pong_and_is_dialled_once() 
     for _ in range(3):
         assert bench.ping() == [PONG]
     assert bench.state == "dialling"
-    assert len(world.dials) == 1
+    assert len(world.dialled) == 1
 
 
 def test_r59_a_worker_that_rests_gets_its_pong_and_is_left_alone() -> None:
@@ -98,7 +98,7 @@ def test_r59_a_worker_that_rests_gets_its_pong_and_is_left_alone() -> None:
     assert bench.state == "resting"
     assert bench.ping() == [PONG]
     assert bench.state == "resting"
-    assert len(world.dials) == 1
+    assert len(world.dialled) == 1
 
 
 def test_a_bare_ping_means_the_endpoint_that_the_connection_named_last() -> None:
@@ -168,7 +168,7 @@ def test_remove_while_it_is_being_dialled_ends_the_dial() -> None:
     world.places[FIRST] = "open"
     world.wait(2)
     assert world.workers == 0
-    assert len(world.dials) == 1
+    assert len(world.dialled) == 1
 
 
 def test_remove_between_two_dials_ends_them() -> None:
@@ -178,7 +178,7 @@ def test_remove_between_two_dials_ends_them() -> None:
     bench.ping()
     assert bench.remove() == [REMOVED]
     world.wait(2)
-    assert len(world.dials) == 1
+    assert len(world.dialled) == 1
     assert world.session._posts == {}
 
 

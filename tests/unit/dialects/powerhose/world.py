@@ -1,5 +1,4 @@
-"""A small scripted world: one Powerhose session behind the real line, real carriers at both ends of every connection,
-places that answer dials or do not, and time as a number. Everything that must hold is checked after every turn."""
+"""Powerhose in the world of dialects: workers that register, places that answer dials or do not, and callers."""
 
 from __future__ import annotations
 
@@ -7,29 +6,23 @@ from functools import partial
 from math import inf
 from typing import Any
 
+from dialect_world import HOME, DialectWorld, ZmtpEnd
 from dragoman.carriers.zmtp import Limits as ZmtpLimits
 from dragoman.carriers.zmtp import Zmtp
-from dragoman.core.broker import Broker
-from dragoman.core.invariants import check
 from dragoman.core.model import Caller as CoreCaller
-from dragoman.core.model import Job
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
 from dragoman.dialects.frontend import FRONTEND
 from dragoman.dialects.powerhose.options import ListenerOptions
 from dragoman.dialects.powerhose.session import BACKEND, POSTS_KEPT, WORK, Post, PowerhoseSession, Stage
-from dragoman.diary.memory import MemoryDiary
 from dragoman.server.admission import Limits
-from dragoman.server.peer import Peer, PeerLimits
-from dragoman.server.runner import Runner
+from dragoman.server.peer import Peer
 from dragoman.testing.entropy import SeededEntropy
-from fake_stream import FakeStream
 
 PING, PONG, REMOVE, REMOVED, ERROR = b"PING", b"PONG", b"REMOVE", b"REMOVED", b"ERROR"
 WAKE, GIVE, JOB, JOBRES = b"WAKE", b"GIVE", b"JOB", b"JOBRES"
 
 MAX_PAYLOAD = 10_000
-HOME = "192.0.2.1"
 ELSEWHERE = "192.0.2.2"
 FIRST = "tcp://192.0.2.1:9001"
 SECOND = "tcp://192.0.2.1:9002"
@@ -41,47 +34,14 @@ def fields(*parts: bytes | str) -> bytes:
     return b":::".join(part.encode() if isinstance(part, str) else part for part in parts)
 
 
-class End:
-    """One connection as its other end has it: a socket of some ZeroMQ library."""
-
-    def __init__(self, world: World, carrier: Zmtp) -> None:
-        self.world = world
-        self.carrier = carrier
-        self.stream = FakeStream()
-        self.peer: Peer | None = None
-        self.is_frozen = False
-        self._inbox: list[list[bytes]] = []
-
-    @property
-    def is_over(self) -> bool:
-        return self.stream.is_closed
-
-    def pump(self) -> bool:
-        """What a library does by itself: read, greet, answer life signs. Tells whether anything moved."""
-        if self.is_frozen:
-            return False
-        taken, self.stream.taken = self.stream.taken, bytearray()
-        for message in self.carrier.feed(bytes(taken)) if taken else ():
-            assert isinstance(message, list)
-            self._inbox.append([bytes(frame) for frame in message])
-        outgoing, self.carrier.outgoing = self.carrier.outgoing, []
-        if outgoing and not self.is_over:
-            self.feed(b"".join(outgoing))
-        return bool(taken or outgoing)
-
-    def feed(self, data: bytes) -> None:
-        """Bytes come from it, and the turn of the loop is not over yet."""
-        assert self.peer is not None
-        self.world.line.connections.arrived(self.peer, self.peer.carrier.feed(data))
-        self.world.judge()
+class End(ZmtpEnd):
+    """A connection of a caller or of a worker."""
 
     def hear(self, *frames: bytes) -> None:
-        """It says a message of these frames, and the turn of the loop is not over yet."""
-        assert not self.is_over, "nobody is there to say it to"
-        self.feed(b"".join(self.carrier.encode(frames)))
+        self.send(frames)
 
     def say(self, *frames: bytes) -> list[list[bytes]]:
-        """The same, and the turn ends; returns what it was told since it last looked."""
+        """It says a message, and the turn ends; returns what it was told since it last looked."""
         self.hear(*frames)
         self.world.turn()
         return self.messages()
@@ -89,21 +49,11 @@ class End:
     def ask(self, word: bytes) -> list[bytes]:
         return [message[-1] for message in self.say(b"", word)]
 
-    def messages(self) -> list[list[bytes]]:
-        told, self._inbox = self._inbox, []
-        return told
-
     def told(self) -> list[bytes]:
         """The words it was told since it last looked, each behind an empty frame."""
         told = self.messages()
         assert all(len(message) == 2 and message[0] == b"" for message in told), told
         return [message[1] for message in told]
-
-    def cut(self) -> None:
-        """The connection is gone. What its stream had no room for never left."""
-        assert self.peer is not None
-        self.world.line.connections.ended(self.peer, "reset")
-        self.world.turn()
 
 
 class Caller:
@@ -198,7 +148,9 @@ class Bench:
         self.end.cut()
 
 
-class World:
+class World(DialectWorld):
+    session: PowerhoseSession
+
     def __init__(
         self,
         *,
@@ -208,49 +160,23 @@ class World:
         entropy: SeededEntropy | None = None,
         **options: Any,
     ) -> None:
-        self.now = 10_000.0
-        self.remarks: list[tuple[str, str, dict[str, Any]]] = []
-        self.errors: list[Exception] = []
-        self.ends: list[End] = []
+        super().__init__(entropy or "powerhose", policy=policy, limits=limits)
         self.places: dict[str, str] = {}  # `open` unless it says `refused`, `hangs` or `mute`
-        self.dials: list[tuple[float, str]] = []
+        self.dialled: list[tuple[float, str]] = []
         self.reached: dict[str, list[End]] = {}
-        self._dialling: list[tuple[Peer, str]] = []
         self.options = ListenerOptions(**options)
-        self.broker = Broker(policy or Policy(), entropy or SeededEntropy("powerhose"))
-        self.counters = self.broker.counters
-        self.line = Runner(
-            self.broker,
-            MemoryDiary(),
-            lambda: self.now,
-            self._log,
-            limits or Limits(),
-            dialler=self._note_dial,
-            strict=True,
-        )
         limits_ = ZmtpLimits(max_payload=MAX_PAYLOAD)
         carrier = partial(Zmtp, "REQ", dials=True, limits=limits_)
         self._door_carrier = partial(Zmtp, "ROUTER", limits=limits_)
         self.session = PowerhoseSession(
-            self.broker,
-            self.line.connections,  # type: ignore[arg-type]
-            self.options,
-            MAX_PAYLOAD,
-            reach or self._reach,
-            carrier,
+            self.broker, self.connections, self.options, MAX_PAYLOAD, reach or self._reach, carrier
         )
-        self.line.sessions.append(self.session)
-        self.turn()
+        self.serve(self.session)
 
     # ---------------------------------------------------------------- who is there
 
     def connect(self, door: str, address: str = HOME, kind: str = "REQ") -> End:
-        end = End(self, Zmtp(kind, dials=True))
-        label = f"{door}-{len(self.ends) + 1}"
-        end.peer = self.line.connections.connected(
-            self.session, door, self._door_carrier(), end.stream, label, address, PeerLimits()
-        )
-        self.ends.append(end)
+        end = self.accept(End(self, Zmtp(kind, dials=True)), door, self._door_carrier(), address)
         self.turn()
         return end
 
@@ -300,31 +226,6 @@ class World:
             return "resting"
         return post.stage.value
 
-    def job(self) -> Job:
-        """The only job that is present."""
-        (job,) = self.broker.jobs.values()
-        return job
-
-    @property
-    def present(self) -> int:
-        return len(self.broker.jobs)
-
-    @property
-    def workers(self) -> int:
-        return len(self.broker.roster.workers)
-
-    @property
-    def bad(self) -> dict[str, int]:
-        assert all(dialect == "powerhose" for dialect, _ in self.counters.bad_messages)
-        return {reason: count for (_, reason), count in self.counters.bad_messages.items()}
-
-    @property
-    def ended(self) -> dict[str, int]:
-        return {str(outcome): count for outcome, count in self.counters.ended.items() if count}
-
-    def remarked(self, event: str) -> list[dict[str, Any]]:
-        return [said for _, each, said in self.remarks if each == event]
-
     def withdraw(self) -> None:
         """An operator cancels the only job."""
         assert self.broker.withdraw(self.job(), self.now)
@@ -337,56 +238,22 @@ class World:
 
     # ---------------------------------------------------------------- time and turns
 
-    def turn(self) -> float:
-        """Turns of the loop until nothing moves any more."""
-        while True:
-            due = self.line.turn()
-            self.judge()
-            moved = False
-            dialling, self._dialling = self._dialling, []
-            for peer, place in dialling:
-                moved |= self._connect(peer, place)
-            for end in list(self.ends):
-                moved |= end.pump()
-            if not moved:
-                break
-        self.ends = [end for end in self.ends if not end.is_over]
-        self.check()
-        return due
-
-    def wait(self, seconds: float) -> None:
-        """Time passes, and the loop turns whenever it should."""
-        until = self.now + seconds
-        while (due := self.turn()) <= until:
-            self.now = max(self.now, due)
-        self.now = until
-        self.turn()
+    def move(self) -> bool:
+        dials, self.dials = self.dials, []
+        connected = [self._connect(peer, place) for peer, place in dials]
+        return super().move() or any(connected)
 
     def wait_pinging(self, seconds: float, *benches: Bench, every: float = 1.0) -> None:
-        """The same, while workers go on pinging."""
+        """Time passes, while workers go on pinging."""
         until = self.now + seconds
         while self.now < until - 1e-9:
             self.wait(min(every, until - self.now))
             for bench in benches:
                 assert bench.ping() == [PONG]
 
-    def late(self, seconds: float) -> None:
-        """Time passes, and the loop turns only at its end."""
-        self.now += seconds
-        self.turn()
-
     # ---------------------------------------------------------------- what must hold
 
-    def judge(self) -> None:
-        """Nothing may go wrong inside: the line would fence it, and a test would not see it."""
-        if self.errors:
-            raise self.errors[0]
-        check(self.broker)
-
-    def check(self) -> None:
-        """The broker's invariants and the session's own bookkeeping, when nothing moves any more."""
-        self.judge()
-        assert not self.broker.effects
+    def check_books(self) -> None:
         session = self.session
         at_work = set()
         for endpoint, post in session._posts.items():
@@ -402,7 +269,7 @@ class World:
         assert all(session._posts.get(post.endpoint) is post for post in living), "an alarm of somebody forgotten"
         assert len(living) == session._alarms.armed
         ours = {post.peer for post in session._posts.values()} - {None}
-        dialled = {peer for peer in self.line.connections.peers if peer.endpoint == WORK}
+        dialled = {peer for peer in self.connections.peers if peer.endpoint == WORK}
         assert ours == dialled, "a connection that nobody knows"
 
     def _check_post(self, post: Post) -> None:
@@ -432,35 +299,30 @@ class World:
     def _reach(self, endpoint: str, address: str) -> tuple[object | None, str]:
         return (None, "it is forbidden") if endpoint == FORBIDDEN else (endpoint, "")
 
-    def _note_dial(self, peer: Peer, place: object) -> None:
-        self.dials.append((self.now, str(place)))
-        self._dialling.append((peer, str(place)))
+    def dial(self, peer: Peer, place: object) -> None:
+        self.dialled.append((self.now, str(place)))
+        super().dial(peer, str(place))
 
     def _connect(self, peer: Peer, place: str) -> bool:
         mode = self.places.get(place, "open")
         if mode == "hangs":
-            self._dialling.append((peer, place))
+            self.dials.append((peer, place))
             if not peer.is_lost and self.now < peer.since + 1.0:  # what the host allows a dial
                 return False
-            self._dialling.pop()
+            self.dials.pop()
             mode = "refused"
         if peer.is_lost:
             return False
         if mode == "refused":
-            self.line.connections.dialled(peer, None, f"cannot connect to {place}: refused")
+            self.connections.dialled(peer, None, f"cannot connect to {place}: refused")
             return True
         end = End(self, Zmtp("REP"))
         end.peer = peer
         end.is_frozen = mode == "mute"
         self.ends.append(end)
         self.reached.setdefault(place, []).append(end)
-        self.line.connections.dialled(peer, end.stream)
+        self.connections.dialled(peer, end.stream)
         return True
-
-    def _log(self, level: str, event: str, **said: Any) -> None:
-        self.remarks.append((level, event, said))
-        if event == "internal error":
-            self.errors.append(said["exception"])
 
 
 class Nobody(CoreCaller):
