@@ -7,6 +7,9 @@ ARGS   ?=
 JOBS   ?= 3
 SOURCES := pyproject.toml hatch_build.py $(shell find src -type f -not -name '*.pyc')
 
+# Where this is set, each of the hundreds of processes of the tests would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help run install test test-programs lint bench format clean
 
 help:
