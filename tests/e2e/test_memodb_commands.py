@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import cbor2
 import pynng
@@ -529,17 +530,21 @@ def programs_python() -> str:
 def test_on_sigterm_the_broker_waits_for_what_runs_and_is_silent_about_the_rest(
     programs: Programs, handlers: Path
 ) -> None:
-    broker, url = start_broker(programs)
-    worker = start_worker(programs, broker, url, "handlers:slow")
-    running = start_call(programs, url, "0.8")
+    broker, url = start_broker(programs, "memodb+tcp://127.0.0.1:0", "http://127.0.0.1:0")
+    metrics = broker.prints(r"http +(http://\S+)").rstrip("/") + "/metrics"
+    worker = start_worker(programs, broker, url, "handlers:waits")
+    running = start_call(programs, url, "end")
     worker.prints("working")
-    waiting = start_call(programs, url, "0", "--timeout", 1.5)
+    waiting = start_call(programs, url, "x", "--timeout", 1.5)
+    until(lambda: b"\ndragoman_jobs_accepted_total 2\n" in urlopen(metrics).read(), "both calls are known")
     broker.terminate()
-    assert done(running) == (0, "slept 0.8")
-    assert broker.ends(5) == 0
+    broker.prints("draining")
+    (programs.folder / "end").touch()
+    assert done(running) == (0, "END")
+    assert broker.ends() == 0
     assert waiting.ends() == 4
     worker.terminate()
-    assert worker.ends(5) == 0
+    assert worker.ends() == 0
 
 
 # -------------------------------------------------------------------- with a stranger's broker

@@ -270,8 +270,13 @@ def test_a_job_whose_time_is_over_is_killed(start: Start, house: House) -> None:
 
 def test_a_handler_notices_that_it_was_cancelled(start: Start, house: House) -> None:
     worker = start("--processes", 1, "--cancel-grace", 60)
-    with pytest.raises(JobTimeout):
-        house.ask("notices", timeout=0.3)
+
+    def is_caught_working() -> bool:
+        with pytest.raises(JobTimeout):
+            house.ask("notices", timeout=0.3)
+        return "noticing" in worker.out
+
+    until(is_caught_working, "it ran when its time was over")
     worker.prints("noticed")
     assert house.ask("upper", b"next") == b"NEXT"
 
