@@ -119,7 +119,7 @@ class OfferedWhileAway(WatchedMemoDb):
         due = super().tick(now)
         for guest in self._guests.values():
             if guest.answer is not None and guest.attempt is None and guest.peer is not None:
-                self._broker.attach(guest.worker, now)
+                self._broker.ask(guest.worker, 1, now)
         return due
 
 
