@@ -23,13 +23,14 @@ from naive import Naive
 
 from dragoman.core import model
 from dragoman.core.broker import Broker
-from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Give, Save
+from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Give
 from dragoman.core.invariants import check
 from dragoman.core.model import Attempt, Job, Worker
 from dragoman.core.options import Terms, Wishes
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
 from dragoman.core.states import JobState, WorkerState
+from dragoman.core.store_entries import Save
 from dragoman.testing.entropy import SeededEntropy
 
 SERVICES = ["a", "b"]

@@ -63,7 +63,7 @@ class ExpiryByState(Expiry):
         if job.state is JobState.WAITING:
             self._attempts.end_early(job, Outcome.TIMED_OUT, "no worker was free", now)
         elif job.state is JobState.DELAYED:
-            self._dispatch.wake(job, now)
+            self._delays.wake(job, now)
         elif job.attempt is not None:
             self._attempts.overrun(job.attempt, now)
 

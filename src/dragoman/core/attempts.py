@@ -14,14 +14,15 @@ from typing import Any
 
 from dragoman.core.counters import Counters
 from dragoman.core.deadlines import Deadlines
+from dragoman.core.delays import Delays
 from dragoman.core.dispatch import Dispatch
 from dragoman.core.door import BEING_DRAINED, CALLER_GONE, GIVEN_BACK
-from dragoman.core.effects import Effect, Recall, take_back
+from dragoman.core.effects import Effect, Give, Recall
 from dragoman.core.entropy import Entropy
 from dragoman.core.failure import Failure
 from dragoman.core.infinity import inf
 from dragoman.core.ledger import Ledger
-from dragoman.core.model import Attempt, Job, Token, Worker
+from dragoman.core.model import ABSENT, Attempt, Job, Token, Worker
 from dragoman.core.policy import Policy
 from dragoman.core.retries import are_spent, back_off, note_ending, remember_tried
 from dragoman.core.roster import Roster
@@ -34,6 +35,7 @@ class Attempts:
     __slots__ = (
         "_counters",
         "_deadlines",
+        "_delays",
         "_dispatch",
         "_effects",
         "_entropy",
@@ -53,6 +55,7 @@ class Attempts:
         deadlines: Deadlines[Any],
         effects: list[Effect],
         dispatch: Dispatch,
+        delays: Delays,
     ) -> None:
         self.stranded: dict[Token, Attempt] = {}  # given out by an earlier run, and perhaps still under way (R107)
         self._policy = policy
@@ -63,6 +66,7 @@ class Attempts:
         self._deadlines = deadlines
         self._effects = effects
         self._dispatch = dispatch
+        self._delays = delays
 
     # ---------------------------------------------------------------- reasons to end
 
@@ -83,7 +87,7 @@ class Attempts:
         worker = attempt.worker
         if take_back(attempt, self._effects):  # we came late, not the worker
             self.not_started(attempt, now)
-            self._dispatch.taken_back(attempt, now)
+            self._free_unsent(attempt, now)
             return
         reason = f"no result within {worker.run_time(attempt.job):g} s"
         self.doubt(attempt, now)
@@ -101,9 +105,16 @@ class Attempts:
             self._effects.append(Recall(attempt, reason))
         self._ledger.end(job, outcome, b"", reason, now, refusal)
         if attempt is not None and is_unseen:
-            self._dispatch.taken_back(attempt, now)
+            self._free_unsent(attempt, now)
 
     # ---------------------------------------------------------------- the worker's slot
+
+    def _free_unsent(self, attempt: Attempt, now: float) -> None:
+        """Free the slot of an attempt that its worker was never sent: it still asks for a job."""
+        worker = attempt.worker
+        del worker.running[attempt.token]
+        worker.asked += 1
+        self._dispatch.freed(worker, now)
 
     def doubt(self, attempt: Attempt, now: float) -> None:
         """Mark the slot as unproven: the attempt is over, but its worker may still be at it (D11)."""
@@ -138,7 +149,7 @@ class Attempts:
                 job.refusals = 0
                 self._retry_at(job, now + self._policy.refusal_rest)
             else:
-                self._dispatch.requeue(job, now)
+                self._delays.requeue(job, now)
 
     def refuse(self, attempt: Attempt, now: float) -> bool:
         """The worker would not take the job. It gets no other until it says that it is idle."""
@@ -240,7 +251,7 @@ class Attempts:
         return False
 
     def _retry_at(self, job: Job, time: float) -> None:
-        self._dispatch.delay(job, time)
+        self._delays.delay(job, time)
         if job.wishes.durable:
             self._ledger.save(job)
 
@@ -251,7 +262,7 @@ class Attempts:
             return
         if job.wishes.durable:
             self._ledger.save(job)
-        self._dispatch.wake(job, now)
+        self._delays.wake(job, now)
 
     # ---------------------------------------------------------------- attempts of an earlier run (R107)
 
@@ -265,3 +276,19 @@ class Attempts:
     def claim_stranded(self, token: Token) -> Attempt | None:
         """The attempt of an earlier run with this token, once: whoever names it was given it."""
         return self.stranded.pop(token, None)
+
+
+def take_back(attempt: Attempt, effects: list[Effect]) -> bool:
+    """If the attempt's Give has not been carried out yet, see that it never is: nobody can have seen the job.
+
+    The runner may be walking through `effects`. It marks a Give as sent before it carries it out, so only an entry
+    that is still ahead of it is removed.
+    """
+    if attempt.is_sent:  # without asking, a crowd that ends in one tick would cost its square
+        return False
+    for index, effect in enumerate(effects):
+        if type(effect) is Give and effect.attempt is attempt:
+            del effects[index]
+            return True
+    # Otherwise it waits for its payload or its commit, and will find that it is too late.
+    return attempt.job.payload is ABSENT or attempt.job.wishes.durable

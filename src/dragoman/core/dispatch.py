@@ -1,8 +1,8 @@
 """Dispatch: gives waiting jobs to idle workers.
 
-A job enters by `welcome` or `queue`, waits in the queue of its service or is delayed, and leaves by `give`, which makes
-the attempt. A worker enters by `freed`, whenever one of its slots is free. The queues are in `core/queues.py`, the
-lists of idle workers in `core/roster.py`; only this class matches the two.
+A job enters by `queue`, waits in the queue of its service, and leaves by `give`, which makes the attempt; a job that
+comes later or once more enters by `core/delays.py`. A worker enters by `freed`, whenever one of its slots is free. The
+queues are in `core/queues.py`, the lists of idle workers in `core/roster.py`; only this class matches the two.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ from dragoman.core.effects import Dismiss, Effect, Give
 from dragoman.core.entropy import Entropy
 from dragoman.core.events import JOB_WAITING, WORKER_LEFT
 from dragoman.core.gate import Promise
-from dragoman.core.infinity import inf
 from dragoman.core.ledger import Ledger
-from dragoman.core.lifecycle import move_job, move_worker
+from dragoman.core.lifecycle import move_worker
 from dragoman.core.model import Attempt, Job, Service, Worker
 from dragoman.core.policy import Policy
 from dragoman.core.reservations import Reservations
 from dragoman.core.roster import Roster
-from dragoman.core.states import BOOTING, DELAYED, DETACHED, DRAINING, IDLE, RUNNING, TIMED_OUT, WAITING, Farewell
+from dragoman.core.states import BOOTING, DETACHED, DRAINING, IDLE, RUNNING, TIMED_OUT, Farewell
 
 
 class Dispatch:
@@ -66,17 +65,6 @@ class Dispatch:
 
     # ---------------------------------------------------------------- jobs
 
-    def welcome(self, job: Job, now: float) -> None:
-        """Delay a new job, give it to a worker, or queue it. A background job takes its place at once; its callers are
-        told, and its worker is sent it, when the store has it. One commit serves both if a worker is idle."""
-        wishes = job.wishes
-        if wishes.durable:
-            self._ledger.save(job, Promise.ACCEPT)
-        if wishes.delay > 0:
-            self.delay(job, now + min(wishes.delay, self._policy.max_delay))
-            return
-        self.queue(job, now)
-
     def queue(self, job: Job, now: float) -> None:
         """Give a job that comes for the first time to an idle worker, or append it to its queue."""
         service = job.service
@@ -96,46 +84,6 @@ class Dispatch:
         self._deadlines.arm(job, min(job.queue_due, job.deadline, job.orphan_due))
         if self._events.wanted & JOB_WAITING:
             self._events.job_moved(job)
-
-    def requeue(self, job: Job, now: float) -> None:
-        """Queue a job that was given to a worker before. It keeps its place: the key of its arrival."""
-        if job.state is not WAITING:
-            self._ledger.move(job, WAITING)
-        service = job.service
-        service.queue.put_back(job, job.arrival - job.wishes.priority * self._policy.age_step)
-        self.hand_out(service, now)
-        if job.state is WAITING:
-            self._deadlines.arm(job, job.due())
-
-    def delay(self, job: Job, until: float) -> None:
-        """Keep the job out of its queue until this time."""
-        job.start_at = until
-        self._ledger.move(job, DELAYED)
-        self._deadlines.arm(job, job.due())
-
-    def wake(self, job: Job, now: float) -> None:
-        """Queue a delayed job whose time has come."""
-        if not job.tried and not job.spent:
-            job.arrival = now
-            move_job(job, WAITING)
-            self.queue(job, now)
-        else:
-            if job.queue_due == inf:
-                job.queue_due = now + job.wishes.queue_timeout
-            self.requeue(job, now)
-
-    def restore(self, job: Job, start_at: float, now: float) -> None:
-        """Delay or queue a job of an earlier run that no worker holds (R107). Subscribers know it already."""
-        if start_at > now:
-            job.start_at = start_at
-            move_job(job, DELAYED)
-            self._deadlines.arm(job, job.due())
-            return
-        job.arrival = min(max(job.created, start_at), now)
-        job.queue_due = now + job.wishes.queue_timeout
-        job.service.queue.restore(job, job.arrival)
-        self._deadlines.arm(job, job.due())
-        self.hand_out(job.service, now)
 
     # ---------------------------------------------------------------- attempts
 
@@ -204,29 +152,6 @@ class Dispatch:
         worker.unproven.clear()
         self.freed(worker, now)
         return True
-
-    def taken_back(self, attempt: Attempt, now: float) -> None:
-        """Free the slot of an attempt that its worker was never sent: it still asks for a job."""
-        worker = attempt.worker
-        del worker.running[attempt.token]
-        worker.asked += 1
-        self.freed(worker, now)
-
-    def ask(self, worker: Worker, count: int, now: float) -> None:
-        """Give the worker up to so many jobs: those that wait, and others as they come. Attempts that it has not been
-        sent yet are among them."""
-        for attempt in worker.running.values():
-            if not attempt.is_sent:
-                count -= 1
-        worker.asked = count
-        if (worker.state is DETACHED or worker.state is IDLE) and self._roster.settle(worker, now):
-            self.freed(worker, now)
-
-    def offer(self, worker: Worker, services: list[Service], now: float) -> None:
-        """Give the worker jobs of these services, and of no others any more."""
-        self._roster.change_services(worker, services)
-        if worker.state is IDLE and self._roster.settle(worker, now):
-            self.freed(worker, now)
 
     def dismiss_if_drained(self, worker: Worker) -> None:
         """Dismiss a draining worker once it holds nothing."""

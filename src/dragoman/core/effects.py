@@ -6,7 +6,7 @@ The broker's methods append them, and the line carries them out in order. They a
 from __future__ import annotations
 
 from dragoman.core.failure import Failure
-from dragoman.core.model import ABSENT, Attempt, Caller, Job, Payload, Worker
+from dragoman.core.model import Attempt, Caller, Job, Payload, Worker
 from dragoman.core.recipients import Effect as Effect
 from dragoman.core.recipients import Recipient
 from dragoman.core.states import Farewell, Outcome, Refusal
@@ -113,56 +113,3 @@ class Progress(Delivery):
 
     def recipient(self) -> Recipient:
         return self.caller.recipient
-
-
-class Save(Effect):
-    """Write this job, as it is now, into the diary, then say `saved(number)`. Numbers rise; so must the commits.
-
-    `rewrites`: what it asks for has changed since it was written first.
-    """
-
-    __slots__ = ("job", "number", "rewrites")
-
-    def __init__(self, job: Job, number: int, rewrites: bool = False) -> None:
-        self.job = job
-        self.number = number
-        self.rewrites = rewrites
-
-
-class Note(Effect):
-    """Write down something that is no job, such as that a service is paused: `value` under `key`, or nothing more."""
-
-    __slots__ = ("key", "number", "value")
-
-    def __init__(self, key: str, value: str | None, number: int) -> None:
-        self.key = key
-        self.value = value
-        self.number = number  # as in Save
-
-
-class Erase(Effect):
-    """The keep time of this job's outcome is over: remove it from the diary."""
-
-    __slots__ = ("job",)
-
-    def __init__(self, job: Job) -> None:
-        self.job = job
-
-
-StoreEntry = Save | Note | Erase
-
-
-def take_back(attempt: Attempt, effects: list[Effect]) -> bool:
-    """If the attempt's Give has not been carried out yet, see that it never is: nobody can have seen the job.
-
-    The runner may be walking through `effects`. It marks a Give as sent before it carries it out, so only an entry
-    that is still ahead of it is removed.
-    """
-    if attempt.is_sent:  # without asking, a crowd that ends in one tick would cost its square
-        return False
-    for index, effect in enumerate(effects):
-        if type(effect) is Give and effect.attempt is attempt:
-            del effects[index]
-            return True
-    # Otherwise it waits for its payload or its commit, and will find that it is too late.
-    return attempt.job.payload is ABSENT or attempt.job.wishes.durable

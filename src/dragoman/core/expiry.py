@@ -11,6 +11,7 @@ from typing import Any
 from dragoman.core.attempts import Attempts
 from dragoman.core.counters import Counters
 from dragoman.core.deadlines import Deadlines
+from dragoman.core.delays import Delays
 from dragoman.core.dispatch import Dispatch
 from dragoman.core.door import CALLER_GONE, PATIENCE_OVER
 from dragoman.core.effects import Dismiss, Effect
@@ -25,7 +26,17 @@ from dragoman.core.states import CANCELLED, DELAYED, ENDED, GONE, TIMED_OUT, Far
 class Expiry:
     """Ends what has run out of time, and wakes delayed jobs."""
 
-    __slots__ = ("_attempts", "_counters", "_deadlines", "_dispatch", "_effects", "_ledger", "_policy", "_roster")
+    __slots__ = (
+        "_attempts",
+        "_counters",
+        "_deadlines",
+        "_delays",
+        "_dispatch",
+        "_effects",
+        "_ledger",
+        "_policy",
+        "_roster",
+    )
 
     def __init__(
         self,
@@ -36,6 +47,7 @@ class Expiry:
         deadlines: Deadlines[Any],
         effects: list[Effect],
         dispatch: Dispatch,
+        delays: Delays,
         attempts: Attempts,
     ) -> None:
         self._policy = policy
@@ -45,6 +57,7 @@ class Expiry:
         self._deadlines = deadlines
         self._effects = effects
         self._dispatch = dispatch
+        self._delays = delays
         self._attempts = attempts
 
     def tick(self, now: float) -> None:
@@ -80,7 +93,7 @@ class Expiry:
         elif job.orphan_due <= now:
             self._attempts.end_early(job, CANCELLED, CALLER_GONE, now)
         elif job.state is DELAYED:
-            self._dispatch.wake(job, now)
+            self._delays.wake(job, now)
         else:
             reason = f"no worker was free within {job.wishes.queue_timeout:g} s"
             self._attempts.end_early(job, TIMED_OUT, reason, now)

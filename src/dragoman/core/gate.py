@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Iterator
 from enum import Enum, auto
 
-from dragoman.core.effects import Note, Save
 from dragoman.core.model import Attempt, Job, Reservation
+from dragoman.core.store_entries import Note, Save
 
 
 class Promise(Enum):

@@ -1,79 +1,23 @@
-"""The jobs that are present, and the ended ones whose outcome is kept: how a job is let in, written down, and ended."""
+"""The registry of jobs: how a job is admitted, and how it ends. Ended jobs whose outcome is kept are in it, too."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from hashlib import blake2b
-from typing import Any, Final
-
-from dragoman.core.archive import Archive
-from dragoman.core.counters import QUEUE_TIMEOUT, Counters
-from dragoman.core.deadlines import Deadlines
-from dragoman.core.early import Early
-from dragoman.core.effects import Accept, Answer, Effect, Erase, Progress
-from dragoman.core.events import JOB_ENDED, JOB_MOVES, JOB_PROGRESS, Events
+from dragoman.core.counters import QUEUE_TIMEOUT
+from dragoman.core.effects import Answer
+from dragoman.core.events import JOB_ENDED, JOB_MOVES
 from dragoman.core.failure import Failure
-from dragoman.core.gate import Gate, Promise
 from dragoman.core.infinity import inf
+from dragoman.core.kept_jobs import BEING_READ, KeptJobs, digest
 from dragoman.core.lifecycle import move_job
-from dragoman.core.model import ABSENT, Attempt, Caller, Job, JobId, Payload, Service
-from dragoman.core.names import is_name
+from dragoman.core.model import Caller, Job, JobId, Payload, Service
 from dragoman.core.options import Wishes
 from dragoman.core.owners import Owner
-from dragoman.core.parts import Parts
-from dragoman.core.policy import Policy
 from dragoman.core.retries import note_last
-from dragoman.core.states import DONE, ENDED, RUNNING, TIMED_OUT, WAITING, JobState, Outcome, Refusal
-
-BEING_READ: Final = "the diary is still being read, and may have this job: ask again in a moment"
+from dragoman.core.states import DONE, ENDED, RUNNING, TIMED_OUT, JobState, Outcome, Refusal
 
 
-class Ledger:
-    __slots__ = (
-        "_archive",
-        "_counters",
-        "_deadlines",
-        "_effects",
-        "_policy",
-        "bytes",
-        "early",
-        "events",
-        "gate",
-        "is_loading",
-        "jobs",
-        "part_bytes",
-        "present",
-    )
-
-    def __init__(
-        self,
-        policy: Policy,
-        counters: Counters,
-        deadlines: Deadlines[Any],
-        effects: list[Effect],
-        events: Events,
-    ) -> None:
-        self.jobs: dict[JobId, Job] = {}  # all that are present, and the ended ones whose outcome is kept
-        self.present = 0  # accepted and not ended
-        self.bytes = 0  # payloads of those
-        self.part_bytes = 0  # parts of results, of those that run
-        self.is_loading = False  # jobs of an earlier run still come back: which ids and keys are taken is not known
-        self.early = Early(policy.max_memory)  # results that may be of those
-        self.events = events
-        self.gate = Gate()
-        self._archive = Archive(policy.max_outcome_bytes)
-        self._policy = policy
-        self._counters = counters
-        self._deadlines = deadlines
-        self._effects = effects
-
-    def clash(self, id: JobId, wishes: Wishes) -> tuple[Refusal, str] | None:
-        """What is wrong with an id that a job brought."""
-        if id in self.jobs:
-            return Refusal.INVALID, "a job of this id is here already"
-        if self.is_loading and wishes.durable:
-            return Refusal.BUSY, BEING_READ
-        return None
+class Ledger(KeptJobs):
+    __slots__ = ()
 
     def admit(
         self,
@@ -113,51 +57,6 @@ class Ledger:
             self._archive.note_key(job)
         return job
 
-    def admit_again(self, job: Job, service: Service, id: JobId, now: float) -> Job | None:
-        """A new background job like this one, which is in quarantine and leaves it."""
-        wishes = replace(job.wishes, delay=0.0) if job.wishes.delay else job.wishes
-        again = self.admit(id, service, job.payload, (), wishes, now, None, job.owner)
-        if again is not None:
-            again.retry_of = job.id
-            self.leave_quarantine(again)
-        return again
-
-    def leave_quarantine(self, again: Job) -> None:
-        """The job that this one retries leaves the quarantine, and names it. The diary is not told: after a restart,
-        `retry_of` of this one says the same."""
-        first = self.jobs.get(again.retry_of) if again.retry_of is not None else None
-        if first is not None:
-            first.quarantined, first.retried_as = False, again.id
-
-    def _return_to_quarantine(self, again: Job) -> None:
-        """The retry could not be written down."""
-        first = self.jobs.get(again.retry_of) if again.retry_of is not None else None
-        if first is not None and first.retried_as == again.id:
-            first.quarantined, first.retried_as = True, None
-
-    def readmit(self, job: Job, service: Service, now: float) -> bool:
-        """Let a quarantined job in again, as if no attempt had been made (R135). False: there is no room for it."""
-        if (
-            self.present >= self._policy.max_jobs
-            or service.queue.length >= self._policy.max_jobs_per_service
-            or self.bytes + len(job.payload) > self._policy.max_memory
-        ):
-            return False
-        self._deadlines.disarm(job)
-        self._archive.drop(job)
-        move_job(job, WAITING)
-        job.begin_anew(service, now)
-        service.jobs += 1
-        if job.owner is not None:
-            job.owner.jobs += 1
-        if job.key is not None:
-            self._archive.note_key(job)
-        self.present += 1
-        self.bytes += len(job.payload)
-        self._counters.released += 1
-        self.save(job)
-        return True
-
     def lack_of_room(self, service: Service, key: str | None, owner: Owner | None) -> str:
         """Which bound one more job would go over."""
         policy = self._policy
@@ -173,77 +72,6 @@ class Ledger:
                 "(max_jobs_per_caller): submit again when some have ended"
             )
         return f"jobs take {self.bytes} bytes already (max_memory)"
-
-    def save(self, job: Job, promise: Promise = Promise.NOTHING) -> None:
-        self._effects.append(self.gate.hold(job, promise))
-
-    def rewrite(self, job: Job) -> None:
-        """Store also what the job asks for: that has changed."""
-        self._effects.append(self.gate.hold(job, Promise.NOTHING, rewrites=True))
-
-    # ---------------------------------------------------------------- idempotency keys (R24)
-
-    def first_with(self, service: Service, key: str) -> Job | None:
-        return self._archive.find(service.name, key)
-
-    def misuse(self, key: str, first: Job | None, payload: Payload, wishes: Wishes) -> tuple[Refusal, str] | None:
-        """The reason to refuse a submit with this key, or None. `first`: the job that has the key already."""
-        if not is_name(key, self._policy.max_key_bytes):
-            return Refusal.INVALID, f"a key is 1 to {self._policy.max_key_bytes} bytes"
-        if first is None:
-            return None
-        if wishes.durable and not first.wishes.durable:  # we would acknowledge what the diary does not have
-            return Refusal.KEY_REUSED, f"'{key}' came with a call before"
-        if first.digest != digest(payload):
-            return Refusal.KEY_REUSED, f"'{key}' came with another payload before"
-        return None
-
-    def join_first(self, first: Job, caller: Caller) -> None:
-        """One more caller waits for a job that came before, or is told at once how it ended."""
-        if not self.attend(first, caller):
-            return
-        if first.wishes.durable and first.state is not ENDED and self.gate.has_accepted(first):
-            self._effects.append(Accept(caller, first))
-
-    def attend(self, job: Job, caller: Caller) -> bool:
-        """One more waits for this job. False if it has ended: it is answered at once."""
-        if job.is_told:
-            self.tell(job, (caller,))
-            return False
-        job.callers += (caller,)
-        caller.add_job(job)
-        job.orphan_due = inf
-        return True
-
-    # ---------------------------------------------------------------- what a job says while it runs
-
-    def report(self, attempt: Attempt, payload: Payload, is_part: bool) -> None:
-        """Pass on what a running job says of itself. A part of its result is kept, unless its caller takes parts."""
-        job = attempt.job
-        if is_part and not job.wishes.streams:
-            self._keep_part(attempt, payload)
-            return
-        self._effects.extend(Progress(caller, attempt, payload, is_part) for caller in job.callers)
-        if not is_part and self.events.wanted & JOB_PROGRESS:
-            self.events.job_progressed(job, payload)
-
-    def part_with(self, attempt: Attempt) -> None:
-        """The attempt is over: it is not its job's any more, and nor are the parts that came of a result."""
-        attempt.job.attempt = None
-        parts = attempt.parts
-        if parts is not None:
-            self.part_bytes -= parts.kept
-            attempt.parts = None
-
-    def _keep_part(self, attempt: Attempt, part: Payload) -> None:
-        parts = attempt.parts
-        if parts is None:
-            parts = attempt.parts = Parts()
-        self.part_bytes -= parts.kept
-        parts.add(part, attempt.worker.terms.max_payload, self._policy.max_memory - self.part_bytes)
-        self.part_bytes += parts.kept
-
-    # ---------------------------------------------------------------- how a job ends
 
     def end(
         self,
@@ -298,85 +126,7 @@ class Ledger:
         for caller in job.callers:
             self._effects.append(Answer(caller, job, outcome, result, reason, refusal, failure))
 
-    def tell(self, job: Job, newcomers: tuple[Caller, ...] = (), refusal: Refusal | None = None) -> None:
-        """Answer whoever waits for a job whose outcome is kept."""
-        assert job.outcome is not None
-        if not job.is_told and self.events.wanted & JOB_ENDED:
-            self.events.job_ended(job, job.reason)
-        for caller in job.callers + newcomers:
-            answer = Answer(caller, job, job.outcome, job.result, job.reason, refusal, job.failure)
-            self._effects.append(answer)
-        job.callers = ()
-        job.is_told = True
-
     def move(self, job: Job, to: JobState) -> None:
         move_job(job, to)
         if self.events.wanted & JOB_MOVES:
             self.events.job_moved(job)
-
-    # ---------------------------------------------------------------- jobs of an earlier run
-
-    def restore(self, job: Job) -> None:
-        """A job that has not ended comes back, whatever the bounds: it was promised."""
-        self.jobs[job.id] = job
-        job.service.jobs += 1
-        self.present += 1
-        self._counters.restored += 1
-        if job.key is not None:
-            self._archive.note_key(job)
-
-    def restore_ended(self, job: Job, outcome: Outcome, keep_until: float) -> None:
-        """One that has: its outcome is kept on."""
-        self.jobs[job.id] = job
-        move_job(job, ENDED)
-        job.outcome = outcome
-        job.is_told = True
-        if job.key is not None:
-            self._archive.note_key(job)
-        self._archive.keep(job, keep_until)
-        self._deadlines.arm(job, keep_until)
-
-    def fetched(self, job: Job, payload: Payload) -> None:
-        """The diary has brought what it alone had."""
-        if job.state is not ENDED and job.payload is ABSENT:
-            job.payload = payload
-            self.bytes += len(payload)
-
-    def erase(self, job: Job) -> None:
-        """Its keep time is over, or there is no room for it."""
-        self._deadlines.disarm(job)
-        self._drop(job)
-        self._counters.erased += 1
-        if job.wishes.durable:
-            self._effects.append(Erase(job))
-
-    def _keep(self, job: Job, now: float, refusal: Refusal | None) -> None:
-        """Somebody may come back for this outcome: keep it for a while, within bounds (L20)."""
-        if refusal is Refusal.DIARY:  # never acknowledged and never stored: as if it had not come
-            self.tell(job, refusal=refusal)
-            self._return_to_quarantine(job)
-            self._drop(job)
-            return
-        if not job.outlives_end:
-            if job.wishes.durable:
-                self.save(job, Promise.ANSWER)  # it is erased once that is written: nothing is told before
-            else:
-                self.tell(job, refusal=refusal)
-                self._drop(job)
-            return
-        self._archive.keep(job, now + self._policy.keep_outcomes)
-        self._deadlines.arm(job, job.keep_until)
-        if job.wishes.durable:
-            self.save(job, Promise.ANSWER)
-        else:
-            self.tell(job, refusal=refusal)
-        for oldest in self._archive.beyond_bounds():
-            self.erase(oldest)
-
-    def _drop(self, job: Job) -> None:
-        del self.jobs[job.id]
-        self._archive.drop(job)
-
-
-def digest(payload: Payload) -> bytes:
-    return blake2b(payload, digest_size=16).digest()

@@ -84,7 +84,7 @@ def restore(broker: Broker, kept: Kept, now: float, nobody: Any) -> Job:
     if kept.token is not None:
         _strand(broker, job, kept, kept.token, now, nobody)
     else:
-        broker.dispatch.restore(job, start_at, now)
+        broker.delays.restore(job, start_at, now)
     return job
 
 

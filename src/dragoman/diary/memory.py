@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dragoman.core.effects import Erase, Note, Save
 from dragoman.core.failure import Failure
 from dragoman.core.histogram import Histogram
 from dragoman.core.model import Job, Payload
+from dragoman.core.store_entries import Erase, Note, Save
 
 
 class MemoryDiary:

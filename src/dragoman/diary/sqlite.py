@@ -12,11 +12,11 @@ from typing import Final
 
 import apsw
 
-from dragoman.core.effects import Erase, Note, Save
 from dragoman.core.failure import Failure
 from dragoman.core.histogram import Histogram
 from dragoman.core.model import Job, Payload
 from dragoman.core.revival import Kept
+from dragoman.core.store_entries import Erase, Note, Save
 from dragoman.diary import tables
 from dragoman.diary.ballast import Ballast
 from dragoman.diary.limits import DiaryLimits

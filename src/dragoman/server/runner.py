@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 from dragoman.core.broken import InvariantBroken
 from dragoman.core.broker import Broker
-from dragoman.core.effects import Answer, Delivery, Dismiss, Effect, Erase, Give, Note, Save, StoreEntry
+from dragoman.core.effects import Answer, Delivery, Dismiss, Effect, Give
 from dragoman.core.events import KIND_NAMES, Event, PublishEvent
 from dragoman.core.failure import Failure
 from dragoman.core.histogram import Histogram
@@ -22,6 +22,7 @@ from dragoman.core.invariants import check
 from dragoman.core.model import ABSENT, Job, Payload
 from dragoman.core.recipients import TimedRecipient
 from dragoman.core.states import FAILED, Farewell
+from dragoman.core.store_entries import Erase, Note, Save, StoreEntry
 from dragoman.server.admission import Limits
 from dragoman.server.connections import NOTICEABLE, Connections
 from dragoman.server.drops import DropWarnings, Log

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.core.effects import Accept, Answer, Effect, Erase, Give, Recall, Save
+from dragoman.core.effects import Accept, Answer, Effect, Give, Recall
 from dragoman.core.states import JobState, Outcome, Refusal, WorkerState
+from dragoman.core.store_entries import Erase, Save
 
 from .world import Caller, CheckedBroker, attempt_of
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.core.effects import Accept, Answer, Save
+from dragoman.core.effects import Accept, Answer
 from dragoman.core.options import Wishes
 from dragoman.core.states import JobState, Outcome, Refusal
+from dragoman.core.store_entries import Save
 
 from .world import Caller, CheckedBroker, attempt_of
 

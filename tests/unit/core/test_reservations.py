@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.core.effects import Effect, Give, Save
+from dragoman.core.effects import Effect, Give
 from dragoman.core.model import Job
 from dragoman.core.reservations import AHEAD, KEPT, QUICK
 from dragoman.core.states import JobState, Outcome
+from dragoman.core.store_entries import Save
 from dragoman.diary.records import FATE_COLUMNS, fate_row
 
 from .world import CheckedBroker, attempt_of

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.core.effects import Answer, Give, Save
+from dragoman.core.effects import Answer, Give
 from dragoman.core.model import Job
 from dragoman.core.states import Ending, JobState, Outcome, WorkerState
+from dragoman.core.store_entries import Save
 
 from .world import Caller, CheckedBroker, attempt_of
 

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from dragoman.core.effects import Answer, Dismiss, Erase, Give, Save
+from dragoman.core.effects import Answer, Dismiss, Give
 from dragoman.core.invariants import check
 from dragoman.core.model import ABSENT, Job, JobId, Token
 from dragoman.core.options import Wishes
 from dragoman.core.recipients import Recipient
 from dragoman.core.revival import Kept, restore
 from dragoman.core.states import Ending, JobState, Outcome, WorkerState
+from dragoman.core.store_entries import Erase, Save
 
 from .world import Caller, CheckedBroker, attempt_of
 

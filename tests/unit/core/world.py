@@ -12,12 +12,13 @@ from typing import Any
 
 from dragoman.core import model
 from dragoman.core.broker import Broker
-from dragoman.core.effects import Answer, Effect, Give, Save
+from dragoman.core.effects import Answer, Effect, Give
 from dragoman.core.invariants import check
 from dragoman.core.model import Attempt, Job, Worker
 from dragoman.core.options import Terms, Wishes
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
+from dragoman.core.store_entries import Save
 from dragoman.testing.entropy import SeededEntropy
 
 VERBS = (

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from dragoman.core.broker import Broker
-from dragoman.core.effects import Erase, Note, Save
 from dragoman.core.failure import Failure
 from dragoman.core.model import Attempt, Job, JobId, Payload, Worker
 from dragoman.core.options import Terms
 from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
+from dragoman.core.store_entries import Erase, Note, Save
 from dragoman.desk.desk import QUESTIONS, Desk, Ticket
 from dragoman.desk.forms import Problem, View
 from dragoman.server.admission import Limits

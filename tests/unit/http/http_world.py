@@ -10,12 +10,12 @@ from typing import Any
 import httpx2
 
 from dragoman.core.broker import Broker
-from dragoman.core.effects import Erase, Note, Save
 from dragoman.core.failure import Failure
 from dragoman.core.model import Attempt, Job, JobId, Payload, Worker
 from dragoman.core.options import Terms
 from dragoman.core.policy import Policy
 from dragoman.core.states import Outcome
+from dragoman.core.store_entries import Erase, Note, Save
 from dragoman.desk.desk import Desk
 from dragoman.desk.forms import HealthView
 from dragoman.http.app import make_app

@@ -1,0 +1,60 @@
+"""Components of the broker, and how they are connected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dragoman.core.attempts import Attempts
+from dragoman.core.counters import Counters
+from dragoman.core.deadlines import Deadlines
+from dragoman.core.delays import Delays
+from dragoman.core.dispatch import Dispatch
+from dragoman.core.effects import Effect
+from dragoman.core.entropy import Entropy
+from dragoman.core.events import Events
+from dragoman.core.expiry import Expiry
+from dragoman.core.infinity import inf
+from dragoman.core.ledger import Ledger
+from dragoman.core.owners import Owners
+from dragoman.core.policy import Policy
+from dragoman.core.reservations import Reservations
+from dragoman.core.roster import Roster
+
+
+class Components:
+    """The state of a broker: registries of jobs and workers, and the classes that decide about them."""
+
+    def __init__(
+        self, policy: Policy, entropy: Entropy, counters: Counters | None = None, first_worker: int = 1
+    ) -> None:
+        self.policy = policy
+        self.entropy = entropy
+        self.counters = counters = counters if counters is not None else Counters()
+        self.effects: list[Effect] = []  # the runner walks through them in order
+        self.owners = Owners()
+        self.resumed_at = -inf  # when we last came back from a pause of our own (D13)
+        self.roster = roster = Roster(policy.age_step, policy.max_services, first_worker)
+        deadlines: Deadlines[Any] = Deadlines()
+        self.events = Events(self.effects)
+        self.ledger = ledger = Ledger(policy, counters, deadlines, self.effects, self.events)
+        self._reservations = reservations = Reservations(entropy, ledger)
+        self.dispatch = dispatch = Dispatch(
+            policy, entropy, counters, roster, ledger, deadlines, self.effects, reservations
+        )
+        self.delays = delays = Delays(policy, ledger, deadlines, dispatch)
+        self.attempts = Attempts(policy, entropy, counters, roster, ledger, deadlines, self.effects, dispatch, delays)
+        self._expiry = Expiry(
+            policy, counters, roster, ledger, deadlines, self.effects, dispatch, delays, self.attempts
+        )
+        self._deadlines = deadlines
+        self.jobs = ledger.jobs
+        self.stranded = self.attempts.stranded
+
+    @property
+    def is_draining(self) -> bool:
+        """Whether the broker is about to stop: it accepts no job and gives none to a worker."""
+        return self.dispatch.is_draining
+
+    @is_draining.setter
+    def is_draining(self, value: bool) -> None:
+        self.dispatch.is_draining = value

@@ -1,0 +1,82 @@
+"""Delays: jobs that enter their queue later than they come, or once more.
+
+A call goes straight to `Dispatch.queue`. Here are the others: background jobs, delayed jobs, jobs that come back from a
+worker, and jobs of an earlier run of the broker.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dragoman.core.deadlines import Deadlines
+from dragoman.core.dispatch import Dispatch
+from dragoman.core.gate import Promise
+from dragoman.core.infinity import inf
+from dragoman.core.ledger import Ledger
+from dragoman.core.lifecycle import move_job
+from dragoman.core.model import Job
+from dragoman.core.policy import Policy
+from dragoman.core.states import DELAYED, WAITING
+
+
+class Delays:
+    """Delays jobs, and puts them into their queue when their time has come."""
+
+    __slots__ = ("_deadlines", "_dispatch", "_ledger", "_policy")
+
+    def __init__(self, policy: Policy, ledger: Ledger, deadlines: Deadlines[Any], dispatch: Dispatch) -> None:
+        self._policy = policy
+        self._ledger = ledger
+        self._deadlines = deadlines
+        self._dispatch = dispatch
+
+    def welcome(self, job: Job, now: float) -> None:
+        """Delay a new job, give it to a worker, or queue it. A background job takes its place at once; its callers are
+        told, and its worker is sent it, when the store has it. One commit serves both if a worker is idle."""
+        wishes = job.wishes
+        if wishes.durable:
+            self._ledger.save(job, Promise.ACCEPT)
+        if wishes.delay > 0:
+            self.delay(job, now + min(wishes.delay, self._policy.max_delay))
+            return
+        self._dispatch.queue(job, now)
+
+    def delay(self, job: Job, until: float) -> None:
+        """Keep the job out of its queue until this time."""
+        job.start_at = until
+        self._ledger.move(job, DELAYED)
+        self._deadlines.arm(job, job.due())
+
+    def wake(self, job: Job, now: float) -> None:
+        """Queue a delayed job whose time has come."""
+        if not job.tried and not job.spent:
+            job.arrival = now
+            move_job(job, WAITING)
+            self._dispatch.queue(job, now)
+        else:
+            if job.queue_due == inf:
+                job.queue_due = now + job.wishes.queue_timeout
+            self.requeue(job, now)
+
+    def requeue(self, job: Job, now: float) -> None:
+        """Queue a job that was given to a worker before. It keeps its place: the key of its arrival."""
+        if job.state is not WAITING:
+            self._ledger.move(job, WAITING)
+        service = job.service
+        service.queue.put_back(job, job.arrival - job.wishes.priority * self._policy.age_step)
+        self._dispatch.hand_out(service, now)
+        if job.state is WAITING:
+            self._deadlines.arm(job, job.due())
+
+    def restore(self, job: Job, start_at: float, now: float) -> None:
+        """Delay or queue a job of an earlier run that no worker holds (R107). Subscribers know it already."""
+        if start_at > now:
+            job.start_at = start_at
+            move_job(job, DELAYED)
+            self._deadlines.arm(job, job.due())
+            return
+        job.arrival = min(max(job.created, start_at), now)
+        job.queue_due = now + job.wishes.queue_timeout
+        job.service.queue.restore(job, job.arrival)
+        self._deadlines.arm(job, job.due())
+        self._dispatch.hand_out(job.service, now)

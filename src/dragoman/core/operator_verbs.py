@@ -1,0 +1,120 @@
+"""Verbs of operators and of the store: no dialect has a word for them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from dragoman.core.components import Components
+from dragoman.core.door import BEING_DRAINED, GOODBYE, STOPPED
+from dragoman.core.effects import Accept, Dismiss, Give
+from dragoman.core.events import BROKER_DRAINING, SERVICE_PAUSED, SERVICE_RESUMED, WORKER_DRAINING
+from dragoman.core.gate import Promise
+from dragoman.core.infinity import inf
+from dragoman.core.model import Attempt, Job, Reservation, Service, Worker
+from dragoman.core.states import DELAYED, DRAINING, ENDED, GONE, REFUSED, WAITING, Farewell, Refusal
+
+
+class OperatorVerbs(Components):
+    """The part of the broker that operators and the store call."""
+
+    # ---------------------------------------------------------------- operators
+
+    def pause(self, name: str, by: str = "an operator") -> Service | None:
+        """Hand out no jobs of this service; they go on arriving."""
+        service = self.roster.service(name)
+        if service is not None:
+            was_paused = service.paused
+            service.paused, service.paused_by = True, by
+            if not was_paused and self.events.wanted & SERVICE_PAUSED:
+                self.events.service_changed(SERVICE_PAUSED, service)
+        return service
+
+    def resume(self, name: str, now: float) -> None:
+        service = self.roster.services.get(name)
+        if service is not None and service.paused:
+            service.paused, service.paused_by = False, ""
+            if self.events.wanted & SERVICE_RESUMED:
+                self.events.service_changed(SERVICE_RESUMED, service)
+            self.dispatch.hand_out(service, now)
+
+    def drain(self, worker: Worker, now: float, *, at_once: bool = False, stays: bool = False) -> None:
+        """Give the worker nothing more, and dismiss it once it holds nothing, unless it `stays`; or at once, by D8."""
+        if worker.state is GONE:
+            return
+        if at_once:
+            self.effects.append(Dismiss(worker, Farewell.KILLED, "killed by an operator"))
+            self.attempts.leave(worker, now, "its worker was killed by an operator", ())
+            return
+        if worker.state is not DRAINING and self.events.wanted & WORKER_DRAINING:
+            self.events.worker_changed(WORKER_DRAINING, worker)
+        self.roster.retire(worker, stays)
+        self.dispatch.dismiss_if_drained(worker)
+
+    def retry(self, job: Job, now: float) -> Job | None:
+        """Make a new job of one that is in quarantine; it leaves that. None if it is not there, or there is no room."""
+        if not job.quarantined or job.id not in self.jobs or self.is_draining:
+            return None
+        service = self.roster.restore_service(job.service.name)
+        wishes = replace(job.wishes, delay=0.0) if job.wishes.delay else job.wishes
+        again = self.ledger.admit(self.entropy.job_id(), service, job.payload, (), wishes, now, None, job.owner)
+        if again is not None:
+            again.retry_of = job.id
+            self.ledger.leave_quarantine(again)
+            self.delays.welcome(again, now)
+        return again
+
+    def release(self, job: Job, now: float) -> bool:
+        """Queue a quarantined job again under the same id: its attempts start anew, its history stays (R135). False if
+        it is not in quarantine, or there is no room."""
+        if not job.quarantined or self.jobs.get(job.id) is not job or self.is_draining:
+            return False
+        if not self.ledger.readmit(job, self.roster.restore_service(job.service.name), now):
+            return False
+        self.dispatch.queue(job, now)
+        return True
+
+    def close(self, now: float) -> None:
+        """Begin to drain the broker: nothing new comes in, waiting calls are refused, what runs may end."""
+        if not self.is_draining and self.events.wanted & BROKER_DRAINING:
+            self.events.broker_draining(sum(len(worker.running) for worker in self.roster.workers.values()))
+        self.is_draining = True
+        self._reservations.take_back_all()
+        for job in [j for j in self.jobs.values() if j.state in (WAITING, DELAYED) and not j.wishes.durable]:
+            self.attempts.end_early(job, REFUSED, BEING_DRAINED, now, Refusal.DRAINING)
+
+    def abort(self, now: float) -> None:
+        """The time for draining is over: every attempt that still runs is given up."""
+        for worker in list(self.roster.workers.values()):
+            self.effects.append(Dismiss(worker, Farewell.STOPPED, GOODBYE))
+            self.attempts.leave(worker, now, STOPPED, ())
+
+    # ---------------------------------------------------------------- store and time
+
+    def saved(self, number: int, now: float, problem: str | None = None) -> None:
+        """The diary has committed everything up to this save, or could not: then new jobs are refused."""
+        for job, promise, waited in self.ledger.gate.release(number, problem is None):
+            if promise is Promise.GIVE:
+                if isinstance(waited, Attempt) and job.attempt is waited:
+                    if waited.worker.away_since == inf:
+                        self.effects.append(Give(waited))
+                    else:  # it came out of reach during the commit
+                        self.attempts.undelivered(waited, now)
+            elif promise is Promise.RESERVE:
+                if isinstance(waited, Reservation):
+                    self._reservations.committed(job, waited, problem is None)
+            elif promise is Promise.ANSWER:
+                self.ledger.tell(job)
+                if not job.outlives_end:
+                    self.ledger.erase(job)
+            elif promise is Promise.ACCEPT:
+                if problem is None:
+                    self.effects.extend(Accept(caller, job) for caller in job.callers)
+                elif job.state is not ENDED:
+                    self.attempts.end_early(job, REFUSED, f"diary: {problem}", now, Refusal.DIARY)
+        if problem is None and not self.is_draining:
+            self._reservations.reserve(now)
+
+    def shift(self, gap: float, now: float) -> None:
+        """We were paused, not they: no lease ran meanwhile (D13, R22)."""
+        self._expiry.excuse(gap, now)
+        self.resumed_at = now
