@@ -17,8 +17,9 @@ from typing import Any
 import zmq
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
-from dragoman.carriers.zmtp import OUR_GREETING, Zmtp, encode
-from dragoman.carriers.zmtp import Limits as ZmtpLimits
+from dragoman.carriers.zmtp import Zmtp, encode
+from dragoman.carriers.zmtp_commands import OUR_GREETING
+from dragoman.carriers.zmtp_limits import Limits as ZmtpLimits
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Effect
 from dragoman.core.policy import Policy

@@ -14,7 +14,8 @@ import pytest
 import zmq
 from house import MIB, BrokerHouse, Raw, Visitors, Workers, ready_command
 
-from dragoman.carriers.zmtp import OUR_GREETING, encode
+from dragoman.carriers.zmtp import encode
+from dragoman.carriers.zmtp_commands import OUR_GREETING
 from dragoman.core.policy import Policy
 from dragoman.streams.places import PlaceTaken
 from programs import until

@@ -9,7 +9,7 @@ import pytest
 from house import Asker, BrokerHouse, House, Raw, open_descriptors, ready_command
 
 from dragoman.carriers.sp import Sp
-from dragoman.carriers.zmtp import OUR_GREETING
+from dragoman.carriers.zmtp_commands import OUR_GREETING
 from dragoman.sdk.address import UnixPlace
 from programs import until
 

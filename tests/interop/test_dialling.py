@@ -12,7 +12,8 @@ import pytest
 import zmq
 from house import MIB, Asker, House, Visitors, open_descriptors, port_of
 
-from dragoman.carriers.zmtp import OUR_GREETING, Zmtp
+from dragoman.carriers.zmtp import Zmtp
+from dragoman.carriers.zmtp_commands import OUR_GREETING
 from dragoman.sdk.address import Place, TcpPlace, UnixPlace
 from dragoman.server.peer import PeerLimits
 from dragoman.streams.dial import BackOff

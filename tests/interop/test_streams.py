@@ -16,7 +16,8 @@ import zmq
 from house import MIB, Asker, Echo, House, Raw, Visitors, open_descriptors, ready_command
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
-from dragoman.carriers.zmtp import OUR_GREETING, Zmtp
+from dragoman.carriers.zmtp import Zmtp
+from dragoman.carriers.zmtp_commands import OUR_GREETING
 from dragoman.core.broker import Broker
 from dragoman.core.policy import Policy
 from dragoman.dialects.pingpong.options import ListenerOptions

@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 
 from dragoman.carriers import zmtp as carrier
 from dragoman.carriers.carrier import Message, TooLarge
-from dragoman.carriers.zmtp import Limits, Zmtp, encode
+from dragoman.carriers.zmtp import Zmtp, encode
+from dragoman.carriers.zmtp_commands import OUR_GREETING
+from dragoman.carriers.zmtp_limits import Limits
 
 TINY = Limits(
     max_payload=120, hard_cap=400, max_frames=6, max_identity=10, max_handshake=200, max_metadata=80, max_command=40
@@ -39,7 +41,7 @@ def tiny_sizes() -> Iterator[None]:
 
 def greeting_and_ready(identity: bytes = b"me") -> bytes:
     peer = Zmtp("DEALER", identity)
-    peer.feed(carrier.OUR_GREETING)
+    peer.feed(OUR_GREETING)
     return b"".join(peer.outgoing)
 
 

@@ -11,7 +11,8 @@ from collections.abc import Callable, Hashable, Sequence
 from math import inf
 
 from dragoman.carriers.carrier import Frame
-from dragoman.carriers.zmtp import Limits, Zmtp
+from dragoman.carriers.zmtp import Zmtp
+from dragoman.carriers.zmtp_limits import Limits
 from dragoman.core.states import Outcome
 from dragoman.dialects.native.options import ClientOptions, WorkerOptions
 from dragoman.dialects.native.peer import ClientSide, WorkerSide

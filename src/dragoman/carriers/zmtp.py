@@ -1,14 +1,7 @@
 """ZMTP 3.1 and 3.0 with the NULL mechanism: what a ZeroMQ socket puts on TCP and on ipc.
 
-A conversation has three parts (RFC 37 of the ZeroMQ project; RFC 23 for 3.0).
-
-*Greeting*, 64 bytes each way: a signature of ten bytes (ff, eight of padding, 7f), major and minor version, the name of
-the security mechanism padded to twenty bytes, an as-server flag that NULL leaves 0, and 31 bytes of filler. Padding and
-filler mean nothing: libzmq writes the length of its identity into the padding, which ZMTP 1 took for a frame's length.
-We send ours without waiting for theirs, and judge theirs as its bytes arrive: a peer of ZMTP 1 or 2 stops halfway and
-waits for us, so whoever waits for the 64th byte before looking never finds out.
-
-*Handshake*, one command each way: READY with properties, of which Socket-Type and Identity concern us; or ERROR.
+A conversation (RFC 37 of the ZeroMQ project; RFC 23 for 3.0) begins with a greeting and a handshake, which are in
+`zmtp_handshake.py`. The rest is here.
 
 *Traffic*: messages and commands, made of frames. A frame is a byte of flags (1 more, 2 long, 4 command), the length of
 its body in one byte or, if long, eight, and the body. A message is the frames up to the first without *more*. Commands
@@ -17,7 +10,7 @@ its body in one byte or, if long, eight, and the body. A message is the frames u
 **Where bytes go.** `feed` is given whatever was read and returns the messages that ended in it. Between two feeds the
 object is in one of these steps; how the stream was cut never changes what comes out (I18).
 
-    GREETING, HANDSHAKE   bytes collect in `_held` until the part is whole
+    HANDSHAKE             bytes collect in `_held` until greeting and handshake are done
     BETWEEN               nothing is pending but whole frames of an unfinished message, in `_frames`
     HOLDING               the beginning of a small frame waits in `_held`; parsing goes on when `_need` bytes are there
     LARGE                 a large frame is being read into a buffer of its own; `gap` is where its next bytes belong,
@@ -38,64 +31,32 @@ breaks the rules is raised as `Malformed` wherever it is found, and caught at th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from dragoman.carriers.carrier import Carrier, Frame, Message, Messages, TooLarge, size_of
 from dragoman.carriers.large import LARGE_FRAME, NOTHING, Large
 from dragoman.carriers.malformed import Malformed
 from dragoman.carriers.zmtp_commands import (
-    ACCEPTED,
     COMMAND,
     LONG,
-    MECHANISM,
     MORE,
-    OUR_GREETING,
     check_command_flags,
     command,
-    parse_properties,
     peer_error,
-    property_of,
-    read_greeting,
-    shown,
-    span_of_ready,
     split_command,
 )
+from dragoman.carriers.zmtp_handshake import Handshake
+from dragoman.carriers.zmtp_limits import DEFAULT_LIMITS, KIB, MIB, Limits
 
-KIB: Final = 1024
-MIB: Final = 1024 * KIB
-
-
-GREETING: Final = 0
-HANDSHAKE: Final = 1
-BETWEEN: Final = 2
-HOLDING: Final = 3
-LARGE: Final = 4
-SKIPPING: Final = 5
-FAILED: Final = 6
+HANDSHAKE: Final = 0
+BETWEEN: Final = 1
+HOLDING: Final = 2
+LARGE: Final = 3
+SKIPPING: Final = 4
+FAILED: Final = 5
 
 PASSED_THROUGH: Final = 16 * KIB  # from here on `encode` hands a frame on instead of copying it
 MAX_CONTEXT: Final = 16  # RFC 37: the context of a PING is at most 16 octets
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What one peer may make us hold, in bytes (`max_frames`: in frames)."""
-
-    max_payload: int = 64 * MIB  # all frames of a message; above it the message is skipped
-    hard_cap: int = 1024 * MIB  # all frames of a message; above it the peer has failed
-    max_frames: int = 64
-    max_identity: int = 255
-    max_handshake: int = 16 * KIB  # greeting and READY
-    max_metadata: int = 8 * KIB  # the properties in READY
-    max_command: int = 64 * KIB
-
-    def __post_init__(self) -> None:
-        if not 0 < self.max_payload <= self.hard_cap:
-            raise ValueError(f"max_payload {self.max_payload} must be above 0 and at most hard_cap {self.hard_cap}")
-
-
-DEFAULT_LIMITS: Final = Limits()
 
 
 def encode(frames: Sequence[Frame]) -> list[Frame]:
@@ -147,32 +108,27 @@ class Zmtp(Carrier):
 
     # fmt: off
     __slots__ = (
-        "_frames", "_held", "_identity", "_large", "_limits", "_max_frames", "_max_payload", "_more", "_need",
-        "_over_count", "_over_size", "_skip", "_step", "_whose", "peer_socket_type", "peer_version", "socket_type",
+        "_frames", "_handshake", "_held", "_large", "_limits", "_max_frames", "_max_payload", "_more", "_need",
+        "_over_count", "_over_size", "_skip", "_step", "peer_socket_type", "peer_version",
     )
     # fmt: on
 
     def __init__(
         self, socket_type: str, identity: bytes = b"", *, dials: bool = False, limits: Limits = DEFAULT_LIMITS
     ) -> None:
-        if socket_type not in ACCEPTED:
-            raise ValueError(f"socket type {socket_type!r} is none of {', '.join(ACCEPTED)}")
-        if len(identity) > limits.max_identity:
-            raise ValueError(f"an identity of {len(identity)} bytes is over max_identity {limits.max_identity}")
-        self.socket_type = socket_type
-        self.outgoing: list[bytes] = [OUR_GREETING]
+        handshake = Handshake(socket_type, identity, dials, limits)
+        self._handshake: Handshake | None = handshake  # None once it is done
+        self.outgoing: list[bytes] = handshake.take_outgoing()
         self.ready = False
         self.peer_identity = b""
         self.peer_socket_type = ""
         self.peer_version = (0, 0)
         self.failure: Malformed | None = None
         self.gap: memoryview | None = None
-        self._identity = identity
-        self._whose = "the place we dialled" if dials else "the peer that connected"  # NULL knows no other difference
         self._limits = limits
         self._max_payload = limits.max_payload
         self._max_frames = limits.max_frames
-        self._step = GREETING
+        self._step = HANDSHAKE
         self._held = bytearray()
         self._need = 0
         self._frames: Message = []
@@ -282,7 +238,26 @@ class Zmtp(Carrier):
         if step == FAILED:
             return b"", 0
         self._held += data
-        return self._shake_hands(bytes(self._held)), 0
+        return self._shake_hands(), 0
+
+    def _shake_hands(self) -> bytes:
+        """Goes as far as the held bytes allow; returns those that came after the handshake."""
+        handshake = self._handshake
+        assert handshake is not None
+        try:
+            rest = handshake.advance(bytes(self._held))
+        finally:
+            self.outgoing += handshake.take_outgoing()
+            self.peer_version = handshake.peer_version
+        if rest is None:
+            return b""
+        self.peer_identity = handshake.peer_identity
+        self.peer_socket_type = handshake.peer_socket_type
+        self._handshake = None
+        self._held = bytearray()
+        self._step = BETWEEN
+        self.ready = True
+        return rest
 
     def _careful_frame(self, data: bytes, pos: int, messages: Messages) -> int:
         """Takes the frame at `pos`, or as much of it as there is; returns where the next begins.
@@ -386,57 +361,6 @@ class Zmtp(Carrier):
     def _fail(self, failure: Malformed) -> None:
         self.failure = failure
         self.release()
-
-    # ---- greeting and handshake
-
-    def _shake_hands(self, held: bytes) -> bytes:
-        """Goes as far as the held bytes allow; returns what came after the handshake."""
-        if self._step == GREETING:
-            self._judge_greeting(held)
-            if len(held) < len(OUR_GREETING):
-                return b""
-            self._step = HANDSHAKE
-            ours = property_of(b"Socket-Type", self.socket_type.encode()) + property_of(b"Identity", self._identity)
-            self.outgoing.append(command(b"READY", ours))
-        start, end = span_of_ready(held, self._limits.max_handshake)
-        if not start or end > len(held):
-            return b""
-        name, rest = split_command(held[start:end])
-        if name == b"ERROR":
-            raise peer_error(rest)
-        if name != b"READY":
-            raise Malformed("bad handshake", f"READY was due, and the command {shown(name)} came")
-        self._judge_properties(parse_properties(rest, self._limits.max_metadata))
-        self._held = bytearray()
-        self._step = BETWEEN
-        self.ready = True
-        return held[end:]
-
-    def _judge_greeting(self, held: bytes) -> None:
-        version, mechanism = read_greeting(held, self._whose)
-        if version is not None:
-            self.peer_version = version
-        if mechanism is not None and mechanism != MECHANISM:
-            raise self._refusal("mechanism", f"{self._whose} wants {shown(mechanism)}; only NULL is spoken here")
-
-    def _judge_properties(self, properties: dict[bytes, bytes]) -> None:
-        socket_type = shown(properties.get(b"socket-type", b"(none)"))
-        accepted = ACCEPTED[self.socket_type]
-        if socket_type not in accepted:
-            wanted = " or ".join(accepted)
-            raise self._refusal("socket type", f"{socket_type} came to a {self.socket_type}, which takes {wanted}")
-        identity = properties.get(b"identity", b"")
-        longest = self._limits.max_identity
-        if len(identity) > longest:
-            raise Malformed("identity too long", f"an identity of {len(identity)} bytes; max_identity is {longest}")
-        self.peer_socket_type = socket_type
-        self.peer_identity = identity
-
-    def _refusal(self, reason: str, detail: str) -> Malformed:
-        """Tells the peer, too, why this is the end."""
-        told = detail.encode("ascii", "backslashreplace")[:255]
-        self.outgoing.append(command(b"ERROR", bytes((len(told),)) + told))
-        return Malformed(reason, detail)
 
 
 def _too_many_frames(max_frames: int) -> Malformed:

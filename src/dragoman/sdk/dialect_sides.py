@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dragoman.carriers.carrier import Carrier
-from dragoman.carriers.zmtp import Limits as ZmtpLimits
 from dragoman.carriers.zmtp import Zmtp
+from dragoman.carriers.zmtp_limits import Limits as ZmtpLimits
 from dragoman.dialects.sides import ClientPort, ClientSide, WorkerPort, WorkerSide
 from dragoman.sdk.address import Place, UnixPlace
 from dragoman.sdk.ids import new_session

@@ -14,7 +14,8 @@ from contextlib import suppress
 from ipaddress import ip_address
 
 from dragoman.carriers.carrier import Frame, Message, Messages, TooLarge
-from dragoman.carriers.zmtp import Limits, Zmtp
+from dragoman.carriers.zmtp import Zmtp
+from dragoman.carriers.zmtp_limits import Limits
 from dragoman.dialects.powerhose.peer import MASTER_AWAY, PARTING, REGISTRATION_SOCKET, WORK_SOCKET, WorkerSide
 from dragoman.dialects.sides import Failure, Outcome
 from dragoman.sdk.address import AddressError, Place, TcpPlace, UnixPlace, is_loopback, parse

@@ -18,8 +18,8 @@ from dragoman.carriers.prefixed import Limits as PrefixedLimits
 from dragoman.carriers.prefixed import Prefixed
 from dragoman.carriers.sp import Limits as SpLimits
 from dragoman.carriers.sp import Sp
-from dragoman.carriers.zmtp import Limits as ZmtpLimits
 from dragoman.carriers.zmtp import Zmtp
+from dragoman.carriers.zmtp_limits import Limits as ZmtpLimits
 from dragoman.core.broker import Broker
 from dragoman.core.names import is_name
 from dragoman.desk.asking import JsonDesk

@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
-from dragoman.carriers.zmtp import ACCEPTED, OUR_GREETING, Limits, Zmtp, encode
+from dragoman.carriers.zmtp import Zmtp, encode
+from dragoman.carriers.zmtp_commands import ACCEPTED, OUR_GREETING
+from dragoman.carriers.zmtp_limits import Limits
 
 KIB = 1024
 MIB = 1024 * KIB

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
-from dragoman.carriers.zmtp import OUR_GREETING, Zmtp
+from dragoman.carriers.zmtp import Zmtp
+from dragoman.carriers.zmtp_commands import OUR_GREETING
 from dragoman.core.broken import InvariantBroken
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Dismiss, Effect, Give

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from dialect_world import DialectWorld, ZmtpEnd
-from dragoman.carriers.zmtp import Limits as ZmtpLimits
 from dragoman.carriers.zmtp import Zmtp
+from dragoman.carriers.zmtp_limits import Limits as ZmtpLimits
 from dragoman.core.model import Worker
 from dragoman.core.policy import Policy
 from dragoman.dialects.majordomo.options import ListenerOptions

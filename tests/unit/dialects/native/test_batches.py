@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 from call_counts import counting
-from dragoman.carriers.zmtp import Limits as ZmtpLimits
 from dragoman.carriers.zmtp import Zmtp
+from dragoman.carriers.zmtp_limits import Limits as ZmtpLimits
 from dragoman.server.peer import PeerLimits
 from dragoman.streams.stream import Stream
 

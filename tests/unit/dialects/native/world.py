@@ -9,8 +9,8 @@ from itertools import count
 from typing import Any
 
 from dialect_world import DialectWorld, ZmtpEnd
-from dragoman.carriers.zmtp import Limits as ZmtpLimits
 from dragoman.carriers.zmtp import Zmtp
+from dragoman.carriers.zmtp_limits import Limits as ZmtpLimits
 from dragoman.core.effects import Answer, Effect, Progress
 from dragoman.core.model import Caller as CoreCaller
 from dragoman.core.policy import Policy

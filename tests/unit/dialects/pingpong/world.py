@@ -8,8 +8,8 @@ import pytest
 
 from dialect_world import DialectWorld, ZmtpEnd
 from dragoman.carriers.carrier import TooLarge
-from dragoman.carriers.zmtp import Limits as ZmtpLimits
 from dragoman.carriers.zmtp import Zmtp
+from dragoman.carriers.zmtp_limits import Limits as ZmtpLimits
 from dragoman.core.model import Worker
 from dragoman.core.policy import Policy
 from dragoman.dialects.frontend import FRONTEND

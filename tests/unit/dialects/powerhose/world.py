@@ -7,8 +7,8 @@ from math import inf
 from typing import Any
 
 from dialect_world import HOME, DialectWorld, ZmtpEnd
-from dragoman.carriers.zmtp import Limits as ZmtpLimits
 from dragoman.carriers.zmtp import Zmtp
+from dragoman.carriers.zmtp_limits import Limits as ZmtpLimits
 from dragoman.core.model import Caller as CoreCaller
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient

@@ -1,0 +1,29 @@
+"""Limits of one ZMTP connection."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+KIB: Final = 1024
+MIB: Final = 1024 * KIB
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most that one peer may make us hold, in bytes (`max_frames`: in frames)."""
+
+    max_payload: int = 64 * MIB  # all frames of a message; above it the message is skipped
+    hard_cap: int = 1024 * MIB  # all frames of a message; above it the peer has failed
+    max_frames: int = 64
+    max_identity: int = 255
+    max_handshake: int = 16 * KIB  # greeting and READY
+    max_metadata: int = 8 * KIB  # the properties in READY
+    max_command: int = 64 * KIB
+
+    def __post_init__(self) -> None:
+        if not 0 < self.max_payload <= self.hard_cap:
+            raise ValueError(f"max_payload {self.max_payload} must be above 0 and at most hard_cap {self.hard_cap}")
+
+
+DEFAULT_LIMITS: Final = Limits()
