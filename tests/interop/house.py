@@ -26,10 +26,12 @@ from dragoman.core.policy import Policy
 from dragoman.diary.memory import MemoryDiary
 from dragoman.sdk.address import Place, TcpPlace, UnixPlace
 from dragoman.server import clock
+from dragoman.server.acceptor import Door
 from dragoman.server.admission import Limits
 from dragoman.server.config import Config
-from dragoman.server.host import Door, Host
-from dragoman.server.peer import Peer, PeerLimits
+from dragoman.server.host import Host
+from dragoman.server.peer import Peer
+from dragoman.server.peer_limits import PeerLimits
 from dragoman.server.runner import Runner
 from dragoman.server.serve import Server, loop_factory
 from dragoman.testing.entropy import SeededEntropy

@@ -175,7 +175,7 @@ def test_connections_that_come_one_by_one_are_counted_once_each(broker_house: St
     house = broker_house(URL)
     for _ in range(10):
         crowd.enter_context(Raw(house.callers)).greet()
-    assert house.server.host._accepted <= 10
+    assert house.server.host.acceptor.accepted <= 10
 
 
 def test_connections_that_were_reset_before_we_accepted_them_are_no_fault_of_ours(

@@ -25,7 +25,8 @@ from dragoman.dialects.pingpong.session import PingPongSession
 from dragoman.diary.memory import MemoryDiary
 from dragoman.sdk.address import Place, TcpPlace, UnixPlace
 from dragoman.server.admission import Limits
-from dragoman.server.peer import Peer, PeerLimits
+from dragoman.server.peer import Peer
+from dragoman.server.peer_limits import PeerLimits
 from dragoman.server.runner import Runner
 from dragoman.streams.places import PlaceTaken
 from dragoman.streams.stream import Stream

@@ -3,40 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import socket
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 
-from dragoman.carriers.carrier import Carrier
-from dragoman.dialects.seam import Session
 from dragoman.sdk.address import Place, TcpPlace, UnixPlace
 from dragoman.server import clock
-from dragoman.server.peer import Peer, PeerLimits
+from dragoman.server.acceptor import Acceptor, Door, start
+from dragoman.server.peer import Peer
 from dragoman.server.processes import Processes, most_watched
 from dragoman.server.runner import Runner
 from dragoman.streams.dial import connect
-from dragoman.streams.places import describe, forget_unix, is_local, listen_tcp, listen_unix, tune, which_file
+from dragoman.streams.places import describe, forget_unix, listen_tcp, listen_unix, which_file
 from dragoman.streams.stream import Stream
 
-ACCEPTS_A_TURN = 64
 DIAL_TIMEOUT = 1.0
-OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 SUSPEND_LOOK = 1.0  # how often we look whether the machine slept
-
-
-@dataclass(frozen=True, slots=True)
-class Door:
-    """One place where peers come in, and what meets them there."""
-
-    session: Session
-    endpoint: str
-    place: Place
-    carrier: Callable[[], Carrier]
-    limits: PeerLimits
-    is_for_peers: bool = True  # else a connection is one exchange, and not somebody who has come to stay (R23)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +41,8 @@ class Host:
         self._timer_due = 0.0
         self._dials: set[asyncio.Task[None]] = set()
         self._suspended = clock.suspended()
-        self._second = -1
-        self._accepted = 0
         self._connections = connections = line.connections
+        self.acceptor = Acceptor(loop, connections, line.reports)
         connections.wake = self._wake
         connections.dialler = self._dial
         self._processes = Processes(loop, most_watched(connections.limits.max_peers))
@@ -86,7 +68,7 @@ class Host:
             door.serve(listening)
         else:
             self._listening.append((listening, place, file))
-            self._loop.add_reader(listening, self._accept, listening, door)
+            self.acceptor.watch(listening, door)
         return place
 
     def close(self) -> None:
@@ -152,59 +134,6 @@ class Host:
 
     # ---------------------------------------------------------------- peers
 
-    def _accept(self, listening: socket.socket, door: Door) -> None:
-        for _ in range(ACCEPTS_A_TURN):
-            if door.is_for_peers and self._has_accepted_enough():
-                self._rest_from_accepting(listening, door, 1.0 - clock.now() % 1.0)
-                return
-            try:
-                accepted, _ = listening.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as error:
-                if error.errno not in OUT_OF_RESOURCES:
-                    raise
-                self._line.reports.remark("cannot accept", level="error", problem=str(error))
-                self._rest_from_accepting(listening, door, 1.0)
-                return
-            self._accepted += door.is_for_peers
-            try:
-                tune(accepted)
-                label, address, process = describe(accepted)
-                is_near = is_local(accepted)
-            except OSError:  # it has gone already
-                accepted.close()
-                continue
-            if self._connections.admit(address, is_near) is not None:
-                accepted.close()
-                continue
-            carrier = door.carrier()
-            stream = Stream(self._loop, accepted, carrier)
-            peer = self._connections.connected(
-                door.session, door.endpoint, carrier, stream, label, address, door.limits, is_near, process
-            )
-            self._start(stream, peer)
-
-    def _has_accepted_enough(self) -> bool:
-        """A crowd that comes back at once is let in a few at a time: the others wait in the kernel's queue (R23)."""
-        second = int(clock.now())
-        if second != self._second:
-            self._second, self._accepted = second, 0
-        return self._accepted >= self._connections.limits.max_accepts
-
-    def _rest_from_accepting(self, listening: socket.socket, door: Door, seconds: float) -> None:
-        """Those connected are served on, newcomers wait a moment."""
-        self._loop.remove_reader(listening)
-
-        def again() -> None:
-            if listening.fileno() >= 0:
-                self._loop.add_reader(listening, self._accept, listening, door)
-
-        self._loop.call_later(seconds, again)
-
-    def _start(self, stream: Stream, peer: Peer) -> None:
-        stream.start(partial(self._connections.arrived, peer), partial(self._connections.ended, peer))
-
     def _dial(self, peer: Peer, place: object) -> None:
         assert isinstance(place, TcpPlace | UnixPlace)
         if isinstance(place, UnixPlace):
@@ -253,4 +182,4 @@ class Host:
         _, address, process = describe(connected)
         self._connections.dialled(peer, stream, address=address, process=process)
         if not peer.is_lost:
-            self._start(stream, peer)
+            start(stream, self._connections, peer)

@@ -3,36 +3,16 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Final, final
+from typing import final
 
 from dragoman.carriers.carrier import Carrier, Frame
 from dragoman.core.infinity import inf
 from dragoman.core.owners import Owner
 from dragoman.dialects import seam
 from dragoman.dialects.seam import Session
+from dragoman.server.peer_limits import DEFAULT_LIMITS, PeerLimits
 from dragoman.streams.byte_stream import ByteStream
-
-
-@dataclass(frozen=True, slots=True)
-class PeerLimits:
-    """What one peer may cost us; options of the listener it came by."""
-
-    max_send_buffer: int = field(default=32 << 20, metadata={"min": 1})
-    handshake_timeout: float = field(default=10.0, metadata={"min": 0.001})
-    carrier_ping: float = field(default=5.0, metadata={"min": 0.001})  # D12: ask for a life sign after so much silence
-    carrier_timeout: float = field(default=15.0, metadata={"min": 0.001})  # and give it up after so much
-
-    def __post_init__(self) -> None:
-        if self.carrier_ping >= self.carrier_timeout:
-            raise ValueError(
-                f"carrier_ping {self.carrier_ping:g} must be less than carrier_timeout {self.carrier_timeout:g}, "
-                "or peers are given up before they are asked"
-            )
-
-
-DEFAULT_LIMITS: Final = PeerLimits()
 
 
 @final

@@ -7,19 +7,17 @@ There is no asyncio here and no socket. One owner calls all of it, one call at a
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from dragoman.core.broken import InvariantBroken
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Delivery, Dismiss, Effect, Give
 from dragoman.core.events import KIND_NAMES, Event, PublishEvent
-from dragoman.core.failure import Failure
 from dragoman.core.histogram import Histogram
 from dragoman.core.infinity import inf
 from dragoman.core.invariants import check
-from dragoman.core.model import ABSENT, Job, Payload
+from dragoman.core.model import ABSENT
 from dragoman.core.recipients import TimedRecipient
 from dragoman.core.states import FAILED, Farewell
 from dragoman.core.store_entries import Erase, Note, Save, StoreEntry
@@ -28,6 +26,7 @@ from dragoman.server.connections import NOTICEABLE, Connections
 from dragoman.server.drops import DropWarnings, Log
 from dragoman.server.peer import Peer
 from dragoman.server.reports import Reports
+from dragoman.server.store_access import Store, StoreAccess
 
 BEING_FETCHED: Final = Effect()  # stands for a Give that goes on when its payload is here
 LATE_GIVE: Final = 0.01  # a job that waited in us for longer than this begins to run when it leaves
@@ -35,27 +34,13 @@ OUR_FAULT: Final = "an internal error of the broker"
 PULSE: Final = 0.5  # an iteration at least this often, so that a pause of ours is measured from its beginning
 
 
-class Diary(Protocol):
-    """The store of what must survive a crash."""
-
-    def apply(self, entries: list[StoreEntry], done: Callable[[int, str | None], None]) -> None:
-        """Store these, in order and all or none, then say up to which number all is safe; or why new jobs up to it
-        could not be stored. At once or later, on the runner's own thread."""
-
-    def fetch(self, job: Job, done: Callable[[Payload, Payload, Failure | None], None]) -> None:
-        """Bring a job's payload, result and failure, as stored. At once or later, on the runner's own thread."""
-
-    def close(self) -> str | None:
-        """Returns why not everything could be stored to the end, if so."""
-
-
-class Runner:
+class Runner(StoreAccess):
     """Feeds what comes due to the core, and executes its effects."""
 
     def __init__(
         self,
         broker: Broker,
-        diary: Diary,
+        store: Store,
         clock: Callable[[], float],
         log: Log,
         limits: Limits,
@@ -65,17 +50,14 @@ class Runner:
         later: Callable[[float, Callable[[], None]], object] | None = None,
         strict: bool = False,
     ) -> None:
-        self.broker = broker
+        reports = Reports(broker.counters, clock, log)
+        connections = Connections(
+            broker, clock, reports, limits, wake=wake, dialler=dialler, later=later, strict=strict
+        )
+        super().__init__(broker, store, connections, reports, clock)
         self.sessions: list[TimedRecipient] = []
         self.drops = DropWarnings(broker.counters, log)
         self.lag = Histogram()  # how late iterations are that had a time
-        self.reports = Reports(broker.counters, clock, log)
-        self.connections = Connections(
-            broker, clock, self.reports, limits, wake=wake, dialler=dialler, later=later, strict=strict
-        )
-        self._waiting_for_diary: deque[tuple[int, Callable[[str | None], None]]] = deque()
-        self._diary = diary
-        self._clock = clock
         self._late_turn = limits.late_turn
         self._strict = strict
 
@@ -92,10 +74,6 @@ class Runner:
     def excuse(self, gap: float) -> None:
         """The whole machine slept (R26)."""
         self._excuse_pause(gap)
-
-    def ask_for_turn(self) -> None:
-        """A verb was called outside of an iteration: carry out what follows from it soon."""
-        self.connections.ask_for_turn()
 
     def _turn(self, now: float) -> float:
         late = now - self.connections.turn_due
@@ -185,8 +163,8 @@ class Runner:
             finally:
                 del effects[:done]
             if entries:
-                self._diary.apply(entries, self._saved)
-        if self._waiting_for_diary and not self.broker.ledger.gate.is_holding:
+                self._store.apply(entries, self._saved)
+        if self._waiting and not self.broker.ledger.gate.is_holding:
             self._tell_saved(self.broker.ledger.gate.last, None)
 
     def _publish(self, event: Event, now: float) -> None:
@@ -218,52 +196,3 @@ class Runner:
                 self._could_not_say(failure, second, now)
         elif isinstance(effect, Answer) and isinstance(effect.caller, Peer):
             self.connections.close(effect.caller, OUR_FAULT)
-
-    # ---------------------------------------------------------------- the diary
-
-    def note(self, key: str, value: str | None) -> None:
-        """Write down something that is no job: `value` under `key`, or that there is nothing any more."""
-        self.broker.effects.append(self.broker.ledger.gate.note(key, value))
-        self.ask_for_turn()
-
-    def when_saved(self, call: Callable[[str | None], None]) -> None:
-        """Be called when the diary has all that was decided until now, or with what is wrong with it."""
-        self._waiting_for_diary.append((self.broker.ledger.gate.last, call))
-        self.ask_for_turn()
-
-    def fetch(self, job: Job, done: Callable[[Payload, Payload, Failure | None], None]) -> None:
-        """A job's payload, result and failure, wherever they are. `done` is called at once or in a later turn."""
-        if job.payload is ABSENT or job.result is ABSENT:
-            self._diary.fetch(job, done)
-        else:
-            done(job.payload, job.result, job.failure)
-
-    def _fetch_first(self, effect: Give | Answer) -> None:
-        """Fetch the payload or the result of this effect from the diary, and go on when it is here."""
-
-        def fetched(payload: Payload, result: Payload, failure: Failure | None) -> None:
-            if isinstance(effect, Give):
-                job = effect.attempt.job
-                if job.attempt is not effect.attempt:
-                    return  # too late for this one; a next one waits for its own
-                self.broker.ledger.fetched(job, payload)
-                self.broker.effects.append(effect)
-            else:
-                effect.result, effect.failure = result, failure
-                self.broker.effects.append(effect)
-            self.ask_for_turn()
-
-        job = effect.attempt.job if isinstance(effect, Give) else effect.job
-        assert job is not None
-        self._diary.fetch(job, fetched)
-
-    def _saved(self, number: int, problem: str | None) -> None:
-        if problem is not None:
-            self.reports.complain("diary refused", problem=problem)
-        self.broker.saved(number, self._clock(), problem)
-        self._tell_saved(number, problem)
-        self.ask_for_turn()
-
-    def _tell_saved(self, number: int, problem: str | None) -> None:
-        while self._waiting_for_diary and self._waiting_for_diary[0][0] <= number:
-            self._waiting_for_diary.popleft()[1](problem)

@@ -63,9 +63,10 @@ from dragoman.sdk.address import (
     read_options,
 )
 from dragoman.server import clock
+from dragoman.server.acceptor import Door
 from dragoman.server.config import runtime_dir
 from dragoman.server.control_folder import ControlFolder
-from dragoman.server.host import Door, ServedDoor
+from dragoman.server.host import ServedDoor
 from dragoman.server.reach import Reach
 from dragoman.server.runner import Runner
 

@@ -20,7 +20,8 @@ from dragoman.core.policy import Policy
 from dragoman.core.states import JobState, Outcome
 from dragoman.diary.memory import MemoryDiary
 from dragoman.server.admission import Limits
-from dragoman.server.peer import Peer, PeerLimits
+from dragoman.server.peer import Peer
+from dragoman.server.peer_limits import PeerLimits
 from dragoman.server.runner import Runner
 from dragoman.testing.entropy import SeededEntropy
 

@@ -1,0 +1,106 @@
+"""The acceptor: takes new connections from listening sockets, and hands each to the connections."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from dragoman.carriers.carrier import Carrier
+from dragoman.dialects.seam import Session
+from dragoman.sdk.address import Place
+from dragoman.server import clock
+from dragoman.server.connections import Connections
+from dragoman.server.peer import Peer
+from dragoman.server.peer_limits import PeerLimits
+from dragoman.server.reports import Reports
+from dragoman.streams.places import describe, is_local, tune
+from dragoman.streams.stream import Stream
+
+ACCEPTS_A_TURN = 64
+OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """One place where peers come in, and what meets them there."""
+
+    session: Session
+    endpoint: str
+    place: Place
+    carrier: Callable[[], Carrier]
+    limits: PeerLimits
+    is_for_peers: bool = True  # else a connection is one exchange, and not somebody who has come to stay (R23)
+
+
+class Acceptor:
+    """Accepts connections on any number of sockets, no more in a second than `max_accepts`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, connections: Connections, reports: Reports) -> None:
+        self.accepted = 0  # connections of peers in this second
+        self._second = -1
+        self._loop = loop
+        self._connections = connections
+        self._reports = reports
+
+    def watch(self, listening: socket.socket, door: Door) -> None:
+        """Accept connections on this socket until it is removed from the loop."""
+        self._loop.add_reader(listening, self._accept, listening, door)
+
+    def _accept(self, listening: socket.socket, door: Door) -> None:
+        for _ in range(ACCEPTS_A_TURN):
+            if door.is_for_peers and self._has_accepted_enough():
+                self._rest_from_accepting(listening, door, 1.0 - clock.now() % 1.0)
+                return
+            try:
+                accepted, _ = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                if error.errno not in OUT_OF_RESOURCES:
+                    raise
+                self._reports.remark("cannot accept", level="error", problem=str(error))
+                self._rest_from_accepting(listening, door, 1.0)
+                return
+            self.accepted += door.is_for_peers
+            try:
+                tune(accepted)
+                label, address, process = describe(accepted)
+                is_near = is_local(accepted)
+            except OSError:  # it has gone already
+                accepted.close()
+                continue
+            if self._connections.admit(address, is_near) is not None:
+                accepted.close()
+                continue
+            carrier = door.carrier()
+            stream = Stream(self._loop, accepted, carrier)
+            peer = self._connections.connected(
+                door.session, door.endpoint, carrier, stream, label, address, door.limits, is_near, process
+            )
+            start(stream, self._connections, peer)
+
+    def _has_accepted_enough(self) -> bool:
+        """A crowd that comes back at once is let in a few at a time: the others wait in the kernel's queue (R23)."""
+        second = int(clock.now())
+        if second != self._second:
+            self._second, self.accepted = second, 0
+        return self.accepted >= self._connections.limits.max_accepts
+
+    def _rest_from_accepting(self, listening: socket.socket, door: Door, seconds: float) -> None:
+        """Those connected are served on, newcomers wait a moment."""
+        self._loop.remove_reader(listening)
+
+        def again() -> None:
+            if listening.fileno() >= 0:
+                self.watch(listening, door)
+
+        self._loop.call_later(seconds, again)
+
+
+def start(stream: Stream, connections: Connections, peer: Peer) -> None:
+    """Start to read a connection."""
+    stream.start(partial(connections.arrived, peer), partial(connections.ended, peer))
