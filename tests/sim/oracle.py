@@ -39,7 +39,8 @@ from dragoman.core.model import Attempt, JobId
 from dragoman.core.states import Outcome, WorkerState
 from dragoman.dialects.pingpong.messages import PING, READY
 from dragoman.dialects.pingpong.options import ListenerOptions
-from dragoman.dialects.pingpong.session import Guest, PingPongSession
+from dragoman.dialects.pingpong.remote_workers import RemoteWorker
+from dragoman.dialects.pingpong.session import PingPongSession
 from dragoman.server.connections import Connections
 from dragoman.server.peer import Peer
 from sim.world import World
@@ -271,12 +272,18 @@ class WatchedSession(PingPongSession):
     def lost(self, peer: Peer, unsent: Sequence[object], now: float) -> None:  # type: ignore[override]
         if unsent:
             self._oracle.hit("not started", len(unsent))
-        if isinstance(peer.guest, Guest) and self._standing(peer.guest) is WorkerState.UNPROVEN:
+        if isinstance(peer.guest, RemoteWorker) and self._standing(peer.guest) is WorkerState.UNPROVEN:
             self._oracle.hit("unproven left its connection")
         super().lost(peer, unsent, now)
 
     def _compare(
-        self, guest: Guest, before: WorkerState | None, message: Message | TooLarge, now: float, *, is_answered: bool
+        self,
+        guest: RemoteWorker,
+        before: WorkerState | None,
+        message: Message | TooLarge,
+        now: float,
+        *,
+        is_answered: bool,
     ) -> None:
         """Which of the rare ways this message went."""
         hit = self._oracle.hit
@@ -295,7 +302,7 @@ class WatchedSession(PingPongSession):
             hit("ready instead of a result" if guest.attempt is None else "ready that crossed the job")
 
     @staticmethod
-    def _standing(guest: Guest) -> WorkerState | None:
+    def _standing(guest: RemoteWorker) -> WorkerState | None:
         return guest.worker.state if guest.worker is not None else None
 
 

@@ -16,7 +16,7 @@ from dragoman.core.expiry import Expiry
 from dragoman.core.model import Job, Worker
 from dragoman.core.states import JobState, Outcome, WorkerState
 from dragoman.dialects.pingpong.messages import Ping
-from dragoman.dialects.pingpong.session import Guest
+from dragoman.dialects.pingpong.remote_workers import RemoteWorker, RemoteWorkers
 from sim.house import Kinds
 from sim.oracle import WatchedSession
 
@@ -27,19 +27,31 @@ class LiteralPing(WatchedSession):
     A busy worker is not in that queue, so its PING gets it a second job (against R32).
     """
 
-    def _ping(self, guest: Guest, ping: Ping, now: float) -> None:
-        if guest.worker is not None and guest.worker.state is WorkerState.BUSY:
-            self._join(guest, now, held_back_until=0.0)
-        super()._ping(guest, ping, now)
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.remote_workers.__class__ = WorkersByLiteralPing
+
+
+class WorkersByLiteralPing(RemoteWorkers):
+    def _ping(self, remote: RemoteWorker, ping: Ping, now: float) -> None:
+        if remote.worker is not None and remote.worker.state is WorkerState.BUSY:
+            self._join(remote, now, held_back_until=0.0)
+        super()._ping(remote, ping, now)
 
 
 class ReadyIsRestart(WatchedSession):
     """READY from a busy worker is always taken for a new life of it, even if it crossed the job (against R34)."""
 
-    def _ready(self, guest: Guest, now: float) -> None:
-        if guest.attempt is not None:
-            self._leave(guest, "its worker was restarted", now)
-        super()._ready(guest, now)
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.remote_workers.__class__ = WorkersRestartedByReady
+
+
+class WorkersRestartedByReady(RemoteWorkers):
+    def _ready(self, remote: RemoteWorker, now: float) -> None:
+        if remote.attempt is not None:
+            self.leave(remote, "its worker was restarted", now)
+        super()._ready(remote, now)
 
 
 class TimersWithoutGeneration(Broker):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman.dialects.pingpong.editions import Edition
-from dragoman.dialects.pingpong.session import PONG_EVERY
+from dragoman.dialects.pingpong.remote_workers import PONG_EVERY
 
 from .world import PING, PONG, READY, World, both, error, finish
 

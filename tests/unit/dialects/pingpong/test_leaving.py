@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman.dialects.pingpong.editions import Edition
-from dragoman.dialects.pingpong.session import EXITS
+from dragoman.dialects.pingpong.remote_workers import EXITS
 
 from .world import (
     DISCONNECT,

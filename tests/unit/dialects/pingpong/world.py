@@ -15,7 +15,8 @@ from dragoman.core.policy import Policy
 from dragoman.dialects.frontend import FRONTEND
 from dragoman.dialects.pingpong.editions import Edition
 from dragoman.dialects.pingpong.options import ListenerOptions
-from dragoman.dialects.pingpong.session import BACKEND, Guest, PingPongSession
+from dragoman.dialects.pingpong.remote_workers import RemoteWorker
+from dragoman.dialects.pingpong.session import BACKEND, PingPongSession
 
 READY, PING, PONG, EXIT = b"READY", b"PING", b"PONG", b"EXIT"
 DISCONNECT, JOB_COMPLETE = b"DISCONNECT", b"JOB COMPLETE"
@@ -137,7 +138,7 @@ class World(DialectWorld):
 
     def worker_of(self, peer: Side) -> Worker | None:
         """The broker's record of who is at this connection."""
-        guest: Guest = peer.guest
+        guest: RemoteWorker = peer.guest
         return guest.worker
 
     def state(self, peer: Side) -> str:
@@ -169,7 +170,7 @@ class World(DialectWorld):
         met = set()
         for peer in self.connections.peers:
             guest = peer.guest
-            if not isinstance(guest, Guest):
+            if not isinstance(guest, RemoteWorker):
                 continue
             if guest.worker is None:
                 assert guest.attempt is None, f"{peer.label} holds an attempt and is nobody"

@@ -1,0 +1,203 @@
+"""Remote workers of PingPong: how they join, ping, say READY again, and leave.
+
+Jobs and results are in `session.py`; the rest of the conversation with a worker is here. The rules are R30 to R38, R46
+and R49.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Final
+
+from dragoman.carriers.carrier import Frame
+from dragoman.core.broker import Broker
+from dragoman.core.effects import Dismiss
+from dragoman.core.infinity import inf
+from dragoman.core.model import Attempt, Worker
+from dragoman.core.recipients import Recipient
+from dragoman.dialects.listener_profile import silent_worker
+from dragoman.dialects.pingpong.messages import EXIT, PONG, Disconnect, Ping, Ready, WorkerWord
+from dragoman.dialects.pingpong.options import ListenerOptions
+from dragoman.dialects.seam import Line, Peer
+
+CROSSING: Final = 1.0  # R34: a READY so soon after the job may have crossed it on the wire
+PONG_EVERY: Final = 0.02  # R49
+EXITS: Final = 3  # R46
+EXIT_EVERY: Final = 0.9  # about as often as it pings
+PONG_FRAMES: Final[list[Frame]] = [b"", PONG]
+EXIT_FRAMES: Final[list[Frame]] = [b"", EXIT]
+
+
+class RemoteWorker:
+    """One worker's connection, and the worker that it is to the core."""
+
+    __slots__ = (
+        "count",
+        "exited",
+        "exits",
+        "fell_silent",
+        "is_exiting",
+        "name",
+        "peer",
+        "ponged",
+        "quiet_since",
+        "worker",
+    )
+
+    def __init__(self, peer: Peer, name: str) -> None:
+        self.peer = peer
+        self.name = name
+        self.worker: Worker | None = None
+        self.quiet_since = -inf  # last sign of it since it got the job, or when it got it
+        self.fell_silent = False  # R36: it was silent for a while after it got the job, so it is not threaded
+        self.ponged = -inf
+        self.count = -1
+        self.is_exiting = False
+        self.exits = 0
+        self.exited = -inf
+
+    @property
+    def attempt(self) -> Attempt | None:
+        """The attempt that it was sent and has not answered, current or not. The core knows."""
+        return self.worker.held() if self.worker is not None else None
+
+
+class RemoteWorkers:
+    """The workers of one listener. `recipient` receives the effects that concern them."""
+
+    def __init__(
+        self, recipient: Recipient, broker: Broker, line: Line, options: ListenerOptions, started: float
+    ) -> None:
+        self._recipient = recipient
+        self._broker = broker
+        self._line = line
+        self._options = options
+        self._terms = silent_worker(options, options.worker_expire)
+        # R38: a threaded worker that outlived our last run may still be at an old job when it pings.
+        self._trust_after = started + (options.job_timeout or self._terms.unproven_limit)
+
+    def hear(self, remote: RemoteWorker, word: WorkerWord, now: float) -> None:
+        """A word that is no result."""
+        self._note_silence(remote, now)
+        if type(word) is Ping:
+            self._ping(remote, word, now)
+        elif type(word) is Ready:
+            self._ready(remote, now)
+        elif type(word) is Disconnect:
+            self.leave(remote, "its worker said DISCONNECT", now)
+        elif remote.worker is not None:  # PONG, EXIT: never a result, but it lives
+            self._broker.seen(remote.worker, now)
+
+    def leave(self, remote: RemoteWorker, reason: str, now: float, unseen: Sequence[Attempt] = ()) -> None:
+        worker, remote.worker = remote.worker, None
+        if worker is not None:
+            self._line.remark("worker left", peer=remote.peer, worker=remote.name, reason=reason)
+            self._broker.leave(worker, now, reason, unseen)
+
+    def dismiss(self, effect: Dismiss, now: float) -> None:
+        remote: RemoteWorker = effect.worker.party
+        if remote.worker is not effect.worker:
+            return  # it has joined anew since
+        was_unproven = remote.attempt is not None
+        remote.worker = None
+        self._line.remark("worker dismissed", peer=remote.peer, worker=remote.name, reason=effect.reason)
+        if effect.farewell.is_final:
+            remote.is_exiting = True
+            self._send_exit(remote, now)
+        elif was_unproven:
+            self._line.close(remote.peer, effect.reason)  # a PING must not make it idle: it may still be at the old job
+
+    def _join(self, remote: RemoteWorker, now: float, held_back_until: float) -> bool:
+        worker = self._broker.join(
+            self._recipient,
+            remote,
+            remote.name,
+            (self._options.service,),
+            self._terms,
+            now,
+            held_back_until=held_back_until,
+        )
+        if worker is None:
+            self._line.remark("worker refused", level="warning", peer=remote.peer, worker=remote.name)
+            return False
+        remote.worker = worker
+        self._line.remark("worker joined", peer=remote.peer, worker=remote.name, service=self._options.service)
+        self._line.when_settled(remote.peer, partial(self._broker.idle, worker))
+        return True
+
+    def _ready(self, remote: RemoteWorker, now: float) -> None:
+        if remote.is_exiting:
+            self._send_exit(remote, now)
+            return
+        worker, attempt = remote.worker, remote.attempt
+        if worker is None:
+            if not self._join(remote, now, held_back_until=0.0):
+                return
+        elif attempt is None:
+            self._broker.seen(worker, now)  # R33
+        elif _is_unproven(remote):  # READY proves it free (R36)
+            self._broker.idle(worker, now)
+        else:
+            self._broker.counters.ready_while_busy += 1
+            self._broker.counters.ambiguous_results += 1  # R44: it may even be the result
+            if now - max(attempt.given, self._broker.resumed_at) < CROSSING:  # R34; our pause is not its delay (D13)
+                self._broker.seen(worker, now)
+            else:
+                self._broker.fail(attempt, "its worker said READY instead of a result", now)
+        self._line.send(remote.peer, PONG_FRAMES)
+
+    def _ping(self, remote: RemoteWorker, ping: Ping, now: float) -> None:
+        if remote.is_exiting:
+            self._send_exit(remote, now)
+            return
+        worker = remote.worker
+        if worker is None:
+            held_back = self._trust_after if now < self._trust_after else 0.0
+            if not self._options.adopt_on_ping or not self._join(remote, now, held_back_until=held_back):
+                return  # R30: without a PONG it comes again with READY
+        else:
+            self._broker.seen(worker, now)
+            if remote.fell_silent and _is_unproven(remote):
+                return  # R36: it is back in its loop without our job; unanswered, it will reconnect and say READY
+        if now - remote.ponged < PONG_EVERY:
+            self._broker.counters.throttled_pings += 1
+            return
+        remote.ponged = now
+        if ping.counts:
+            self._note_count(remote, ping.counts[0])
+            self._line.send(remote.peer, [b"", PONG, *ping.counts])
+        else:
+            self._line.send(remote.peer, PONG_FRAMES)
+
+    def _note_silence(self, remote: RemoteWorker, now: float) -> None:
+        """Whether a worker that holds a job goes on talking tells a threaded one from one that is back in its loop."""
+        if remote.attempt is not None:
+            since = max(remote.quiet_since, self._broker.resumed_at)  # our own pause is not its silence (D13)
+            if now - since > 2 * self._options.ping_every:
+                remote.fell_silent = True
+            remote.quiet_since = now
+
+    def _note_count(self, remote: RemoteWorker, frame: Frame) -> None:
+        if frame.isdigit():
+            count = int(frame)
+            if count < remote.count:
+                self._line.remark("ping count fell", peer=remote.peer, worker=remote.name)
+            remote.count = count
+
+    def _send_exit(self, remote: RemoteWorker, now: float) -> None:
+        """R46: a worker that stays is told again, and shown the door in the end."""
+        if now - remote.exited < EXIT_EVERY:
+            return
+        if remote.exits >= EXITS:
+            self._line.close(remote.peer, "it did not leave when told to")
+            return
+        remote.exits += 1
+        remote.exited = now
+        self._line.send(remote.peer, EXIT_FRAMES)
+
+
+def _is_unproven(remote: RemoteWorker) -> bool:
+    """Whether it was given an attempt that has ended without its result (D11)."""
+    attempt = remote.attempt
+    return attempt is not None and attempt.job.attempt is not attempt
