@@ -35,6 +35,7 @@ from dragoman.testing.entropy import SeededEntropy
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "dragoman"
 README = ROOT / "README.md"
+JOURNEY = ROOT / "docs" / "journey.md"
 
 PAGES = sorted(
     path
@@ -67,7 +68,7 @@ def without_fences(path: Path) -> str:
 
 
 def test_the_journey_names_functions() -> None:
-    names = CODE_NAME.findall((ROOT / "docs" / "journey.md").read_text())
+    names = CODE_NAME.findall(JOURNEY.read_text())
     assert len([name for _, name in names if name]) > 20
 
 
@@ -90,6 +91,35 @@ def name_exists(page: Path, file: str, name: str) -> bool:
             return False
         found = getattr(found, part)
     return True
+
+
+MOST_LINES_OF_A_CALL = 2800
+OF_THE_CALL = "*(the call)*"
+
+
+def chapters(page: Path) -> dict[str, str]:
+    """The text of each chapter, by its heading."""
+    parts = re.split(r"^## +(.+?) *$", page.read_text(), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def reading_list() -> list[str]:
+    listed = chapters(JOURNEY)["Files of this journey, in reading order"]
+    return re.findall(r"^\d+\. `([^`]+)`", listed, re.MULTILINE)
+
+
+def test_files_of_one_call_are_read_in_an_afternoon() -> None:
+    lengths = {file: len((SOURCE / file).read_text().splitlines()) for file in reading_list()}
+    assert len(lengths) == len(reading_list()) > 15
+    assert sum(lengths.values()) <= MOST_LINES_OF_A_CALL, lengths
+
+
+def test_chapters_about_the_call_name_files_of_its_reading_list_and_no_others() -> None:
+    """A file that is named where the call is told must be on the list, and one on the list has its place there."""
+    told = "".join(text for heading, text in chapters(JOURNEY).items() if heading.endswith(OF_THE_CALL))
+    named = {file for file, _ in CODE_NAME.findall(told)}
+    assert named == set(reading_list())
+    assert sum(heading.endswith(OF_THE_CALL) for heading in chapters(JOURNEY)) == 6
 
 
 # -------------------------------------------------------------------- links

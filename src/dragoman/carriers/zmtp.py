@@ -36,15 +36,7 @@ from typing import Final
 from dragoman.carriers.carrier import Carrier, Frame, Message, Messages, TooLarge, size_of
 from dragoman.carriers.large import LARGE_FRAME, NOTHING, Large
 from dragoman.carriers.malformed import Malformed
-from dragoman.carriers.zmtp_commands import (
-    COMMAND,
-    LONG,
-    MORE,
-    check_command_flags,
-    command,
-    peer_error,
-    split_command,
-)
+from dragoman.carriers.zmtp_commands import COMMAND, LONG, MORE, answer_to, check_command_flags, ping
 from dragoman.carriers.zmtp_handshake import Handshake
 from dragoman.carriers.zmtp_limits import DEFAULT_LIMITS, KIB, MIB, Limits
 
@@ -56,7 +48,6 @@ SKIPPING: Final = 4
 FAILED: Final = 5
 
 PASSED_THROUGH: Final = 16 * KIB  # from here on `encode` hands a frame on instead of copying it
-MAX_CONTEXT: Final = 16  # RFC 37: the context of a PING is at most 16 octets
 
 
 def encode(frames: Sequence[Frame]) -> list[Frame]:
@@ -212,11 +203,8 @@ class Zmtp(Carrier):
 
         `ttl_tenths`: the peer may drop us if it hears nothing for so many tenths of a second; 0 asks for nothing.
         """
-        if len(context) > MAX_CONTEXT:
-            raise ValueError(f"a PING context of {len(context)} bytes; at most {MAX_CONTEXT} are allowed")
-        if self.peer_version < (3, 1):
-            return None
-        return command(b"PING", ttl_tenths.to_bytes(2, "big") + context)
+        encoded = ping(ttl_tenths, context)
+        return encoded if self.peer_version >= (3, 1) else None
 
     # ---- traffic, as far as the loop in `feed` does not do it itself
 
@@ -285,7 +273,9 @@ class Zmtp(Carrier):
                 raise Malformed("command too large", f"{length} bytes are over max_command {limits.max_command}")
             if end > end_of_data:
                 return self._hold(data, pos, end)
-            self._hear_command(data[start:end])
+            answer = answer_to(data[start:end])
+            if answer is not None:
+                self.outgoing.append(answer)
             return end
         more = flags & MORE
         size = (self._over_size or size_of(frames)) + length
@@ -347,16 +337,6 @@ class Zmtp(Carrier):
             self._frames = []
             self._over_size = self._over_count = 0
         return end
-
-    def _hear_command(self, body: bytes) -> None:
-        name, rest = split_command(body)
-        if name == b"ERROR":
-            raise peer_error(rest)
-        if name == b"PING":
-            context = rest[2:]  # after the ttl, which asks us to drop silent peers: the session's leases do
-            if len(rest) < 2 or len(context) > MAX_CONTEXT:
-                raise Malformed("bad ping", f"{len(rest)} bytes after PING; 2 of ttl are due and 16 of context allowed")
-            self.outgoing.append(command(b"PONG", context))
 
     def _fail(self, failure: Malformed) -> None:
         self.failure = failure

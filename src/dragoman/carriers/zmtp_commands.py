@@ -16,6 +16,7 @@ COMMAND: Final = 4
 RESERVED: Final = 0xF8
 
 MECHANISM: Final = b"NULL"
+MAX_CONTEXT: Final = 16  # RFC 37: the context of a PING is at most 16 octets
 OUR_GREETING: Final = b"\xff" + bytes(8) + b"\x7f" + b"\x03\x01" + MECHANISM.ljust(20, b"\0") + b"\0" + bytes(31)
 
 ACCEPTED: Final = {
@@ -56,6 +57,26 @@ def command(name: bytes, rest: bytes) -> bytes:
     if len(body) < 256:
         return bytes((COMMAND, len(body))) + body
     return bytes((COMMAND | LONG,)) + len(body).to_bytes(8, "big") + body
+
+
+def ping(ttl_tenths: int, context: bytes) -> bytes:
+    """A PING command, encoded. `ttl_tenths`: tenths of a second of silence after which the peer may drop us, or 0."""
+    if len(context) > MAX_CONTEXT:
+        raise ValueError(f"a PING context of {len(context)} bytes; at most {MAX_CONTEXT} are allowed")
+    return command(b"PING", ttl_tenths.to_bytes(2, "big") + context)
+
+
+def answer_to(body: bytes) -> bytes | None:
+    """The answer to a command that came between messages: PONG to a PING, None to others. Raises Malformed."""
+    name, rest = split_command(body)
+    if name == b"ERROR":
+        raise peer_error(rest)
+    if name != b"PING":
+        return None
+    context = rest[2:]  # after the ttl, which asks us to drop silent peers: the leases of the dialects do
+    if len(rest) < 2 or len(context) > MAX_CONTEXT:
+        raise Malformed("bad ping", f"{len(rest)} bytes after PING; 2 of ttl are due and 16 of context allowed")
+    return command(b"PONG", context)
 
 
 def split_command(body: bytes) -> tuple[bytes, bytes]:

@@ -23,6 +23,7 @@ from dragoman.core.failure import Failure
 from dragoman.core.infinity import inf
 from dragoman.core.ledger import Ledger
 from dragoman.core.model import ABSENT, Attempt, Job, Token, Worker
+from dragoman.core.patience import patience_over
 from dragoman.core.policy import Policy
 from dragoman.core.retries import are_spent, back_off, note_ending, remember_tried
 from dragoman.core.roster import Roster
@@ -124,7 +125,7 @@ class Attempts:
         worker.unproven[attempt.token] = attempt
         self._roster.settle(worker, now)
         # What else it runs is no sooner due than it was; to ask that again each time would cost a crowd its square.
-        self._deadlines.arm(worker, worker.patience_over())
+        self._deadlines.arm(worker, patience_over(worker))
 
     def late_result(self, attempt: Attempt, now: float) -> None:
         """Count a result that came after its attempt had ended. It only proves the worker free (D2, D11)."""

@@ -23,6 +23,7 @@ from dragoman.core.model import Attempt, Caller, Job, JobId, Payload, Worker
 from dragoman.core.optional_verbs import OptionalVerbs
 from dragoman.core.options import Terms, Wishes
 from dragoman.core.owners import Owner
+from dragoman.core.patience import worker_due
 from dragoman.core.recipients import Recipient
 from dragoman.core.reservations import QUICK
 from dragoman.core.states import CANCELLED, DONE, ENDED, FAILED, REFUSED, RUNNING, Outcome, Refusal
@@ -117,7 +118,7 @@ class Broker(OptionalVerbs):
         self.roster.enter(worker, offered)
         if self.events.wanted & WORKER_JOINED:
             self.events.worker_changed(WORKER_JOINED, worker)
-        self._deadlines.arm(worker, worker.due())
+        self._deadlines.arm(worker, worker_due(worker))
         return worker
 
     def idle(self, worker: Worker, now: float) -> bool:

@@ -19,6 +19,7 @@ from dragoman.core.gate import Promise
 from dragoman.core.ledger import Ledger
 from dragoman.core.lifecycle import move_worker
 from dragoman.core.model import Attempt, Job, Service, Worker
+from dragoman.core.patience import worker_due
 from dragoman.core.policy import Policy
 from dragoman.core.reservations import Reservations
 from dragoman.core.roster import Roster
@@ -133,7 +134,7 @@ class Dispatch:
             return
         if worker.state is DETACHED or worker.asked <= 0:
             self._roster.settle(worker, now)
-            self._deadlines.arm(worker, worker.due())
+            self._deadlines.arm(worker, worker_due(worker))
             return
         while (job := self._next_job(worker)) is not None:
             job.service.queue.take(job)
@@ -141,7 +142,7 @@ class Dispatch:
                 return
         self._roster.settle(worker, now)
         if worker.seen + worker.terms.lease < worker.alarm:  # only its lease can be due earlier than it was
-            self._deadlines.arm(worker, worker.due())
+            self._deadlines.arm(worker, worker_due(worker))
 
     def idle(self, worker: Worker, now: float) -> bool:
         """Free the slots of attempts that are over. False: no slot was taken by such a one."""

@@ -18,6 +18,7 @@ from dragoman.core.effects import Dismiss, Effect
 from dragoman.core.infinity import inf
 from dragoman.core.ledger import Ledger
 from dragoman.core.model import Job, Worker
+from dragoman.core.patience import lease_of, patience_over, unproven_since, worker_due
 from dragoman.core.policy import Policy
 from dragoman.core.roster import Roster
 from dragoman.core.states import CANCELLED, DELAYED, ENDED, GONE, TIMED_OUT, Farewell
@@ -100,7 +101,7 @@ class Expiry:
 
     def _judge_worker(self, worker: Worker, now: float) -> None:
         """Judge attempts that run for too long, up to the moment at which the worker's time was over; then itself."""
-        until = min(now, worker.patience_over())
+        until = min(now, patience_over(worker))
         for attempt in [each for each in worker.running.values() if each.over_at <= until]:
             job = attempt.job
             if job.attempt is not attempt:
@@ -111,16 +112,16 @@ class Expiry:
                 self._attempts.overrun(attempt, now)
         if worker.state is GONE:
             return
-        if worker.patience_over() > now:
-            self._deadlines.arm(worker, worker.due())
+        if patience_over(worker) > now:
+            self._deadlines.arm(worker, worker_due(worker))
             return
         reason = _lateness(worker, now)
         self._counters.expired_workers += 1
         self._effects.append(Dismiss(worker, Farewell.EXPIRED, reason))
-        if worker.terms.ends_with_connection and worker.unproven_since() + worker.terms.unproven_limit > now:
+        if worker.terms.ends_with_connection and unproven_since(worker) + worker.terms.unproven_limit > now:
             worker.seen = now  # its session hangs up in this turn, and says what never left; else we look again
             self._roster.retire(worker)
-            self._deadlines.arm(worker, worker.due())
+            self._deadlines.arm(worker, worker_due(worker))
         else:
             self._attempts.leave(worker, now, reason, ())
 
@@ -128,8 +129,8 @@ class Expiry:
 def _lateness(worker: Worker, now: float) -> str:
     """The reason to give up a worker that is due."""
     terms = worker.terms
-    if worker.unproven_since() + terms.unproven_limit <= now:
+    if unproven_since(worker) + terms.unproven_limit <= now:
         return f"it did not prove itself free within {terms.unproven_limit:g} s"
-    if worker.seen + worker.lease() > now:
+    if worker.seen + lease_of(worker) > now:
         return f"its worker was out of reach for {terms.detach_timeout:g} s"
     return f"its worker was silent for {terms.lease:g} s"

@@ -6,7 +6,8 @@ from collections import deque
 from collections.abc import Iterator
 from enum import Enum, auto
 
-from dragoman.core.model import Attempt, Job, Reservation
+from dragoman.core.model import Attempt, Job
+from dragoman.core.reservation import Reservation
 from dragoman.core.store_entries import Note, Save
 
 

@@ -9,6 +9,7 @@ from dragoman.core.broken import InvariantBroken
 from dragoman.core.broker import Broker
 from dragoman.core.model import Job, Service, Worker
 from dragoman.core.owners import Owner
+from dragoman.core.patience import worker_due
 from dragoman.core.states import BUSY, DETACHED, DRAINING, ENDED, GONE, IDLE, RESTING, RUNNING, UNPROVEN, WAITING
 
 
@@ -176,7 +177,7 @@ def _check_deadlines(broker: Broker) -> None:
         if job.alarm > job.due():
             raise broken("I11", f"{_name(job)} will not be looked at in time")
     for worker in broker.roster.workers.values():
-        if worker.alarm > worker.due():
+        if worker.alarm > worker_due(worker):
             raise broken("I11", f"worker {worker.id} will not be looked at in time")
 
 

@@ -165,7 +165,7 @@ class KeptJobs:
         self._deadlines.disarm(job)
         self._archive.drop(job)
         move_job(job, WAITING)
-        job.begin_anew(service, now)
+        begin_anew(job, service, now)
         service.jobs += 1
         if job.owner is not None:
             job.owner.jobs += 1
@@ -252,6 +252,19 @@ class KeptJobs:
         if job.state is not ENDED and job.payload is ABSENT:
             job.payload = payload
             self.bytes += len(payload)
+
+
+def begin_anew(job: Job, service: Service, now: float) -> None:
+    """It has left the quarantine: of its attempts only the history stays (R135)."""
+    job.service = service
+    job.arrival = now
+    job.quarantined = job.is_told = False
+    job.outcome = None
+    job.reason, job.result = "", b""
+    job.spent = job.deaths = job.refusals = 0
+    job.tried = ()
+    job.start_at = 0.0
+    job.keep_until = job.queue_due = inf
 
 
 def digest(payload: Payload) -> bytes:

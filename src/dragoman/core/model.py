@@ -23,11 +23,12 @@ from dragoman.core.parts import Parts
 from dragoman.core.parts import Payload as Payload
 from dragoman.core.queues import Queue, Queued
 from dragoman.core.recipients import Recipient
+from dragoman.core.reservation import Reservation
+from dragoman.core.reservation import Token as Token
 from dragoman.core.states import BOOTING, DELAYED, DONE, RUNNING, WAITING, Ending, JobState, Outcome, WorkerState
 
 JobId = NewType("JobId", bytes)  # 16 bytes in UUIDv7 layout, shown as 32 lower-case hex digits
 WorkerId = NewType("WorkerId", int)
-Token = NewType("Token", bytes)  # 16 random bytes that name one attempt
 
 # In the place of bytes that only the diary has: they are fetched before anybody is given them. Compared by identity.
 ABSENT: Final[Payload] = bytearray()
@@ -133,56 +134,17 @@ class Attempt:
         self.due = now + seconds
 
 
-class Reservation:
-    """The next attempt of a background job that still waits, stored ahead of time (see reservations.py)."""
-
-    __slots__ = ("is_committed", "made", "token")
-
-    def __init__(self, token: Token, now: float) -> None:
-        self.token = token
-        self.made = now
-        self.is_committed = False
-
-
 class Job(Queued):
     """A payload for a service, on its way to exactly one outcome."""
 
+    # fmt: off
     __slots__ = (
-        "alarm",
-        "alarm_number",
-        "arrival",
-        "attempt",
-        "callers",
-        "created",
-        "deadline",
-        "deaths",
-        "digest",
-        "failure",
-        "history",
-        "id",
-        "is_told",
-        "keep_until",
-        "key",
-        "number",
-        "orphan_due",
-        "outcome",
-        "owner",
-        "payload",
-        "quarantined",
-        "queue_due",
-        "reason",
-        "refusals",
-        "reservation",
-        "result",
-        "retried_as",
-        "retry_of",
-        "service",
-        "spent",
-        "start_at",
-        "state",
-        "tried",
-        "wishes",
+        "alarm", "alarm_number", "arrival", "attempt", "callers", "created", "deadline", "deaths", "digest",
+        "failure", "history", "id", "is_told", "keep_until", "key", "number", "orphan_due", "outcome", "owner",
+        "payload", "quarantined", "queue_due", "reason", "refusals", "reservation", "result", "retried_as",
+        "retry_of", "service", "spent", "start_at", "state", "tried", "wishes",
     )
+    # fmt: on
 
     def __init__(
         self, id: JobId, service: Service, payload: Payload, callers: tuple[Caller, ...], wishes: Wishes, now: float
@@ -242,18 +204,6 @@ class Job(Queued):
         """Whether it has ended and its outcome is being kept."""
         return 0.0 <= self.keep_until < inf
 
-    def begin_anew(self, service: Service, now: float) -> None:
-        """It has left the quarantine: of its attempts only the history stays (R135)."""
-        self.service = service
-        self.arrival = now
-        self.quarantined = self.is_told = False
-        self.outcome = None
-        self.reason, self.result = "", b""
-        self.spent = self.deaths = self.refusals = 0
-        self.tried = ()
-        self.start_at = 0.0
-        self.keep_until = self.queue_due = inf
-
     def due(self) -> float:
         """When this job must be looked at next. One that runs is looked at with its worker."""
         state = self.state
@@ -269,26 +219,12 @@ class Job(Queued):
 class Worker:
     """Somebody who does jobs: one life of it. A restart or a new connection is a new worker (D3)."""
 
+    # fmt: off
     __slots__ = (
-        "alarm",
-        "alarm_number",
-        "asked",
-        "away_since",
-        "held_back_until",
-        "id",
-        "last_held",
-        "name",
-        "party",
-        "recipient",
-        "refused",
-        "running",
-        "seen",
-        "services",
-        "state",
-        "stays",
-        "terms",
-        "unproven",
+        "alarm", "alarm_number", "asked", "away_since", "held_back_until", "id", "last_held", "name", "party",
+        "recipient", "refused", "running", "seen", "services", "state", "stays", "terms", "unproven",
     )
+    # fmt: on
 
     def __init__(self, id: WorkerId, recipient: Recipient, party: Any, name: str, terms: Terms, now: float) -> None:
         self.id = id
@@ -332,53 +268,16 @@ class Worker:
         limit = job.wishes.job_timeout
         return limit if limit != inf or job.deadline != inf else self.terms.job_timeout
 
-    def due(self) -> float:
-        """When this worker, or something it runs, must be looked at next."""
-        due = self.patience_over()
-        for attempt in self.running.values():
-            due = min(due, attempt.over_at)
-        return due
-
-    def patience_over(self) -> float:
-        """When it is given up if nothing is heard of it. A life sign moves this, never a job's time (R6)."""
-        lease = self.lease()
-        due = min(self.seen + lease, self.unproven_since() + self.terms.unproven_limit)
-        if self.away_since != inf and lease == inf:  # nothing else says for how long it is waited for
-            due = min(due, self.away_since + self.terms.detach_timeout)
-        return due
-
-    def lease(self) -> float:
-        """How long its silence is borne now (D5)."""
-        terms = self.terms
-        return inf if terms.silent_while_busy and (self.running or self.unproven) else terms.lease
-
-    def unproven_since(self) -> float:
-        """When its oldest slot in doubt came into doubt."""
-        for attempt in self.unproven.values():
-            return attempt.doubted
-        return inf
-
 
 class Service:
     """A name that callers ask for and workers offer."""
 
+    # fmt: off
     __slots__ = (
-        "done",
-        "held_back",
-        "held_back_until",
-        "idle",
-        "is_known",
-        "jobs",
-        "name",
-        "owner",
-        "paused",
-        "paused_by",
-        "queue",
-        "ran",
-        "undone",
-        "waited",
-        "workers",
+        "done", "held_back", "held_back_until", "idle", "is_known", "jobs", "name", "owner", "paused", "paused_by",
+        "queue", "ran", "undone", "waited", "workers",
     )
+    # fmt: on
 
     def __init__(self, name: str, age_step: float) -> None:
         self.name = name

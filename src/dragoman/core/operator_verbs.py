@@ -10,7 +10,8 @@ from dragoman.core.effects import Accept, Dismiss, Give
 from dragoman.core.events import BROKER_DRAINING, SERVICE_PAUSED, SERVICE_RESUMED, WORKER_DRAINING
 from dragoman.core.gate import Promise
 from dragoman.core.infinity import inf
-from dragoman.core.model import Attempt, Job, Reservation, Service, Worker
+from dragoman.core.model import Attempt, Job, Service, Worker
+from dragoman.core.reservation import Reservation
 from dragoman.core.states import DELAYED, DRAINING, ENDED, GONE, REFUSED, WAITING, Farewell, Refusal
 
 

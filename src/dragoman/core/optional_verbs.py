@@ -8,8 +8,9 @@ from dragoman.core.door import is_offer
 from dragoman.core.effects import Progress
 from dragoman.core.events import JOB_PROGRESS
 from dragoman.core.infinity import inf
-from dragoman.core.model import Attempt, Caller, Payload, Worker
+from dragoman.core.model import Attempt, Caller, Payload, Service, Worker
 from dragoman.core.operator_verbs import OperatorVerbs
+from dragoman.core.patience import worker_due
 from dragoman.core.states import BOOTING, DETACHED, ENDED, GONE, IDLE
 
 
@@ -35,7 +36,7 @@ class OptionalVerbs(OperatorVerbs):
         if worker.away_since == inf and worker.state is not BOOTING and worker.state is not GONE:
             worker.away_since = now
             self.roster.settle(worker, now)
-            self._deadlines.arm(worker, worker.due())
+            self._deadlines.arm(worker, worker_due(worker))
 
     def attach(self, worker: Worker, now: float) -> None:
         """It is within reach again."""
@@ -68,7 +69,7 @@ class OptionalVerbs(OperatorVerbs):
         offered = self.roster.services_for(dict.fromkeys(services))
         if offered is None:
             return False
-        self.roster.change_services(worker, offered)
+        _change_services(worker, offered)
         if worker.state is IDLE and self.roster.settle(worker, now):
             self.dispatch.freed(worker, now)
         return True
@@ -117,3 +118,18 @@ class OptionalVerbs(OperatorVerbs):
         if not is_part and self.events.wanted & JOB_PROGRESS:
             self.events.job_progressed(job, payload)
         return True
+
+
+def _change_services(worker: Worker, services: Collection[Service]) -> None:
+    """The worker offers these from now on. Where it offered one before, it keeps its place among the idle."""
+    dropped = [each for each in worker.services if each not in services]
+    added = [each for each in services if each not in worker.services]
+    worker.services = tuple(services)
+    for service in dropped:
+        service.workers -= 1
+        service.idle.remove(worker)
+        service.held_back.remove(worker)
+    for service in added:
+        service.workers += 1
+        service.is_known = True
+        service.discharge()

@@ -16,7 +16,8 @@ from dragoman.core.entropy import Entropy
 from dragoman.core.gate import Promise
 from dragoman.core.infinity import inf
 from dragoman.core.ledger import Ledger
-from dragoman.core.model import Job, Reservation, Service
+from dragoman.core.model import Job, Service
+from dragoman.core.reservation import Reservation
 
 QUICK: Final = 0.02  # seconds: an attempt that ends sooner calls for reservations
 KEPT: Final = 1.0  # seconds

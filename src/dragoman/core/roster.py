@@ -2,64 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import Final
+from collections.abc import Iterable
 
-from dragoman.core.counters import UNNAMED
 from dragoman.core.infinity import inf
 from dragoman.core.lifecycle import move_worker, settle
 from dragoman.core.model import Attempt, Job, Service, Worker, WorkerId
+from dragoman.core.service_names import ServiceNames
 from dragoman.core.states import BUSY, DRAINING, GONE, IDLE
 
-WORKERS_SHARE: Final = 5  # one in so many names is reserved for workers: callers cannot keep them out (R29)
 
-
-class Roster:
-    __slots__ = ("_age_step", "_last_id", "_max_services", "services", "workers")
+class Roster(ServiceNames):
+    __slots__ = ("_last_id", "workers")
 
     def __init__(self, age_step: float, max_services: int, first_id: int) -> None:
-        self._age_step = age_step
-        self._max_services = max_services
+        super().__init__(age_step, max_services)
         self._last_id = first_id - 1
         self.workers: dict[WorkerId, Worker] = {}
-        self.services: dict[str, Service] = {}
 
     def next_id(self) -> WorkerId:
         """Worker numbers rise and are never used twice (R28)."""
         self._last_id += 1
         return WorkerId(self._last_id)
-
-    def service(self, name: str) -> Service | None:
-        """The service of that name, made if there is room for one more name that no worker offers (R29)."""
-        service = self.services.get(name)
-        if service is None:
-            found = self.services_for((name,), reserve=self._max_services // WORKERS_SHARE)
-            service = found[0] if found is not None else None
-        return service
-
-    def counted_as(self, service: str) -> str:
-        """The name under which a dropped job is counted. Names that are no services share one, so that a caller that
-        makes names up does not flood the log."""
-        return service if service in self.services else UNNAMED
-
-    def restore_service(self, name: str) -> Service:
-        """The service that a job of an earlier run is for: it comes back even beyond the bound of names."""
-        service = self.services.get(name)
-        if service is None:
-            service = self.services[name] = Service(name, self._age_step)
-        return service
-
-    def services_for(self, names: Collection[str], reserve: int = 0) -> list[Service] | None:
-        """The services of these names, or none of them if one more name would be too many."""
-        missing = [name for name in names if name not in self.services]
-        most = self._max_services - reserve
-        if len(self.services) + len(missing) > most:
-            self._forget_unused(keep=names)
-            if len(self.services) + len(missing) > most:
-                return None
-        for name in missing:
-            self.services[name] = Service(name, self._age_step)
-        return [self.services[name] for name in names]
 
     def enter(self, worker: Worker, services: Iterable[Service]) -> None:
         worker.services = tuple(services)
@@ -68,20 +31,6 @@ class Roster:
             service.is_known = True
             service.discharge()
         self.workers[worker.id] = worker
-
-    def change_services(self, worker: Worker, services: Collection[Service]) -> None:
-        """The worker offers these from now on. Where it offered one before, it keeps its place among the idle."""
-        dropped = [each for each in worker.services if each not in services]
-        added = [each for each in services if each not in worker.services]
-        worker.services = tuple(services)
-        for service in dropped:
-            service.workers -= 1
-            service.idle.remove(worker)
-            service.held_back.remove(worker)
-        for service in added:
-            service.workers += 1
-            service.is_known = True
-            service.discharge()
 
     def leave(self, worker: Worker) -> list[Attempt]:
         """Strike the worker off. Returns what it held and has not ended."""
@@ -169,9 +118,3 @@ class Roster:
                     each.held_back.remove(worker)
                     each.idle.prepend(worker)
         service.held_back_until = min((each.held_back_until for each in service.held_back), default=inf)
-
-    def _forget_unused(self, keep: Collection[str]) -> None:
-        """Make room among the names: drop those nobody offers, asks for or has paused."""
-        for service in list(self.services.values()):
-            if not service.workers and not service.jobs and not service.paused and service.name not in keep:
-                del self.services[service.name]

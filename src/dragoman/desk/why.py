@@ -6,6 +6,7 @@ from math import inf
 
 from dragoman.core.broker import Broker
 from dragoman.core.model import ABSENT, Job, Service, Worker
+from dragoman.core.patience import lease_of
 from dragoman.core.states import (
     BOOTING,
     BUSY,
@@ -60,7 +61,7 @@ def _who_runs_it(job: Job, now: float) -> str:
     runs = f"Attempt {_of(job, attempt.number)} has run for {_seconds(now - attempt.given)} at worker {_name(worker)}"
     if worker.state is DETACHED:
         return f"{runs}, which has been out of reach for {_seconds(now - worker.away_since)}."
-    lease = worker.lease()
+    lease = lease_of(worker)
     silent = now - worker.seen
     if lease != inf and silent > lease / 4:
         return f"{runs}, which has been silent for {silent:.1f} of {lease:g} s."

@@ -17,29 +17,13 @@ from dragoman.streams.byte_stream import ByteStream
 
 @final
 class Peer(seam.Peer):
+    # fmt: off
     __slots__ = (
-        "alarm",
-        "alarm_number",
-        "bad_count",
-        "bad_since",
-        "carrier",
-        "closing",
-        "dialled",
-        "fresh_marks",
-        "heard",
-        "holding",
-        "is_lost",
-        "is_open",
-        "largest",
-        "latest",
-        "latest_end",
-        "limits",
-        "marks",
-        "out",
-        "seen_sent",
-        "stream",
-        "withheld",
+        "alarm", "alarm_number", "bad_count", "bad_since", "carrier", "closing", "dialled", "fresh_marks", "heard",
+        "holding", "is_lost", "is_open", "largest", "latest", "latest_end", "limits", "marks", "out", "seen_sent",
+        "stream", "withheld",
     )
+    # fmt: on
 
     def __init__(
         self,

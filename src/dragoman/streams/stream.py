@@ -36,22 +36,12 @@ def _nobody(_: object) -> None:
 
 
 class Stream(ByteStream):
+    # fmt: off
     __slots__ = (
-        "_arrived",
-        "_carrier",
-        "_ended",
-        "_error",
-        "_is_closed",
-        "_is_over",
-        "_is_to_be_read_again",
-        "_is_waiting",
-        "_loop",
-        "_pending",
-        "_recv",
-        "_second_look",
-        "_send",
-        "_socket",
+        "_arrived", "_carrier", "_ended", "_error", "_is_closed", "_is_over", "_is_to_be_read_again", "_is_waiting",
+        "_loop", "_pending", "_recv", "_second_look", "_send", "_socket",
     )
+    # fmt: on
 
     def __init__(self, loop: asyncio.AbstractEventLoop, connected: socket.socket, carrier: Reader) -> None:
         self.sent = 0

@@ -7,7 +7,7 @@ from typing import Final
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
-from dragoman.dialects import plain_calls
+from dragoman.dialects import plain_calls, plain_client
 from dragoman.dialects.life_signs import LifeSigns
 from dragoman.dialects.pingpong.codec import read_broker, write_result
 from dragoman.dialects.pingpong.editions import Edition
@@ -126,6 +126,6 @@ class WorkerSide:
         return signs.next_due(expects=is_idle)
 
 
-class ClientSide(plain_calls.ClientSide):
+class ClientSide(plain_client.ClientSide):
     def __init__(self, options: ClientOptions, port: ClientPort) -> None:
         super().__init__(port, worker_word=PONG)

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.infinity import inf
-from dragoman.dialects import plain_calls
+from dragoman.dialects import plain_calls, plain_client
 from dragoman.dialects.powerhose.codec import body_of, read_order, write_ping, write_remove, write_result
 from dragoman.dialects.powerhose.messages import ERROR, GIVE, PONG, REMOVED, Job
 from dragoman.dialects.powerhose.options import ClientOptions, WorkerOptions
@@ -258,6 +258,6 @@ class WorkerSide:
         return caller
 
 
-class ClientSide(plain_calls.ClientSide):
+class ClientSide(plain_client.ClientSide):
     def __init__(self, options: ClientOptions, port: ClientPort) -> None:
         super().__init__(port, worker_word=ERROR)

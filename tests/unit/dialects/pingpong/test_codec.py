@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.states import Outcome
-from dragoman.dialects import plain_calls
+from dragoman.dialects import plain_calls, plain_client
 from dragoman.dialects.pingpong import codec
 from dragoman.dialects.pingpong.editions import Edition
 from dragoman.dialects.pingpong.messages import Disconnect, Exit, Job, Ping, Pong, Ready, Result
-from dragoman.dialects.plain_calls import Ended
+from dragoman.dialects.plain_client import Ended
 
 PLAIN, PACKAGE = Edition.PLAIN, Edition.PACKAGE
 both = pytest.mark.parametrize("edition", [PLAIN, PACKAGE])
@@ -184,7 +184,7 @@ def test_other_shapes_from_a_broker_are_malformed(edition: Edition, message: lis
 
 @pytest.mark.parametrize("payload", [b"", b"result", b"ERROR"])
 def test_a_client_reads_a_result(payload: bytes) -> None:
-    assert plain_calls.read_answer([b"", payload]) == payload
+    assert plain_client.read_answer([b"", payload]) == payload
 
 
 @pytest.mark.parametrize("outcome", [each for each in Outcome if each is not Outcome.DONE])
@@ -192,7 +192,7 @@ def test_a_client_reads_a_result(payload: bytes) -> None:
 def test_a_client_reads_an_error_with_its_outcome_and_its_reason(outcome: Outcome, reason: str) -> None:
     frames = plain_calls.write_error(outcome, reason)
     assert frames == [b"", b"", b"ERROR", f"{outcome}: {reason}".encode()]
-    read = plain_calls.read_answer(frames)
+    read = plain_client.read_answer(frames)
     assert isinstance(read, Ended)
     assert (read.outcome, read.reason) == (outcome, reason)
 
@@ -202,29 +202,29 @@ def test_a_client_reads_an_error_with_its_outcome_and_its_reason(outcome: Outcom
     [
         ("busy: 5 jobs are present", "busy"),
         ("no such service: 'x'", "no such service"),
-        (plain_calls.too_large(20, 10), "too large"),
+        (plain_client.too_large(20, 10), "too large"),
         ("", ""),
     ],
 )
 def test_a_client_reads_the_kind_of_a_refusal(reason: str, refusal: str) -> None:
     frames = plain_calls.write_error(Outcome.REFUSED, reason)
-    assert plain_calls.read_answer(frames) == Ended(Outcome.REFUSED, reason, refusal)
+    assert plain_client.read_answer(frames) == Ended(Outcome.REFUSED, reason, refusal)
 
 
 @pytest.mark.parametrize("text", ["", "out of order", "done: or not", "unavailable: x", "Lost: x"])
 def test_an_error_without_an_outcome_that_is_known_is_a_reason(text: str) -> None:
-    assert plain_calls.read_answer([b"", b"", b"ERROR", text.encode()]) == Ended(None, text)
+    assert plain_client.read_answer([b"", b"", b"ERROR", text.encode()]) == Ended(None, text)
 
 
 def test_a_reason_that_is_not_utf8_is_still_read() -> None:
-    assert plain_calls.read_answer([b"", b"", b"ERROR", b"lost: \xff"]) == Ended(Outcome.LOST, "\ufffd")
+    assert plain_client.read_answer([b"", b"", b"ERROR", b"lost: \xff"]) == Ended(Outcome.LOST, "\ufffd")
 
 
 @pytest.mark.parametrize(
     "message", [[], [b""], [b"x", b"y"], [b"", b"a", b"b"], [b"", b"", b"error", b"x"], [b"", b"x", b"ERROR", b"r"]]
 )
 def test_other_shapes_to_a_client_are_malformed(message: list[bytes]) -> None:
-    assert reason_of(plain_calls.read_answer, message)
+    assert reason_of(plain_client.read_answer, message)
 
 
 # -------------------------------------------------------------------- both ways
@@ -251,7 +251,7 @@ def test_any_frames_are_a_word_or_malformed(edition: Edition, message: list[byte
         (codec.read_worker, (message, edition)),
         (codec.read_broker, (message, edition)),
         (plain_calls.read_call, (message,)),
-        (plain_calls.read_answer, (message,)),
+        (plain_client.read_answer, (message,)),
     ):
         try:
             read(*arguments)  # type: ignore[operator]

@@ -1,0 +1,60 @@
+"""Names of services: which are known, and how many there may be."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from dragoman.core.counters import UNNAMED
+from dragoman.core.model import Service
+
+WORKERS_SHARE: Final = 5  # one in so many names is reserved for workers: callers cannot keep them out (R29)
+
+
+class ServiceNames:
+    """The services that callers have asked for or workers offer, by name, up to a limit."""
+
+    __slots__ = ("_age_step", "_max_services", "services")
+
+    def __init__(self, age_step: float, max_services: int) -> None:
+        self._age_step = age_step
+        self._max_services = max_services
+        self.services: dict[str, Service] = {}
+
+    def service(self, name: str) -> Service | None:
+        """The service of that name, made if there is room for one more name that no worker offers (R29)."""
+        service = self.services.get(name)
+        if service is None:
+            found = self.services_for((name,), reserve=self._max_services // WORKERS_SHARE)
+            service = found[0] if found is not None else None
+        return service
+
+    def counted_as(self, service: str) -> str:
+        """The name under which a dropped job is counted. Names that are no services share one, so that a caller that
+        makes names up does not flood the log."""
+        return service if service in self.services else UNNAMED
+
+    def restore_service(self, name: str) -> Service:
+        """The service that a job of an earlier run is for: it comes back even beyond the bound of names."""
+        service = self.services.get(name)
+        if service is None:
+            service = self.services[name] = Service(name, self._age_step)
+        return service
+
+    def services_for(self, names: Collection[str], reserve: int = 0) -> list[Service] | None:
+        """The services of these names, or none of them if one more name would be too many."""
+        missing = [name for name in names if name not in self.services]
+        most = self._max_services - reserve
+        if len(self.services) + len(missing) > most:
+            self._forget_unused(keep=names)
+            if len(self.services) + len(missing) > most:
+                return None
+        for name in missing:
+            self.services[name] = Service(name, self._age_step)
+        return [self.services[name] for name in names]
+
+    def _forget_unused(self, keep: Collection[str]) -> None:
+        """Make room among the names: drop those nobody offers, asks for or has paused."""
+        for service in list(self.services.values()):
+            if not service.workers and not service.jobs and not service.paused and service.name not in keep:
+                del self.services[service.name]
