@@ -124,7 +124,7 @@ def test_by_default_a_job_waits_for_a_worker_as_long_as_its_caller_is_there() ->
     world = World()
     caller = world.connect()
     caller.ask(1, job())
-    world.wait(86_400)
+    world.wait(3_600)
     assert world.present == 1
     assert world.worker(world.connect())
     assert world.counters.handed_out == 1
