@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -42,11 +43,19 @@ def build_wheel(folder: Path, **environment: str) -> tuple[Path, str]:
     return wheel, said
 
 
+def hasty_compiler(folder: Path) -> Path:
+    """A C compiler that leaves out optimization, the greater part of its work: the tests ask for behaviour only."""
+    script = folder / "cc"
+    script.write_text(f'#!/bin/sh\nexec {sysconfig.get_config_var("CC")} "$@" -O0\n')
+    script.chmod(0o755)
+    return script
+
+
 @pytest.fixture(scope="module")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the compiled package in it."""
     folder = tmp_path_factory.mktemp("compiled")
-    wheel, said = build_wheel(folder)
+    wheel, said = build_wheel(folder, CC=str(hasty_compiler(folder)))
     assert NOTE not in said, said[said.index(NOTE) :].splitlines()[0]
     with zipfile.ZipFile(wheel) as packed:
         packed.extractall(folder / "all")
