@@ -124,11 +124,10 @@ def _serve_one(world: World, callers: People, workers: People, outcome: Outcome)
         _serve_another(world, caller, worker, workers, outcome)
 
 
-class Unhurried(BrokerCaller, Recipient):
-    """A caller that sets no time-out, such as one of a background job with `timeout=None`."""
+class Outcomes(Recipient):
+    """Keeps the outcomes of a caller's jobs."""
 
     def __init__(self) -> None:
-        super().__init__(self)
         self.outcomes: list[Outcome] = []
 
     def execute(self, effect: Effect, now: float) -> None:
@@ -140,14 +139,15 @@ class Unhurried(BrokerCaller, Recipient):
 def test_a_job_without_any_limit_has_the_listener_s_where_workers_are_silent(workers: People) -> None:
     """D5: nothing else would notice that such a worker hangs."""
     world = World()
-    caller, worker = Unhurried(), workers.worker(world)
-    assert world.broker.submit(SERVICE, b"bonjour", caller, Wishes(job_timeout=inf, attempts=1), world.now)
+    told, worker = Outcomes(), workers.worker(world)
+    unlimited = Wishes(job_timeout=inf, attempts=1)  # such as that of a background job with `timeout=None`
+    assert world.broker.submit(SERVICE, b"bonjour", BrokerCaller(told), unlimited, world.now)
     world.line.turn()
     assert worker.jobs() == [b"bonjour"]
     world.wait(JOB_TIMEOUT - 1.0)
-    assert caller.outcomes == []
+    assert told.outcomes == []
     world.wait(1.0)
-    assert caller.outcomes == [Outcome.TIMED_OUT]
+    assert told.outcomes == [Outcome.TIMED_OUT]
 
 
 @pytest.mark.parametrize("callers", CALLERS, ids=str)
