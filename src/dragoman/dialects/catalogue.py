@@ -114,7 +114,7 @@ _ROWS: Final = (
         transports=("unix",),
         editions=("seed", "shifted"),
         options="dragoman.dialects.controller.options",
-        listen="dragoman.server.wiring:listen_controller",
+        listen="dragoman.server.controller_listener:listen_controller",
         sides="dragoman.sdk.dialect_sides:controller",
         worker="dragoman.sdk.controller_worker:ControllerWorker",
         has_callers=False,
@@ -140,7 +140,7 @@ _ROWS: Final = (
         port=7480,
         options="dragoman.http.options",
         limits="dragoman.http.limits:HttpLimits",
-        listen="dragoman.server.wiring:listen_http",
+        listen="dragoman.server.http_listener:listen_http",
     ),
 )
 DIALECTS: Final = {row.name: row for row in _ROWS}

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dragoman.core.broken import InvariantBroken
 from dragoman.core.broker import Broker
@@ -23,8 +23,6 @@ from dragoman.diary.limits import DiaryLimits
 from dragoman.diary.memory import MemoryDiary
 from dragoman.diary.schema import make_store
 from dragoman.diary.sqlite import SqliteDiary
-from dragoman.http.server import HttpServer
-from dragoman.http.session import HttpSession
 from dragoman.sdk.address import AddressError, TcpPlace, is_loopback
 from dragoman.server import clock
 from dragoman.server.admission import Limits
@@ -38,6 +36,10 @@ from dragoman.server.restoring import Restoring
 from dragoman.server.runner import Runner
 from dragoman.server.tuning import raise_descriptor_limit, tune_process
 from dragoman.server.wiring import House, Listener, default_listeners, optional_listeners, prepare
+
+if TYPE_CHECKING:
+    from dragoman.http.server import HttpServer
+    from dragoman.http.session import HttpSession
 
 EXIT_BROKEN_INVARIANT = 70
 EXIT_DISK = 74

@@ -1,21 +1,22 @@
-"""Which classes make up a running broker: the only file that names them all."""
+"""Makes listeners of URLs.
+
+Listeners that bring libraries of their own are in `http_listener.py` and `controller_listener.py`: a broker loads them
+only if it opens such a listener, and starts sooner without.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pkgutil import resolve_name
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from dragoman.carriers.carrier import Carrier
-from dragoman.carriers.prefixed import Limits as PrefixedLimits
-from dragoman.carriers.prefixed import Prefixed
 from dragoman.carriers.sp import Limits as SpLimits
 from dragoman.carriers.sp import Sp
 from dragoman.carriers.zmtp import Zmtp
@@ -27,11 +28,6 @@ from dragoman.desk.desk import Desk
 from dragoman.desk.forms import HealthView
 from dragoman.dialects import seam
 from dragoman.dialects.catalogue import DIALECTS
-from dragoman.dialects.controller import session as controller
-from dragoman.dialects.controller.codec import extra_of_pulse, extra_of_response, write_pulse_response
-from dragoman.dialects.controller.editions import EDITIONS, SEED
-from dragoman.dialects.controller.messages import ControllerError
-from dragoman.dialects.controller.options import ListenerOptions as ControllerOptions
 from dragoman.dialects.frontend import FRONTEND
 from dragoman.dialects.majordomo import session as majordomo
 from dragoman.dialects.majordomo.options import ListenerOptions as MajordomoOptions
@@ -43,14 +39,7 @@ from dragoman.dialects.pingpong import session as pingpong
 from dragoman.dialects.pingpong.options import ListenerOptions as PingPongOptions
 from dragoman.dialects.powerhose import session as powerhose
 from dragoman.dialects.powerhose.options import ListenerOptions as PowerhoseOptions
-from dragoman.http import health
-from dragoman.http.app import make_app, make_too_large
-from dragoman.http.door import Door as HttpDoor
 from dragoman.http.limits import HttpLimits
-from dragoman.http.options import ListenerOptions as HttpOptions
-from dragoman.http.server import HttpServer
-from dragoman.http.session import HttpSession
-from dragoman.http.sse import Streams
 from dragoman.sdk.address import (
     Address,
     Place,
@@ -65,10 +54,13 @@ from dragoman.sdk.address import (
 from dragoman.server import clock
 from dragoman.server.acceptor import Door
 from dragoman.server.config import runtime_dir
-from dragoman.server.control_folder import ControlFolder
 from dragoman.server.host import ServedDoor
 from dragoman.server.reach import Reach
 from dragoman.server.runner import Runner
+
+if TYPE_CHECKING:
+    from dragoman.http.server import HttpServer
+    from dragoman.http.session import HttpSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +114,7 @@ class Request:
 
 def listen_pingpong(request: Request) -> Listener:
     own: PingPongOptions = request.own
-    _check_service(request, own.service)
+    check_service(request, own.service)
     line = request.line
     session = pingpong.PingPongSession(request.broker, line.connections, own, request.options.max_payload, clock.now())
     request.line.sessions.append(session)
@@ -133,7 +125,7 @@ def listen_pingpong(request: Request) -> Listener:
 def listen_powerhose(request: Request) -> Listener:
     address = request.address
     own: PowerhoseOptions = request.own
-    _check_service(request, own.service)
+    check_service(request, own.service)
     try:
         reach = Reach(_bases(own, address.place), [each for each in own.dial_allow.split(",") if each])
     except ValueError as error:
@@ -162,7 +154,7 @@ def _bases(own: PowerhoseOptions, place: Place) -> list[str]:
     return [os.getcwd(), *beside, tempfile.gettempdir(), str(runtime_dir(os.environ))]
 
 
-def _check_service(request: Request, service: str) -> None:
+def check_service(request: Request, service: str) -> None:
     if not is_name(service, request.broker.policy.max_service_bytes):
         raise address_error(request.address.url, f"{service!r} is not a service name")
 
@@ -212,42 +204,6 @@ def _at_one_door(request: Request, session: seam.Session, carrier: Callable[[], 
     return Listener(address, (("both", door),), ("workers and callers; any service",))
 
 
-def listen_controller(request: Request) -> Listener:
-    address = request.address
-    own: ControllerOptions = request.own
-    _check_service(request, own.service)
-    if request.options.frontend is not None:
-        raise address_error(address.url, "controller has no callers, and no frontend: they use another dialect")
-    if not isinstance(address.place, UnixPlace):
-        raise address_error(address.url, "controller lives in a folder of Unix sockets: write controller+unix:///PATH")
-    try:
-        uids = [int(each) for each in own.uid_allow.split(",") if each] or [os.getuid(), 0]
-        mode = int(own.mode or "700", 8)
-    except ValueError:
-        raise address_error(address.url, "uid_allow is a list of numbers, mode an octal number") from None
-    if not 0 <= mode <= 0o777 or min(uids) < 0:
-        raise address_error(address.url, "uid_allow is a list of user ids, mode an octal number up to 777")
-    folder = ControlFolder(address.place.path, mode, uids)
-    fixed = EDITIONS[own.edition.value] if own.edition is not None else SEED
-    refusal = write_pulse_response(ControllerError.FAILED, fixed)
-    limits = PrefixedLimits(max_payload=request.options.max_payload)
-    session = controller.ControllerSession(
-        request.broker,
-        request.line.connections,
-        own,
-        [f"uid {uid}" for uid in uids],
-        request.broker.roster.next_id(),
-        folder.reach,
-        partial(Prefixed, extra_of_response, single=True, limits=limits),
-    )
-    request.line.sessions.append(session)
-    carrier = partial(Prefixed, extra_of_pulse, single=True, refusal=refusal)
-    door = Door(session, controller.PULSES, folder.main, carrier, request.limits, is_for_peers=False)
-    edition = own.edition.value if own.edition is not None else "told by each worker"
-    notes = (f"service {own.service!r}, edition {edition}",)
-    return Listener(address, (("workers", door),), notes, folder.prepare, folder.clear)
-
-
 def listen_native(request: Request) -> Listener:
     # What is told again when a client comes back must not get it disconnected as slow.
     own = replace(request.own, max_kept_bytes=min(request.own.max_kept_bytes, request.limits.max_send_buffer))
@@ -258,40 +214,6 @@ def listen_native(request: Request) -> Listener:
     limits = ZmtpLimits(max_payload=most, hard_cap=max(most, ZmtpLimits().hard_cap), max_frames=native.MOST_NAMES + 2)
     listener = _at_one_door(request, session, partial(Zmtp, "ROUTER", limits=limits))
     return replace(listener, say_goodbye=session.say_goodbye)
-
-
-def listen_http(request: Request) -> Listener:
-    if request.options.frontend is not None:
-        raise address_error(request.address.url, "http has no frontend: everybody comes in at the same place")
-    door = ServedDoor(request.address.place, partial(_serve_http, request))
-    return Listener(request.address, (("both", door),), ("callers, workers and operators; any service",))
-
-
-def _serve_http(request: Request, listening: socket.socket) -> None:
-    house, line = request.house, request.line
-    assert house is not None, "nobody is served by HTTP without a loop to do it on"
-    own: HttpOptions = request.own
-    limits: HttpLimits = request.limits
-    streams = Streams(limits.max_streams)
-    session = HttpSession(request.broker, line.connections, own, streams)
-    line.sessions.append(session)
-    door = HttpDoor(request.broker, house.desk, session, line, house.now, house.health, limits.max_payload)
-    door.traffic = house.http_traffic
-    hosts = [each for each in own.hosts.split(",") if each]
-
-    def refused(reason: str, address: str) -> None:
-        request.broker.counters.bad_message("http", reason)
-        line.reports.complain("request refused", address=address, reason=reason)
-
-    def failed(error: BaseException) -> None:
-        line.reports.internal_error(error)
-
-    too_large = make_too_large(door)
-    server = HttpServer(
-        house.loop, make_app(door), limits, hosts, refused, failed, session.close, too_large, health.PATHS
-    )
-    house.http.append((server, session))
-    server.listen(listening)
 
 
 WELL_KNOWN_FOLDER = "/run/controller"  # where Worker-Controller's document has its sockets

@@ -77,6 +77,11 @@ def test_a_broker_loads_no_client_and_no_worker() -> None:
     assert {each for each in loaded if each.startswith("dragoman.sdk.")} == {"dragoman.sdk.address"}
 
 
+def test_a_broker_loads_http_and_protocol_buffers_for_their_listeners_only() -> None:
+    loaded = _loaded_by("import dragoman.server.serve")
+    assert not loaded & {"dragoman.http.server", "dragoman.http.app", "dragoman.dialects.controller.controller_pb2"}
+
+
 def _loaded_by(statement: str) -> set[str]:
     """The modules of ours that a new interpreter has after this statement."""
     script = f"{statement}\nimport sys; print(*(name for name in sys.modules if name.split('.')[0] == 'dragoman'))"

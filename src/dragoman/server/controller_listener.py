@@ -1,0 +1,54 @@
+"""The listener of Worker-Controller."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+
+from dragoman.carriers.prefixed import Limits as PrefixedLimits
+from dragoman.carriers.prefixed import Prefixed
+from dragoman.dialects.controller import session as controller
+from dragoman.dialects.controller.codec import extra_of_pulse, extra_of_response, write_pulse_response
+from dragoman.dialects.controller.editions import EDITIONS, SEED
+from dragoman.dialects.controller.messages import ControllerError
+from dragoman.dialects.controller.options import ListenerOptions as ControllerOptions
+from dragoman.sdk.address import UnixPlace, address_error
+from dragoman.server.control_folder import ControlFolder
+from dragoman.server.host import Door
+from dragoman.server.wiring import Listener, Request, check_service
+
+
+def listen_controller(request: Request) -> Listener:
+    address = request.address
+    own: ControllerOptions = request.own
+    check_service(request, own.service)
+    if request.options.frontend is not None:
+        raise address_error(address.url, "controller has no callers, and no frontend: they use another dialect")
+    if not isinstance(address.place, UnixPlace):
+        raise address_error(address.url, "controller lives in a folder of Unix sockets: write controller+unix:///PATH")
+    try:
+        uids = [int(each) for each in own.uid_allow.split(",") if each] or [os.getuid(), 0]
+        mode = int(own.mode or "700", 8)
+    except ValueError:
+        raise address_error(address.url, "uid_allow is a list of numbers, mode an octal number") from None
+    if not 0 <= mode <= 0o777 or min(uids) < 0:
+        raise address_error(address.url, "uid_allow is a list of user ids, mode an octal number up to 777")
+    folder = ControlFolder(address.place.path, mode, uids)
+    fixed = EDITIONS[own.edition.value] if own.edition is not None else SEED
+    refusal = write_pulse_response(ControllerError.FAILED, fixed)
+    limits = PrefixedLimits(max_payload=request.options.max_payload)
+    session = controller.ControllerSession(
+        request.broker,
+        request.line.connections,
+        own,
+        [f"uid {uid}" for uid in uids],
+        request.broker.roster.next_id(),
+        folder.reach,
+        partial(Prefixed, extra_of_response, single=True, limits=limits),
+    )
+    request.line.sessions.append(session)
+    carrier = partial(Prefixed, extra_of_pulse, single=True, refusal=refusal)
+    door = Door(session, controller.PULSES, folder.main, carrier, request.limits, is_for_peers=False)
+    edition = own.edition.value if own.edition is not None else "told by each worker"
+    notes = (f"service {own.service!r}, edition {edition}",)
+    return Listener(address, (("workers", door),), notes, folder.prepare, folder.clear)
