@@ -14,7 +14,6 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from dragoman.carriers.carrier import Frame
-from dragoman.dialects.native.codec import read_failure
 from dragoman.dialects.sides import Outcome
 from dragoman.sdk.codecs import Codec
 from dragoman.sdk.errors import (
@@ -165,6 +164,8 @@ def _outcome(job: JobView, payload: Frame, codec: Codec) -> Any:
             what = f"{type(error).__name__}: {error}"
             told = f"failed: the result of {job.service} cannot be read as {codec.name}: {what}"
             raise JobFailed(told, type(error).__name__, str(error)) from error
+    from dragoman.dialects.native.codec import read_failure
+
     assert job.outcome is not None, "an ended job has an outcome"
     raise error_from(Outcome(job.outcome), job.reason, read_failure(payload))
 
