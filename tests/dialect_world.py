@@ -18,6 +18,7 @@ from dragoman.core.policy import Policy
 from dragoman.dialects.seam import Session
 from dragoman.diary.memory import MemoryDiary
 from dragoman.server.admission import Limits
+from dragoman.server.event_log import EventLog
 from dragoman.server.peer import Peer
 from dragoman.server.peer_limits import PeerLimits
 from dragoman.server.runner import Runner
@@ -69,6 +70,7 @@ class DialectWorld:
             strict=self._strict,
         )
         self.connections = self.runner.connections
+        EventLog(self.broker.events, self._log, drain_timeout=30.0)
 
     def serve(self, session: Session) -> None:
         self.runner.sessions.append(session)

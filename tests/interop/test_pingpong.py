@@ -246,7 +246,7 @@ def test_r40_a_frozen_idle_worker_is_forgotten_and_comes_back(programs: Programs
     broker = programs.broker("worker_expire=0.5&carrier_timeout=60")
     frozen = worker(programs, broker, "--name", "A", "--timeout", 60)
     frozen.stop()
-    broker.prints("worker dismissed")
+    broker.prints("worker left")
     caller = callers.dealer(broker.callers)
     ask(caller, b"job")
     frozen.go_on()
@@ -328,7 +328,7 @@ def test_d13_a_pause_of_the_brokers_own_expires_nobody(programs: Programs, calle
     caller = callers.dealer(broker.callers)
     ask(caller, b"job")
     assert answer(caller) == b"W did job"
-    assert "worker dismissed" not in broker.err
+    assert "worker left" not in broker.err
 
 
 def test_r48_d6_a_peer_that_talks_rubbish_is_closed_and_harms_nobody(programs: Programs, callers: Callers) -> None:

@@ -25,6 +25,7 @@ from dragoman.dialects.pingpong.options import ListenerOptions
 from dragoman.dialects.pingpong.session import PingPongSession
 from dragoman.diary.memory import MemoryDiary
 from dragoman.server.admission import Limits
+from dragoman.server.event_log import EventLog
 from dragoman.server.peer import Peer
 from dragoman.server.runner import Runner
 from dragoman.testing.entropy import SeededEntropy
@@ -123,6 +124,7 @@ class Life:
         self._timer_number = 0
         self.broker = kinds.broker(Policy(), SeededEntropy(world.random.random().hex()), first_worker=first_worker)
         self.line = Runner(self.broker, MemoryDiary(), lambda: world.now, self._log, Limits(), wake=self._wake)
+        EventLog(self.broker.events, self._log, drain_timeout=30.0)
         self.session: PingPongSession = kinds.session(
             house.oracle, self.broker, self.line.connections, options, MAX_PAYLOAD, world
         )

@@ -240,7 +240,7 @@ class MemoDbOracle:
             require(False, "document", f"an honest peer's message was bad: {fields['reason']}")
         elif event == "worker out of turn":
             require(False, "R67", f"{fields['worker']} was found out of turn: {fields['reason']}")
-        elif event == "worker dismissed":
+        elif event == "worker left":
             if "silent" in fields["reason"]:
                 self.hit("workers silent after HEARTBEAT")
                 require(not self.is_exact, "R75", f"{fields['worker']} lives and was found silent")

@@ -196,11 +196,11 @@ class Oracle:
             self.hit("peers silent")
         elif event == "internal error":
             raise fields["exception"]
-        elif event == "worker dismissed":
+        elif event == "worker left":
             if "was silent" in fields["reason"]:
                 self.hit("workers expired")
                 require(not self._only_we_fail, "D13", f"{fields['worker']} pings and was found silent")
-            else:
+            elif "did not prove itself free" in fields["reason"]:
                 self.hit("unproven closed at the limit")
 
     # ---------------------------------------------------------------- the broker's books

@@ -108,13 +108,16 @@ class Broker(OptionalVerbs):
         now: float,
         *,
         held_back_until: float = 0.0,
+        origin: str = "",
     ) -> Worker | None:
-        """A worker comes. It is *booting* until it says that it is idle. None: it offers more names than we keep."""
+        """A worker comes. It is *booting* until it says that it is idle. None: it offers more names than we keep.
+        `origin`: the label of its connection, for those who follow events."""
         offered = self.roster.services_for(dict.fromkeys(services)) if is_offer(services, self.policy) else None
         if offered is None:
             return None
         worker = Worker(self.roster.next_id(), recipient, party, name, terms, now)
         worker.held_back_until = held_back_until
+        worker.origin = origin
         self.roster.enter(worker, offered)
         if self.events.wanted & WORKER_JOINED:
             self.events.worker_changed(WORKER_JOINED, worker)

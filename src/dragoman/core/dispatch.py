@@ -165,7 +165,7 @@ class Dispatch:
         self._deadlines.disarm(worker)
         held = self._roster.leave(worker)
         if self._events.wanted & WORKER_LEFT:
-            self._events.worker_changed(WORKER_LEFT, worker, reason)
+            self._events.worker_changed(WORKER_LEFT, worker, reason, len(held))
         return held
 
     def _next_job(self, worker: Worker) -> Job | None:

@@ -74,7 +74,10 @@ class WorkerEvent:
     dialect: str
     services: tuple[str, ...]
     capacity: int
+    peer: str = ""  # label of the connection it joined by
+    is_restored: bool = False  # an earlier run let it in: it holds a job of that run, and has not joined this one
     reason: str = ""  # why it left
+    held: int = 0  # attempts that ran there when it left
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,10 +178,22 @@ class Events:
     def job_ended(self, job: Job, reason: str) -> None:
         self._publish_job(JOB_ENDED, job, reason)
 
-    def worker_changed(self, kind: int, worker: Worker, reason: str = "") -> None:
+    def worker_changed(self, kind: int, worker: Worker, reason: str = "", held: int = 0) -> None:
         names = tuple([service.name for service in worker.services])
         dialect: str = getattr(worker.recipient, "dialect", "?")
-        event = WorkerEvent(kind, worker.id, worker.name, dialect, names, worker.terms.capacity, reason)
+        origin = worker.origin
+        event = WorkerEvent(
+            kind,
+            worker.id,
+            worker.name,
+            dialect,
+            names,
+            worker.terms.capacity,
+            origin or "",
+            origin is None,
+            reason,
+            held,
+        )
         self._effects.append(PublishEvent(event))
 
     def service_changed(self, kind: int, service: Service) -> None:

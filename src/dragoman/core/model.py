@@ -221,8 +221,8 @@ class Worker:
 
     # fmt: off
     __slots__ = (
-        "alarm", "alarm_number", "asked", "away_since", "held_back_until", "id", "last_held", "name", "party",
-        "recipient", "refused", "running", "seen", "services", "state", "stays", "terms", "unproven",
+        "alarm", "alarm_number", "asked", "away_since", "held_back_until", "id", "last_held", "name", "origin",
+        "party", "recipient", "refused", "running", "seen", "services", "state", "stays", "terms", "unproven",
     )
     # fmt: on
 
@@ -231,6 +231,7 @@ class Worker:
         self.recipient = recipient  # receives the effects that concern this worker
         self.party = party  # the session's own record of this worker
         self.name = name
+        self.origin: str | None = None  # label of the connection it joined by; None: an earlier run let it in
         self.terms = terms
         self.services: tuple[Service, ...] = ()
         self.state: WorkerState = BOOTING

@@ -39,8 +39,6 @@ class Line(Protocol):
 
     def ask_for_turn(self) -> None: ...
 
-    def remark(self, event: str, /, *, level: str = "info", peer: Any = None, **fields: object) -> None: ...
-
 
 class HttpSession(TimedRecipient):
     dialect = "http"
@@ -90,16 +88,17 @@ class HttpSession(TimedRecipient):
         """How many workers are here."""
         return len(self._guests)
 
-    def join(self, name: str, services: Collection[str], capacity: int, lease: float, now: float) -> Guest | None:
+    def join(
+        self, name: str, services: Collection[str], capacity: int, lease: float, origin: str, now: float
+    ) -> Guest | None:
         """A worker comes. It gets nothing before it asks. None: there are too many names of services."""
         guest = Guest(self._broker.entropy.token().hex())
         terms = _terms(capacity, lease, self.options.unproven_limit)
-        worker = self._broker.join(self, guest, name, services, terms, now)
+        worker = self._broker.join(self, guest, name, services, terms, now, origin=origin)
         if worker is None:
             return None
         guest.worker = worker
         self._guests[worker.id] = guest
-        self._line.remark("worker joined", worker=name, service=", ".join(services), capacity=capacity)
         self._line.ask_for_turn()
         return guest
 
@@ -110,7 +109,6 @@ class HttpSession(TimedRecipient):
         """It goes: what it was given follows D8."""
         unseen = [offer.attempt for offer in guest.offers.values()]
         self._forget(guest, "it has left")
-        self._line.remark("worker left", worker=guest.worker.name, reason="it said so")
         self._broker.leave(guest.worker, now, "its worker left", unseen)
         self._line.ask_for_turn()
 
@@ -190,7 +188,6 @@ class HttpSession(TimedRecipient):
             self._recall(effect.attempt, now)
         elif isinstance(effect, Dismiss):
             guest: Guest = effect.worker.party
-            self._line.remark("worker dismissed", worker=effect.worker.name, reason=effect.reason)
             self._forget(guest, effect.reason)
         # Accept: background jobs are the desk's. Progress: a response cannot tell it; whoever wants it watches.
 

@@ -92,7 +92,7 @@ async def join(door: Door, request: Request) -> Response:
         _refuse("invalid", f"lease {lease:g} is more than {options.max_lease:g} (max_lease)")
     if len(session) >= options.max_workers:
         _refuse("busy", f"{len(session)} workers are here already (max_workers)")
-    guest = session.join(name, form.services, form.capacity, lease, door.now())
+    guest = session.join(name, form.services, form.capacity, lease, _address(request), door.now())
     if guest is None:
         _refuse("busy", f"{door.broker.policy.max_services} services are known already (max_services)")
     id = guest.worker.id

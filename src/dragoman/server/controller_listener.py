@@ -13,8 +13,8 @@ from dragoman.dialects.controller.editions import EDITIONS, SEED
 from dragoman.dialects.controller.messages import ControllerError
 from dragoman.dialects.controller.options import ListenerOptions as ControllerOptions
 from dragoman.sdk.address import UnixPlace, address_error
+from dragoman.server.acceptor import Door
 from dragoman.server.control_folder import ControlFolder
-from dragoman.server.host import Door
 from dragoman.server.wiring import Listener, Request, check_service
 
 

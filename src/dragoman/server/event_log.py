@@ -1,9 +1,43 @@
-"""Writes log lines about events of the core."""
+"""Writes log lines about events of the core: workers that come and go, services that are paused, the broker's end.
+
+A worker has the same lines with the same fields in every dialect. A peer that joins and leaves without end is not a
+flood of lines: there is a limit for each peer, and one for all of them.
+"""
 
 from __future__ import annotations
 
-from dragoman.core.events import BROKER_DRAINING, BrokerEvent, Event, Events
+from typing import Final
+
+from dragoman.core.events import (
+    BROKER_DRAINING,
+    SERVICE_PAUSED,
+    SERVICE_RESUMED,
+    WORKER_DRAINING,
+    WORKER_JOINED,
+    WORKER_LEFT,
+    BrokerEvent,
+    Event,
+    Events,
+    ServiceEvent,
+    WorkerEvent,
+)
 from dragoman.server.drops import Log
+from dragoman.server.rate_limit import RateLimit
+
+LINES_OF_PEER: Final = 20  # a second, about workers of one connection or about one service
+LINES: Final = 200  # a second, about all of them
+
+KINDS: Final = (
+    WORKER_JOINED | WORKER_DRAINING | WORKER_LEFT | SERVICE_PAUSED | SERVICE_RESUMED | BROKER_DRAINING
+)  # none of them happens for each job
+
+NAMES: Final = {
+    WORKER_JOINED: "worker joined",
+    WORKER_DRAINING: "worker draining",
+    WORKER_LEFT: "worker left",
+    SERVICE_PAUSED: "service paused",
+    SERVICE_RESUMED: "service resumed",
+}
 
 
 class EventLog:
@@ -12,8 +46,40 @@ class EventLog:
     def __init__(self, events: Events, log: Log, drain_timeout: float) -> None:
         self._log = log
         self._drain_timeout = drain_timeout
-        events.subscribe(BROKER_DRAINING, self.receive)
+        self._by_peer = RateLimit(LINES_OF_PEER, 1.0)
+        self._by_all = RateLimit(LINES, 1.0)
+        events.subscribe(KINDS, self.receive)
 
     def receive(self, event: Event, now: float) -> None:
-        if isinstance(event, BrokerEvent):
+        if isinstance(event, WorkerEvent):
+            if not event.is_restored:
+                self._write(event.kind, event.peer or event.name, _worker_fields(event), now)
+        elif isinstance(event, ServiceEvent):
+            by = {"by": event.by} if event.by else {}
+            self._write(event.kind, event.name, {"service": event.name, **by}, now)
+        elif isinstance(event, BrokerEvent):
             self._log("info", "draining", running=event.running, seconds=self._drain_timeout)
+
+    def _write(self, kind: int, source: str, fields: dict[str, object], now: float) -> None:
+        """Write a line, unless there are too many in this second about the same source or about all."""
+        for limit, key in ((self._by_peer, source), (self._by_all, None)):
+            more = limit.fields_of_line(key, now)
+            if more is None:
+                return
+            fields |= more
+        self._log("info", NAMES[kind], **fields)
+
+
+def _worker_fields(event: WorkerEvent) -> dict[str, object]:
+    fields: dict[str, object] = {
+        "worker": event.name,
+        "id": event.id,
+        "dialect": event.dialect,
+        "services": list(event.services),
+        "capacity": event.capacity,
+    }
+    if event.peer:
+        fields["peer"] = event.peer
+    if event.kind == WORKER_LEFT:
+        fields |= {"reason": event.reason, "held": event.held}
+    return fields

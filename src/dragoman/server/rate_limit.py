@@ -33,6 +33,13 @@ class RateLimit:
         self._intervals[key] = end, count + 1
         return count + 1
 
+    def fields_of_line(self, key: Hashable, now: float) -> dict[str, object] | None:
+        """Ask for a line. Returns the fields to add to it: a note in the last line of an interval. None: write none."""
+        number = self.take(key, now)
+        if number > self._most:
+            return None
+        return {"note": "more of these in this second are not shown"} if number == self._most else {}
+
     def forget(self, key: Hashable) -> None:
         self._intervals.pop(key, None)
 

@@ -46,11 +46,9 @@ class Reports:
 
     def complain(self, event: str, /, *, peer: seam.Peer | None = None, **fields: object) -> None:
         """Warn about an act against a peer. A flood of such peers is not a flood of lines."""
-        number = self._complaints.take(None, self._clock())
-        if number < COMPLAINTS:
-            self.remark(event, level="warning", peer=peer, **fields)
-        elif number == COMPLAINTS:
-            self.remark(event, level="warning", peer=peer, note="more of these in this second are not shown", **fields)
+        more = self._complaints.fields_of_line(None, self._clock())
+        if more is not None:
+            self.remark(event, level="warning", peer=peer, **fields, **more)
 
     def internal_error(self, error: BaseException, peer: seam.Peer | None = None, **fields: object) -> None:
         """Count and log a fault of the broker itself."""

@@ -35,6 +35,8 @@ from dragoman.core.events import (
     WorkerEvent,
 )
 from dragoman.core.histogram import BOUNDS, Histogram
+from dragoman.core.options import Terms
+from dragoman.core.recipients import Recipient
 from dragoman.core.states import Outcome
 
 from .world import Caller, CheckedBroker, attempt_of
@@ -147,8 +149,16 @@ def test_workers_join_drain_and_leave_once(broker: CheckedBroker) -> None:
     assert published(broker) == [
         WorkerEvent(WORKER_JOINED, *about),
         WorkerEvent(WORKER_DRAINING, *about),
-        WorkerEvent(WORKER_LEFT, *about, reason="its connection ended"),
+        WorkerEvent(WORKER_LEFT, *about, reason="its connection ended", held=1),
     ]
+
+
+def test_events_of_a_worker_have_the_label_of_its_connection(broker: CheckedBroker) -> None:
+    listen(broker)
+    worker = broker.plain.join(Recipient(), None, "w", ("a",), Terms(), 0.0, origin="10.0.0.7:4711")
+    assert worker is not None
+    broker.leave(worker, 1.0, "its connection ended")
+    assert [event.peer for event in published(broker) if isinstance(event, WorkerEvent)] == ["10.0.0.7:4711"] * 2
 
 
 def test_drained_worker_without_a_job_leaves_at_once(broker: CheckedBroker) -> None:

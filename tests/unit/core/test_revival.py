@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from dragoman.core.effects import Answer, Dismiss, Give
+from dragoman.core.events import WORKER_JOINED, WORKER_LEFT, PublishEvent, WorkerEvent
 from dragoman.core.invariants import check
 from dragoman.core.model import ABSENT, Job, JobId, Token
 from dragoman.core.options import Wishes
@@ -159,6 +160,14 @@ def test_running_job_whose_worker_cannot_name_it_is_lost_at_once(broker: Checked
     assert (job.state, job.spent, job.deaths) == (JobState.DELAYED, 1, 1)
     assert job.history == [Ending(1, "w", Outcome.LOST, "the broker died while it ran")]
     assert broker.roster.workers == {}
+
+
+def test_worker_of_an_earlier_run_is_marked_in_the_event_of_its_end(broker: CheckedBroker) -> None:
+    broker.events.subscribe(WORKER_JOINED | WORKER_LEFT, lambda event, now: None)
+    revive(broker, given(may_return=False))
+    (event,) = [each.event for each in broker.take() if isinstance(each, PublishEvent)]
+    assert isinstance(event, WorkerEvent)
+    assert (event.kind, event.name, event.is_restored) == (WORKER_LEFT, "w", True)
 
 
 def test_running_job_that_had_no_more_attempts_ends_lost(broker: CheckedBroker) -> None:

@@ -9,17 +9,22 @@ import pytest
 
 from dragoman.core.broker import Broker
 from dragoman.core.events import (
-    BROKER_DRAINING,
+    JOB_KINDS,
     SERVICE_PAUSED,
     SERVICE_RESUMED,
+    WORKER_LEFT,
     Event,
     ServiceEvent,
     Subscription,
+    WorkerEvent,
 )
+from dragoman.core.model import WorkerId
+from dragoman.core.options import Terms
 from dragoman.core.policy import Policy
+from dragoman.core.recipients import Recipient
 from dragoman.diary.memory import MemoryDiary
 from dragoman.server.admission import Limits
-from dragoman.server.event_log import EventLog
+from dragoman.server.event_log import LINES, LINES_OF_PEER, EventLog
 from dragoman.server.runner import Runner
 from dragoman.testing.entropy import SeededEntropy
 
@@ -39,6 +44,16 @@ class World:
 
     def pause(self) -> None:
         self.broker.pause("s", "ann")
+        self.line.turn()
+
+    def write_log(self) -> EventLog:
+        return EventLog(self.broker.events, self.log, drain_timeout=30.0)
+
+    def come_and_go(self, origin: str) -> None:
+        """A worker joins by the connection with this label, and leaves."""
+        worker = self.broker.join(Recipient(), None, "w", ("s",), Terms(), self.now, origin=origin)
+        assert worker is not None
+        self.broker.leave(worker, self.now, "it has gone")
         self.line.turn()
 
 
@@ -123,8 +138,60 @@ def test_a_subscriber_may_act_on_the_broker(world: World) -> None:
 
 
 def test_the_log_says_that_the_broker_drains(world: World) -> None:
-    EventLog(world.broker.events, world.log, drain_timeout=30.0)
-    assert world.broker.events.wanted == BROKER_DRAINING
+    world.write_log()
     world.broker.close(world.now)
     world.line.turn()
     assert world.lines == [("info", "draining", {"running": 0, "seconds": 30.0})]
+
+
+def test_the_log_costs_no_job_an_event(world: World) -> None:
+    world.write_log()
+    assert not world.broker.events.wanted & JOB_KINDS
+
+
+def test_the_log_says_who_paused_a_service_and_that_it_was_resumed(world: World) -> None:
+    world.write_log()
+    world.pause()
+    world.broker.resume("s", world.now)
+    world.line.turn()
+    assert world.lines == [
+        ("info", "service paused", {"service": "s", "by": "ann"}),
+        ("info", "service resumed", {"service": "s"}),
+    ]
+
+
+def test_a_worker_without_a_connection_has_no_field_for_it(world: World) -> None:
+    world.write_log()
+    world.come_and_go("")
+    about = {"worker": "w", "id": 1, "dialect": "?", "services": ["s"], "capacity": 1}
+    assert world.lines == [
+        ("info", "worker joined", about),
+        ("info", "worker left", about | {"reason": "it has gone", "held": 0}),
+    ]
+
+
+def test_workers_of_an_earlier_run_have_no_lines(world: World) -> None:
+    log = world.write_log()
+    log.receive(WorkerEvent(WORKER_LEFT, WorkerId(1), "w", "?", (), 1, is_restored=True), world.now)
+    assert world.lines == []
+
+
+def test_a_peer_that_comes_and_goes_without_end_is_no_flood_of_lines(world: World) -> None:
+    world.write_log()
+    for _ in range(LINES_OF_PEER):
+        world.come_and_go("a")
+    notes = [fields.get("note") for _, _, fields in world.lines]
+    assert notes == [None] * (LINES_OF_PEER - 1) + ["more of these in this second are not shown"]
+    world.come_and_go("b")
+    assert [fields["peer"] for _, _, fields in world.lines[-2:]] == ["b", "b"], "one peer does not silence another"
+    world.now += 1.0
+    world.come_and_go("a")
+    assert [fields["peer"] for _, _, fields in world.lines[-2:]] == ["a", "a"]
+
+
+def test_peers_that_come_and_go_without_end_are_no_flood_of_lines_together(world: World) -> None:
+    world.write_log()
+    for number in range(LINES):
+        world.come_and_go(f"peer {number}")
+    assert len(world.lines) == LINES
+    assert world.lines[-1][2]["note"] == "more of these in this second are not shown"

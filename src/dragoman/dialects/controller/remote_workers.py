@@ -82,16 +82,16 @@ class RemoteWorkers:
         next_pulse = self.lease(pulse.next_pulse)
         remote = RemoteWorker(self._new_id(edition), edition, peer, next_pulse, now + self._options.socket_wait)
         name = f"worker {remote.id}"
-        if not self._join(remote, name, now):
+        if not self._join(remote, name, peer.label, now):
             return None
         self.by_id[remote.id] = remote
         self.count_of[uid] = self.count_of.get(uid, 0) + 1
-        self._line.remark("worker registered", peer=peer, worker=name, edition=edition.name)
         self.alarms.arm(remote, now + BOOT_EVERY)
         return remote
 
-    def _join(self, remote: RemoteWorker, name: str, now: float) -> bool:
-        worker = self._broker.join(self._recipient, remote, name, (self._options.service,), self._terms, now)
+    def _join(self, remote: RemoteWorker, name: str, origin: str, now: float) -> bool:
+        offered = (self._options.service,)
+        worker = self._broker.join(self._recipient, remote, name, offered, self._terms, now, origin=origin)
         if worker is not None:
             remote.worker = worker
         return worker is not None
@@ -120,7 +120,6 @@ class RemoteWorkers:
 
     def booted(self, remote: RemoteWorker, now: float) -> None:
         """Registered, and its socket is there: it may have work."""
-        self._line.remark("worker joined", worker=remote.worker.name, service=self._options.service)
         self._broker.idle(remote.worker, now)
 
     def _judge(self, remote: RemoteWorker, now: float) -> None:
@@ -161,7 +160,6 @@ class RemoteWorkers:
             return
         unseen = unseen or self._unseen(remote)
         self._forget(remote, now)
-        self._line.remark("worker left", worker=remote.worker.name, reason=reason)
         self._broker.leave(remote.worker, now, reason, unseen)
 
     def _unseen(self, remote: RemoteWorker) -> Sequence[Attempt]:
@@ -197,7 +195,6 @@ class RemoteWorkers:
         remote: RemoteWorker = effect.worker.party
         if not self.is_known(remote) or remote.worker is not effect.worker:
             return
-        self._line.remark("worker dismissed", worker=remote.worker.name, reason=effect.reason)
         if effect.farewell.is_final:
             self.exchanges.dial(remote, Purpose.LEAVE, self._options.control_timeout, now)
         self._forget(remote, now)
@@ -250,7 +247,8 @@ class RemoteWorkers:
             self.restart(remote, reason, now)
             return
         self.release(remote)
-        self._broker.leave(remote.worker, now, reason)
-        is_joined = self._join(remote, remote.worker.name, now)
+        former = remote.worker
+        self._broker.leave(former, now, reason)
+        is_joined = self._join(remote, former.name, former.origin or "", now)
         assert is_joined, "its service is known"
         self._broker.idle(remote.worker, now)

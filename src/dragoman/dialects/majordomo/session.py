@@ -229,7 +229,7 @@ class MajordomoSession(Session):
     # ---------------------------------------------------------------- workers come and go
 
     def _join(self, guest: Guest, service: str, now: float) -> None:
-        worker = self._broker.join(self, guest, guest.name, (service,), self._terms, now)
+        worker = self._broker.join(self, guest, guest.name, (service,), self._terms, now, origin=guest.peer.label)
         if worker is None:
             # Told DISCONNECT, it would be back at once. Left in silence, it comes again when it misses our heartbeats.
             guest.is_parted = True
@@ -238,7 +238,6 @@ class MajordomoSession(Session):
         guest.worker = worker
         guest.is_parted = False
         self._beat_later(guest, now)
-        self._line.remark("worker joined", peer=guest.peer, worker=guest.name, service=service)
         self._line.when_settled(guest.peer, partial(self._broker.idle, worker))
 
     def _beat_later(self, guest: Guest, now: float) -> None:
@@ -250,7 +249,6 @@ class MajordomoSession(Session):
         worker = guest.worker
         if worker is not None:
             self._forget(guest)
-            self._line.remark("worker left", peer=guest.peer, worker=guest.name, reason=reason)
             self._broker.leave(worker, now, reason, unseen)
 
     def _disconnect(self, guest: Guest, reason: str, now: float) -> None:
@@ -264,7 +262,6 @@ class MajordomoSession(Session):
         guest: Guest = effect.worker.party
         if guest.worker is effect.worker:
             self._forget(guest)
-            self._line.remark("worker dismissed", peer=guest.peer, worker=guest.name, reason=effect.reason)
             self._disconnect(guest, effect.reason, now)
             if effect.farewell is Farewell.STOPPED:
                 self._line.close(guest.peer, effect.reason)  # its next READY is for the next broker

@@ -178,7 +178,7 @@ class MemoDbSession(Session):
             return
         guest = Guest(self._broker.entropy.token(), peer, route, mark)
         name = f"{peer.label} {guest.id[:4].hex()}"
-        worker = self._broker.join(self, guest, name, ready.services, self._terms, now)
+        worker = self._broker.join(self, guest, name, ready.services, self._terms, now, origin=peer.label)
         if worker is None:
             self._line.remark("worker refused", level="warning", peer=peer, services=list(ready.services))
             return
@@ -186,7 +186,6 @@ class MemoDbSession(Session):
         self._guests[guest.id] = guest
         contacts.guests[guest] = None
         contacts.readies[route] = guest
-        self._line.remark("worker joined", peer=peer, worker=name, services=list(ready.services))
         self._park(guest, now)
         self._broker.idle(worker, now)
 
@@ -320,7 +319,6 @@ class MemoDbSession(Session):
             return
         peer, route = guest.peer, guest.route
         self._forget(guest)
-        self._line.remark("worker dismissed", peer=peer, worker=effect.worker.name, reason=effect.reason)
         if peer is not None and guest.answer is None:
             self._line.send(peer, [route, write_disconnect(guest.id)])
 

@@ -95,14 +95,11 @@ class RemoteWorkers:
         """Let in a worker that has said HELLO. It is idle once its connection has settled."""
         remote = RemoteWorker(peer, hello.name or peer.label)
         terms = self._terms.get((hello.capacity, hello.returns)) or self._new_terms(hello)
-        worker = self._broker.join(self._recipient, remote, remote.name, hello.services, terms, now)
+        worker = self._broker.join(self._recipient, remote, remote.name, hello.services, terms, now, origin=peer.label)
         if worker is None:
             raise Malformed("malformed", "services that cannot be offered: too many, or not names")
         remote.worker = worker
         peer.guest = remote
-        self._line.remark(
-            "worker joined", peer=peer, worker=remote.name, service=", ".join(hello.services), capacity=hello.capacity
-        )
         self._line.when_settled(peer, partial(self._broker.idle, worker))
 
     def _new_terms(self, hello: Hello) -> Terms:
@@ -129,7 +126,6 @@ class RemoteWorkers:
     def leave(self, remote: RemoteWorker, reason: str, now: float, unseen: Sequence[Attempt] = ()) -> None:
         worker, remote.worker = remote.worker, None
         if worker is not None:
-            self._line.remark("worker left", peer=remote.peer, worker=remote.name, reason=reason)
             self._broker.leave(worker, now, reason, unseen)
 
     def dismiss(self, effect: Dismiss) -> None:
@@ -138,7 +134,6 @@ class RemoteWorkers:
             remote.worker = None
             remote.given = []
         remote.farewell = effect.reason  # if it is not gone yet, it is when `lost` tells what never left us (R8)
-        self._line.remark("worker dismissed", peer=remote.peer, worker=remote.name, reason=effect.reason)
         self._line.send(remote.peer, write_bye(effect.reason, is_final=effect.farewell.is_final))
         self._line.close(remote.peer, effect.reason)
 
@@ -239,7 +234,6 @@ class RemoteWorkers:
     def _drain(self, remote: RemoteWorker, message: Message, now: float) -> None:
         expect_frames(message, 1)
         if remote.worker is not None and remote.worker.state is not DRAINING:
-            self._line.remark("worker leaves", peer=remote.peer, worker=remote.name)
             self._broker.drain(remote.worker, now)
 
 

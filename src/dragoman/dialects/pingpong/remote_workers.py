@@ -92,7 +92,6 @@ class RemoteWorkers:
     def leave(self, remote: RemoteWorker, reason: str, now: float, unseen: Sequence[Attempt] = ()) -> None:
         worker, remote.worker = remote.worker, None
         if worker is not None:
-            self._line.remark("worker left", peer=remote.peer, worker=remote.name, reason=reason)
             self._broker.leave(worker, now, reason, unseen)
 
     def dismiss(self, effect: Dismiss, now: float) -> None:
@@ -101,7 +100,6 @@ class RemoteWorkers:
             return  # it has joined anew since
         was_unproven = remote.attempt is not None
         remote.worker = None
-        self._line.remark("worker dismissed", peer=remote.peer, worker=remote.name, reason=effect.reason)
         if effect.farewell.is_final:
             remote.is_exiting = True
             self._send_exit(remote, now)
@@ -117,12 +115,12 @@ class RemoteWorkers:
             self._terms,
             now,
             held_back_until=held_back_until,
+            origin=remote.peer.label,
         )
         if worker is None:
             self._line.remark("worker refused", level="warning", peer=remote.peer, worker=remote.name)
             return False
         remote.worker = worker
-        self._line.remark("worker joined", peer=remote.peer, worker=remote.name, service=self._options.service)
         self._line.when_settled(remote.peer, partial(self._broker.idle, worker))
         return True
 

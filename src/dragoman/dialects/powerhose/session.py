@@ -267,7 +267,8 @@ class PowerhoseSession(Session):
     def _reached(self, peer: Peer, post: Post, now: float) -> None:
         if post.peer is not peer:
             return  # it was given up while it greeted
-        worker = self._broker.join(self, post, post.endpoint, (self._options.service,), self._terms, now)
+        offered = (self._options.service,)
+        worker = self._broker.join(self, post, post.endpoint, offered, self._terms, now, origin=peer.label)
         if worker is None:
             self._line.complain("worker refused", peer=peer, worker=post.endpoint)
             self._hang_up(post, "there is no room for its service")
@@ -276,7 +277,6 @@ class PowerhoseSession(Session):
         post.stage = Stage.IDLE
         post.due = inf
         self._dialling.pop(post, None)
-        self._line.remark("worker joined", worker=post.endpoint, service=self._options.service)
         self._broker.idle(worker, now)
 
     def _not_reached(self, post: Post, now: float) -> None:
@@ -375,7 +375,6 @@ class PowerhoseSession(Session):
     def _dismiss(self, effect: Dismiss) -> None:
         post: Post = effect.worker.party
         if post.worker is effect.worker:
-            self._line.remark("worker dismissed", worker=post.endpoint, reason=effect.reason)
             post.worker = None
             self._hang_up(post, effect.reason)
 
@@ -383,7 +382,6 @@ class PowerhoseSession(Session):
         worker, attempt, post.worker = post.worker, post.attempt, None
         self._hang_up(post, reason)
         if worker is not None:
-            self._line.remark("worker left", worker=post.endpoint, reason=reason)
             self._broker.leave(worker, now, reason, (attempt,) if is_unseen and attempt is not None else ())
 
     def _hang_up(self, post: Post, reason: str) -> None:

@@ -19,7 +19,7 @@ def test_d5_an_idle_worker_that_does_not_ping_is_removed_after_15_seconds() -> N
     assert bench.state == "away"
     assert bench.end.is_over
     assert world.counters.expired_workers == 1
-    (line,) = world.remarked("worker dismissed")
+    (line,) = world.remarked("worker left")
     assert "silent for 15 s" in line["reason"]
 
 

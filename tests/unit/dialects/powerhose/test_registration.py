@@ -51,7 +51,8 @@ def test_a_worker_is_named_by_its_endpoint_and_offers_the_listeners_service() ->
     (worker,) = world.broker.roster.workers.values()
     assert worker.name == bench.endpoint
     assert [service.name for service in worker.services] == ["resize"]
-    assert world.remarked("worker joined") == [{"worker": FIRST, "service": "resize"}]
+    (line,) = world.remarked("worker joined")
+    assert (line["worker"], line["services"]) == (FIRST, ["resize"])
 
 
 def test_r59_a_ping_of_a_known_worker_is_answered_and_adds_no_second_entry() -> None:
