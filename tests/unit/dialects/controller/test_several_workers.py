@@ -78,7 +78,7 @@ def test_what_nobody_knows_of_any_more_leaves_nothing_behind(world: World) -> No
     assert not session._workers.by_id
     assert session._workers.alarms.armed == session._exchanges.deadlines.armed == session._exchanges.visits.armed == 0
     assert not world.connections.peers
-    assert {event for event, _ in world.remarks} == {"worker joined", "worker left"}
+    assert {event for _, event, _ in world.remarks} == {"worker joined", "worker left"}
 
 
 def test_nobody_calls_in_this_dialect_and_effects_for_callers_mean_nothing(world: World) -> None:
