@@ -28,6 +28,8 @@ COMPILED = (
     "carriers/*.py",
     "desk/asking.py",
     "desk/desk.py",
+    "desk/job_options.py",
+    "desk/operation_calls.py",
     "desk/views.py",
     "dialects/*.py",
     "dialects/*/*.py",

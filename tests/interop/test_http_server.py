@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.http import guard
+from dragoman.http import limited_connection
 from dragoman.http.hangup import HANGUP
 from dragoman.http.limits import HttpLimits
 from dragoman.http.server import HttpServer
@@ -501,7 +501,7 @@ def test_at_shutdown_half_a_body_is_answered_and_nobody_who_is_refused_keeps_us(
     open_house: Callable[..., HttpHouse], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Half a body kept us for as long as we had, and who was refused for as long as it was listened to."""
-    monkeypatch.setattr(guard, "LINGER", 1000.0)
+    monkeypatch.setattr(limited_connection, "LINGER", 1000.0)
     house = open_house()
     with house.visit() as half, house.visit() as chunks, house.visit() as refused:
         half.sendall(post(b"Content-Length: 1000") + b"a")
@@ -519,7 +519,7 @@ def test_at_shutdown_half_a_body_is_answered_and_nobody_who_is_refused_keeps_us(
 def test_at_shutdown_who_is_answered_before_the_body_is_there_does_not_keep_us(
     open_house: Callable[..., HttpHouse], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guard, "LINGER", 1000.0)
+    monkeypatch.setattr(limited_connection, "LINGER", 1000.0)
     house = open_house()
     with house.visit() as early:
         early.sendall(get(b"Content-Length: 1000", line=b"POST /begin HTTP/1.1") + b"a")

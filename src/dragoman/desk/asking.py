@@ -9,8 +9,9 @@ import msgspec
 from dragoman.core.failure import Failure
 from dragoman.core.model import Payload
 from dragoman.core.owners import Owner
-from dragoman.desk.desk import QUESTIONS, Asker, Desk, Ticket
+from dragoman.desk.desk import QUESTIONS, Desk
 from dragoman.desk.forms import Problem, View
+from dragoman.desk.operation_calls import Asker, Ticket
 from dragoman.desk.sentences import sentence
 
 _readers: dict[str, msgspec.json.Decoder[Any]] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Iterator
-from functools import lru_cache, partial
+from functools import partial
 from itertools import islice
 from typing import Any, Final, Protocol
 
@@ -21,10 +21,8 @@ from dragoman.core.effects import Accept, Answer, Effect
 from dragoman.core.failure import Failure
 from dragoman.core.histogram import Histogram
 from dragoman.core.infinity import inf
-from dragoman.core.model import Caller, Job, JobId, Payload, Service, WorkerId
+from dragoman.core.model import Job, JobId, Payload, Service, WorkerId
 from dragoman.core.names import is_name
-from dragoman.core.options import Wishes
-from dragoman.core.owners import Owner
 from dragoman.core.recipients import TimedRecipient
 from dragoman.core.states import DONE, ENDED, Refusal
 from dragoman.desk.calendar import Calendar
@@ -55,10 +53,11 @@ from dragoman.desk.forms import (
     WorkersView,
     WorkerView,
 )
+from dragoman.desk.job_options import options_of, wishes_for
+from dragoman.desk.operation_calls import NOBODY, Asker, Ticket
 from dragoman.desk.payloads import payload_of
 from dragoman.desk.purge import Purge
 from dragoman.desk.run import Run
-from dragoman.desk.sentences import duration
 from dragoman.desk.views import job_view, service_views, worker_view
 from dragoman.desk.why import why
 
@@ -82,31 +81,6 @@ class Diary(Protocol):
 
     @property
     def commits(self) -> Histogram: ...
-
-
-class Asker(Protocol):
-    """Whoever asks. It is told one of these, once."""
-
-    @property
-    def owner(self) -> Owner | None:
-        """The owner whose limits its jobs count for."""
-
-    def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None: ...
-
-    def refuse(self, problem: Problem) -> None: ...
-
-
-class Ticket(Caller):
-    """Somebody who waits at the desk: for a job to be accepted, or for its outcome."""
-
-    __slots__ = ("alarm", "alarm_number", "asker", "due")
-
-    def __init__(self, desk: Desk, asker: Asker, due: float) -> None:
-        super().__init__(desk)
-        self.asker: Asker | None = asker  # None: it has been answered, or has gone
-        self.due = due  # until when it waits for an outcome; inf: it waits for the job to be accepted
-        self.alarm = inf
-        self.alarm_number = 0
 
 
 class Desk(TimedRecipient):
@@ -140,7 +114,7 @@ class Desk(TimedRecipient):
         return ticket
 
     def enqueue(self, form: Order, payload: Payload, asker: Asker, now: float) -> Ticket:
-        wishes = self._wishes(form, now)
+        wishes = options_of(form, now, self._offset(), self.broker.policy.max_delay)
         if form.key is not None and self.is_loading:
             raise Objection("loading", "jobs of the last run are still being read: keys cannot be looked up yet")
         ticket = Ticket(self, asker, inf)
@@ -383,20 +357,6 @@ class Desk(TimedRecipient):
             raise Objection("not found", "there is no such worker: it has gone, or never was")
         return worker_view(worker, now)
 
-    def _wishes(self, form: Order, now: float) -> Wishes:
-        delay = form.delay
-        if form.not_before is not None:
-            if form.not_before.tzinfo is None:
-                raise Objection("invalid", "not_before: write a zone behind it, such as Z or +02:00")
-            delay = max(delay, form.not_before.timestamp() - self._offset() - now)
-        if delay > self.broker.policy.max_delay:
-            raise Objection(
-                "invalid", f"it would start in more than {duration(self.broker.policy.max_delay)} (max_delay)"
-            )
-        return wishes_for(
-            delay, form.priority, form.attempts, form.timeout, form.retry_first, form.retry_cap, form.retry_jitter
-        )
-
     def _submit_recurring(self, form: CronForm, payload: bytes, key: str, now: float) -> JobId | None:
         if self.diary.problem is not None:
             return None
@@ -447,18 +407,6 @@ def _same(view: View) -> View:
     return view
 
 
-class Nobody:
-    owner = None
-
-    def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None:
-        pass
-
-    def refuse(self, problem: Problem) -> None:
-        pass
-
-
-NOBODY: Final = Nobody()
-
 # How the core's refusals are called here.
 PROBLEMS: Final = {
     Refusal.NO_SUCH_SERVICE: "no such service",
@@ -493,27 +441,3 @@ QUESTIONS: Final[dict[str, tuple[type[Any], type[Any], Callable[..., Ticket | No
     "pause recurring": (CronRef, CronView, Desk.pause_recurring),
     "resume recurring": (CronRef, CronView, Desk.resume_recurring),
 }
-
-
-@lru_cache(maxsize=1024)
-def wishes_for(
-    delay: float,
-    priority: int,
-    attempts: int,
-    timeout: float | None,
-    retry_first: float | None,
-    retry_cap: float | None,
-    retry_jitter: float | None,
-) -> Wishes:
-    """A background job waits for a worker however long it takes for one to come. Equal wishes are one object."""
-    return Wishes(
-        job_timeout=inf if timeout is None else timeout,
-        attempts=attempts,
-        priority=priority,
-        delay=max(0.0, delay),
-        waits=True,
-        durable=True,
-        retry_first=retry_first,
-        retry_cap=retry_cap,
-        retry_jitter=retry_jitter,
-    )

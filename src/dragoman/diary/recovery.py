@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
@@ -13,16 +13,22 @@ from time import strftime
 
 import apsw
 
-from dragoman.core.model import JobId
-from dragoman.core.options import Wishes
-from dragoman.core.revival import Kept
 from dragoman.diary import sums
 from dragoman.diary.counter import NAME as COUNTER
 from dragoman.diary.counter import Count, read_count
+from dragoman.diary.damaged_tables import (
+    UNTOLD,
+    Table,
+    columns_of,
+    fate_table,
+    is_sealed,
+    job_names,
+    job_table,
+    notes_of,
+)
 from dragoman.diary.losses import Loss, after_opening, bad_epoch, before_opening, log_of, without_store
 from dragoman.diary.rebuilding import rebuild
-from dragoman.diary.records import FATE_COLUMNS, JOB_COLUMNS, PAYLOAD, Reader, Row
-from dragoman.diary.salvage import Salvage
+from dragoman.diary.records import FATE_COLUMNS, JOB_COLUMNS, Row
 from dragoman.diary.schema import (
     COMMITS,
     NAME,
@@ -36,17 +42,12 @@ from dragoman.diary.schema import (
     noted_version,
     open_file,
 )
-from dragoman.diary.sealing import UNSEALED
-from dragoman.diary.sums import RESULT
-from dragoman.diary.tables import read_note, write_note
-from dragoman.diary.trouble import Damaged, DiaryError, Unreadable, passing
+from dragoman.diary.tables import write_note
+from dragoman.diary.trouble import Damaged, DiaryError, passing
 
 ROWS_A_COMMIT = 1_000
 COMPANIONS = ("", "-wal", "-journal")
-# Columns that older files do not have, and what they would say.
-SINCE = {"may_return": "0", "head_sum": "NULL", "told_sum": "NULL", "body_sum": "NULL"}
 # What is told about a fate, but decides nothing: if it cannot be read, the rest still counts.
-UNTOLD = -1  # in the place of their checksum
 TOLD = {"history": "NULL", "reason": "NULL", "worker": "iif(token IS NULL, NULL, '')", "told_sum": str(UNTOLD)}
 
 
@@ -213,155 +214,19 @@ def _check_rows(connection: apsw.Connection, path: Path) -> Findings:
     """The file may be whole, and what is in it nonsense."""
     if is_new(connection):
         return Findings()
-    is_sealed = _is_sealed(connection)
-    jobs, fates = _jobs(connection, path, is_sealed), _fates(connection, path, is_sealed)
+    sealed = is_sealed(connection)
+    jobs, fates = job_table(connection, path, sealed), fate_table(connection, path, sealed)
     for rows in (jobs, fates):
         for _ in rows:
             pass
-    notes = sum(note is None for note in _notes(connection, is_sealed))
+    notes = sum(note is None for note in notes_of(connection, sealed))
     counts = {"jobs": len(jobs.unread), "fates of jobs": len(fates.unread), "notes": notes}
     said = [f"{count} {what}" for what, count in counts.items() if count]
     if not said:
         return Findings()
-    names = [f"{name}: it cannot be read" for name in _names(connection, jobs.unread)]
-    names += [f"{name}: what happened to it cannot be read" for name in _names(connection, fates.unread)]
+    names = [f"{name}: it cannot be read" for name in job_names(connection, jobs.unread)]
+    names += [f"{name}: what happened to it cannot be read" for name in job_names(connection, fates.unread)]
     return Findings(f"{', '.join(said)} cannot be read", names)
-
-
-def _is_sealed(source: apsw.Connection) -> bool:
-    """Whether every row must have its checksums: not in a file of an older format, or one that is being changed."""
-    try:
-        return "sum" in _known(source, "note") and read_note(source, UNSEALED) is None
-    except (apsw.Error, UnicodeDecodeError):
-        return True
-
-
-def _names(source: apsw.Connection, numbers: Iterable[int]) -> list[str]:
-    """The ids of jobs, or their numbers where even that cannot be read."""
-    names = []
-    for number in sorted(numbers):
-        try:
-            id = source.execute("SELECT id FROM job WHERE number = ?", (number,)).get
-        except (apsw.Error, UnicodeDecodeError):
-            id = None
-        names.append(f"job {id.hex()}" if isinstance(id, bytes) else f"job number {number}")
-    return names
-
-
-class Table:
-    """The rows of a table that can be read and make sense. Afterwards it tells of the others."""
-
-    def __init__(
-        self, source: apsw.Connection, path: Path, name: str, columns: tuple[str, ...], read: Callable[[Row], None]
-    ) -> None:
-        """`read` raises Unreadable."""
-        self.name = name
-        self.columns = columns
-        self._source = source
-        self._read = read
-        self._columns = _columns(source, name)
-        self._salvage = Salvage(source, path, name, self._wanted({}))
-        self._nonsense: list[int] = []
-
-    def __iter__(self) -> Iterator[Row]:
-        for row in self._salvage:
-            if self._makes_sense(row):
-                yield row
-            else:
-                self._nonsense.append(row[0])  # type: ignore[arg-type]
-
-    @property
-    def unread(self) -> list[int]:
-        """Numbers of rows that are there, but cannot be read, or make no sense."""
-        return self._salvage.lost + self._nonsense
-
-    @property
-    def places(self) -> int:
-        return self._salvage.places
-
-    def read_without(self, number: int, instead: dict[str, str]) -> Row | None:
-        """One row, with something else in the place of some columns."""
-        query = f"SELECT {self._wanted(instead)} FROM {self.name} WHERE number = ?"  # noqa: S608
-        try:
-            row = self._source.execute(query, (number,)).fetchone()
-        except (apsw.Error, UnicodeDecodeError):
-            return None
-        return row if row is not None and self._makes_sense(row) else None
-
-    def _wanted(self, instead: dict[str, str]) -> str:
-        return ", ".join(instead.get(name, name if name in self._columns else SINCE[name]) for name in self.columns)
-
-    def _makes_sense(self, row: Row) -> bool:
-        try:
-            self._read(row)
-        except Unreadable:
-            return False
-        return True
-
-
-def _known(source: apsw.Connection, table: str) -> set[str]:
-    try:
-        return {row[1] for row in source.execute(f"PRAGMA table_info({table})")}
-    except (apsw.Error, UnicodeDecodeError):
-        return set()
-
-
-def _columns(source: apsw.Connection, table: str) -> set[str]:
-    found = _known(source, table)
-    missing = {*(JOB_COLUMNS if table == "job" else FATE_COLUMNS)} - found - {*SINCE}
-    if missing:
-        raise Damaged(f"the table {table} has no {', '.join(sorted(missing))}")
-    return found
-
-
-def _jobs(source: apsw.Connection, path: Path, is_sealed: bool) -> Table:
-    reader = Reader()
-
-    def read(row: Row) -> None:
-        reader.job(row[:PAYLOAD], 0.0)
-        if not isinstance(row[PAYLOAD], bytes):
-            raise Unreadable("its payload is none")
-        if is_sealed or row[-1] is not None:
-            _require(sums.fits_job(row[:-2], row[-2:]))
-
-    return Table(source, path, "job", sums.ALL_JOB_COLUMNS, read)
-
-
-def _fates(source: apsw.Connection, path: Path, is_sealed: bool) -> Table:
-    reader = Reader()
-
-    def read(row: Row) -> None:
-        number, result = row[0], row[RESULT]
-        assert isinstance(number, int)
-        job = Kept(number, JobId(b""), "", Wishes(), 0.0)
-        reader.add_fate(job, (*row[1:RESULT], *row[RESULT + 1 : -3]), 0.0)
-        if result is not None and not isinstance(result, bytes):
-            raise Unreadable("its result is none")
-        if is_sealed or row[-1] is not None:
-            _require(sums.fits_fate(row[:-3], row[-3:], is_told=row[-2] != UNTOLD))
-
-    return Table(source, path, "fate", sums.ALL_FATE_COLUMNS, read)
-
-
-def _require(is_whole: bool) -> None:
-    if not is_whole:
-        raise Unreadable("it does not match its checksum")
-
-
-def _notes(source: apsw.Connection, is_sealed: bool) -> Iterator[tuple[str, str] | None]:
-    """None for what cannot be read: one note, or all the rest."""
-    sum = "sum" if is_sealed else "NULL"
-    query = f"SELECT CAST(key AS BLOB), CAST(value AS BLOB), {sum} FROM note"  # noqa: S608 bytes need not make sense
-    try:
-        for key, value, sum in source.execute(query):
-            try:
-                note = key.decode(), value.decode()
-            except (AttributeError, UnicodeDecodeError):
-                yield None
-                continue
-            yield note if not is_sealed or sums.note_sum(*note) == sum else None
-    except apsw.Error:
-        yield None
 
 
 # -------------------------------------------------------------------- copying
@@ -383,7 +248,7 @@ def _refuse_strangers(source: apsw.Connection, path: Path) -> None:
     try:
         version = source.pragma("user_version")
         for table in ("job", "fate"):
-            _columns(source, table)
+            columns_of(source, table)
     except (apsw.Error, Damaged) as error:
         raise DiaryError(f"nothing of {path} can be read ({error}): restore a backup, or move it away") from error
     noted = noted_version(source)
@@ -414,15 +279,15 @@ def _copy_into(
 
 
 def _copy_all(source: apsw.Connection, target: apsw.Connection, path: Path, away: Path, loss: Loss | None) -> Recovered:
-    is_sealed = _is_sealed(source)
-    jobs, fates = _jobs(source, path, is_sealed), _fates(source, path, is_sealed)
+    sealed = is_sealed(source)
+    jobs, fates = job_table(source, path, sealed), fate_table(source, path, sealed)
     _copy(jobs, jobs, target, sums.sealed_job, len(JOB_COLUMNS))
     _copy(fates, fates, target, sums.sealed_fate, len(FATE_COLUMNS))
     mended = [row for number in fates.unread if (row := fates.read_without(number, TOLD)) is not None]
     _copy(fates, mended, target, sums.sealed_fate, len(FATE_COLUMNS))
     target.execute("DELETE FROM fate WHERE number NOT IN (SELECT number FROM job)")
     notes = left_out = 0
-    for note in _notes(source, is_sealed):
+    for note in notes_of(source, sealed):
         if note is None:
             left_out += 1
         elif note[0] not in OWN_NOTES:
@@ -442,8 +307,8 @@ def _copy_all(source: apsw.Connection, target: apsw.Connection, path: Path, away
         lost=loss.how if loss is not None else "",
         missing=[
             *_still_missing(target, loss),
-            *(f"{name}: left out" for name in _names(source, jobs.unread)),
-            *(f"{name}: as it was submitted" for name in _names(source, lost)),
+            *(f"{name}: left out" for name in job_names(source, jobs.unread)),
+            *(f"{name}: as it was submitted" for name in job_names(source, lost)),
         ],
     )
 

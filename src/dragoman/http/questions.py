@@ -44,10 +44,9 @@ from dragoman.http.door import Door
 from dragoman.http.headers import Header
 from dragoman.http.operations import BYTES, Operation
 from dragoman.http.outcomes import outcome_response
+from dragoman.http.preferences import key_of, preferred_wait
 from dragoman.http.problems import Refused, problem
 from dragoman.http.reading import JSON, body_of, in_body, in_path, in_query, is_json, without
-
-LONGEST_WAIT = 3_600.0
 
 WorkerNumber = Annotated[int, Meta(ge=0, le=2**53, description="A worker's number, as `/v1/workers` lists it.")]
 CronName = Annotated[str, Meta(min_length=1, max_length=128, description="What a recurring job is called.")]
@@ -72,10 +71,10 @@ def told(view: Any, status: int = 200, headers: dict[str, str] | None = None) ->
 
 async def enqueue(door: Door, request: Request) -> Response:
     order, payload = await _order(door, request)
-    order.key = _key(request, order.key)
+    order.key = key_of(request, order.key)
     view = await ask(door, request, "enqueue", order, payload)
     headers = {"Location": f"/v1/jobs/{view.id}"}
-    wait = _preferred_wait(request)
+    wait = preferred_wait(request)
     if wait is not None:
         headers["Preference-Applied"] = f"wait={wait:g}"
     elif view.state != "ended":  # else it is an older one of the same key, and how it ended is known
@@ -97,33 +96,6 @@ async def _order(door: Door, request: Request) -> tuple[Order, bytes]:
         raise Refused(problem(415, "wrong-content-type", "Wrong content type", detail))
     in_query(request, NoForm)
     return await in_body(door, request, Order), b""
-
-
-def _key(request: Request, key: str | None) -> str | None:
-    header = request.headers.get("idempotency-key")
-    if header is None:
-        return key
-    try:
-        said: str = msgspec.convert(header.encode("latin-1").decode(), Annotated[str, Meta(min_length=1)])
-    except (UnicodeDecodeError, msgspec.ValidationError):
-        raise Refused(problem(422, "invalid", "Not valid", "Idempotency-Key: it is empty, or not UTF-8")) from None
-    if key is not None and key != said:
-        detail = "Idempotency-Key says one key and `key` another: say one of them"
-        raise Refused(problem(422, "invalid", "Not valid", detail))
-    return said
-
-
-def _preferred_wait(request: Request) -> float | None:
-    """Seconds, from `Prefer: wait=30` (RFC 7240). What we do not understand of it is no error there."""
-    for preference in ",".join(request.headers.getlist("prefer")).split(","):
-        name, _, value = preference.partition(";")[0].partition("=")
-        if name.strip().lower() == "wait":
-            try:
-                wait = float(value.strip().strip('"'))
-            except ValueError:
-                return None
-            return min(wait, LONGEST_WAIT) if wait >= 0.0 else None
-    return None
 
 
 async def jobs(door: Door, request: Request) -> Response:

@@ -12,8 +12,9 @@ from dragoman.core.options import Terms
 from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 from dragoman.core.store_entries import Erase, Note, Save
-from dragoman.desk.desk import QUESTIONS, Desk, Ticket
+from dragoman.desk.desk import QUESTIONS, Desk
 from dragoman.desk.forms import Problem, View
+from dragoman.desk.operation_calls import Ticket
 from dragoman.server.admission import Limits
 from dragoman.server.runner import Runner
 from dragoman.testing.entropy import SeededEntropy

@@ -1,0 +1,274 @@
+"""One HTTP connection: how it begins, which times and limits it is held to, and how it ends (R125 to R128).
+
+It measures no time itself: `look` is called now and then, and compares. Bytes and requests are in `guard.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from enum import Enum
+from math import inf
+from typing import Any, cast
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from dragoman.http.framing import Chunks, Fault
+from dragoman.http.hangup import Hangup
+from dragoman.http.hosts import is_local
+from dragoman.http.problems import MEDIA_TYPE, problem_body
+from dragoman.http.transports import tune
+from dragoman.http.watch import Watch
+
+LINGER = 2.0  # so long we listen to somebody we refused: closing on unread bytes would take our answer back
+LAST_LINGER = 0.1  # when we are about to be gone
+MOST_AHEAD = 1 << 16  # bytes of requests that came before their turn
+RESERVE = 128  # connections above the limits; when there are more, the oldest of them is cut
+RESERVE_TIMEOUT = 1.0  # so long one of them may take to send a health check
+
+STOPPING = Fault(503, "draining", "Draining", "The broker is about to stop: ask again later.")
+
+
+class Phase(Enum):
+    IDLE = "idle"  # nothing of a request is here
+    HEAD = "head"  # the beginning of one is
+    LENGTH = "length"  # a body whose length is known
+    CHUNKS = "chunks"  # a body that says where it ends
+    ANSWER = "answer"  # the request is whole, its response is not
+    REFUSED = "refused"  # or answered early: what still comes is not listened to
+
+
+IDLE, HEAD, LENGTH, CHUNKS, ANSWER, REFUSED = Phase
+
+
+class LimitedConnection(HttpToolsProtocol):
+    """The beginning, the time limits and the end of a connection."""
+
+    def __init__(self, config: Config, watch: Watch) -> None:
+        super().__init__(config, watch.shared, {}, watch.loop)
+        self.access_log = False
+        self.address = "unix"
+        self._watch = watch
+        self._limits = watch.limits
+        self._phase = IDLE
+        self._kept = b""  # the beginning of a head, or what came before its turn
+        self._due = inf  # when patience ends with the phase as it is
+        self._is_new = True  # no request yet
+        self._has_blank = False  # an empty line stood before this head
+        self._head: re.Match[bytes] | None = None  # the one the parser is at work on
+        self._fault: Fault | None = None  # found in it
+        self._is_upgrade = False  # it wishes for another protocol
+        self._following = 0  # bytes that came with the head
+        self._left = 0  # bytes of a body that are still to come
+        self._chunks: Chunks | None = None
+        self._began = 0.0  # a body
+        self._came = 0  # bytes of it
+        self._unsent = 0  # bytes that wait to be written, when last looked at
+        self._moved = 0.0  # when some of them last went
+        self._host = ""
+        self._hangup = Hangup()
+        self._running: RequestResponseCycle | None = None
+        self._no_room: Fault | None = None  # it is in the reserve: only a health check is answered (R127)
+
+    # ------------------------------------------------------------ the beginning
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        watch = self._watch
+        now = self.loop.time()
+        if self.client is not None:
+            host, port = self.client
+            tune(transport)
+            self._host, self.address = host, f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        self._moved = now
+        self._due = now + self._limits.head_timeout
+        watch.by_address[self._host] += 1
+        watch.wake()
+        if watch.is_closing:
+            transport.abort()
+        elif fault := self._crowd():
+            self._enter_reserve(fault, now)
+
+    def _crowd(self) -> Fault | None:
+        limits, watch = self._limits, self._watch
+        is_near = is_local(self._host)
+        most = limits.max_connections_per_local_address if is_near else limits.max_connections_per_address
+        if len(watch) - len(watch.reserve) > limits.max_connections:
+            detail = f"max_connections is {limits.max_connections}."
+        elif watch.by_address[self._host] > most:
+            name = "max_connections_per_local_address" if is_near else "max_connections_per_address"
+            detail = f"{name} is {most}."
+        else:
+            return None
+        return Fault(503, "too-many-connections", "Too many connections", detail)
+
+    def _enter_reserve(self, fault: Fault, now: float) -> None:
+        """Only a health check is answered here, and it must come at once; everything else gets this fault."""
+        watch = self._watch
+        self._no_room, self._due = fault, now + RESERVE_TIMEOUT
+        self._leave_address()
+        watch.reserve[self] = None
+        if len(watch.reserve) > RESERVE:
+            next(iter(watch.reserve)).leave_reserve()
+
+    def leave_reserve(self) -> None:
+        """Newer connections need the place: a health check would have come by now."""
+        del self._watch.reserve[self]
+        if self._phase is not REFUSED and self._no_room is not None:
+            self._watch.report(self._no_room.reason, self.address)
+        self.transport.abort()
+
+    def _leave_address(self) -> None:
+        by_address = self._watch.by_address
+        by_address[self._host] -= 1
+        if not by_address[self._host]:
+            del by_address[self._host]
+
+    # ------------------------------------------------------------ time
+
+    def look(self, now: float, passed: float) -> None:
+        """Judge who is late. `passed` is the time since the last look."""
+        phase = self._phase
+        if phase is LENGTH or phase is CHUNKS:
+            self._look_at_body(now, passed)
+        elif now >= self._due:
+            self._end_patience()
+        unsent = self.transport.get_write_buffer_size()
+        if not unsent or unsent < self._unsent or not self._unsent:
+            self._moved = now
+        self._unsent = unsent
+        if now - self._moved >= self._limits.body_timeout:
+            self._cut("stalled-reader")
+        elif unsent > max(self._limits.max_send_buffer, self._limits.max_payload + MOST_AHEAD):
+            self._cut("send-buffer-full")
+
+    def forgive(self, gap: float) -> None:
+        """We were not there to listen for so long, and nobody is late for it (D13)."""
+        self._due += gap
+        self._began += gap
+        self._moved += gap
+
+    def _look_at_body(self, now: float, passed: float) -> None:
+        cycle, limits = self.cycle, self._limits
+        if not cycle.response_complete and (self.flow.read_paused or cycle.waiting_for_100_continue):
+            self._began += passed  # it is the application that keeps them waiting
+            return
+        spent = now - self._began
+        if spent >= limits.body_timeout:
+            self._refuse(Fault(408, "body-timeout", "Body too slow", f"body_timeout is {limits.body_timeout:g} s."))
+        elif self._came < (spent - limits.body_grace) * limits.min_body_rate:
+            detail = f"min_body_rate is {limits.min_body_rate} bytes a second after {limits.body_grace:g} s."
+            self._refuse(Fault(408, "slow-body", "Body too slow", detail))
+
+    def _end_patience(self) -> None:
+        if self._no_room is not None and self._phase is not REFUSED:
+            self._refuse(self._no_room)
+        elif self._phase is HEAD:
+            detail = f"head_timeout is {self._limits.head_timeout:g} s."
+            self._refuse(Fault(408, "head-timeout", "Head too slow", detail))
+        elif self._phase is IDLE:
+            if self._is_new:
+                self._watch.report("silent-connection", self.address)
+            self._due = inf
+            self.transport.close()
+        else:
+            self.transport.abort()
+
+    def _cut(self, reason: str) -> None:
+        self._watch.report(reason, self.address)
+        self._moved = inf
+        self.transport.abort()
+
+    def resume_writing(self) -> None:
+        self._moved = self.loop.time()
+        super().resume_writing()
+
+    # ------------------------------------------------------------ the end
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        watch = self._watch
+        if self._no_room is None:
+            self._leave_address()
+        watch.reserve.pop(self, None)
+        self._phase, self._kept = REFUSED, b""
+        watch.bodies.forget(self)
+        super().connection_lost(exc)
+        self._leave_cycle()
+        watch.leave()
+
+    def eof_received(self) -> None:
+        """Whoever says no more is gone. If a response is not complete, nobody is there to read it: the loop closes."""
+        if self._phase is HEAD and self._kept:
+            self._watch.report("cut-short", self.address)
+        self._leave_cycle()
+
+    def _leave_cycle(self) -> None:
+        """Tell the application, if it is still at work for this connection, that the caller is gone."""
+        cycle = self._running
+        if cycle is None or cycle.response_complete or self._hangup.is_gone:
+            return
+        cycle.disconnected = True
+        cycle.waiting_for_100_continue = False
+        cycle.message_event.set()
+        self._hangup.happen()
+
+    def shutdown(self) -> None:
+        """Close when the running request, if there is one, has its response. Half a request is not waited for."""
+        if self._phase in (LENGTH, CHUNKS) and not self.cycle.response_started:
+            self._refuse(STOPPING)
+        elif self._phase is REFUSED:
+            self._hurry()
+        else:
+            super().shutdown()
+
+    def abort(self) -> None:
+        self.transport.abort()
+
+    def _close_softly(self) -> None:
+        """Say no more. If a body is still coming, listen a moment longer."""
+        if self._phase is LENGTH or self._phase is CHUNKS:
+            self._turn_deaf()
+            self.transport.write_eof()
+        else:
+            self.transport.close()
+
+    def _turn_deaf(self) -> None:
+        self._phase, self._kept, self._due = REFUSED, b"", self.loop.time() + LINGER
+        self._watch.bodies.forget(self)
+        if self._watch.is_closing:
+            self._hurry()
+
+    def _hurry(self) -> None:
+        """Who is refused may still be reading why, but does not keep us."""
+        self.loop.call_later(LAST_LINGER, self.transport.abort)
+
+    def give_way(self) -> None:
+        """Refuse the body of this connection: others need the room that it takes."""
+        self._refuse(self._watch.bodies.fault())
+
+    def _refuse(self, fault: Fault) -> None:
+        cycle = self._running
+        is_answering = cycle is not None and cycle.response_started and not cycle.response_complete
+        self._turn_deaf()
+        self._leave_cycle()
+        self._watch.report(fault.reason, self.address)
+        if is_answering:
+            self.transport.abort()
+        elif not self.transport.is_closing():
+            self.flow.resume_reading()
+            self.transport.write(self._words(fault))
+            self.transport.write_eof()
+        if fault.status == 413:
+            self._watch.too_large(cast("dict[str, Any]", self.scope))
+
+    def _words(self, fault: Fault) -> bytes:
+        body = problem_body(fault.status, fault.reason, fault.title, fault.detail)
+        headers = [
+            *self.server_state.default_headers,
+            (b"content-type", MEDIA_TYPE.encode()),
+            (b"content-length", b"%d" % len(body)),
+            (b"connection", b"close"),
+            *([(b"retry-after", b"1")] if fault.status == 503 else []),
+        ]
+        return b"".join((STATUS_LINE[fault.status], *(b"%b: %b\r\n" % each for each in headers), b"\r\n", body))
