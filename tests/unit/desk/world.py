@@ -8,9 +8,11 @@ from typing import Any
 from dragoman.core.broker import Broker
 from dragoman.core.failure import Failure
 from dragoman.core.model import Attempt, Job, JobId, Payload, Worker
-from dragoman.core.options import Terms
+from dragoman.core.options import Terms, Wishes
 from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
+from dragoman.core.revival import Kept
+from dragoman.core.states import Outcome
 from dragoman.core.store_entries import Erase, Note, Save
 from dragoman.desk.desk import QUESTIONS, Desk
 from dragoman.desk.forms import Problem, View
@@ -19,6 +21,7 @@ from dragoman.server.admission import Limits
 from dragoman.server.runner import Runner
 from dragoman.testing.entropy import SeededEntropy
 
+UNKNOWN = "0" * 32  # an id that no job has
 WALL = 1_000_000.0  # what the wall clock is ahead
 
 
@@ -159,3 +162,19 @@ class World:
             self.now = max(self.now, due)
         self.now = end
         self.line.turn()
+
+
+def ended_job(world: World) -> Kept:
+    """A job of an earlier run that is done, as the diary kept it."""
+    kept = Kept(1, JobId(b"j" * 16), "s", Wishes(durable=True, waits=True, attempts=3), world.now - 10.0)
+    kept.outcome, kept.keep_until = Outcome.DONE, world.now + 100.0
+    world.broker.ledger.gate.last = world.broker.ledger.gate.safe = 1
+    return kept
+
+
+def quarantined_job(world: World) -> str:
+    """A job in quarantine: its id."""
+    name = world.enqueue(attempts=1)
+    world.broker.fail(world.attempt(name), "poison", world.now)
+    world.line.turn()
+    return name

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import pytest
+
 from dialect_world import DialectWorld, ZmtpEnd
 from dragoman.carriers.zmtp import Zmtp
 from dragoman.carriers.zmtp_limits import Limits as ZmtpLimits
@@ -247,3 +249,7 @@ class World(DialectWorld):
         assert len(self.session._owed) <= OWED_KEPT
         named = self.session.routing_ids.owners
         assert all(peer in self.connections.peers and peer.identity == name for (_, name), peer in named.items())
+
+
+every = pytest.mark.parametrize("speech", SPEECHES, ids=str)
+UNKNOWN = b"made up by him.."

@@ -1,0 +1,198 @@
+"""Peers that speak MemoDB and are not ours: on libnng and on plain sockets.
+
+Whatever is written here as CBOR is written by cbor2. Traps of pynng: contexts must be closed before their socket, and
+take its options over when they are made.
+"""
+
+from __future__ import annotations
+
+import io
+import queue
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+import cbor2
+import pynng
+from house import BrokerHouse, Raw, place_of
+from pynng.nng import MsOption
+
+from dragoman.core.states import IDLE, WorkerState
+from dragoman.sdk.address import UnixPlace
+from programs import PATIENCE, until
+
+READY, JOB, RESULT, HEARTBEAT, DISCONNECT = range(1, 6)
+NO_RESEND = 3_600_000
+Start = Callable[..., BrokerHouse]
+TCP = "memodb+tcp://127.0.0.1:0"
+
+
+def memo(*items: object, payload: bytes = b"") -> bytes:
+    return cbor2.dumps(["memo01", *items], canonical=True) + payload
+
+
+def job(payload: bytes, service: str = "default", timeout: int = 60_000) -> bytes:
+    return memo(JOB, b"", service, timeout, payload=payload)
+
+
+def read(message: bytes) -> tuple[int, bytes, list[Any], bytes]:
+    """Type, id, what follows, payload."""
+    stream = io.BytesIO(message)
+    version, kind, id, *fields = cbor2.CBORDecoder(stream).decode()
+    assert version == "memo01"
+    return kind, id, fields, stream.read()
+
+
+def result_of(message: bytes) -> bytes:
+    kind, id, fields, payload = read(message)
+    assert (kind, id, fields) == (RESULT, b"", [])
+    return payload
+
+
+class Req(pynng.Req0):
+    resend_tick = MsOption("req:resend-tick")
+
+
+class Nngs:
+    """Sockets and contexts of libnng that never wait for ever and end with the test, in the order that libnng needs."""
+
+    def __init__(self) -> None:
+        self._ends = ExitStack()
+
+    def close(self) -> None:
+        self._ends.close()
+
+    def dial(self, where: str, *, resend: int = NO_RESEND) -> Any:
+        """`resend` in milliseconds."""
+        patience = int(PATIENCE * 1000)
+        made = Req(recv_timeout=patience, send_timeout=patience, resend_time=resend, recv_max_size=0)
+        self._ends.callback(made.close)
+        made.resend_tick = min(1000, max(1, resend // 10))
+        made.reconnect_time_min = made.reconnect_time_max = 20
+        made.dial(where, block=True)
+        return made
+
+    def contexts(self, made: Any, count: int) -> list[Any]:
+        return [self._ends.enter_context(made.new_context()) for _ in range(count)]
+
+    def work(self, where: str, count: int = 1, services: tuple[str, ...] = ("default",), **options: Any) -> Crew:
+        crew = Crew(self.contexts(self.dial(where, **options), count), services)
+        self._ends.callback(crew.close)
+        return crew
+
+
+class Crew:
+    """Workers of libnng, a thread and a context each. They do what the strangers' workers do."""
+
+    def __init__(self, contexts: list[Any], services: tuple[str, ...]) -> None:
+        self.heard: queue.Queue[tuple[int, bytes]] = queue.Queue()  # type and id of every answer
+        self.done: list[bytes] = []  # payloads, as they came
+        self._is_over = False
+        self._services = list(services)
+        self._contexts = contexts
+        self._threads = [threading.Thread(target=self._live, args=(each,), name="crew") for each in contexts]
+        for each in self._threads:
+            each.start()
+
+    def close(self) -> None:
+        self._is_over = True
+        for context in self._contexts:
+            context.close()
+        for each in self._threads:
+            each.join(PATIENCE)
+            assert not each.is_alive()
+
+    def _live(self, context: Any) -> None:
+        request = memo(READY, b"", self._services)
+        while True:
+            try:
+                context.send(request)
+                kind, id, _, payload = read(context.recv())
+            except Exception:  # closed under its hands; pynng says so in several ways
+                if self._is_over:
+                    return
+                raise
+            self.heard.put((kind, id))
+            if kind == JOB:
+                self.done.append(payload)
+                words = payload[:40].split()
+                if words[:1] == [b"sleep"]:
+                    time.sleep(float(words[1]))
+                big = words[:1] == [b"size"]
+                request = memo(RESULT, id, payload=b"x" * int(words[1]) if big else b"did " + payload)
+            elif kind == HEARTBEAT:
+                request = memo(HEARTBEAT, id)
+            else:
+                request = memo(READY, b"", self._services)
+
+
+class Plain(Raw):
+    """A REQ on a plain socket, which repeats nothing and waits for nothing by itself."""
+
+    def __init__(self, where: str, receive_buffer: int = 0) -> None:
+        super().__init__(where, receive_buffer)
+        self._mark = b"\x01" if isinstance(place_of(where), UnixPlace) else b""
+        self._number = 0
+
+    def greeted(self) -> Plain:
+        self.say(b"\0SP\0\0\x30\0\0")
+        assert self.take(8) == b"\0SP\0\0\x31\0\0"
+        return self
+
+    def ask(self, message: bytes, request: bytes = b"") -> bytes:
+        """Returns the request id."""
+        self._number += 1
+        request = request or (0x8000_0000 | self._number).to_bytes(4, "big")
+        self.write(request + message)
+        return request
+
+    def write(self, body: bytes) -> None:
+        self.say(self._mark + len(body).to_bytes(8, "big") + body)
+
+    def answer(self) -> tuple[bytes, bytes]:
+        """Request id and message of the next one."""
+        assert self.take(len(self._mark)) == self._mark
+        body = self.take(int.from_bytes(self.take(8), "big"))
+        return body[:4], body[4:]
+
+
+def count_workers(house: BrokerHouse, state: WorkerState | None = None) -> int:
+    def count() -> int:
+        return sum(state is None or worker.state is state for worker in house.broker.roster.workers.values())
+
+    return int(house.run(count))
+
+
+def count_jobs(house: BrokerHouse, state: object) -> int:
+    return int(house.run(lambda: sum(job.state is state for job in house.broker.jobs.values())))
+
+
+def joined(house: BrokerHouse, count: int = 1) -> None:
+    until(lambda: count_workers(house, IDLE) >= count, f"{count} workers are there and idle")
+
+
+def silent(house: BrokerHouse) -> dict[str, int]:
+    return {str(outcome): count for outcome, count in house.counters.silent_endings.items()}
+
+
+def tap(house: BrokerHouse, kind: int) -> list[bytes]:
+    """The routes of all messages of this type that the broker hears from now on."""
+    session = house.line.sessions[0]
+    heard: list[bytes] = []
+    hear = session.hear
+
+    def listen(peer: Any, message: Any, now: float) -> None:
+        if read(bytes(message[1]))[0] == kind:
+            heard.append(bytes(message[0]))
+        hear(peer, message, now)
+
+    house.run(setattr, session, "hear", listen)
+    return heard
+
+
+def again(broker_house: Start, house: BrokerHouse, options: str = "") -> BrokerHouse:
+    """Another broker in the same place."""
+    house.close()
+    return broker_house(f"memodb+{house.workers}{options}")

@@ -1,0 +1,235 @@
+"""Many MemoDB peers at once, and slow jobs beside fast ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+from house import place_of
+from memodb_peers import (
+    DISCONNECT,
+    HEARTBEAT,
+    JOB,
+    READY,
+    RESULT,
+    TCP,
+    Nngs,
+    Plain,
+    Start,
+    count_jobs,
+    count_workers,
+    job,
+    joined,
+    memo,
+    read,
+    result_of,
+    silent,
+)
+
+from dragoman.carriers.sp import Sp
+from dragoman.core.states import BUSY, IDLE, WAITING
+from dragoman.server import clock
+from programs import until
+
+# -------------------------------------------------------------------- slow and fast
+
+
+def test_slow_jobs_and_fast_ones_side_by_side_each_with_its_own_time(broker_house: Start, nngs: Nngs) -> None:
+    house = broker_house(TCP)
+    slow = nngs.work(house.workers, 3, services=("slow",))
+    nngs.work(house.workers, 3, services=("fast",))
+    joined(house, 6)
+    callers = nngs.dial(house.callers)
+    patient, hasty = nngs.contexts(callers, 3), nngs.contexts(callers, 3)
+    for caller in patient:
+        caller.send(job(b"sleep 1.5", "slow", timeout=30_000))
+    until(lambda: len(slow.done) == 3, "the slow ones are at work")
+    fast = 0
+    while count_workers(house, BUSY) >= 3 and fast < 100:
+        for caller in hasty:
+            caller.send(job(b"%d" % fast, "fast", timeout=300))
+        for caller in hasty:
+            assert result_of(caller.recv()) == b"did %d" % fast
+        fast += 1
+    assert fast >= 20
+    assert [result_of(caller.recv()) for caller in patient] == [b"did sleep 1.5"] * 3
+    assert silent(house) == {}
+
+
+def test_r71_a_fast_job_that_overruns_its_short_time_ends_while_the_slow_one_goes_on(
+    broker_house: Start, nngs: Nngs
+) -> None:
+    house = broker_house(TCP)
+    crew = nngs.work(house.workers, 2, services=("slow", "fast"))
+    joined(house, 2)
+    with Plain(house.callers) as caller:
+        caller.greeted()
+        slow = caller.ask(job(b"sleep 1.0 slow", "slow", timeout=30_000))
+        caller.ask(job(b"sleep 0.8 fast", "fast", timeout=200))
+        until(lambda: silent(house) == {"timed out": 1}, "the fast one is given up")
+        assert caller.answer() == (slow, memo(RESULT, b"", payload=b"did sleep 1.0 slow"))
+        joined(house, 2)
+        assert house.counters.late_results == 1
+        again = caller.ask(job(b"next", "fast", timeout=200))
+        assert caller.answer() == (again, memo(RESULT, b"", payload=b"did next"))
+    assert DISCONNECT in [kind for kind, _ in list(crew.heard.queue)]
+
+
+# -------------------------------------------------------------------- many at once
+
+
+def test_fifty_workers_and_fifty_callers_of_libnng_over_two_connections(broker_house: Start, nngs: Nngs) -> None:
+    house = broker_house(TCP, strict=False)
+    crew = nngs.work(house.workers, 50)
+    joined(house, 50)
+    callers = nngs.contexts(nngs.dial(house.callers), 50)
+    for turn in range(20):
+        for number, caller in enumerate(callers):
+            caller.send(job(b"%d of %d" % (turn, number)))
+        for number, caller in enumerate(callers):
+            assert result_of(caller.recv()) == b"did %d of %d" % (turn, number)
+    assert len(crew.done) == len(set(crew.done)) == 1000
+    assert len(house.line.connections.peers) == 2
+
+
+WORKERS = CALLERS = 500
+CONNECTIONS = 10
+JOBS = 50_000
+
+
+class Crowd(asyncio.Protocol):
+    """Workers and callers on one connection, each with a request of its own in flight."""
+
+    def __init__(self, name: int, share: int, seen: Counter[bytes], over: asyncio.Event) -> None:
+        self.name = name
+        self.seen = seen  # by all crowds: how often each job was given to a worker
+        self.answered = 0
+        self.wrong: list[bytes] = []
+        self.lost = False
+        self._left = share  # calls to be made
+        self._unanswered = share
+        self._sp = Sp("REQ")
+        self._requests = 0
+        self._calls: dict[bytes, bytes] = {}  # what each caller asked, by its request id
+        self._workers: dict[bytes, None] = {}
+        self._over = over
+
+    def connection_made(self, transport: Any) -> None:
+        self._transport = transport
+        transport.writelines(self._sp.outgoing)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.lost = True
+        self._over.set()
+
+    def begin(self, workers: int, callers: int) -> None:
+        for _ in range(workers):
+            self._workers[self._ask([memo(READY, b"", ["load"])])] = None
+        for _ in range(callers):
+            self._call()
+
+    def data_received(self, data: bytes) -> None:
+        out: list[bytes] = []
+        for message in self._sp.feed(data):
+            request, body = bytes(message[0]), bytes(message[1])
+            if request in self._calls:
+                asked = self._calls.pop(request)
+                if body != RESULT_HEADER + b"did " + asked:
+                    self.wrong.append(body)
+                self.answered += 1
+                if self._left:
+                    self._call(out)
+                elif self.answered == self._unanswered:
+                    self._over.set()
+            else:
+                del self._workers[request]
+                kind, id, _, payload = read(body)
+                if kind == JOB:
+                    self.seen[payload] += 1
+                    said = memo(RESULT, id, payload=b"did " + payload)
+                else:
+                    assert kind == HEARTBEAT
+                    said = memo(HEARTBEAT, id)
+                self._workers[self._ask([said], out)] = None
+        self._transport.writelines(out)
+
+    def _call(self, out: list[bytes] | None = None) -> None:
+        payload = b"%d/%d" % (self.name, self._left)
+        self._left -= 1
+        self._calls[self._ask([LOAD_HEADER, payload], out)] = payload
+
+    def _ask(self, frames: list[bytes], out: list[bytes] | None = None) -> bytes:
+        self._requests += 1
+        request = (0x8000_0000 | self._requests).to_bytes(4, "big")
+        encoded = self._sp.encode([request, *frames])
+        if out is None:
+            self._transport.writelines(encoded)
+        else:
+            out += encoded  # type: ignore[arg-type]
+        return request
+
+
+LOAD_HEADER = job(b"", "load")
+RESULT_HEADER = memo(RESULT, b"")
+
+
+def test_r76_a_thousand_parked_at_once_and_fifty_thousand_jobs_none_lost_or_doubled(broker_house: Start) -> None:
+    house = broker_house(TCP, strict=False)
+    seen: Counter[bytes] = Counter()
+    house.run(house.broker.pause, "load")
+
+    def parked() -> bool:
+        return count_workers(house, IDLE) == WORKERS and count_jobs(house, WAITING) == CALLERS
+
+    def resume() -> None:
+        house.broker.resume("load", clock.now())
+        house.line.turn()
+
+    async def crowd() -> list[Crowd]:
+        loop = asyncio.get_running_loop()
+        place = place_of(house.workers)
+        crowds = [Crowd(name, JOBS // CONNECTIONS, seen, asyncio.Event()) for name in range(CONNECTIONS)]
+        transports = [
+            (await loop.create_connection(lambda each=each: each, place.host, place.port))[0]  # type: ignore[union-attr]
+            for each in crowds
+        ]
+        for each in crowds:
+            each.begin(WORKERS // CONNECTIONS, CALLERS // CONNECTIONS)
+        await asyncio.to_thread(until, parked, "a thousand requests are parked")
+        await asyncio.to_thread(house.run, resume)
+        async with asyncio.timeout(60):
+            for each in crowds:
+                await each._over.wait()
+        for each in transports:
+            each.close()
+        return crowds
+
+    crowds = asyncio.run(crowd())
+    assert [each.wrong for each in crowds] == [[]] * CONNECTIONS
+    assert [each.answered for each in crowds] == [JOBS // CONNECTIONS] * CONNECTIONS
+    assert len(seen) == seen.total() == JOBS
+    assert (house.counters.accepted, house.counters.handed_out) == (JOBS, JOBS)
+    assert silent(house) == {}
+    assert house.counters.bad_messages == {}
+
+
+def test_the_broker_lets_go_of_all_who_left(broker_house: Start, nngs: Nngs) -> None:
+    """Nothing of them stays when their times are over."""
+    times = "heartbeat_after=0.2&heartbeat_timeout=0.3&detach_timeout=0.1&keep_answers=0.1&orphan_grace=0.1"
+    house = broker_house(f"{TCP}?{times}")
+    for _ in range(3):
+        theirs = Nngs()
+        try:
+            theirs.work(house.workers, 5)
+            joined(house, 5)
+            caller = theirs.dial(house.callers)
+            caller.send(job(b"job"))
+            assert result_of(caller.recv()) == b"did job"
+        finally:
+            theirs.close()
+        until(lambda: count_workers(house) == 0, "the workers are forgotten")
+    assert house.run(lambda: len(house.broker.jobs)) == 0
+    session: Any = house.line.sessions[0]
+    until(lambda: house.run(lambda: session._callers.answers.bytes) == 0, "the answers are forgotten")
+    assert house.run(lambda: (session._guests, session._callers.orphans, session._lost_readies)) == ({}, {}, {})

@@ -1,0 +1,178 @@
+"""Faults of sessions, and pauses of the broker itself."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import zmq
+from house import MIB, Asker, Echo, House, Raw, Visitors, ready_command
+
+from dragoman.carriers.carrier import Frame, Message, TooLarge
+from dragoman.carriers.zmtp import Zmtp
+from dragoman.carriers.zmtp_commands import OUR_GREETING
+from dragoman.core.broker import Broker
+from dragoman.core.policy import Policy
+from dragoman.dialects.pingpong.options import ListenerOptions
+from dragoman.dialects.pingpong.session import PingPongSession
+from dragoman.diary.memory import MemoryDiary
+from dragoman.sdk.address import TcpPlace
+from dragoman.server.admission import Limits
+from dragoman.server.peer import Peer, PeerLimits
+from dragoman.server.runner import Runner
+from dragoman.testing.entropy import SeededEntropy
+from programs import until
+
+LOOPBACK = TcpPlace("127.0.0.1", 0)
+
+
+class Clumsy(Echo):
+    """Fails where it is told to, once."""
+
+    def __init__(self, line: Runner, fault: str) -> None:
+        super().__init__(line)
+        self.fault = fault
+
+    def stumble(self, where: str) -> None:
+        if where == self.fault:
+            self.fault = ""
+            raise RuntimeError(f"clumsy in {where}")
+
+    def opened(self, peer: Any, now: float) -> None:
+        super().opened(peer, now)
+        self.stumble("opened")
+
+    def hear(self, peer: Any, message: Message | TooLarge, now: float) -> None:
+        self.stumble("hear")
+        super().hear(peer, message, now)
+
+    def lost(self, peer: Any, unsent: Any, now: float) -> None:
+        super().lost(peer, unsent, now)
+        self.stumble("lost")
+
+    def tick(self, now: float) -> float:
+        self.stumble("tick")
+        return super().tick(now)
+
+
+@pytest.mark.parametrize("fault", ["opened", "hear", "lost", "tick"])
+def test_a_fault_in_a_session_is_counted_and_the_line_goes_on(loop_name: str, visitors: Visitors, fault: str) -> None:
+    """R27: every call of a session is fenced. An exception that leaves a turn would leave it without its next turn."""
+    house = House(loop_name)
+    try:
+        echo, clumsy = Echo(house.line), Clumsy(house.line, "")
+        well = house.open(echo, LOOPBACK)
+        where = house.open(clumsy, LOOPBACK)
+        asker = visitors.visit(zmq.REQ, well)
+        asker.send(b"before")
+        assert asker.recv() == b"before"
+        clumsy.fault = fault
+        with Raw(where) as raw:
+            raw.say(OUR_GREETING + ready_command(b"DEALER"))
+            raw.message(b"stumble")
+        until(lambda: not clumsy.fault, "it has stumbled")
+        asker.rcvtimeo = 3_000
+        asker.send(b"after")
+        assert asker.recv() == b"after"
+        assert house.counters.internal_errors == 1
+    finally:
+        house.close()
+
+
+def test_our_own_pause_times_no_handshake_out(house: House) -> None:
+    """D13: a peer that was greeting when we were stopped is not late; we are."""
+    asker = Asker(house.line)
+    where = house.open(asker, LOOPBACK, limits=PeerLimits(handshake_timeout=1.5))
+    with Raw(where) as raw:
+        raw.say(OUR_GREETING[:20])
+        until(lambda: house.line.connections.peers, "we have met")
+        assert raw.take(64) == OUR_GREETING
+
+        def pause() -> None:
+            raw.say(OUR_GREETING[20:])
+            time.sleep(2.6)
+
+        house.run(pause)
+        assert raw.next()[1].startswith(b"\x05READY")
+        raw.say(ready_command(b"DEALER"))
+        until(lambda: asker.present, "the handshake is done")
+
+
+class Pipe:
+    """A stream that goes nowhere; `read` is what reading it does."""
+
+    def __init__(self, read: Callable[[], None] = lambda: None) -> None:
+        self.sent = 0
+        self.received = 0
+        self.backlog = 0
+        self.closed_in_order = False
+        self.read_dry = read
+
+    def write(self, buffers: list[Frame]) -> None:
+        self.sent += sum(map(len, buffers))
+
+    def close(self) -> None: ...
+
+
+def test_the_time_it_takes_to_read_all_sockets_after_a_pause_is_excused_as_well() -> None:
+    """D13: reading dry may take a second; those who could not be read by then were not late either."""
+    now = 100.0
+
+    def read() -> None:
+        nonlocal now
+        now += 0.3
+
+    broker = Broker(Policy(), SeededEntropy())
+    line = Runner(broker, MemoryDiary(), lambda: now, lambda *_, **__: None, Limits())
+    session = PingPongSession(broker, line.connections, ListenerOptions(worker_expire=1.0), MIB, now)
+    line.sessions.append(session)
+    for number in range(10):
+        carrier = Zmtp("ROUTER")
+        peer = line.connections.connected(session, "backend", carrier, Pipe(read), f"peer {number}", "address")
+        line.connections.arrived(peer, carrier.feed(OUR_GREETING + ready_command(b"DEALER") + b"\x01\x00\x00\x05READY"))
+    line.turn()
+    assert len(broker.roster.workers) == 10
+    now += 10.0
+    line.turn()
+    assert broker.counters.expired_workers == 0
+
+
+class Unending:
+    """Limits that notice when somebody asks for them without end."""
+
+    handshake_timeout = 10.0
+    carrier_timeout = 0.4
+    max_send_buffer = 1
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    @property
+    def carrier_ping(self) -> float:
+        self.asked += 1
+        assert self.asked < 1_000, "a turn that never ends"
+        return 0.1
+
+
+@pytest.mark.parametrize("began", [0.3, 7.7, 1_234.567, 86_400.1])
+def test_a_turn_at_the_very_instant_a_life_sign_is_due_comes_to_an_end(began: float) -> None:
+    """(heard + 0.1) - heard is not always 0.1. Judged by the difference nothing was due, and armed for now again.
+
+    With a clock that is moved by hand, and once in a while with a real one, the turn went round for ever.
+    """
+    now = began
+    broker = Broker(Policy(), SeededEntropy())
+    line = Runner(broker, MemoryDiary(), lambda: now, lambda *_, **__: None, Limits())
+    asker = Asker(line)
+    limits: Any = Unending()
+    carrier = Zmtp("ROUTER")
+    peer: Peer = line.connections.connected(asker, "door", carrier, Pipe(), "peer", "address", limits)
+    line.connections.arrived(peer, carrier.feed(OUR_GREETING + ready_command(b"DEALER")))
+    for _ in range(100):
+        limits.asked = 0
+        now = line.turn()
+        if asker.losses:
+            break
+    assert asker.losses, "a peer that never answers is lost in the end"

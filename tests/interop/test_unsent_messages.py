@@ -1,0 +1,230 @@
+"""Messages that never left when a connection ended, and how it ended."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from house import Asker, Echo, House, Raw, ready_command
+
+from dragoman.carriers.zmtp_commands import OUR_GREETING
+from dragoman.sdk.address import Place, TcpPlace, UnixPlace
+from programs import until
+
+LOOPBACK = TcpPlace("127.0.0.1", 0)
+
+# ---------------------------------------------------------------- which messages never left
+
+
+def test_marks_of_messages_that_never_left_come_back_and_others_do_not(house: House, place: Place) -> None:
+    asker = Asker(house.line)
+    with Raw(house.open(asker, place), receive_buffer=4_096) as raw:
+        raw.greet()
+        peer = asker.present[0]
+        house.send(peer, [b"small"], "left at once")
+        assert raw.hear() == [b"small"]
+        house.run(lambda: [house.line.connections.send(peer, [bytes(65_536)], number) for number in range(200)])
+        until(lambda: peer.stream.backlog, "it has fallen behind")
+        sent = settled(lambda: peer.stream.sent)
+    until(lambda: asker.losses, "it is lost")
+    ((lost, unsent),) = asker.losses
+    assert lost is peer
+    taken = (sent - first_byte(b"small")) // (65_536 + 9)  # messages that the kernel has taken whole
+    assert unsent == list(range(taken, 200))
+    assert 0 < taken < 200
+
+
+def test_what_a_slow_peer_reads_later_does_not_come_back(house: House, place: Place) -> None:
+    asker = Asker(house.line)
+    with Raw(house.open(asker, place), receive_buffer=4_096) as raw:
+        raw.greet()
+        peer = asker.present[0]
+        for number in range(20):
+            house.send(peer, [bytes(512 * 1024)], number)
+        for _ in range(10):
+            assert raw.hear() == [bytes(512 * 1024)]
+        settled(lambda: peer.stream.sent)
+    until(lambda: asker.losses, "it is lost")
+    unsent = asker.losses[0][1]
+    assert unsent == list(range(20 - len(unsent), 20))
+    assert len(unsent) <= 10
+
+
+def test_a_message_whose_write_fails_never_left(house: House, place: Place) -> None:
+    """A peer resets its connection; before the loop hears of it, we write: the kernel refuses, so nothing has left."""
+    asker = Asker(house.line)
+    raw = Raw(house.open(asker, place)).greet()
+    until(lambda: asker.present, "it has greeted")
+
+    def write_to_the_dead() -> None:
+        raw.reset()
+        house.line.connections.send(asker.present[0], [b"a job"], "never left")
+        house.line.turn()
+
+    house.run(write_to_the_dead)
+    until(lambda: asker.losses, "it is lost")
+    assert asker.losses[0][1] == ["never left"]
+
+
+def test_a_message_that_the_peer_had_not_read_when_it_closed_comes_back(house: House, tmp_path: Path) -> None:
+    """R8, on a Unix socket, where closing with unread bytes is told to the sender."""
+    asker = Asker(house.line)
+    raw = Raw(house.open(asker, UnixPlace(str(tmp_path / "s")))).greet()
+    until(lambda: asker.present, "it has greeted")
+    house.run(write_then, house, asker, ["a job"], raw.socket.close)
+    until(lambda: asker.losses, "it is lost")
+    assert asker.losses[0][1] == ["a job"]
+
+
+def test_a_message_written_to_a_peer_that_has_closed_comes_back(house: House) -> None:
+    """R8, on TCP, where the bytes leave us and are answered with a reset."""
+    asker = Asker(house.line)
+    raw = Raw(house.open(asker, LOOPBACK)).greet()
+    until(lambda: asker.present, "it has greeted")
+
+    def close_then_write() -> None:
+        raw.socket.close()
+        write_then(house, asker, ["a job"], lambda: None)
+
+    house.run(close_then_write)
+    until(lambda: asker.losses, "it is lost")
+    assert asker.losses[0][1] == ["a job"]
+
+
+@pytest.mark.parametrize("after", ["nothing", "something unread", "a reset"])
+def test_a_message_that_the_peer_has_read_does_not_come_back(house: House, place: Place, after: str) -> None:
+    """R9: also if the connection ends with a reset, which may have another cause."""
+    asker = Asker(house.line)
+    raw = Raw(house.open(asker, place)).greet()
+    until(lambda: asker.present, "it has greeted")
+    peer = asker.present[0]
+    house.send(peer, [b"a job"], "a job")
+    assert raw.hear() == [b"a job"]
+    if after == "something unread":
+        house.run(write_then, house, asker, [None], raw.socket.close)
+    elif after == "a reset":
+        raw.reset()
+    else:
+        raw.socket.close()
+    until(lambda: asker.losses, "it is lost")
+    assert asker.losses[0][1] == []
+
+
+def test_a_message_does_not_come_back_once_the_peer_has_spoken_after_it(house: House, tmp_path: Path) -> None:
+    """What it says may be the result; whether a word behind that was read is not asked."""
+    asker = Asker(house.line)
+    raw = Raw(house.open(asker, UnixPlace(str(tmp_path / "s")))).greet()
+    until(lambda: asker.present, "it has greeted")
+    house.run(write_then, house, asker, ["a job"], lambda: None)
+    raw.message(b"a word")
+    assert asker.next() == [b"a word"]
+    raw.socket.close()
+    until(lambda: asker.losses, "it is lost")
+    assert asker.losses[0][1] == []
+
+
+def test_a_peer_is_lost_only_once_however_it_ends(house: House, place: Place) -> None:
+    asker = Asker(house.line)
+    raw = Raw(house.open(asker, place)).greet()
+    until(lambda: asker.present, "it has greeted")
+
+    def all_at_once() -> None:
+        peer = asker.present[0]
+        raw.reset()
+        house.line.connections.close(peer, "once")
+        house.line.connections.send(peer, [b"a word"], "mark")
+        house.line.connections.close(peer, "twice")
+        house.line.turn()
+        house.line.connections.send(peer, [b"too late"], "unheard")
+
+    house.run(all_at_once)
+    until(lambda: asker.losses, "it is lost")
+    house.run(lambda: None)
+    assert len(asker.losses) == 1
+    assert not house.line.connections.peers
+    assert not house.line.connections.admission.addresses
+
+
+def test_what_is_said_before_closing_still_arrives(house: House, place: Place) -> None:
+    asker = Asker(house.line)
+    with Raw(house.open(asker, place)) as raw:
+        raw.greet()
+        raw.message(b"unread" * 1_000)
+
+        def farewell() -> None:
+            house.line.connections.send(asker.present[0], [b"farewell"])
+            house.line.connections.close(asker.present[0], "over")
+
+        house.run(farewell)
+        assert raw.hear() == [b"farewell"]
+        assert raw.rest() == b""
+
+
+# ---------------------------------------------------------------- what these tests need
+
+
+def write_then(house: House, asker: Asker, marks: list[Any], call: Callable[[], object]) -> None:
+    """Within one step of the loop: nothing is read meanwhile."""
+    for mark in marks:
+        house.line.connections.send(asker.present[0], [b"a word"], mark)
+    house.line.turn()
+    call()
+
+
+def settled(number: Callable[[], int]) -> int:
+    """A number, once it has stopped changing."""
+    last, since = number(), time.monotonic()
+    while time.monotonic() - since < 0.3:
+        time.sleep(0.01)
+        now = number()
+        if now != last:
+            last, since = now, time.monotonic()
+    return last
+
+
+def first_byte(first_message: bytes) -> int:
+    """Where the second message begins in what we send: behind greeting, READY and the first."""
+    ready = ready_command(b"ROUTER", b"house")
+    return len(OUR_GREETING) + len(ready) + 2 + len(first_message)
+
+
+# ---------------------------------------------------------------- how a connection ended
+
+
+@pytest.mark.parametrize("has_read", [True, False], ids=["read", "unread"])
+def test_a_connection_is_closed_in_order_if_the_peer_has_read_all(house: House, place: Place, has_read: bool) -> None:
+    """libnng shuts a socket down before it closes it: the end comes before the reset that unread bytes cause."""
+    echo = Echo(house.line)
+    raw = Raw(house.open(echo, place)).greet()
+    raw.message(b"hello")
+    if has_read:
+        assert raw.hear() == [b"hello"]
+    else:
+        raw.socket.recv(1, socket.MSG_PEEK)
+
+    def close() -> None:  # on the loop's own thread: it sees the end when both have happened
+        raw.socket.shutdown(socket.SHUT_RDWR)
+        raw.socket.close()
+
+    house.run(close)
+    until(lambda: echo.losses, "its end has been seen")
+    assert echo.losses[0][0].closed_in_order is has_read
+
+
+def test_a_connection_that_is_reset_or_closed_by_us_is_not_closed_in_order(house: House, place: Place) -> None:
+    echo = Echo(house.line)
+    where = house.open(echo, place)
+    with Raw(where).greet() as raw:
+        house.run(house.line.connections.close, echo.present[0], "the test wants it")
+        raw.rest()
+    until(lambda: echo.losses, "it has been closed")
+    raw = Raw(where).greet()
+    raw.message(b"hello")
+    raw.socket.recv(1, socket.MSG_PEEK)
+    raw.reset()
+    until(lambda: len(echo.losses) == 2, "its end has been seen")
+    assert [peer.closed_in_order for peer, _ in echo.losses] == [False, False]

@@ -1,0 +1,106 @@
+"""ZMTP written by hand and recorded from libzmq, and ways to cut a stream of bytes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+
+from dragoman.carriers.carrier import Message, TooLarge
+from dragoman.carriers.zmtp import Zmtp, encode
+from dragoman.carriers.zmtp_limits import Limits
+
+KIB = 1024
+MIB = 1024 * KIB
+
+
+def greeting(version: bytes = b"\x03\x01", mechanism: bytes = b"NULL") -> bytes:
+    return b"\xff" + bytes(8) + b"\x7f" + version + mechanism.ljust(20, b"\0") + bytes(32)
+
+
+def command(name: bytes, rest: bytes = b"") -> bytes:
+    body = bytes([len(name)]) + name + rest
+    if len(body) < 256:
+        return b"\x04" + bytes([len(body)]) + body
+    return b"\x06" + len(body).to_bytes(8, "big") + body
+
+
+def prop(name: bytes, value: bytes) -> bytes:
+    return bytes([len(name)]) + name + len(value).to_bytes(4, "big") + value
+
+
+def ready(socket_type: bytes = b"DEALER", identity: bytes = b"") -> bytes:
+    return command(b"READY", prop(b"Socket-Type", socket_type) + prop(b"Identity", identity))
+
+
+def wire(*messages: list[bytes]) -> bytes:
+    return b"".join(b"".join(encode(message)) for message in messages)
+
+
+def started(limits: Limits | None = None, version: bytes = b"\x03\x01") -> Zmtp:
+    """A ROUTER of ours after the handshake with a DEALER."""
+    zmtp = Zmtp("ROUTER", limits=limits or Limits())
+    assert zmtp.feed(greeting(version) + ready()) == []
+    assert zmtp.ready
+    zmtp.outgoing.clear()
+    return zmtp
+
+
+def reason_of(zmtp: Zmtp) -> str:
+    assert zmtp.failure is not None, "a failure was expected"
+    assert zmtp.failure.detail
+    assert str(zmtp.failure).startswith(zmtp.failure.reason)
+    return zmtp.failure.reason
+
+
+def pieces_of(stream: bytes, size: int) -> Iterator[bytes]:
+    for pos in range(0, len(stream), size):
+        yield stream[pos : pos + size]
+
+
+def random_pieces(stream: bytes, rng: random.Random) -> Iterator[bytes]:
+    pos = 0
+    while pos < len(stream):
+        size = rng.choice((1, 2, 3, 9, 64, 1000, 70_000))
+        yield stream[pos : pos + size]
+        pos += size
+
+
+def feed_all(zmtp: Zmtp, pieces: Iterator[bytes]) -> list[Message | TooLarge]:
+    return [message for piece in pieces for message in zmtp.feed(piece)]
+
+
+def read_into_gap(zmtp: Zmtp, stream: bytes, size: int) -> list[Message | TooLarge]:
+    """As a BufferedProtocol does: into the gap while there is one, else into a buffer that is fed."""
+    messages: list[Message | TooLarge] = []
+    pos = 0
+    while pos < len(stream):
+        gap = zmtp.gap
+        if gap is None:
+            messages += zmtp.feed(stream[pos : pos + size])
+            pos += size
+        else:
+            count = min(size, len(gap), len(stream) - pos)
+            gap[:count] = stream[pos : pos + count]
+            messages += zmtp.fill(count)
+            pos += count
+    return messages
+
+
+def talk(left: Zmtp, right: Zmtp) -> None:
+    while left.outgoing or right.outgoing:
+        from_left, from_right = b"".join(left.outgoing), b"".join(right.outgoing)
+        left.outgoing.clear()
+        right.outgoing.clear()
+        right.feed(from_left)
+        left.feed(from_right)
+
+
+CUTS: dict[str, Callable[[Zmtp, bytes], list[Message | TooLarge]]] = {
+    "whole": lambda zmtp, stream: zmtp.feed(stream),
+    "by 1 KiB": lambda zmtp, stream: feed_all(zmtp, pieces_of(stream, KIB)),
+    "by 64 KiB": lambda zmtp, stream: feed_all(zmtp, pieces_of(stream, 64 * KIB)),
+    "at random": lambda zmtp, stream: feed_all(zmtp, random_pieces(stream, random.Random(7))),
+    "gap by 1000": lambda zmtp, stream: read_into_gap(zmtp, stream, 1000),
+    "gap by 64 KiB": lambda zmtp, stream: read_into_gap(zmtp, stream, 64 * KIB),
+    "gap by MiB": lambda zmtp, stream: read_into_gap(zmtp, stream, MIB),
+}

@@ -1,0 +1,12 @@
+"""World of one desk, as a fixture."""
+
+from __future__ import annotations
+
+import pytest
+
+from .world import World
+
+
+@pytest.fixture
+def world() -> World:
+    return World()

@@ -1,0 +1,65 @@
+"""Recurring jobs and the jobs they make."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from math import inf
+from typing import Any
+
+from .world import WALL, World
+
+
+def test_recurring_job_is_made_again_and_again(world: World) -> None:
+    world.worker()
+    assert world.ask("recur", b"tick", name="n", service="s", every=10.0).runs == 0
+    world.wait(25.0)
+    view = world.ask("recurrence", name="n")
+    assert (view.runs + view.skipped, view.last_job in {job.id.hex() for job in world.broker.jobs.values()}) == (
+        2,
+        True,
+    )
+    assert [job.payload for job in world.broker.jobs.values()] == [b"tick"]
+    assert list(world.diary.notes) == ["cron/n"]
+    assert [each.name for each in world.ask("recurring").recurring] == ["n"]
+    assert world.ask("pause recurring", name="n").paused
+    assert not world.ask("resume recurring", name="n").paused
+    world.ask("stop recurring", name="n")
+    assert (world.diary.notes, world.ask("recurrence", name="n").kind) == ({}, "not found")
+
+
+def test_run_and_what_is_noted_of_it_are_one_transaction(world: World) -> None:
+    world.ask("recur", name="n", service="s", every=10.0)
+    applied: list[list[str]] = []
+    apply = world.diary.apply
+
+    def watch(entries: Any, done: Any) -> None:
+        applied.append([type(each).__name__ for each in entries])
+        apply(entries, done)
+
+    world.diary.apply = watch  # type: ignore[method-assign]
+    world.wait(10.0)
+    assert applied == [["Save", "Note"]]
+
+
+def test_run_that_a_full_disk_refuses_is_made_when_there_is_room(world: World) -> None:
+    """It had counted as made, and what was noted of it said so: it was lost."""
+    world.ask("recur", name="n", service="s", every=10.0)
+    world.diary.problem = "the disk is full"
+    world.wait(12.0)
+    assert world.broker.jobs == {}
+    assert world.ask("recurrence", name="n").runs == 0
+    world.diary.problem = None
+    world.wait(1.5)
+    (job,) = world.broker.jobs.values()
+    view = world.ask("recurrence", name="n")
+    assert (view.runs, view.last_job) == (1, job.id.hex())
+    assert view.last == datetime.fromtimestamp(WALL + 1_010.0, UTC)
+    world.wait(10.0)
+    assert world.ask("recurrence", name="n").skipped == 1
+
+
+def test_a_job_runs_for_sixty_seconds_at_most_unless_it_says_otherwise(world: World) -> None:
+    """None was 60 seconds, too, and no limit could not be said."""
+    assert world.job(world.enqueue()).wishes.job_timeout == 60.0
+    assert world.job(world.enqueue(timeout=86_400.0)).wishes.job_timeout == 86_400.0
+    assert world.job(world.enqueue(timeout=None)).wishes.job_timeout == inf
