@@ -487,7 +487,7 @@ class AtTheBounds(Machine):
     def hurry(self, rounds: int) -> None:
         """Background jobs come, and are done at once: the next ones are reserved."""
         for _ in range(3):
-            self.submit("a", b"one", inf, None, Wishes(durable=True, waits=True, attempts=1))
+            self.submit("a", b"one", inf, None, Wishes(durable=True, waits=True, attempts=2))
         for _ in range(rounds):
             self.save_up_to(self.last_save)
             for attempt in [each for each in self.attempts if each.job.attempt is each and each.job.wishes.durable]:

@@ -3,8 +3,8 @@
 A background job is sent to its worker after the commit of that attempt. Workers whose jobs take less time than a commit
 would mostly wait for the store. While such workers finish jobs, the jobs at the head of their queue are reserved: the
 store gets the token of their next attempt ahead of time, and they are sent as soon as a slot is free. A reserved job
-keeps its place in the queue. After a crash its attempt counts as spent, for it may have been sent, so a reservation
-that is not used within `KEPT` is taken back.
+keeps its place in the queue. After a crash its attempt counts as spent, for it may have been sent. Therefore at most as
+many jobs are reserved as run, never one for its last attempt, and what is not used within `KEPT` is taken back.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from dragoman.core.reservation import Reservation
 QUICK: Final = 0.02  # seconds: an attempt that ends sooner calls for reservations
 KEPT: Final = 1.0  # seconds
 AHEAD: Final = 4  # per quick attempt since the last commit: some are being committed, some are used meanwhile
-MOST: Final = 1_024  # of one service
 
 
 class Reservations:
@@ -42,18 +41,18 @@ class Reservations:
 
     def reserve(self, now: float) -> None:
         """Commit the next attempts of the services that had quick ones since the last commit."""
-        self._ahead = {service: min(count * AHEAD, MOST) for service, count in self._quick.items()}
+        self._ahead = {service: min(count * AHEAD, _under_way(service)) for service, count in self._quick.items()}
         self._quick.clear()
         for service, count in self._ahead.items():
             if service.queue.length and not service.paused:
                 for job in service.queue.first(count):
-                    if job.reservation is None and job.wishes.durable:
+                    if job.reservation is None and _may_lose_one(job):
                         self._reserve(job, now)
 
     def reserve_new(self, job: Job, now: float) -> None:
         """Let the commit that accepts a job carry its reservation, if it is near enough to the head of its queue."""
         service = job.service
-        if service.queue.length <= self._ahead.get(service, 0) and not service.paused:
+        if service.queue.length <= self._ahead.get(service, 0) and not service.paused and _may_lose_one(job):
             self._reserve(job, now)
 
     def _reserve(self, job: Job, now: float) -> None:
@@ -89,3 +88,15 @@ class Reservations:
     def _take_back(self, job: Job) -> None:
         job.reservation = None
         self._ledger.save(job)
+
+
+def _under_way(service: Service) -> int:
+    """The number of its jobs that run, or are delayed."""
+    return service.jobs - service.queue.length
+
+
+def _may_lose_one(job: Job) -> bool:
+    """Whether a background job has another attempt left if its next one is lost without having run."""
+    wishes = job.wishes
+    limit = wishes.attempts if wishes.attempts is not None else wishes.default_attempts
+    return wishes.durable and job.spent + 1 < limit

@@ -6,7 +6,7 @@ import pytest
 
 from dragoman.core.effects import Effect, Give
 from dragoman.core.model import Job
-from dragoman.core.reservations import AHEAD, KEPT, QUICK
+from dragoman.core.reservations import KEPT, QUICK
 from dragoman.core.states import JobState, Outcome
 from dragoman.core.store_entries import Save
 from dragoman.diary.records import FATE_COLUMNS, fate_row
@@ -28,8 +28,8 @@ def fate(job: Job) -> dict[str, object]:
 
 @pytest.fixture
 def jobs(broker: CheckedBroker) -> list[Job]:
-    """The first of them has been done quickly; the second was given; the next ones are reserved, not yet committed."""
-    jobs = [broker.store(attempts=1) for _ in range(6)]
+    """One slot. The first job has been done quickly, the second was given, the third is reserved, not yet committed."""
+    jobs = [broker.store(attempts=2) for _ in range(6)]
     broker.worker()
     broker.save_all()
     broker.succeed(attempt_of(jobs[0]), b"", QUICK / 2)
@@ -39,8 +39,20 @@ def jobs(broker: CheckedBroker) -> list[Job]:
 
 
 def test_quick_attempt_reserves_the_next_jobs_of_the_queue(broker: CheckedBroker, jobs: list[Job]) -> None:
-    assert reserved(jobs) == [False, False] + [True] * AHEAD + [False] * (4 - AHEAD)
+    """At most as many as run: what a crash costs is bounded by the slots."""
+    assert reserved(jobs) == [False, False, True, False, False, False]
     assert all(job.state is JobState.WAITING for job in jobs[2:])
+
+
+def test_last_attempt_of_a_job_is_not_reserved(broker: CheckedBroker) -> None:
+    """A crash would end the job as lost although it never ran."""
+    jobs = [broker.store(attempts=1) for _ in range(3)]
+    broker.worker()
+    broker.save_all()
+    broker.succeed(attempt_of(jobs[0]), b"", QUICK / 2)
+    broker.save_all(QUICK)
+    late = broker.call(durable=True, attempts=1, now=QUICK)
+    assert reserved([*jobs, late]) == [False] * 4
 
 
 def test_reserved_job_is_sent_without_another_commit(broker: CheckedBroker, jobs: list[Job]) -> None:
@@ -70,15 +82,16 @@ def test_reservation_is_stored_as_an_attempt_that_may_have_been_sent(broker: Che
     assert (row["token"], row["attempt"], row["worker"], row["may_return"]) == (jobs[2].reservation.token, 1, "", 1)
 
 
-def test_commit_that_accepts_a_job_carries_its_reservation(broker: CheckedBroker, jobs: list[Job]) -> None:
+def test_commit_that_accepts_a_job_carries_its_reservation(broker: CheckedBroker) -> None:
+    """Without that, a job that comes would wait for two commits."""
+    jobs = [broker.store(attempts=2) for _ in range(3)]
+    broker.worker(capacity=2)
+    broker.save_all()
+    broker.succeed(attempt_of(jobs[0]), b"", QUICK / 2)
     broker.save_all(QUICK)
-    broker.succeed(attempt_of(jobs[1]), b"", QUICK)
-    broker.save_all(QUICK)
-    near = broker.call(durable=True, now=QUICK)
-    assert near.reservation is not None
-    broker.save_all(QUICK)
-    far = [broker.call(durable=True, now=QUICK) for _ in range(AHEAD)]
-    assert far[-1].reservation is None
+    assert (jobs[1].state, jobs[2].state) == (JobState.RUNNING, JobState.RUNNING)
+    first, second, third = (broker.call(durable=True, attempts=2, now=QUICK) for _ in range(3))
+    assert reserved([first, second, third]) == [True, True, False]
 
 
 def test_reservation_that_is_not_used_is_taken_back(broker: CheckedBroker, jobs: list[Job]) -> None:
@@ -87,7 +100,7 @@ def test_reservation_that_is_not_used_is_taken_back(broker: CheckedBroker, jobs:
     broker.take()
     broker.tick(QUICK + KEPT)
     assert reserved(jobs) == [False] * 6
-    assert [effect.job for effect in broker.take() if isinstance(effect, Save)] == jobs[2 : 2 + AHEAD]
+    assert [effect.job for effect in broker.take() if isinstance(effect, Save)] == [jobs[2]]
     assert fate(jobs[2])["token"] is None
 
 
