@@ -389,7 +389,7 @@ class WatchedMemoDb(MemoDbSession):
         super()._hear_again(guest, peer, route, now)
 
     def _give(self, attempt: Attempt, now: float) -> None:
-        guest: Guest = attempt.worker.party
+        guest: Guest = attempt.worker.remote
         if guest.peer is None:
             self._oracle.hit("hand-out to a worker that has just gone")
         else:
@@ -398,7 +398,7 @@ class WatchedMemoDb(MemoDbSession):
         super()._give(attempt, now)
 
     def _take_back(self, attempt: Attempt, now: float) -> None:
-        guest: Guest = attempt.worker.party
+        guest: Guest = attempt.worker.remote
         held, was_known = guest.attempt, guest.id in self._guests
         super()._take_back(attempt, now)
         if held is attempt and was_known:

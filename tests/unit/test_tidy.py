@@ -383,7 +383,7 @@ def test_fields_of_jobs_workers_and_attempts_are_assigned_in_the_core_only() -> 
         ("self.attempt.worker.seen += gap", ["self.attempt.worker.seen"]),
         ("last_job.deadline, other = 1.0, 2.0", ["last_job.deadline"]),
         ("job.key: str = 'k'", ["job.key"]),
-        ("for job.spent in range(3): del worker.party", ["job.spent", "worker.party"]),
+        ("for job.spent in range(3): del worker.remote", ["job.spent", "worker.remote"]),
         ("post.due = job.deadline; job.crew = 1; worker.running[token] = attempt; guest.worker = worker", []),
     ],
 )

@@ -12,7 +12,6 @@ current one change no job (D2): they are late.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import Any
 
 from dragoman.core.door import CALLER_GONE, is_offer, objection, too_many_names
 from dragoman.core.effects import Answer
@@ -24,7 +23,7 @@ from dragoman.core.optional_verbs import OptionalVerbs
 from dragoman.core.options import Terms, Wishes
 from dragoman.core.owners import Owner
 from dragoman.core.patience import worker_due
-from dragoman.core.recipients import Recipient
+from dragoman.core.recipients import Recipient, RemoteWorker
 from dragoman.core.reservations import QUICK
 from dragoman.core.states import CANCELLED, DONE, ENDED, FAILED, REFUSED, RUNNING, Outcome, Refusal
 
@@ -101,7 +100,7 @@ class Broker(OptionalVerbs):
     def join(
         self,
         recipient: Recipient,
-        party: Any,
+        remote: RemoteWorker | None,
         name: str,
         services: Collection[str],
         terms: Terms,
@@ -115,7 +114,7 @@ class Broker(OptionalVerbs):
         offered = self.roster.services_for(dict.fromkeys(services)) if is_offer(services, self.policy) else None
         if offered is None:
             return None
-        worker = Worker(self.roster.next_id(), recipient, party, name, terms, now)
+        worker = Worker(self.roster.next_id(), recipient, remote, name, terms, now)
         worker.held_back_until = held_back_until
         worker.origin = origin
         self.roster.enter(worker, offered)

@@ -9,7 +9,7 @@ in `lifecycle.py` and nowhere else. Times are seconds on a clock that somebody e
 
 from __future__ import annotations
 
-from typing import Any, Final, NewType, final
+from typing import Final, NewType, final
 
 from mypy_extensions import mypyc_attr
 
@@ -22,7 +22,7 @@ from dragoman.core.owners import Owner
 from dragoman.core.parts import Parts
 from dragoman.core.parts import Payload as Payload
 from dragoman.core.queues import Queue, Queued
-from dragoman.core.recipients import Recipient
+from dragoman.core.recipients import Recipient, RemoteWorker
 from dragoman.core.reservation import Reservation
 from dragoman.core.reservation import Token as Token
 from dragoman.core.states import BOOTING, DELAYED, DONE, RUNNING, WAITING, Ending, JobState, Outcome, WorkerState
@@ -221,15 +221,34 @@ class Worker:
 
     # fmt: off
     __slots__ = (
-        "alarm", "alarm_number", "asked", "away_since", "held_back_until", "id", "last_held", "name", "origin",
-        "party", "recipient", "refused", "running", "seen", "services", "state", "stays", "terms", "unproven",
+        "alarm",
+        "alarm_number",
+        "asked",
+        "away_since",
+        "held_back_until",
+        "id",
+        "last_held",
+        "name",
+        "origin",
+        "recipient",
+        "refused",
+        "remote",
+        "running",
+        "seen",
+        "services",
+        "state",
+        "stays",
+        "terms",
+        "unproven",
     )
     # fmt: on
 
-    def __init__(self, id: WorkerId, recipient: Recipient, party: Any, name: str, terms: Terms, now: float) -> None:
+    def __init__(
+        self, id: WorkerId, recipient: Recipient, remote: RemoteWorker | None, name: str, terms: Terms, now: float
+    ) -> None:
         self.id = id
         self.recipient = recipient  # receives the effects that concern this worker
-        self.party = party  # the session's own record of this worker
+        self.remote = remote  # the session's own record of this worker; None: nobody is there
         self.name = name
         self.origin: str | None = None  # label of the connection it joined by; None: an earlier run let it in
         self.terms = terms

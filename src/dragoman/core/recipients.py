@@ -43,6 +43,13 @@ class Recipient:
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
+class RemoteWorker:
+    """A session's own record of a worker: identities, request ids, what is on its way. The core never looks into it."""
+
+    __slots__ = ()
+
+
+@mypyc_attr(allow_interpreted_subclasses=True)
 class TimedRecipient(Recipient):
     """A recipient that also has work of its own which comes due."""
 

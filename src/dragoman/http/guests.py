@@ -8,7 +8,7 @@ from math import inf
 
 from dragoman.core.effects import Answer
 from dragoman.core.model import Attempt, Caller, Payload, Token, Worker
-from dragoman.core.recipients import Recipient
+from dragoman.core.recipients import Recipient, RemoteWorker
 
 
 class Call(Caller):
@@ -51,7 +51,7 @@ class Offer:
         self.alarm_number = 0
 
 
-class Guest:
+class Guest(RemoteWorker):
     """A worker."""
 
     __slots__ = ("again", "latest", "offers", "polls", "secret", "worker")

@@ -12,7 +12,7 @@ from __future__ import annotations
 from asyncio import Future
 from collections.abc import Collection
 from functools import lru_cache
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
@@ -187,7 +187,7 @@ class HttpSession(TimedRecipient):
         elif isinstance(effect, Recall):
             self._recall(effect.attempt, now)
         elif isinstance(effect, Dismiss):
-            guest: Guest = effect.worker.party
+            guest = cast(Guest, effect.worker.remote)
             self._forget(guest, effect.reason)
         # Accept: background jobs are the desk's. Progress: a response cannot tell it; whoever wants it watches.
 
@@ -210,7 +210,7 @@ class HttpSession(TimedRecipient):
     # ---------------------------------------------------------------- inside
 
     def _give(self, attempt: Attempt, now: float) -> None:
-        guest: Guest = attempt.worker.party
+        guest = cast(Guest, attempt.worker.remote)
         if guest.polls:
             poll = guest.polls.popleft()
             self._waiting.disarm(poll)
@@ -249,7 +249,7 @@ class HttpSession(TimedRecipient):
 
     def _recall(self, attempt: Attempt, now: float) -> None:
         """A worker hears of it when it next speaks of it. What never left us is nobody's."""
-        guest: Guest = attempt.worker.party
+        guest = cast(Guest, attempt.worker.remote)
         guest.again.pop(attempt.token, None)
         offer = guest.offers.pop(attempt.token, None)
         if offer is not None:

@@ -7,6 +7,7 @@ from enum import Enum
 from typing import Final
 
 from dragoman.carriers.carrier import Carrier
+from dragoman.core import recipients
 from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt, Worker
 from dragoman.dialects.controller.editions import Edition
@@ -92,7 +93,7 @@ class Visit:
         self.alarm_number = 0
 
 
-class RemoteWorker:
+class RemoteWorker(recipients.RemoteWorker):
     """A registered worker."""
 
     __slots__ = (

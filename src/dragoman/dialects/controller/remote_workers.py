@@ -7,7 +7,7 @@ for too long, or does what no worker does; then its job follows D8 (R97).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, cast
 
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
@@ -192,7 +192,7 @@ class RemoteWorkers:
         self.drop(remote, reason, now)
 
     def dismiss(self, effect: Dismiss, now: float) -> None:
-        remote: RemoteWorker = effect.worker.party
+        remote = cast(RemoteWorker, effect.worker.remote)
         if not self.is_known(remote) or remote.worker is not effect.worker:
             return
         if effect.farewell.is_final:
@@ -202,7 +202,7 @@ class RemoteWorkers:
     # ---------------------------------------------------------------- their tasks
 
     def set_task(self, attempt: Attempt, now: float) -> None:
-        remote: RemoteWorker = attempt.worker.party
+        remote = cast(RemoteWorker, attempt.worker.remote)
         remote.is_released = False
         remote.is_set = remote.is_taken = remote.fetches_again = remote.has_leftover = False
         remote.no_fetches = remote.idle_pulses = 0
@@ -227,7 +227,7 @@ class RemoteWorkers:
     def recall(self, attempt: Attempt, now: float) -> None:
         """The attempt is over. The worker may have more as soon as its exchange has ended: BUSY would say that it is
         still at the old one."""
-        remote: RemoteWorker = attempt.worker.party
+        remote = cast(RemoteWorker, attempt.worker.remote)
         if remote.attempt is attempt:
             self.release(remote)
             self.next_exchange(remote, now)

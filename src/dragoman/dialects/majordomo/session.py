@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
@@ -20,6 +20,7 @@ from dragoman.core.effects import Answer, Dismiss, Effect, Give, Progress
 from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt, Token, Worker
 from dragoman.core.oversize import over_max_payload
+from dragoman.core.recipients import RemoteWorker
 from dragoman.core.states import DONE, REFUSED, Farewell
 from dragoman.dialects.listener_profile import job_options, silent_worker
 from dragoman.dialects.majordomo.codec import (
@@ -50,7 +51,7 @@ NOT_FOUND: Final = b"404"
 NOT_IMPLEMENTED: Final = b"501"
 
 
-class Guest:
+class Guest(RemoteWorker):
     """What we know of one worker's connection."""
 
     __slots__ = ("answered", "beat_due", "is_parted", "name", "peer", "wire", "worker")
@@ -259,7 +260,7 @@ class MajordomoSession(Session):
             self._line.send(guest.peer, write_disconnect(guest.wire))
 
     def _dismiss(self, effect: Dismiss, now: float) -> None:
-        guest: Guest = effect.worker.party
+        guest = cast(Guest, effect.worker.remote)
         if guest.worker is effect.worker:
             self._forget(guest)
             self._disconnect(guest, effect.reason, now)
@@ -317,7 +318,7 @@ class MajordomoSession(Session):
     # ---------------------------------------------------------------- jobs go out
 
     def _give(self, attempt: Attempt) -> None:
-        guest: Guest = attempt.worker.party
+        guest = cast(Guest, attempt.worker.remote)
         self._line.send(guest.peer, write_worker_request(guest.wire, attempt.token, attempt.job.payload), attempt)
 
 

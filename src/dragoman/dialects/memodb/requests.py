@@ -8,7 +8,7 @@ from dragoman.carriers.carrier import Frame
 from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt, Caller, Service, Worker
 from dragoman.core.options import Wishes
-from dragoman.core.recipients import Recipient
+from dragoman.core.recipients import Recipient, RemoteWorker
 from dragoman.dialects.seam import Line, Peer
 
 WHOLE: Final = 16_384  # a message up to this size is hashed and read in one piece
@@ -45,7 +45,7 @@ def imprint(body: Frame) -> int:
     return hash(tuple([hash(bytes(view[at : at + PIECE])) for at in range(0, len(body), PIECE)]))
 
 
-class Guest:
+class Guest(RemoteWorker):
     """One worker: whoever speaks under the id we gave it."""
 
     __slots__ = (

@@ -12,7 +12,7 @@ only for one that can be the same client's: `requests.py:may_be_back`, and `lost
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, cast
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
@@ -307,14 +307,14 @@ class MemoDbSession(Session):
 
     def _recall(self, attempt: Attempt, reason: str, now: float) -> None:
         """A worker that overran its job's time is given up. One whose job was cancelled may end it: it is unproven."""
-        guest: Guest = attempt.worker.party
+        guest = cast(Guest, attempt.worker.remote)
         if now >= attempt.due and guest.attempt is attempt:
             self._forget(guest)
             self._line.remark("worker gave no result in time", level="warning", worker=guest.worker.name, reason=reason)
             self._broker.leave(guest.worker, now, reason)
 
     def _dismiss(self, effect: Dismiss) -> None:
-        guest: Guest = effect.worker.party
+        guest = cast(Guest, effect.worker.remote)
         if self._guests.get(guest.id) is not guest:
             return
         peer, route = guest.peer, guest.route
@@ -325,7 +325,7 @@ class MemoDbSession(Session):
     # ---------------------------------------------------------------- jobs go out
 
     def _give(self, attempt: Attempt, now: float) -> None:
-        guest: Guest = attempt.worker.party
+        guest = cast(Guest, attempt.worker.remote)
         if guest.peer is None:  # its connection ended in this very turn: it waits on, wherever it is
             self._broker.ask(guest.worker, 1, now)
             self._broker.undelivered(attempt, now)
@@ -341,7 +341,7 @@ class MemoDbSession(Session):
 
     def _take_back(self, attempt: Attempt, now: float) -> None:
         """The answer with this job never left us: the worker still waits for one, wherever it is (R8)."""
-        guest: Guest = attempt.worker.party
+        guest = cast(Guest, attempt.worker.remote)
         is_known = self._guests.get(guest.id) is guest
         if is_known and guest.attempt is attempt and guest.peer is None and not guest.is_replayed:
             self._park(guest, now)

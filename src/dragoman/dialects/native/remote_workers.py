@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge, size_of
 from dragoman.carriers.malformed import Malformed
+from dragoman.core import recipients
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Dismiss
 from dragoman.core.failure import reported_failure
@@ -47,7 +48,7 @@ from dragoman.dialects.native.options import ListenerOptions
 from dragoman.dialects.seam import Line, Peer
 
 
-class RemoteWorker:
+class RemoteWorker(recipients.RemoteWorker):
     """A worker at the other end of a connection."""
 
     __slots__ = ("farewell", "given", "name", "peer", "worker")
@@ -129,7 +130,7 @@ class RemoteWorkers:
             self._broker.leave(worker, now, reason, unseen)
 
     def dismiss(self, effect: Dismiss) -> None:
-        remote: RemoteWorker = effect.worker.party
+        remote = cast(RemoteWorker, effect.worker.remote)
         if effect.worker.state is GONE:
             remote.worker = None
             remote.given = []
@@ -140,7 +141,7 @@ class RemoteWorkers:
     # ---------------------------------------------------------------- jobs
 
     def give(self, attempt: Attempt) -> None:
-        remote: RemoteWorker = attempt.worker.party
+        remote = cast(RemoteWorker, attempt.worker.remote)
         if not remote.given:
             if not self._gave:
                 self._line.at_end_of_turn(self._send_all_jobs)
@@ -170,7 +171,7 @@ class RemoteWorkers:
                 self._line.send(remote.peer, _jobs(batch, payloads, now), batch)
 
     def recall(self, attempt: Attempt, reason: str, now: float) -> None:
-        remote: RemoteWorker = attempt.worker.party
+        remote = cast(RemoteWorker, attempt.worker.remote)
         if attempt in remote.given:  # it has not left us: nobody need be told
             remote.given.remove(attempt)
             self._broker.undelivered(attempt, now)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
 from dragoman.carriers.carrier import Frame
+from dragoman.core import recipients
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Dismiss
 from dragoman.core.infinity import inf
@@ -29,7 +30,7 @@ PONG_FRAMES: Final[list[Frame]] = [b"", PONG]
 EXIT_FRAMES: Final[list[Frame]] = [b"", EXIT]
 
 
-class RemoteWorker:
+class RemoteWorker(recipients.RemoteWorker):
     """One worker's connection, and the worker that it is to the core."""
 
     __slots__ = (
@@ -95,7 +96,7 @@ class RemoteWorkers:
             self._broker.leave(worker, now, reason, unseen)
 
     def dismiss(self, effect: Dismiss, now: float) -> None:
-        remote: RemoteWorker = effect.worker.party
+        remote = cast(RemoteWorker, effect.worker.remote)
         if remote.worker is not effect.worker:
             return  # it has joined anew since
         was_unproven = remote.attempt is not None

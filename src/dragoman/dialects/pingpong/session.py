@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, cast
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
@@ -135,7 +135,7 @@ class PingPongSession(Session):
     # ---------------------------------------------------------------- jobs go out, answers come back
 
     def _give(self, attempt: Attempt, now: float) -> None:
-        remote: RemoteWorker = attempt.worker.party
+        remote = cast(RemoteWorker, attempt.worker.remote)
         payload = attempt.job.payload
         if self._edition is Edition.PLAIN:
             if len(payload) <= LONGEST_RESERVED and payload in RESERVED:  # R45

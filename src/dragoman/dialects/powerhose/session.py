@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum
-from typing import Final
+from typing import Final, cast
 
 from dragoman.carriers.carrier import Carrier, Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
@@ -20,6 +20,7 @@ from dragoman.core.effects import Answer, Dismiss, Effect, Give, Recall
 from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt, Job, Worker
 from dragoman.core.oversize import over_max_payload
+from dragoman.core.recipients import RemoteWorker
 from dragoman.dialects.frontend import Frontend
 from dragoman.dialects.listener_profile import job_options, silent_worker
 from dragoman.dialects.powerhose.codec import body_of, read_registration, read_result, write_job
@@ -52,7 +53,7 @@ class Stage(Enum):
     WORKING = "working"
 
 
-class Post:
+class Post(RemoteWorker):
     """A worker's endpoint, and what we know of who sits there."""
 
     __slots__ = (
@@ -310,7 +311,7 @@ class PowerhoseSession(Session):
             self._drop(post, reason, now, is_unseen=post.stage is Stage.WAKING)
 
     def _wake(self, attempt: Attempt, now: float) -> None:
-        post: Post = attempt.worker.party
+        post = cast(Post, attempt.worker.remote)
         post.stage = Stage.WAKING
         post.due = now + self._options.wake_timeout
         attempt.postpone()  # until GIVE, `wake_timeout` judges
@@ -366,14 +367,14 @@ class PowerhoseSession(Session):
     def _recall(self, attempt: Attempt, reason: str, now: float) -> None:
         """R57: a laggy worker is removed, and its connection closed, so that a late result cannot come. One whose job
         was cancelled may end it: it is unproven."""
-        post: Post = attempt.worker.party
+        post = cast(Post, attempt.worker.remote)
         if post.attempt is attempt and post.stage is Stage.WORKING and now >= min(attempt.due, attempt.job.deadline):
             post.rest = 1.0
             post.rested_at = now + post.rest
             self._drop(post, reason, now)
 
     def _dismiss(self, effect: Dismiss) -> None:
-        post: Post = effect.worker.party
+        post = cast(Post, effect.worker.remote)
         if post.worker is effect.worker:
             post.worker = None
             self._hang_up(post, effect.reason)

@@ -404,7 +404,7 @@ class World(DialectWorld):
             is_early = call.stream.is_closed and not call.is_answered and not call.is_cut
             assert not is_early or self.may_close_early, f"{call}: closed before its answer was read"
         session = self.session
-        ours = {worker.party: worker for worker in self.broker.roster.workers.values()}
+        ours = {worker.remote: worker for worker in self.broker.roster.workers.values()}
         assert ours.keys() == set(session._workers.by_id.values()), "broker and session know different workers"
         for id, remote in session._workers.by_id.items():
             assert remote.id == id

@@ -270,7 +270,7 @@ class World(DialectWorld):
             assert len(id) == 16
             assert (guest.peer is None) == (guest not in met), "a worker is not where it thinks it is"
             self._check_guest(guest)
-        ours = {worker.party for worker in self.broker.roster.workers.values()}
+        ours = {worker.remote for worker in self.broker.roster.workers.values()}
         assert ours == set(session._guests.values()), "broker and session know different workers"
         living = [guest for _, number, guest in session._heartbeats.entries() if guest.alarm_number == number]
         assert all(session._guests.get(guest.id) is guest for guest in living), "a dead worker will get a HEARTBEAT"
@@ -278,7 +278,7 @@ class World(DialectWorld):
 
     def _check_guest(self, guest: Guest) -> None:
         worker = guest.worker
-        assert worker.party is guest
+        assert worker.remote is guest
         held = [*worker.running.values(), *worker.unproven.values()]
         assert held == ([] if guest.attempt is None else [guest.attempt]), "broker and session disagree on its job"
         is_parked = guest.answer is None

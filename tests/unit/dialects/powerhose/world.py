@@ -284,7 +284,7 @@ class World(DialectWorld):
                 assert post.alarm <= post.due < inf, "it will never be dialled again"
             return
         assert worker is not None
-        assert worker.party is post
+        assert worker.remote is post
         assert peer is not None
         assert peer.guest is post
         assert peer.is_open
