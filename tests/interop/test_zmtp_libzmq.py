@@ -6,7 +6,9 @@ import pytest
 import zmq
 from house import MIB, Asker, Echo, House, Visitors
 
+from dragoman.carriers import zmtp
 from dragoman.carriers.zmtp import Zmtp
+from dragoman.carriers.zmtp_commands import answer_to
 from dragoman.sdk.address import Place, TcpPlace
 from programs import until
 
@@ -92,50 +94,40 @@ def test_messages_of_a_connection_keep_their_order(house: House, visitors: Visit
         assert dealer.recv_multipart() == [b"%d" % number, bytes(size)]
 
 
-class Watchful(Zmtp):
-    """Counts the PINGs that the peer sends."""
-
-    __slots__ = ("pings",)
-
-    def __init__(self) -> None:
-        super().__init__("ROUTER")
-        self.pings = 0
-
-    def _hear_command(self, body: bytes) -> None:
-        self.pings += body.startswith(b"\x04PING")
-        super()._hear_command(body)
-
-
 def test_the_heartbeats_of_libzmq_are_answered_in_the_middle_of_large_messages(
-    house: House, visitors: Visitors, place: Place
+    house: House, visitors: Visitors, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    pings: list[bytes] = []
+
+    def answer(body: bytes) -> bytes | None:
+        pings.extend([body] if body.startswith(b"\x04PING") else [])
+        return answer_to(body)
+
+    monkeypatch.setattr(zmtp, "answer_to", answer)
     echo = Echo(house.line)
-    where = house.open(echo, place, carrier=Watchful)
+    where = house.open(echo, place)
     dealer = visitors.visit(
         zmq.DEALER, where, heartbeat_ivl=10, heartbeat_timeout=10_000, heartbeat_ttl=10_000, sndbuf=65_536
     )
     until(lambda: echo.present, "it has greeted")
-    carrier = echo.present[0].carrier
     large = [b"a", bytes(MIB), b"b", bytes(2 * MIB), b"c"]
 
     def exchange() -> bool:
         dealer.send_multipart(large)
         assert dealer.recv_multipart() == large
-        return carrier.pings >= 20
+        return len(pings) >= 20
 
     until(exchange, "20 heartbeats")
     assert echo.losses == []
 
 
-def test_libzmq_drops_us_when_we_do_not_answer_its_heartbeats(house: House, visitors: Visitors, place: Place) -> None:
+def test_libzmq_drops_us_when_we_do_not_answer_its_heartbeats(
+    house: House, visitors: Visitors, place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The control of the test above: heartbeats are on, and it does matter that they are answered."""
-
-    class Deaf(Zmtp):
-        def _hear_command(self, body: bytes) -> None:
-            pass
-
+    monkeypatch.setattr(zmtp, "answer_to", lambda body: None)
     echo = Echo(house.line)
-    where = house.open(echo, place, carrier=lambda: Deaf("ROUTER"))
+    where = house.open(echo, place)
     visitors.visit(zmq.DEALER, where, heartbeat_ivl=20, heartbeat_timeout=100)
     until(lambda: echo.losses, "it gives us up")
 
