@@ -153,7 +153,7 @@ def test_python_calls_are_made_where_they_are_offered(start: Start, house: House
     with pytest.raises(JobFailed) as failed:
         house.ask("python", pickle.dumps((divmod, (7, 0), {})))
     assert failed.value.remote_type == "ZeroDivisionError"
-    house.broker.prints('"services": ["python"]')  # and nothing else
+    house.broker.prints(r'"services": \["python"\]')  # and nothing else
 
 
 def test_async_handlers_run_together_and_a_stubborn_one_is_cancelled(start: Start, house: House) -> None:
