@@ -53,9 +53,7 @@ def test_ten_thousand_jobs_survive_kills(programs: Programs, seed: int) -> None:
     views = judge_jobs(house, jobs)
     judge_results(house, jobs)
     judge_executions(views, executions(workforce.executions), house.kills)
-    held = workforce.slots + 1
-    reserved = held  # R108
-    judge_attempts(views, len(house.kills) * (held + reserved) + workforce.deaths * workforce.concurrency)
+    judge_attempts(views, len(house.kills) * (workforce.slots + 1) + workforce.deaths * workforce.concurrency)
     judge_counters(house, kept=count)
 
 

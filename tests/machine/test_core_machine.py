@@ -109,9 +109,8 @@ class Machine(RuleBasedStateMachine):
             elif isinstance(effect, Save):
                 assert effect.number == self.last_save + 1
                 self.last_save = effect.number
-                stored = effect.job.attempt or effect.job.reservation
-                if stored is not None:
-                    self.tokens.setdefault(stored.token, effect.number)
+                if effect.job.attempt is not None:
+                    self.tokens.setdefault(effect.job.attempt.token, effect.number)
             elif isinstance(effect, Dismiss):
                 assert effect.worker.state is WorkerState.GONE
         return effects
@@ -485,7 +484,7 @@ class AtTheBounds(Machine):
 
     @rule(rounds=st.integers(1, 3))
     def hurry(self, rounds: int) -> None:
-        """Background jobs come, and are done at once: the next ones are reserved."""
+        """Background jobs come, and are done at once."""
         for _ in range(3):
             self.submit("a", b"one", inf, None, Wishes(durable=True, waits=True, attempts=2))
         for _ in range(rounds):

@@ -24,7 +24,6 @@ from dragoman.core.options import Terms, Wishes
 from dragoman.core.owners import Owner
 from dragoman.core.patience import worker_due
 from dragoman.core.recipients import Recipient, RemoteWorker
-from dragoman.core.reservations import QUICK
 from dragoman.core.states import CANCELLED, DONE, ENDED, FAILED, REFUSED, RUNNING, Outcome, Refusal
 
 
@@ -151,10 +150,7 @@ class Broker(OptionalVerbs):
             if problem:
                 return self.fail(attempt, problem, now)
         del worker.running[attempt.token]
-        took = now - attempt.given
-        job.service.ran.observe(took)
-        if took < QUICK and job.wishes.durable:
-            self._reservations.note_quick(job.service)
+        job.service.ran.observe(now - attempt.given)
         self.ledger.end(job, DONE, result, "", now)
         self.dispatch.freed(worker, now)
         return True
@@ -197,11 +193,9 @@ class Broker(OptionalVerbs):
     def tick(self, now: float) -> None:
         """Judge everything that is due."""
         self._expiry.tick(now)
-        if self._reservations.due <= now:
-            self._reservations.expire(now)
 
     def next_deadline(self) -> float:
-        return min(self._deadlines.next(), self._reservations.due)
+        return self._deadlines.next()
 
     def _turn_away(self, service: str, caller: Caller, refusal: Refusal, reason: str) -> Job | None:
         self.counters.refuse(self.roster.counted_as(service), refusal, reason)

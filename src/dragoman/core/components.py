@@ -17,7 +17,6 @@ from dragoman.core.infinity import inf
 from dragoman.core.ledger import Ledger
 from dragoman.core.owners import Owners
 from dragoman.core.policy import Policy
-from dragoman.core.reservations import Reservations
 from dragoman.core.roster import Roster
 
 
@@ -37,10 +36,7 @@ class Components:
         deadlines: Deadlines[Any] = Deadlines()
         self.events = Events(self.effects)
         self.ledger = ledger = Ledger(policy, counters, deadlines, self.effects, self.events)
-        self._reservations = reservations = Reservations(entropy, ledger)
-        self.dispatch = dispatch = Dispatch(
-            policy, entropy, counters, roster, ledger, deadlines, self.effects, reservations
-        )
+        self.dispatch = dispatch = Dispatch(policy, entropy, counters, roster, ledger, deadlines, self.effects)
         self.delays = delays = Delays(policy, ledger, deadlines, dispatch)
         self.attempts = Attempts(policy, entropy, counters, roster, ledger, deadlines, self.effects, dispatch, delays)
         self._expiry = Expiry(

@@ -21,7 +21,6 @@ from dragoman.core.lifecycle import move_worker
 from dragoman.core.model import Attempt, Job, Service, Worker
 from dragoman.core.patience import worker_due
 from dragoman.core.policy import Policy
-from dragoman.core.reservations import Reservations
 from dragoman.core.roster import Roster
 from dragoman.core.states import BOOTING, DETACHED, DRAINING, IDLE, RUNNING, TIMED_OUT, Farewell
 
@@ -37,7 +36,6 @@ class Dispatch:
         "_events",
         "_ledger",
         "_policy",
-        "_reservations",
         "_roster",
         "is_draining",
     )
@@ -51,7 +49,6 @@ class Dispatch:
         ledger: Ledger,
         deadlines: Deadlines[Any],
         effects: list[Effect],
-        reservations: Reservations,
     ) -> None:
         self.is_draining = False  # the broker is about to stop: no job is given to a worker any more
         self._policy = policy
@@ -61,7 +58,6 @@ class Dispatch:
         self._ledger = ledger
         self._deadlines = deadlines
         self._effects = effects
-        self._reservations = reservations
         self._events = ledger.events
 
     # ---------------------------------------------------------------- jobs
@@ -80,8 +76,6 @@ class Dispatch:
                 self.give(job, worker, now)
                 return
         service.queue.append(job, now)
-        if job.wishes.durable:
-            self._reservations.reserve_new(job, now)
         self._deadlines.arm(job, min(job.queue_due, job.deadline, job.orphan_due))
         if self._events.wanted & JOB_WAITING:
             self._events.job_moved(job)
@@ -90,12 +84,7 @@ class Dispatch:
 
     def give(self, job: Job, worker: Worker, now: float) -> bool:
         """Start an attempt: the worker is sent the job. Tells whether the worker has room for more."""
-        reservation = job.reservation
-        if reservation is None:
-            token = self._entropy.token()
-        else:
-            token = reservation.token
-            job.reservation = None
+        token = self._entropy.token()
         due = now + worker.run_time(job)
         job.attempt = attempt = Attempt(job, job.spent + 1, token, worker, now, due)
         self._ledger.move(job, RUNNING)
@@ -109,10 +98,9 @@ class Dispatch:
         if due < worker.alarm:
             self._deadlines.arm(worker, due)
         if job.wishes.durable:
-            if reservation is None or not reservation.is_committed:
-                self._ledger.save(job, Promise.GIVE)  # R108: it leaves when the store has it
-                return has_room
-        self._effects.append(Give(attempt))
+            self._ledger.save(job, Promise.GIVE)  # R108: it leaves when the store has it
+        else:
+            self._effects.append(Give(attempt))
         return has_room
 
     def hand_out(self, service: Service, now: float) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from enum import Enum, auto
 
 from dragoman.core.model import Attempt, Job
-from dragoman.core.reservation import Reservation
 from dragoman.core.store_entries import Note, Save
 
 
@@ -16,12 +15,11 @@ class Promise(Enum):
 
     ACCEPT = auto()  # acknowledge the job to its callers
     GIVE = auto()  # send the attempt to its worker
-    RESERVE = auto()  # send the next attempt without waiting, once a worker is free
     ANSWER = auto()  # send the outcome to the job's callers
     NOTHING = auto()
 
 
-Held = tuple[Job, Promise, Attempt | Reservation | None]
+Held = tuple[Job, Promise, Attempt | None]
 
 
 class Gate:
@@ -34,16 +32,11 @@ class Gate:
         self._unwritten: list[Held] = []  # attempts whose save failed: the store writes them as soon as it can (R101)
 
     def hold(self, job: Job, promise: Promise, rewrites: bool = False) -> Save:
-        """Store the job as it is now. Its current attempt, or its reservation, waits for that if so promised."""
+        """Store the job as it is now. With `Promise.GIVE`, its current attempt waits for that."""
         self.last += 1
         if not job.number:
             job.number = self.last
-        waits: Attempt | Reservation | None = None
-        if promise is Promise.GIVE:
-            waits = job.attempt
-        elif promise is Promise.RESERVE:
-            waits = job.reservation
-        self._held.append((self.last, (job, promise, waits)))
+        self._held.append((self.last, (job, promise, job.attempt if promise is Promise.GIVE else None)))
         return Save(job, self.last, rewrites)
 
     def note(self, key: str, value: str | None) -> Note:

@@ -68,8 +68,6 @@ def _check_job(job: Job, is_queued: bool) -> None:
         raise broken("I9", f"{_name(job)} ended without outcome")
     if state is ENDED and not job.is_kept:
         raise broken("I4", f"{_name(job)} ended and is still here")
-    if job.reservation is not None and not (state is WAITING and job.wishes.durable):
-        raise broken("I8", f"{_name(job)} is {state} and its next attempt is reserved")
     for caller in job.callers:
         if caller.open_job(job.id) is not job:
             raise broken("I4", f"{_name(job)} has a caller that does not know it as open")

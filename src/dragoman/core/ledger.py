@@ -114,7 +114,6 @@ class Ledger(KeptJobs):
         if job.key is not None or job.wishes.durable:  # `is_kept`
             job.result = result
             job.reason = reason
-            job.reservation = None
             job.failure = failure
             self._keep(job, now, refusal)
             return

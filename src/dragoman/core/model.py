@@ -23,12 +23,11 @@ from dragoman.core.parts import Parts
 from dragoman.core.parts import Payload as Payload
 from dragoman.core.queues import Queue, Queued
 from dragoman.core.recipients import Recipient, RemoteWorker
-from dragoman.core.reservation import Reservation
-from dragoman.core.reservation import Token as Token
 from dragoman.core.states import BOOTING, DELAYED, DONE, RUNNING, WAITING, Ending, JobState, Outcome, WorkerState
 
 JobId = NewType("JobId", bytes)  # 16 bytes in UUIDv7 layout, shown as 32 lower-case hex digits
 WorkerId = NewType("WorkerId", int)
+Token = NewType("Token", bytes)  # 16 random bytes that name one attempt
 
 # In the place of bytes that only the diary has: they are fetched before anybody is given them. Compared by identity.
 ABSENT: Final[Payload] = bytearray()
@@ -141,7 +140,7 @@ class Job(Queued):
     __slots__ = (
         "alarm", "alarm_number", "arrival", "attempt", "callers", "created", "deadline", "deaths", "digest",
         "failure", "history", "id", "is_told", "keep_until", "key", "number", "orphan_due", "outcome", "owner",
-        "payload", "quarantined", "queue_due", "reason", "refusals", "reservation", "result", "retried_as",
+        "payload", "quarantined", "queue_due", "reason", "refusals", "result", "retried_as",
         "retry_of", "service", "spent", "start_at", "state", "tried", "wishes",
     )
     # fmt: on
@@ -166,7 +165,6 @@ class Job(Queued):
         self.orphan_due = inf
         self.keep_until = inf
         self.attempt: Attempt | None = None  # the current one, and the only one that may finish the job
-        self.reservation: Reservation | None = None
         self.spent = 0  # attempts that a worker may have seen
         self.deaths = 0  # of these, how many ended with the worker's death
         self.refusals = 0  # hand-outs in a row that no worker can have seen

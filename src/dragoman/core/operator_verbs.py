@@ -10,8 +10,7 @@ from dragoman.core.effects import Accept, Dismiss, Give
 from dragoman.core.events import BROKER_DRAINING, SERVICE_PAUSED, SERVICE_RESUMED, WORKER_DRAINING
 from dragoman.core.gate import Promise
 from dragoman.core.infinity import inf
-from dragoman.core.model import Attempt, Job, Service, Worker
-from dragoman.core.reservation import Reservation
+from dragoman.core.model import Job, Service, Worker
 from dragoman.core.states import DELAYED, DRAINING, ENDED, GONE, REFUSED, WAITING, Farewell, Refusal
 
 
@@ -79,7 +78,6 @@ class OperatorVerbs(Components):
         if not self.is_draining and self.events.wanted & BROKER_DRAINING:
             self.events.broker_draining(sum(len(worker.running) for worker in self.roster.workers.values()))
         self.is_draining = True
-        self._reservations.take_back_all()
         for job in [j for j in self.jobs.values() if j.state in (WAITING, DELAYED) and not j.wishes.durable]:
             self.attempts.end_early(job, REFUSED, BEING_DRAINED, now, Refusal.DRAINING)
 
@@ -93,16 +91,13 @@ class OperatorVerbs(Components):
 
     def saved(self, number: int, now: float, problem: str | None = None) -> None:
         """The diary has committed everything up to this save, or could not: then new jobs are refused."""
-        for job, promise, waited in self.ledger.gate.release(number, problem is None):
+        for job, promise, attempt in self.ledger.gate.release(number, problem is None):
             if promise is Promise.GIVE:
-                if isinstance(waited, Attempt) and job.attempt is waited:
-                    if waited.worker.away_since == inf:
-                        self.effects.append(Give(waited))
+                if attempt is not None and job.attempt is attempt:
+                    if attempt.worker.away_since == inf:
+                        self.effects.append(Give(attempt))
                     else:  # it came out of reach during the commit
-                        self.attempts.undelivered(waited, now)
-            elif promise is Promise.RESERVE:
-                if isinstance(waited, Reservation):
-                    self._reservations.committed(job, waited, problem is None)
+                        self.attempts.undelivered(attempt, now)
             elif promise is Promise.ANSWER:
                 self.ledger.tell(job)
                 if not job.outlives_end:
@@ -112,8 +107,6 @@ class OperatorVerbs(Components):
                     self.effects.extend(Accept(caller, job) for caller in job.callers)
                 elif job.state is not ENDED:
                     self.attempts.end_early(job, REFUSED, f"diary: {problem}", now, Refusal.DIARY)
-        if problem is None and not self.is_draining:
-            self._reservations.reserve(now)
 
     def shift(self, gap: float, now: float) -> None:
         """We were paused, not they: no lease ran meanwhile (D13, R22)."""

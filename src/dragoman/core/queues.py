@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from heapq import heapify, heappop, heappush, nsmallest
-from itertools import chain, islice
+from heapq import heapify, heappop, heappush
 from typing import Final, Generic, TypeVar
 
 from dragoman.core.infinity import inf
@@ -97,12 +96,6 @@ class Queue(Generic[J]):
             best = returned[0][2]
         return best
 
-    def first(self, count: int) -> list[J]:
-        """The jobs that will be handed out next, in order, at most so many."""
-        lanes = [[job for job in islice(lane, count) if job.order != inf] for lane in self._lanes.values()]
-        lanes.append([job for order, _, job in nsmallest(count, self._returned) if job.order == order])
-        return sorted(chain.from_iterable(lanes), key=_order)[:count]
-
     def take(self, job: J) -> None:
         """Remove the job that `head` gave."""
         returned = self._returned
@@ -134,7 +127,3 @@ class Queue(Generic[J]):
         self._returned = [entry for entry in self._returned if entry[2].order == entry[0]]
         heapify(self._returned)
         self._dead = 0
-
-
-def _order(job: Queued) -> float:
-    return job.order

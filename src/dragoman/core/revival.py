@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from dragoman.core.broker import Broker
 from dragoman.core.infinity import inf
@@ -11,8 +11,6 @@ from dragoman.core.model import ABSENT, Attempt, Job, JobId, Token, Worker
 from dragoman.core.options import Terms, Wishes
 from dragoman.core.retries import longest_back_off
 from dragoman.core.states import IDLE, RUNNING, Ending, Outcome
-
-UNKNOWN_WORKER: Final = "(not known)"  # of an attempt that was only reserved, or reserved and then sent
 
 
 class Kept:
@@ -111,7 +109,7 @@ def _strand(broker: Broker, job: Job, kept: Kept, token: Token, now: float, nobo
     """It was given out. A worker that can name its attempt has some time to deliver; with others it is lost at once."""
     roster = broker.roster
     terms = Terms(detach_timeout=broker.policy.resume)
-    worker = Worker(roster.next_id(), nobody, None, kept.worker or UNKNOWN_WORKER, terms, now)
+    worker = Worker(roster.next_id(), nobody, None, kept.worker, terms, now)
     roster.enter(worker, ())
     move_worker(worker, IDLE)
     given = min(kept.given, now)

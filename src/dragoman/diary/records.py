@@ -112,13 +112,9 @@ def fate_row(job: Job, offset: float) -> Row:
     attempt = job.attempt
     history = job.history
     start_at = job.start_at + offset if job.start_at else None
-    reservation = job.reservation
     may_return = 0
     given: Row = (None, None, None, None)
-    if reservation is not None:  # whoever is sent it may name it
-        given = (reservation.token, job.spent + 1, reservation.made + offset, "")
-        may_return = 1
-    elif attempt is not None:
+    if attempt is not None:
         given = (attempt.token, attempt.number, attempt.given + offset, _text(attempt.worker.name))
         may_return = int(attempt.worker.terms.may_return)
     outcome = job.outcome
