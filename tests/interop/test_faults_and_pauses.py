@@ -92,7 +92,7 @@ def test_our_own_pause_times_no_handshake_out(house: House) -> None:
 
         def pause() -> None:
             raw.say(OUR_GREETING[20:])
-            time.sleep(2.6)
+            time.sleep(2.6)  # the pause that is tested: longer than handshake_timeout and late_turn
 
         house.run(pause)
         assert raw.next()[1].startswith(b"\x05READY")

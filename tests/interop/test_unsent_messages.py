@@ -179,7 +179,7 @@ def settled(number: Callable[[], int]) -> int:
     """A number, once it has stopped changing."""
     last, since = number(), time.monotonic()
     while time.monotonic() - since < 0.3:
-        time.sleep(0.01)
+        time.sleep(0.01)  # between two looks
         now = number()
         if now != last:
             last, since = now, time.monotonic()

@@ -72,7 +72,7 @@ class KeptJobs:
         self._effects = effects
 
     def clash(self, id: JobId, wishes: Wishes) -> tuple[Refusal, str] | None:
-        """What is wrong with an id that a job brought."""
+        """The objection to an id that a job brought, or None."""
         if id in self.jobs:
             return Refusal.INVALID, "a job of this id is here already"
         if self.is_loading and wishes.durable:

@@ -217,7 +217,6 @@ class Job(Queued):
 class Worker:
     """Somebody who does jobs: one life of it. A restart or a new connection is a new worker (D3)."""
 
-    # fmt: off
     __slots__ = (
         "alarm",
         "alarm_number",
@@ -239,7 +238,6 @@ class Worker:
         "terms",
         "unproven",
     )
-    # fmt: on
 
     def __init__(
         self, id: WorkerId, recipient: Recipient, remote: RemoteWorker | None, name: str, terms: Terms, now: float

@@ -14,7 +14,7 @@ ALWAYS_ASKS: Final = 1 << 60  # jobs that a worker asks for which does not pull:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What a worker's dialect says about it. One object serves all workers of a listener."""
+    """The properties of a worker that its dialect sets. One object serves all workers of a listener."""
 
     lease: float = inf  # how long a silent worker is believed to live
     silent_while_busy: bool = False  # D5: then the job's own timeout is the only judge
@@ -37,7 +37,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What a job asks for. One object serves all jobs that ask for the same."""
+    """The options of a job. One object serves all jobs that ask for the same."""
 
     queue_timeout: float = inf  # waiting before a hand-out
     job_timeout: float = 60.0  # running time of one attempt; inf = none

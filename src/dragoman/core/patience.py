@@ -24,7 +24,7 @@ def patience_over(worker: Worker) -> float:
 
 
 def lease_of(worker: Worker) -> float:
-    """How long its silence is borne now (D5)."""
+    """Seconds of silence that are allowed to it now (D5)."""
     terms = worker.terms
     return inf if terms.silent_while_busy and (worker.running or worker.unproven) else terms.lease
 

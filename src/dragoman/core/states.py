@@ -27,7 +27,7 @@ class Outcome(StrEnum):
 
 
 class Refusal(StrEnum):
-    """Why a submit was turned away. Each dialect maps these to its own words in one table."""
+    """The reason for which a submit was refused. Each dialect maps these to its own words in one table."""
 
     NO_SUCH_SERVICE = "no such service"
     BUSY = "busy"
@@ -70,7 +70,7 @@ GONE: Final = WorkerState.GONE
 
 
 class Farewell(StrEnum):
-    """Why the broker let a worker go."""
+    """The reason for which the broker removed a worker."""
 
     EXPIRED = "expired"  # its lease ran out
     DRAINED = "drained"  # it was drained and holds nothing any more
@@ -85,7 +85,7 @@ class Farewell(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How one attempt ended without a result: an entry of a job's history."""
+    """The end of one attempt without a result: an entry of a job's history."""
 
     number: int
     worker: str

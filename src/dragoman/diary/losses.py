@@ -57,7 +57,7 @@ def without_store(folder: Path) -> Loss | None:
 
 
 def bad_epoch(folder: Path) -> str | None:
-    """What is wrong with the epoch, if there is one."""
+    """The fault of the epoch, or None."""
     try:
         int((folder / EPOCH).read_text())
     except FileNotFoundError:

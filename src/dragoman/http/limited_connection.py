@@ -240,7 +240,7 @@ class LimitedConnection(HttpToolsProtocol):
             self._hurry()
 
     def _hurry(self) -> None:
-        """Who is refused may still be reading why, but does not keep us."""
+        """Let a refused client read the reason, but do not wait for it at the end."""
         self.loop.call_later(LAST_LINGER, self.transport.abort)
 
     def give_way(self) -> None:

@@ -11,7 +11,7 @@ from dragoman.desk.forms import Problem
 
 MEDIA_TYPE = "application/problem+json"
 
-# How the desk's problems are told: the status, and a title.
+# Status and title of each problem.
 TOLD = {
     "not found": (404, "Not found"),
     "no such service": (404, "No such service"),

@@ -14,7 +14,7 @@ from dragoman.dialects.sides import ClientPort, ClientSide, WorkerPort, WorkerSi
 from dragoman.sdk.address import Place, UnixPlace
 from dragoman.sdk.ids import new_session
 
-# How much a message may have is the broker's to say (max_payload): what it let in, we take.
+# The broker limits the size of a message (max_payload): any that it let in is taken.
 HARD_CAP = ZmtpLimits().hard_cap
 MOST_FRAMES = 1026
 
@@ -25,7 +25,7 @@ def _absent(*_: object) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sides:
-    """What it takes to call and to work in one dialect."""
+    """The classes that call and work in one dialect."""
 
     objection: Callable[[Sequence[str]], str | None] = _absent  # to names of services, where the wire has names
     # Not for workers that are called back: they have no connection of their own.

@@ -16,7 +16,7 @@ from dragoman.sdk.dialect_sides import Sides
 # The dialects that our clients and workers speak.
 SPOKEN = {name: dialect for name, dialect in DIALECTS.items() if dialect.sides is not None}
 
-# What every listener's URL may say; none of our business on this side.
+# Options of every listener's URL that clients and workers ignore.
 COMMON = (
     "frontend",
     "insecure",

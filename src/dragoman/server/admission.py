@@ -1,4 +1,4 @@
-"""Who may connect: limits on the number of connections, in all and from one address (L7)."""
+"""Admission of connections: limits on the number of connections, in all and from one address (L7)."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ class Crew:
                 self.done.append(payload)
                 words = payload[:40].split()
                 if words[:1] == [b"sleep"]:
-                    time.sleep(float(words[1]))
+                    time.sleep(float(words[1]))  # as long as the job says that it takes
                 big = words[:1] == [b"size"]
                 request = memo(RESULT, id, payload=b"x" * int(words[1]) if big else b"did " + payload)
             elif kind == HEARTBEAT:

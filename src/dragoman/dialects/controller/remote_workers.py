@@ -163,7 +163,7 @@ class RemoteWorkers:
         self._broker.leave(remote.worker, now, reason, unseen)
 
     def _unseen(self, remote: RemoteWorker) -> Sequence[Attempt]:
-        """What it has been given, if its SET_TASK has not left us (R8)."""
+        """The attempt that it was given, if the SET_TASK for it has not left us (R8)."""
         attempt, exchange = remote.attempt, remote.exchange
         if attempt is None or (remote.is_set and (exchange is None or exchange.is_sent)):
             return ()

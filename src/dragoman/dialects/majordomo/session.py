@@ -72,7 +72,7 @@ class Guest(RemoteWorker):
 
 
 class Caller:
-    """What we know of one client's connection."""
+    """The record of one client's connection."""
 
     __slots__ = ("wire",)
 

@@ -222,7 +222,7 @@ class Callers:
 
 
 def milliseconds(job: Job) -> int:
-    """How long its worker may take, as the wire has it."""
+    """Milliseconds that its worker may take, as the wire has it."""
     seconds = job.wishes.job_timeout
     if seconds == inf:
         is_endless = any(type(caller) is Call and caller.timeout == ENDLESS for caller in job.callers)

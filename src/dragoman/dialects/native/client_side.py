@@ -170,7 +170,7 @@ class ClientSide(sides.ClientSide):
             self._say(write_list(CANCEL, [id]), now)
 
     def forget(self, ticket: Hashable, id: bytes, now: float) -> None:
-        """What was sent is cancelled, and counts for the window until the broker has answered that."""
+        """Cancel jobs that were sent; they count for the window until the broker has answered that."""
         call = self._calls.get(id)
         if call is not None and call.is_sent:
             call.ticket = None
@@ -239,7 +239,7 @@ class ClientSide(sides.ClientSide):
         self._asked = 0
 
     def _end_question(self, number: bytes) -> Hashable:
-        """Who waits for its answer, if anybody does."""
+        """The caller that waits for its answer, or None."""
         question = self._questions.pop(number, None)
         if question is None:
             return None
@@ -357,7 +357,7 @@ class ClientSide(sides.ClientSide):
             self._say(write_list(word, ids[start : start + MOST_NAMES]), now)
 
     def _give_up(self, sentence: str) -> None:
-        """What was sent is gone with the conversation."""
+        """Give up the jobs that were sent: they are gone with the conversation."""
         for id in [id for id, call in self._calls.items() if call.is_sent]:
             ticket = self._end(id)
             if ticket is not None:

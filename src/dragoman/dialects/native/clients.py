@@ -57,7 +57,7 @@ GRACE: Final = 10.0  # seconds after a pause of our own, in which those who are 
 
 
 class Plan:
-    """What a head of SUBMIT means, read once."""
+    """The meaning of a head of SUBMIT, read once."""
 
     __slots__ = ("deadline", "is_background", "service", "wants_accept", "wishes")
 
@@ -280,7 +280,7 @@ class Clients:
         client.results.append(answer.result)
 
     def _send_results(self, now: float) -> None:
-        """What the turn brought for each client, in one message."""
+        """Send each client the results of this turn, in one message."""
         told, self._told = self._told, []
         max_bytes = self._options.max_kept_bytes
         for client in told:

@@ -154,7 +154,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """How a job, or an attempt, ended without a result. `type` of a refusal is its kind."""
+    """The end of a job, or an attempt, without a result. `type` of a refusal is its kind."""
 
     outcome: Outcome
     name: bytes

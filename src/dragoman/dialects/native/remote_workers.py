@@ -61,7 +61,7 @@ class RemoteWorker(recipients.RemoteWorker):
         self.farewell = ""  # why we hang up on it
 
     def attempt(self, token: bytes) -> Attempt | None:
-        """What it was given under this token and has not answered, current or not."""
+        """The attempt that it was given under this token and has not answered, current or not."""
         return self.worker.find(Token(token)) if self.worker is not None else None
 
 
@@ -154,7 +154,7 @@ class RemoteWorkers:
             self._send_jobs(remote, now)
 
     def _send_jobs(self, remote: RemoteWorker, now: float) -> None:
-        """What the turn gave a worker: one message for each service, unless they are large."""
+        """Send a worker the jobs of this turn: one message for each service, unless they are large."""
         given, remote.given = remote.given, []
         while given:
             service = given[0].job.service

@@ -52,7 +52,7 @@ class Outcomes:
 
 
 class Client(Caller):
-    """What we know of one client, and the outcomes that it may not have heard of."""
+    """The record of one client, and the outcomes that it may not have heard of."""
 
     __slots__ = (
         "_emptied",

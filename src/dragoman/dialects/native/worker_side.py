@@ -81,7 +81,7 @@ class WorkerSide:
             self._port.send([bytes((DRAIN,))])
 
     def lost(self) -> None:
-        """What we work at belongs to the connection: its attempts have ended with it."""
+        """Give up what runs: it belongs to the connection, and its attempts have ended with it."""
         self._is_open = False
         self._at_hand.clear()
         self._forget_results()
