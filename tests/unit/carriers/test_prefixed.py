@@ -11,13 +11,11 @@ import tracemalloc
 from collections.abc import Callable, Iterator
 
 import pytest
+from cut_streams import KIB, MIB, feed_all, pieces_of, random_pieces, read_into_gap, reason_of
 
 from dragoman.carriers.carrier import Carrier, Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.carriers.prefixed import Limits, Prefixed
-
-KIB = 1024
-MIB = 1024 * KIB
 
 
 def extra_of(head: bytes) -> int:
@@ -44,46 +42,6 @@ def wire(*messages: list[bytes]) -> bytes:
 
 def new(limits: Limits | None = None) -> Prefixed:
     return Prefixed(extra_of, limits=limits or Limits())
-
-
-def reason_of(carrier: Prefixed) -> str:
-    assert carrier.failure is not None, "a failure was expected"
-    assert carrier.failure.detail
-    return carrier.failure.reason
-
-
-def pieces_of(stream: bytes, size: int) -> Iterator[bytes]:
-    for pos in range(0, len(stream), size):
-        yield stream[pos : pos + size]
-
-
-def random_pieces(stream: bytes, rng: random.Random) -> Iterator[bytes]:
-    pos = 0
-    while pos < len(stream):
-        size = rng.choice((1, 2, 3, 9, 64, 1000, 70_000))
-        yield stream[pos : pos + size]
-        pos += size
-
-
-def feed_all(carrier: Prefixed, pieces: Iterator[bytes]) -> list[Message | TooLarge]:
-    return [message for piece in pieces for message in carrier.feed(piece)]
-
-
-def read_into_gap(carrier: Prefixed, stream: bytes, size: int) -> list[Message | TooLarge]:
-    """As a stream does: into the gap while there is one, else into a buffer that is fed."""
-    messages: list[Message | TooLarge] = []
-    pos = 0
-    while pos < len(stream):
-        gap = carrier.gap
-        if gap is None:
-            messages += carrier.feed(stream[pos : pos + size])
-            pos += size
-        else:
-            count = min(size, len(gap), len(stream) - pos)
-            gap[:count] = stream[pos : pos + count]
-            messages += carrier.fill(count)
-            pos += count
-    return messages
 
 
 # ---- before a byte has come

@@ -9,13 +9,11 @@ from collections.abc import Callable, Iterator
 from itertools import product
 
 import pytest
+from cut_streams import KIB, MIB, feed_all, pieces_of, random_pieces, read_into_gap, reason_of
 
 from case_tables import check_every_row
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.sp import PROTOCOLS, Limits, Sp
-
-KIB = 1024
-MIB = 1024 * KIB
 
 ID = b"\x80\x00\x00\x01"
 HOP = b"\x00\x00\x00\x07"
@@ -46,46 +44,6 @@ def started(limits: Limits | None = None, ipc: bool = False) -> Sp:
     assert sp.ready
     sp.outgoing.clear()
     return sp
-
-
-def reason_of(sp: Sp) -> str:
-    assert sp.failure is not None, "a failure was expected"
-    assert sp.failure.detail
-    return sp.failure.reason
-
-
-def pieces_of(stream: bytes, size: int) -> Iterator[bytes]:
-    for pos in range(0, len(stream), size):
-        yield stream[pos : pos + size]
-
-
-def random_pieces(stream: bytes, rng: random.Random) -> Iterator[bytes]:
-    pos = 0
-    while pos < len(stream):
-        size = rng.choice((1, 2, 3, 9, 64, 1000, 70_000))
-        yield stream[pos : pos + size]
-        pos += size
-
-
-def feed_all(sp: Sp, pieces: Iterator[bytes]) -> list[Message | TooLarge]:
-    return [message for piece in pieces for message in sp.feed(piece)]
-
-
-def read_into_gap(sp: Sp, stream: bytes, size: int) -> list[Message | TooLarge]:
-    """As a stream does: into the gap while there is one, else into a buffer that is fed."""
-    messages: list[Message | TooLarge] = []
-    pos = 0
-    while pos < len(stream):
-        gap = sp.gap
-        if gap is None:
-            messages += sp.feed(stream[pos : pos + size])
-            pos += size
-        else:
-            count = min(size, len(gap), len(stream) - pos)
-            gap[:count] = stream[pos : pos + count]
-            messages += sp.fill(count)
-            pos += count
-    return messages
 
 
 @pytest.fixture(params=["tcp", "ipc"])

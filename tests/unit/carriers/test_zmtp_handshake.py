@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from zmtp_wire import KIB, command, feed_all, greeting, pieces_of, prop, ready, reason_of, started, talk, wire
+from cut_streams import KIB, feed_all, pieces_of, reason_of
+from zmtp_wire import command, greeting, prop, ready, started, talk, wire
 
 from dragoman.carriers.carrier import Message
 from dragoman.carriers.zmtp import Zmtp

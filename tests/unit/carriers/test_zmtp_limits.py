@@ -6,7 +6,8 @@ import tracemalloc
 from collections.abc import Iterator
 
 import pytest
-from zmtp_wire import CUTS, KIB, MIB, command, feed_all, greeting, pieces_of, prop, ready, reason_of, started, wire
+from cut_streams import KIB, MIB, feed_all, pieces_of, reason_of
+from zmtp_wire import CUTS, command, greeting, prop, ready, started, wire
 
 from dragoman.carriers.carrier import TooLarge
 from dragoman.carriers.zmtp import Zmtp

@@ -5,21 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
-from zmtp_wire import (
-    CUTS,
-    KIB,
-    MIB,
-    command,
-    feed_all,
-    greeting,
-    pieces_of,
-    read_into_gap,
-    ready,
-    reason_of,
-    started,
-    talk,
-    wire,
-)
+from cut_streams import KIB, MIB, feed_all, pieces_of, read_into_gap, reason_of
+from zmtp_wire import CUTS, command, greeting, ready, started, talk, wire
 
 from dragoman.carriers.carrier import Frame
 from dragoman.carriers.zmtp import Zmtp, encode

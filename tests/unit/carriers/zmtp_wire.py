@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+
+from cut_streams import KIB, MIB, feed_all, pieces_of, random_pieces, read_into_gap
 
 from dragoman.carriers.carrier import Message, TooLarge
 from dragoman.carriers.zmtp import Zmtp, encode
 from dragoman.carriers.zmtp_limits import Limits
-
-KIB = 1024
-MIB = 1024 * KIB
 
 
 def greeting(version: bytes = b"\x03\x01", mechanism: bytes = b"NULL") -> bytes:
@@ -43,47 +42,6 @@ def started(limits: Limits | None = None, version: bytes = b"\x03\x01") -> Zmtp:
     assert zmtp.ready
     zmtp.outgoing.clear()
     return zmtp
-
-
-def reason_of(zmtp: Zmtp) -> str:
-    assert zmtp.failure is not None, "a failure was expected"
-    assert zmtp.failure.detail
-    assert str(zmtp.failure).startswith(zmtp.failure.reason)
-    return zmtp.failure.reason
-
-
-def pieces_of(stream: bytes, size: int) -> Iterator[bytes]:
-    for pos in range(0, len(stream), size):
-        yield stream[pos : pos + size]
-
-
-def random_pieces(stream: bytes, rng: random.Random) -> Iterator[bytes]:
-    pos = 0
-    while pos < len(stream):
-        size = rng.choice((1, 2, 3, 9, 64, 1000, 70_000))
-        yield stream[pos : pos + size]
-        pos += size
-
-
-def feed_all(zmtp: Zmtp, pieces: Iterator[bytes]) -> list[Message | TooLarge]:
-    return [message for piece in pieces for message in zmtp.feed(piece)]
-
-
-def read_into_gap(zmtp: Zmtp, stream: bytes, size: int) -> list[Message | TooLarge]:
-    """As a BufferedProtocol does: into the gap while there is one, else into a buffer that is fed."""
-    messages: list[Message | TooLarge] = []
-    pos = 0
-    while pos < len(stream):
-        gap = zmtp.gap
-        if gap is None:
-            messages += zmtp.feed(stream[pos : pos + size])
-            pos += size
-        else:
-            count = min(size, len(gap), len(stream) - pos)
-            gap[:count] = stream[pos : pos + count]
-            messages += zmtp.fill(count)
-            pos += count
-    return messages
 
 
 def talk(left: Zmtp, right: Zmtp) -> None:
