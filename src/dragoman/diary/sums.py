@@ -92,7 +92,7 @@ def fits_fate(row: Columns, sums: Columns, *, is_told: bool = True) -> bool:
 
 
 def is_body(number: int, body: object, sum: object) -> bool:
-    return _computed(lambda row: (body_sum(number, cast(bytes, row[0])),), (body,)) == (sum,)
+    return _computed(lambda row: (body_sum(number, cast("bytes | bytearray | None", row[0])),), (body,)) == (sum,)
 
 
 def require_heads(job: Columns, job_sum: object, fate: Columns, sums: Columns) -> None:
