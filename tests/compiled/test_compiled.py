@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from dragoman import Client
-from programs import DRAGOMAN, Programs
+from programs import DRAGOMAN, Program, Programs
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "dragoman"
@@ -127,6 +127,30 @@ def test_compiled_product_serves(compiled: Path, programs: Programs) -> None:
     assert "internal error" not in broker.err
     broker.terminate()
     assert broker.ends() == 0
+
+
+@pytest.mark.timeout(600)
+def test_compiled_product_does_jobs_of_an_earlier_run(compiled: Path, programs: Programs, tmp_path: Path) -> None:
+    """A bug: the checksum of a result that was not there yet did not match, and the broker ended with 74 as soon as a
+    worker came. The sources did not have it."""
+    programs.environment["PYTHONPATH"] = str(compiled)
+
+    def serve() -> tuple[Program, str]:
+        broker = programs.start(DRAGOMAN, "serve", "tcp://127.0.0.1:0", "--data", tmp_path / "data", "--strict")
+        return broker, "native+" + broker.prints(r"native +(tcp://\S+)")
+
+    for end in ("terminate", "kill"):
+        broker, native = serve()
+        with Client(native) as client:
+            job = client.enqueue("s", end.encode())
+        getattr(broker, end)()
+        broker.ends()
+        broker, native = serve()
+        programs.dragoman("worker", "--exec", "tr a-z A-Z", "--service", "s", "--connect", native)
+        with Client(native) as client:
+            assert client.result(job, timeout=60) == end.upper().encode()
+        broker.terminate()
+        assert broker.ends() == 0, broker.err
 
 
 @pytest.mark.timeout(300)
