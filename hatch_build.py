@@ -26,28 +26,28 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 COMPILED = (
     "core/*.py",
     "carriers/*.py",
-    "desk/asking.py",
-    "desk/desk.py",
-    "desk/job_options.py",
-    "desk/operation_calls.py",
-    "desk/views.py",
+    "operations/json_api.py",
+    "operations/handlers.py",
+    "operations/job_options.py",
+    "operations/responders.py",
+    "operations/views.py",
     "dialects/*.py",
     "dialects/*/*.py",
-    "diary/group.py",
-    "diary/memory.py",
-    "diary/records.py",
-    "diary/sqlite.py",
-    "diary/sums.py",
-    "diary/tables.py",
-    "diary/writer.py",
+    "store/commit.py",
+    "store/null.py",
+    "store/rows.py",
+    "store/sqlite.py",
+    "store/checksums.py",
+    "store/statements.py",
+    "store/writer.py",
     "server/admission.py",
-    "server/budget.py",
+    "server/memory_budget.py",
     "server/clock.py",
     "server/connection_ends.py",
     "server/connections.py",
-    "server/life_signs.py",
-    "server/peer.py",
-    "server/peer_limits.py",
+    "server/heartbeats.py",
+    "server/connection.py",
+    "server/connection_limits.py",
     "server/rate_limit.py",
     "server/reports.py",
     "server/runner.py",
@@ -61,13 +61,13 @@ COMPILED = (
 INTERPRETED = (
     "**/__init__.py",  # nothing but a docstring
     "**/*_pb2.py",  # generated
-    "core/broken.py",  # inherits AssertionError, which mypyc cannot
+    "core/errors.py",  # inherits AssertionError, which mypyc cannot
     "core/invariants.py",  # for tests and --strict, which ask what no type promises
     "dialects/catalogue.py",  # a table that is read when a broker or a client starts
     "dialects/option_fields.py",  # fields of dataclasses, under the types of their values
     "dialects/*/options.py",  # dataclasses whose fields have metadata
     "dialects/controller/editions.py",  # a generic dataclass with slots
-    "dialects/majordomo/framed.py",  # inherits bytes
+    "dialects/majordomo/multiframe.py",  # inherits bytes
 )
 
 REQUIREMENTS = ["mypy>=2.4,<3", "setuptools>=77"]

@@ -17,7 +17,7 @@ import zmq
 
 from bench.load import WORKER_NAP, Crowd, LoadError, Rota, Socket, Team, drive, read_options
 from dragoman.carriers.carrier import TooLarge
-from dragoman.carriers.prefixed import Prefixed
+from dragoman.carriers.length_prefix import Prefixed
 from dragoman.dialects.controller.codec import (
     extra_of_control,
     extra_of_pulse,

@@ -27,13 +27,13 @@ from dragoman.core.effects import Accept, Answer, Effect, Give
 from dragoman.core.model import Attempt, Caller, Job, JobId, Service
 from dragoman.core.options import Terms, Wishes
 from dragoman.core.recipients import Recipient
-from dragoman.diary import schema
-from dragoman.diary.records import Scribe
-from dragoman.diary.sums import ALL_JOB_COLUMNS, sealed_job
 from dragoman.server import clock
 from dragoman.server.config import Config
 from dragoman.server.serve import Server, loop_factory
 from dragoman.server.tuning import tune_process
+from dragoman.store import schema
+from dragoman.store.checksums import ALL_JOB_COLUMNS, sealed_job
+from dragoman.store.rows import Scribe
 
 BODY = b"x" * 512
 WISHES = Wishes(durable=True, waits=True, attempts=3)

@@ -15,13 +15,13 @@ from dragoman.core.broker import Broker
 from dragoman.core.invariants import check
 from dragoman.core.model import Job
 from dragoman.core.policy import Policy
-from dragoman.dialects.seam import Session
-from dragoman.diary.memory import MemoryDiary
+from dragoman.dialects.interface import Session
 from dragoman.server.admission import Limits
+from dragoman.server.connection import Peer
+from dragoman.server.connection_limits import PeerLimits
 from dragoman.server.event_log import EventLog
-from dragoman.server.peer import Peer
-from dragoman.server.peer_limits import PeerLimits
 from dragoman.server.runner import Runner
+from dragoman.store.null import MemoryDiary
 from dragoman.testing.entropy import SeededEntropy
 from fake_stream import FakeStream
 

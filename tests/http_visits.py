@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from dragoman.http.guard import GuardedProtocol
 from dragoman.http.limits import HttpLimits
+from dragoman.http.protocol import GuardedProtocol
 from dragoman.http.server import HttpServer
 from hostile_http import LIMITS, echo
 

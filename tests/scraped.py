@@ -15,14 +15,14 @@ from dragoman.core.broker import Broker
 from dragoman.core.model import Attempt, Job, Worker
 from dragoman.core.options import Terms, Wishes
 from dragoman.core.policy import Policy
-from dragoman.desk.desk import Desk
-from dragoman.desk.forms import HealthView
-from dragoman.diary.memory import MemoryDiary
-from dragoman.http.door import Door
+from dragoman.http.broker_side import HttpSession
+from dragoman.http.context import Door
 from dragoman.http.metrics import metrics
-from dragoman.http.session import HttpSession
+from dragoman.operations.handlers import Desk
+from dragoman.operations.schemas import HealthView
 from dragoman.server.admission import Limits
 from dragoman.server.runner import Runner
+from dragoman.store.null import MemoryDiary
 from dragoman.testing.entropy import SeededEntropy
 
 PATIENT = Wishes(waits=True)

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dragoman.desk.forms import CronView, JobView, ServiceView, WorkerView
+    from dragoman.operations.schemas import CronView, JobView, ServiceView, WorkerView
     from dragoman.sdk.async_client import AsyncClient
     from dragoman.sdk.client import Client
     from dragoman.sdk.context import Context
@@ -63,13 +63,13 @@ _HOMES = {
     "AsyncJob": "sdk.futures",
     "Client": "sdk.client",
     "Context": "sdk.context",
-    "CronView": "desk.forms",
+    "CronView": "operations.schemas",
     "JobFuture": "sdk.futures",
-    "JobView": "desk.forms",
-    "ServiceView": "desk.forms",
+    "JobView": "operations.schemas",
+    "ServiceView": "operations.schemas",
     "LocalBroker": "testing.local",
     "Worker": "sdk.worker",
-    "WorkerView": "desk.forms",
+    "WorkerView": "operations.schemas",
 }
 
 

@@ -22,12 +22,12 @@ from dragoman.core.model import Caller
 from dragoman.core.options import Wishes
 from dragoman.core.recipients import Recipient
 from dragoman.core.states import DONE
+from dragoman.dialects.powerhose.broker_side import ATTEMPTS
 from dragoman.dialects.powerhose.messages import SEPARATOR
 from dragoman.dialects.powerhose.options import ListenerOptions as PowerhoseOptions
-from dragoman.dialects.powerhose.session import ATTEMPTS
 from dragoman.sdk.address import read_options
-from dragoman.sdk.endpoint import url_of
 from dragoman.sdk.errors import BrokerUnavailable, PayloadTooLarge, error_from
+from dragoman.sdk.zmq_endpoint import url_of
 from dragoman.server import clock
 from dragoman.server.threaded import ThreadedServer
 from dragoman.server.wiring import Listener, ListenerOptions

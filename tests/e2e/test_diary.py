@@ -15,11 +15,11 @@ import pytest
 from dragoman.core.effects import Accept, Effect
 from dragoman.core.model import Caller
 from dragoman.core.options import Wishes
-from dragoman.diary.sqlite import SqliteDiary
 from dragoman.server import clock
 from dragoman.server.config import Config
 from dragoman.server.log import make_log
 from dragoman.server.serve import Server
+from dragoman.store.sqlite import SqliteDiary
 from programs import Programs, until
 
 DRIVER = str(Path(__file__).with_name("diary_driver.py"))

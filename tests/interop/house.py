@@ -23,17 +23,17 @@ from dragoman.carriers.zmtp_limits import Limits as ZmtpLimits
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Effect
 from dragoman.core.policy import Policy
-from dragoman.diary.memory import MemoryDiary
 from dragoman.sdk.address import Place, TcpPlace, UnixPlace
 from dragoman.server import clock
 from dragoman.server.acceptor import Door
 from dragoman.server.admission import Limits
+from dragoman.server.asyncio_host import Host
 from dragoman.server.config import Config
-from dragoman.server.host import Host
-from dragoman.server.peer import Peer
-from dragoman.server.peer_limits import PeerLimits
+from dragoman.server.connection import Peer
+from dragoman.server.connection_limits import PeerLimits
 from dragoman.server.runner import Runner
 from dragoman.server.serve import Server, loop_factory
+from dragoman.store.null import MemoryDiary
 from dragoman.testing.entropy import SeededEntropy
 from programs import PATIENCE
 

@@ -185,7 +185,7 @@ def test_time_that_must_pass_first() -> None:
 
 
 def test_lists_go_on_where_they_stopped(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dragoman.sdk.plans.PAGE", 3)
+    monkeypatch.setattr("dragoman.sdk.operation_steps.PAGE", 3)
     ids = [client.enqueue("echo", b"%d" % number) for number in range(8)]
     assert [view.id for view in client.jobs()] == ids[::-1]
     assert [view.id for view in client.jobs(limit=5)] == ids[:2:-1]
@@ -283,7 +283,7 @@ def test_a_broker_that_reads_its_diary_is_asked_again(broker: LocalBroker, clien
 def test_a_broker_that_reads_for_ever_is_unavailable(
     broker: LocalBroker, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dragoman.sdk.plans.READING", 0.1)
+    monkeypatch.setattr("dragoman.sdk.operation_steps.READING", 0.1)
     broker._thread.run(lambda: setattr(broker._thread.server.broker.ledger, "is_loading", True))
     with pytest.raises(BrokerUnavailable, match="still being read"):
         client.job(UNKNOWN)

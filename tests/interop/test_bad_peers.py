@@ -17,7 +17,7 @@ from house import MIB, BrokerHouse, Raw, Visitors, Workers, ready_command
 from dragoman.carriers.zmtp import encode
 from dragoman.carriers.zmtp_commands import OUR_GREETING
 from dragoman.core.policy import Policy
-from dragoman.streams.places import PlaceTaken
+from dragoman.streams.sockets import PlaceTaken
 from programs import until
 
 Start = Callable[..., BrokerHouse]

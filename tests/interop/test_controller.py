@@ -18,7 +18,7 @@ import zmq
 from house import MIB, BrokerHouse, Visitors
 
 from dragoman.core.states import BUSY, IDLE, WorkerState
-from dragoman.streams.places import PlaceTaken
+from dragoman.streams.sockets import PlaceTaken
 from programs import PATIENCE, STRANGERS, Program, Programs, until
 
 Start = Callable[..., BrokerHouse]

@@ -10,7 +10,7 @@ import pytest
 from house import BrokerHouse
 
 from dragoman.server import serve, wiring
-from dragoman.streams.places import PlaceTaken
+from dragoman.streams.sockets import PlaceTaken
 
 Start = Callable[..., BrokerHouse]
 
@@ -85,7 +85,7 @@ def test_a_folder_that_fails_when_it_is_open_is_closed_again(
     def fail(self: object) -> None:
         raise OSError(5, "the disk is broken")
 
-    monkeypatch.setattr("dragoman.server.control_folder.ControlFolder.clear", fail)
+    monkeypatch.setattr("dragoman.server.controller_folder.ControlFolder.clear", fail)
     house = broker_house()
     assert places(house) == []
     assert house.journal.mentions("the disk is broken")

@@ -15,7 +15,7 @@ from house import MIB, Asker, House, Visitors, open_descriptors, port_of
 from dragoman.carriers.zmtp import Zmtp
 from dragoman.carriers.zmtp_commands import OUR_GREETING
 from dragoman.sdk.address import Place, TcpPlace, UnixPlace
-from dragoman.server.peer_limits import PeerLimits
+from dragoman.server.connection_limits import PeerLimits
 from dragoman.streams.dial import BackOff
 from programs import until
 

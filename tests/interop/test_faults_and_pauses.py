@@ -15,13 +15,13 @@ from dragoman.carriers.zmtp import Zmtp
 from dragoman.carriers.zmtp_commands import OUR_GREETING
 from dragoman.core.broker import Broker
 from dragoman.core.policy import Policy
+from dragoman.dialects.pingpong.broker_side import PingPongSession
 from dragoman.dialects.pingpong.options import ListenerOptions
-from dragoman.dialects.pingpong.session import PingPongSession
-from dragoman.diary.memory import MemoryDiary
 from dragoman.sdk.address import TcpPlace
 from dragoman.server.admission import Limits
-from dragoman.server.peer import Peer, PeerLimits
+from dragoman.server.connection import Peer, PeerLimits
 from dragoman.server.runner import Runner
+from dragoman.store.null import MemoryDiary
 from dragoman.testing.entropy import SeededEntropy
 from programs import until
 

@@ -21,7 +21,7 @@ from dragoman.core.effects import Answer
 from dragoman.powerhose import Master, _Call
 from dragoman.sdk.address import AddressError
 from dragoman.sdk.errors import BrokerUnavailable, JobError, JobFailed, JobLost, JobTimeout, PayloadTooLarge
-from dragoman.streams.places import PlaceTaken
+from dragoman.streams.sockets import PlaceTaken
 from programs import PATIENCE, Programs, until
 
 HANDLERS = """

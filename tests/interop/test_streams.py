@@ -16,8 +16,8 @@ from house import MIB, Asker, Echo, House, Raw, Visitors, open_descriptors
 from dragoman.carriers.carrier import Frame
 from dragoman.sdk.address import Place, TcpPlace, UnixPlace
 from dragoman.server.admission import Limits
-from dragoman.server.peer_limits import PeerLimits
-from dragoman.streams.places import PlaceTaken
+from dragoman.server.connection_limits import PeerLimits
+from dragoman.streams.sockets import PlaceTaken
 from dragoman.streams.stream import Stream
 from programs import until
 

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dragoman.carriers.length_prefix import Limits, Prefixed
 from dragoman.carriers.malformed import Malformed
-from dragoman.carriers.prefixed import Limits, Prefixed
 from dragoman.dialects.controller import codec
 from dragoman.dialects.controller.editions import SEED, SHIFTED, Edition
 from dragoman.dialects.controller.messages import ControlKind, ControllerError, PulseKind, WorkerError

@@ -15,14 +15,14 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from unit.diary.world import WALL, House, Loop
 
 from dragoman.core.effects import Accept, Answer, Give
 from dragoman.core.model import Attempt, Job, JobId
-from dragoman.core.revival import Kept
+from dragoman.core.restore import Kept
 from dragoman.core.states import DELAYED, RUNNING, Outcome
-from dragoman.diary.limits import DiaryLimits
-from dragoman.diary.sqlite import SqliteDiary
-from unit.diary.world import WALL, House, Loop
+from dragoman.store.limits import DiaryLimits
+from dragoman.store.sqlite import SqliteDiary
 
 LIMITS = DiaryLimits(ballast=0, idle=3_600.0, retry=3_600.0, load_batch=3)  # nothing happens by itself
 KEEP = 50.0

@@ -12,8 +12,8 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.core.states import Outcome
 from dragoman.dialects.majordomo import codec
 from dragoman.dialects.majordomo.editions import WIRES, Wire
-from dragoman.dialects.majordomo.framed import Framed
 from dragoman.dialects.majordomo.messages import ClientRequest, Disconnect, Heartbeat, Ready, WorkerReply
+from dragoman.dialects.majordomo.multiframe import Framed
 from dragoman.server.admission import Limits
 from unit.dialects.majordomo.world import MAX_PAYLOAD, SPEECHES, Side, World
 

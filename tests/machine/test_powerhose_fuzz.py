@@ -12,7 +12,7 @@ import pytest
 from dragoman.carriers.malformed import Malformed
 from dragoman.dialects.powerhose import codec
 from dragoman.dialects.powerhose.messages import Job, Ping, Remove, Wake
-from dragoman.server.reach import Reach
+from dragoman.server.dial_policy import Reach
 from unit.dialects.powerhose.world import ERROR, FORBIDDEN, PONG, REMOVED, WAKE, Bench, World, fields
 
 INPUTS = 20_000

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.carriers import prefixed as carrier_module
+from dragoman.carriers import length_prefix as carrier_module
 from dragoman.carriers.carrier import TooLarge
+from dragoman.carriers.length_prefix import Limits, Prefixed
 from dragoman.carriers.malformed import Malformed
-from dragoman.carriers.prefixed import Limits, Prefixed
 
 TINY = Limits(max_head=40, max_payload=120)
 INPUTS = 20_000

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from dragoman.desk.desk import Desk
-from dragoman.desk.forms import HealthView
-from dragoman.diary.memory import MemoryDiary
 from dragoman.http.app import make_app
-from dragoman.http.door import Door
-from dragoman.http.hangup import HANGUP, Hangup
+from dragoman.http.broker_side import HttpSession
+from dragoman.http.context import Door
+from dragoman.http.disconnect import HANGUP, Hangup
 from dragoman.http.options import ListenerOptions
-from dragoman.http.session import HttpSession
+from dragoman.operations.handlers import Desk
+from dragoman.operations.schemas import HealthView
+from dragoman.store.null import MemoryDiary
 from pairs.world import World
 
 _doors: dict[World, Any] = {}  # the application of each world

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from dragoman.carriers.prefixed import Prefixed
+from dragoman.carriers.length_prefix import Prefixed
 from dragoman.dialects.controller.codec import extra_of_control, extra_of_pulse
 from pairs.people import MAX_PAYLOAD, People
 from pairs.world import SERVICE, Connection, Dialled, World

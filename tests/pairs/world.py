@@ -10,11 +10,11 @@ from dragoman.carriers.carrier import Carrier, Frame, Message
 from dragoman.core.broker import Broker
 from dragoman.core.model import Job
 from dragoman.core.policy import Policy
-from dragoman.diary.memory import MemoryDiary
 from dragoman.server.admission import Limits
-from dragoman.server.peer import Peer
+from dragoman.server.connection import Peer
 from dragoman.server.runner import Runner
 from dragoman.server.wiring import prepare
+from dragoman.store.null import MemoryDiary
 from dragoman.streams.byte_stream import ByteStream
 from dragoman.testing.entropy import SeededEntropy
 

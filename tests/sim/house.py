@@ -1,4 +1,4 @@
-"""Where the broker lives: what server/host.py is to real sockets, this is to the world's pipes.
+"""Where the broker lives: what server/asyncio_host.py is to real sockets, this is to the world's pipes.
 
 A `Life` is one run of the broker from start to crash: a Runner with its Broker and session, fed real bytes through a
 real Zmtp object a connection. A turn happens at this very instant when the line asks for one (`wake`), and at the time
@@ -21,13 +21,13 @@ from dragoman.core.invariants import check
 from dragoman.core.policy import Policy
 from dragoman.core.states import JobState
 from dragoman.dialects.frontend import FRONTEND
+from dragoman.dialects.pingpong.broker_side import PingPongSession
 from dragoman.dialects.pingpong.options import ListenerOptions
-from dragoman.dialects.pingpong.session import PingPongSession
-from dragoman.diary.memory import MemoryDiary
 from dragoman.server.admission import Limits
+from dragoman.server.connection import Peer
 from dragoman.server.event_log import EventLog
-from dragoman.server.peer import Peer
 from dragoman.server.runner import Runner
+from dragoman.store.null import MemoryDiary
 from dragoman.testing.entropy import SeededEntropy
 from sim.oracle import Oracle, WatchedSession
 from sim.pipes import End, Weather, Wire

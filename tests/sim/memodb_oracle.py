@@ -30,13 +30,13 @@ from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer
 from dragoman.core.model import Attempt
 from dragoman.core.states import DONE, RUNNING, Outcome, WorkerState
+from dragoman.dialects.memodb.broker_side import MemoDbSession
 from dragoman.dialects.memodb.callers import Callers
 from dragoman.dialects.memodb.messages import Ready
 from dragoman.dialects.memodb.options import ListenerOptions
-from dragoman.dialects.memodb.requests import Call, Contacts, Guest
-from dragoman.dialects.memodb.session import MemoDbSession
+from dragoman.dialects.memodb.records import Call, Contacts, Guest
+from dragoman.server.connection import Peer
 from dragoman.server.connections import Connections
-from dragoman.server.peer import Peer
 from dragoman.server.runner import Runner
 from sim.oracle import LATE_GIVE, require, result_of
 from sim.world import World

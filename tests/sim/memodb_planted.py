@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dragoman.carriers.carrier import Frame
 from dragoman.dialects.memodb.codec import write_heartbeat
 from dragoman.dialects.memodb.messages import Ready
-from dragoman.dialects.memodb.requests import Guest
-from dragoman.server.peer import Peer
+from dragoman.dialects.memodb.records import Guest
+from dragoman.server.connection import Peer
 from sim.memodb_oracle import WatchedCallers, WatchedMemoDb
 
 NOBODY = -1

@@ -22,9 +22,9 @@ from typing import Any
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Effect, Give
 from dragoman.core.states import ENDED
+from dragoman.dialects.native.broker_side import NativeSession
 from dragoman.dialects.native.clients import Clients
 from dragoman.dialects.native.options import ListenerOptions
-from dragoman.dialects.native.session import NativeSession
 from dragoman.dialects.sides import Failure
 from dragoman.server.connections import Connections
 from sim.oracle import require, result_of

@@ -9,10 +9,10 @@ from typing import Any
 
 from dragoman.carriers.carrier import Message
 from dragoman.core.effects import Answer
+from dragoman.dialects.native.client_sessions import Client
 from dragoman.dialects.native.codec import read_list, write_list
 from dragoman.dialects.native.messages import MISSING, Hello
-from dragoman.dialects.native.sessions import Client
-from dragoman.server.peer import Peer
+from dragoman.server.connection import Peer
 from sim.native_oracle import WatchedClients, WatchedNative
 
 

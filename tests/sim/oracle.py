@@ -37,12 +37,12 @@ from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Effect, Give
 from dragoman.core.model import Attempt, JobId
 from dragoman.core.states import Outcome, WorkerState
+from dragoman.dialects.pingpong.broker_side import PingPongSession
 from dragoman.dialects.pingpong.messages import PING, READY
 from dragoman.dialects.pingpong.options import ListenerOptions
 from dragoman.dialects.pingpong.remote_workers import RemoteWorker
-from dragoman.dialects.pingpong.session import PingPongSession
+from dragoman.server.connection import Peer
 from dragoman.server.connections import Connections
-from dragoman.server.peer import Peer
 from sim.world import World
 
 LATE_GIVE = 0.05  # the run time may count from the decision if the job left no later than this

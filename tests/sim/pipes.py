@@ -1,6 +1,6 @@
 """Byte pipes between two ends, with latency, small windows, freezes and cuts.
 
-A `Wire` is one connection. Each `End` is a `Stream` as the line knows it (server/peer.py), and the actors use the same.
+A `Wire` is one connection. Each `End` is a `Stream` as the runner knows it (server/connection.py); actors use the same.
 
 - Bytes of one direction arrive in order, each piece after a latency of its own; a piece never overtakes another.
 - `window` is what the kernels of both sides hold together: what was sent and not yet read. More is `backlog`.

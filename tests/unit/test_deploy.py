@@ -17,11 +17,10 @@ import pytest
 import yaml
 
 from dragoman.cli import dragoman
-from dragoman.cli.exits import DISK, TAKEN, USAGE
+from dragoman.cli.exit_codes import DISK, TAKEN, USAGE
 from dragoman.core.broker import Broker
 from dragoman.core.policy import Policy
 from dragoman.dialects.catalogue import DIALECTS
-from dragoman.diary.memory import MemoryDiary
 from dragoman.http import health
 from dragoman.http import metrics as told
 from dragoman.http.exposition import Kind
@@ -31,6 +30,7 @@ from dragoman.server.admission import Limits
 from dragoman.server.config import load
 from dragoman.server.runner import Runner
 from dragoman.server.wiring import prepare
+from dragoman.store.null import MemoryDiary
 from dragoman.testing.entropy import SeededEntropy
 
 ROOT = Path(__file__).parents[2]

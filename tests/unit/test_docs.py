@@ -20,9 +20,8 @@ from case_tables import check_every_row
 from dragoman.cli import dragoman
 from dragoman.core.broker import Broker
 from dragoman.core.policy import Policy
-from dragoman.desk.forms import DAY, JOB_TIMEOUT
 from dragoman.dialects.catalogue import DIALECTS, Dialect
-from dragoman.diary.memory import MemoryDiary
+from dragoman.operations.schemas import DAY, JOB_TIMEOUT
 from dragoman.sdk.address import read_value
 from dragoman.sdk.targets import caller_target, worker_target
 from dragoman.sdk.worker import DEFAULT_URL
@@ -30,6 +29,7 @@ from dragoman.server.admission import Limits
 from dragoman.server.config import load
 from dragoman.server.runner import Runner
 from dragoman.server.wiring import ListenerOptions, default_listeners, prepare
+from dragoman.store.null import MemoryDiary
 from dragoman.testing.entropy import SeededEntropy
 
 ROOT = Path(__file__).parents[2]

@@ -200,7 +200,9 @@ def test_the_table_is_read_as_it_is_written() -> None:
     assert [each.name for each in (core, sdk, powerhose, bench)] == ["core", "sdk", "powerhose", ""]
     assert (core.may_import("core.model"), core.may_import("corex"), core.may_import("sdk")) == (True, False, False)
     assert all(map(sdk.may_import, ("sdk.client", "streams.dial", "dialects.sides", "dialects.native.peer")))
-    assert not any(map(sdk.may_import, ("dialects", "dialects.seam", "dialects.native.session", "server.peer")))
+    assert not any(
+        map(sdk.may_import, ("dialects", "dialects.interface", "dialects.native.broker_side", "server.connection"))
+    )
     assert powerhose.may_import("server.runner")
 
 

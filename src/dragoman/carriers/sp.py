@@ -44,7 +44,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dragoman.carriers.carrier import Carrier, Frame, Messages
-from dragoman.carriers.large import LARGE_FRAME, MIB, NOTHING, Large
+from dragoman.carriers.large_frame import LARGE_FRAME, MIB, NOTHING, Large
 from dragoman.carriers.malformed import Malformed
 
 GREETING: Final = 0

@@ -34,7 +34,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from dragoman.carriers.carrier import Carrier, Frame, Message, Messages, TooLarge, size_of
-from dragoman.carriers.large import LARGE_FRAME, NOTHING, Large
+from dragoman.carriers.large_frame import LARGE_FRAME, NOTHING, Large
 from dragoman.carriers.malformed import Malformed
 from dragoman.carriers.zmtp_commands import COMMAND, LONG, MORE, answer_to, check_command_flags, ping
 from dragoman.carriers.zmtp_handshake import Handshake

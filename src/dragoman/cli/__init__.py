@@ -8,15 +8,13 @@ import sys
 import click
 
 from dragoman import __version__
-from dragoman.cli.built import how_built
+from dragoman.cli.build_info import how_built
 from dragoman.cli.call import call
 from dragoman.cli.cancel import cancel
 from dragoman.cli.config import config
-from dragoman.cli.cron import cron
-from dragoman.cli.diary import diary
 from dragoman.cli.drain import drain
 from dragoman.cli.enqueue import enqueue
-from dragoman.cli.exits import DONE, FAILED, INTERRUPTED, USAGE, complain, unwritable
+from dragoman.cli.exit_codes import DONE, FAILED, INTERRUPTED, USAGE, complain, unwritable
 from dragoman.cli.health import health
 from dragoman.cli.job import job
 from dragoman.cli.jobs import jobs
@@ -25,8 +23,10 @@ from dragoman.cli.purge import purge
 from dragoman.cli.result import result
 from dragoman.cli.resume import resume
 from dragoman.cli.retry import retry
+from dragoman.cli.schedule import cron
 from dragoman.cli.serve import serve
 from dragoman.cli.services import services
+from dragoman.cli.store import diary
 from dragoman.cli.why import why
 from dragoman.cli.worker import worker
 from dragoman.cli.workers import workers

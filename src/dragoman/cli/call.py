@@ -8,7 +8,7 @@ from math import isnan
 
 import click
 
-from dragoman.cli.exits import FAILED, TIMED_OUT, UNREACHABLE, USAGE, give_up
+from dragoman.cli.exit_codes import FAILED, TIMED_OUT, UNREACHABLE, USAGE, give_up
 from dragoman.cli.seconds import SECONDS
 
 
@@ -72,7 +72,7 @@ def call(service: str, data: str, url: str, timeout: float | str | None) -> None
 
 async def _call(url: str, service: str, payload: bytes, timeout: float | str | None) -> bytes:
     from dragoman.sdk.async_client import AsyncClient
-    from dragoman.sdk.unsaid import TIMEOUT
+    from dragoman.sdk.unset import TIMEOUT
 
     async with AsyncClient(url, patient=False) as client:
         patience = TIMEOUT if timeout is None else None if isinstance(timeout, str) else timeout

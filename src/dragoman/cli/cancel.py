@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from dragoman.cli.each_job import ask_each
 from dragoman.cli.http import connect_option, path
-from dragoman.cli.many import ask_each
 
 
 @click.command(

@@ -7,8 +7,8 @@ import sys
 import click
 
 from dragoman.cli.http import connect_option, give_up_on, path, request
-from dragoman.cli.rests import rest_options
 from dragoman.cli.result import EXITS, print_result
+from dragoman.cli.retry_options import rest_options
 from dragoman.cli.seconds import SECONDS
 
 

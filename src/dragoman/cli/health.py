@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from dragoman.cli.exits import FAILED
+from dragoman.cli.exit_codes import FAILED
 from dragoman.cli.http import ask, connect_option, json_option, path
 from dragoman.cli.tables import print_facts, print_json
 

@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import click
 
-from dragoman.cli.exits import FAILED, TIMED_OUT, UNREACHABLE, USAGE, give_up
+from dragoman.cli.exit_codes import FAILED, TIMED_OUT, UNREACHABLE, USAGE, give_up
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from dragoman.cli.exits import USAGE, give_up
+from dragoman.cli.exit_codes import USAGE, give_up
 from dragoman.cli.http import ask, connect_option, path
 from dragoman.cli.tables import plain
 

@@ -7,7 +7,7 @@ import time
 
 import click
 
-from dragoman.cli.exits import TIMED_OUT, give_up
+from dragoman.cli.exit_codes import TIMED_OUT, give_up
 from dragoman.cli.http import connect_option, give_up_on, path, request
 
 A_TIME = 60.0  # seconds that one request waits at most

@@ -14,8 +14,8 @@ from urllib.parse import quote, urlencode
 import click
 
 from dragoman import __version__
-from dragoman.cli.built import how_built
-from dragoman.cli.exits import DISK, FAILED, TAKEN, USAGE, complain, give_up, unwritable
+from dragoman.cli.build_info import how_built
+from dragoman.cli.exit_codes import DISK, FAILED, TAKEN, USAGE, complain, give_up, unwritable
 
 if TYPE_CHECKING:
     from dragoman.server.config import Config, Sourced
@@ -50,11 +50,11 @@ def serve(urls: tuple[str, ...], path: str | None, **flags: object) -> None:
 
     SIGTERM and SIGINT drain: new jobs are refused, running ones may end. A second signal stops at once.
     """
-    from dragoman.diary.trouble import DiaryError
     from dragoman.sdk.address import AddressError
     from dragoman.server import serve as server
     from dragoman.server.datadir import FolderTaken
-    from dragoman.streams.places import PlaceTaken
+    from dragoman.store.errors import DiaryError
+    from dragoman.streams.sockets import PlaceTaken
 
     settings = load_settings(urls, path, flags)
     try:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.exits import USAGE, complain, give_up
+from dragoman.cli.exit_codes import USAGE, complain, give_up
 from dragoman.sdk.printable import log_to_stderr
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _run_object(
 ) -> int:
     from dragoman.sdk.loading import CannotLoad, load, parse_reference
     from dragoman.sdk.reload import Watch, start_anew
-    from dragoman.sdk.workers import run
+    from dragoman.sdk.worker_runner import run
 
     folder = os.getcwd()
     if folder not in sys.path:
@@ -200,10 +200,10 @@ def _wait_for_better(target: str, error: CannotLoad, home: Reference) -> Any:
 
 def _run_program(command: str, services: tuple[str, ...], url: str | None, said: dict[str, Any], reloads: bool) -> int:
     from dragoman.sdk.execution import Execution
-    from dragoman.sdk.program import Programs
+    from dragoman.sdk.program_pool import Programs
     from dragoman.sdk.targets import worker_target
     from dragoman.sdk.worker import DEFAULT_URL
-    from dragoman.sdk.workers import Shift
+    from dragoman.sdk.worker_runner import Shift
 
     if reloads or said.keys() & {"threads", "max_jobs", "max_memory"}:
         give_up(

@@ -12,22 +12,22 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from dragoman.core.admission import BEING_DRAINED, CALLER_GONE, GIVEN_BACK
 from dragoman.core.counters import Counters
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.delays import Delays
 from dragoman.core.dispatch import Dispatch
-from dragoman.core.door import BEING_DRAINED, CALLER_GONE, GIVEN_BACK
 from dragoman.core.effects import Effect, Give, Recall
 from dragoman.core.entropy import Entropy
 from dragoman.core.failure import Failure
 from dragoman.core.infinity import inf
-from dragoman.core.ledger import Ledger
+from dragoman.core.job_registry import Ledger
+from dragoman.core.leases import patience_over
 from dragoman.core.model import ABSENT, Attempt, Job, Token, Worker
-from dragoman.core.patience import patience_over
 from dragoman.core.policy import Policy
 from dragoman.core.retries import are_spent, back_off, note_ending, remember_tried
-from dragoman.core.roster import Roster
 from dragoman.core.states import CANCELLED, FAILED, GONE, LOST, REFUSED, TIMED_OUT, WAITING, Outcome, Refusal
+from dragoman.core.worker_registry import Roster
 
 
 class Attempts:

@@ -13,16 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from dragoman.core.door import CALLER_GONE, is_offer, objection, too_many_names
+from dragoman.core.admission import CALLER_GONE, is_offer, objection, too_many_names
 from dragoman.core.effects import Answer
 from dragoman.core.events import WORKER_JOINED
 from dragoman.core.failure import Failure
 from dragoman.core.infinity import inf
+from dragoman.core.leases import worker_due
 from dragoman.core.model import Attempt, Caller, Job, JobId, Payload, Worker
 from dragoman.core.optional_verbs import OptionalVerbs
 from dragoman.core.options import Terms, Wishes
 from dragoman.core.owners import Owner
-from dragoman.core.patience import worker_due
 from dragoman.core.recipients import Recipient, RemoteWorker
 from dragoman.core.states import CANCELLED, DONE, ENDED, FAILED, REFUSED, RUNNING, Outcome, Refusal
 

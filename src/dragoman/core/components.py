@@ -14,10 +14,10 @@ from dragoman.core.entropy import Entropy
 from dragoman.core.events import Events
 from dragoman.core.expiry import Expiry
 from dragoman.core.infinity import inf
-from dragoman.core.ledger import Ledger
+from dragoman.core.job_registry import Ledger
 from dragoman.core.owners import Owners
 from dragoman.core.policy import Policy
-from dragoman.core.roster import Roster
+from dragoman.core.worker_registry import Roster
 
 
 class Components:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from dragoman.core.commits import Promise
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.dispatch import Dispatch
-from dragoman.core.gate import Promise
 from dragoman.core.infinity import inf
-from dragoman.core.ledger import Ledger
+from dragoman.core.job_registry import Ledger
 from dragoman.core.lifecycle import move_job
 from dragoman.core.model import Job
 from dragoman.core.policy import Policy

@@ -2,27 +2,27 @@
 
 A job enters by `queue`, waits in the queue of its service, and leaves by `give`, which makes the attempt; a job that
 comes later or once more enters by `core/delays.py`. A worker enters by `freed`, whenever one of its slots is free. The
-queues are in `core/queues.py`, the lists of idle workers in `core/roster.py`; only this class matches the two.
+queues are in `core/queues.py`, the lists of idle workers in `core/worker_registry.py`; only this class matches the two.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from dragoman.core.admission import PATIENCE_OVER
+from dragoman.core.commits import Promise
 from dragoman.core.counters import Counters
 from dragoman.core.deadlines import Deadlines
-from dragoman.core.door import PATIENCE_OVER
 from dragoman.core.effects import Dismiss, Effect, Give
 from dragoman.core.entropy import Entropy
 from dragoman.core.events import JOB_WAITING, WORKER_LEFT
-from dragoman.core.gate import Promise
-from dragoman.core.ledger import Ledger
+from dragoman.core.job_registry import Ledger
+from dragoman.core.leases import worker_due
 from dragoman.core.lifecycle import move_worker
 from dragoman.core.model import Attempt, Job, Service, Worker
-from dragoman.core.patience import worker_due
 from dragoman.core.policy import Policy
-from dragoman.core.roster import Roster
 from dragoman.core.states import BOOTING, DETACHED, DRAINING, IDLE, RUNNING, TIMED_OUT, Farewell
+from dragoman.core.worker_registry import Roster
 
 
 class Dispatch:

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from dragoman.core.admission import CALLER_GONE, PATIENCE_OVER
 from dragoman.core.attempts import Attempts
 from dragoman.core.counters import Counters
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.delays import Delays
 from dragoman.core.dispatch import Dispatch
-from dragoman.core.door import CALLER_GONE, PATIENCE_OVER
 from dragoman.core.effects import Dismiss, Effect
 from dragoman.core.infinity import inf
-from dragoman.core.ledger import Ledger
+from dragoman.core.job_registry import Ledger
+from dragoman.core.leases import lease_of, patience_over, unproven_since, worker_due
 from dragoman.core.model import Job, Worker
-from dragoman.core.patience import lease_of, patience_over, unproven_since, worker_due
 from dragoman.core.policy import Policy
-from dragoman.core.roster import Roster
 from dragoman.core.states import CANCELLED, DELAYED, ENDED, GONE, TIMED_OUT, Farewell
+from dragoman.core.worker_registry import Roster
 
 
 class Expiry:

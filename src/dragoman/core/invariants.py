@@ -5,11 +5,11 @@ from __future__ import annotations
 from math import inf
 
 from dragoman.core import deadlines, queues
-from dragoman.core.broken import InvariantBroken
 from dragoman.core.broker import Broker
+from dragoman.core.errors import InvariantBroken
+from dragoman.core.leases import worker_due
 from dragoman.core.model import Job, Service, Worker
 from dragoman.core.owners import Owner
-from dragoman.core.patience import worker_due
 from dragoman.core.states import BUSY, DETACHED, DRAINING, ENDED, GONE, IDLE, RESTING, RUNNING, UNPROVEN, WAITING
 
 

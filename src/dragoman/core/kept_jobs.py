@@ -1,8 +1,8 @@
 """Jobs that outlive their call: background jobs, and jobs with an idempotency key.
 
 They are stored, found again by key, kept for a while after their end, released from quarantine, and restored after a
-restart of the broker. The registry of jobs (`core/ledger.py`) adds the two steps that every job takes: it is admitted,
-and it ends.
+restart of the broker. The registry of jobs (`core/job_registry.py`) adds the two steps that every job takes: it is
+admitted, and it ends.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from dragoman.core.archive import Archive
+from dragoman.core.commits import Gate, Promise
 from dragoman.core.counters import Counters
 from dragoman.core.deadlines import Deadlines
-from dragoman.core.early import Early
+from dragoman.core.early_results import Early
 from dragoman.core.effects import Accept, Answer, Effect
 from dragoman.core.events import JOB_ENDED, Events
-from dragoman.core.gate import Gate, Promise
 from dragoman.core.infinity import inf
 from dragoman.core.lifecycle import move_job
 from dragoman.core.model import ABSENT, Attempt, Caller, Job, JobId, Payload, Service

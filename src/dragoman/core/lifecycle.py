@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dragoman.core.broken import InvariantBroken
+from dragoman.core.errors import InvariantBroken
 from dragoman.core.infinity import inf
 from dragoman.core.model import Job, Worker
 from dragoman.core.states import (

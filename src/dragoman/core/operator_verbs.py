@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dragoman.core.admission import BEING_DRAINED, GOODBYE, STOPPED
+from dragoman.core.commits import Promise
 from dragoman.core.components import Components
-from dragoman.core.door import BEING_DRAINED, GOODBYE, STOPPED
 from dragoman.core.effects import Accept, Dismiss, Give
 from dragoman.core.events import BROKER_DRAINING, SERVICE_PAUSED, SERVICE_RESUMED, WORKER_DRAINING
-from dragoman.core.gate import Promise
 from dragoman.core.infinity import inf
 from dragoman.core.model import Job, Service, Worker
 from dragoman.core.states import DELAYED, DRAINING, ENDED, GONE, REFUSED, WAITING, Farewell, Refusal

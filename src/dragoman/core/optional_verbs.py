@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from dragoman.core.door import is_offer
+from dragoman.core.admission import is_offer
 from dragoman.core.effects import Progress
 from dragoman.core.events import JOB_PROGRESS
 from dragoman.core.infinity import inf
+from dragoman.core.leases import worker_due
 from dragoman.core.model import Attempt, Caller, Payload, Service, Worker
 from dragoman.core.operator_verbs import OperatorVerbs
-from dragoman.core.patience import worker_due
 from dragoman.core.states import BOOTING, DETACHED, ENDED, GONE, IDLE
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dragoman.core.door import STOPPED
+from dragoman.core.admission import STOPPED
 from dragoman.core.model import Attempt, Job, Worker
 from dragoman.core.policy import Policy
 from dragoman.core.states import LOST, Ending, Outcome

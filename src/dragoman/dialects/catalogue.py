@@ -23,7 +23,7 @@ class Dialect:
 
     # The broker: its options, its connections' limits, and how it listens.
     options: str  # the module of ListenerOptions, WorkerOptions and ClientOptions
-    limits: str = "dragoman.server.peer:PeerLimits"
+    limits: str = "dragoman.server.connection:PeerLimits"
     listen: str
 
     # The SDK: how clients and workers speak it, and the class that is one worker's life.

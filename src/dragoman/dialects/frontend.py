@@ -10,8 +10,8 @@ from dragoman.core.effects import Answer
 from dragoman.core.options import Wishes
 from dragoman.core.oversize import over_max_payload
 from dragoman.core.states import DONE, REFUSED, Refusal
-from dragoman.dialects.plain_calls import read_call, write_error
-from dragoman.dialects.seam import Line, Peer
+from dragoman.dialects.interface import Line, Peer
+from dragoman.dialects.single_frame_calls import read_call, write_error
 
 FRONTEND: Final = "frontend"
 

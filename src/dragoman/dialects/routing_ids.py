@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from dragoman.core.broker import Broker
-from dragoman.dialects.seam import Line, Peer
+from dragoman.dialects.interface import Line, Peer
 
 CAME_BACK: Final = "its worker came back on a new connection"
 

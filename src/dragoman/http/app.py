@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dragoman.http import calls, events, health, metrics, questions, workers
-from dragoman.http.asking import HungUp
-from dragoman.http.door import Door
+from dragoman.http import calls, events, health, metrics, operation_routes, worker_routes
+from dragoman.http.context import Door
 from dragoman.http.openapi import document_operation
+from dragoman.http.operation_call import HungUp
 from dragoman.http.operations import Operation
 from dragoman.http.problems import Refused, problem
 from dragoman.http.routes import Methods, Routes
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def all_operations() -> list[Operation]:
-    modules = (calls, questions, workers, events, health, metrics)
+    modules = (calls, operation_routes, worker_routes, events, health, metrics)
     operations = [operation for module in modules for operation in module.OPERATIONS]
     return [*operations, document_operation(operations)]
 

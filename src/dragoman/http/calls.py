@@ -11,15 +11,15 @@ from starlette.responses import Response
 from dragoman.core.effects import Answer
 from dragoman.core.model import Payload
 from dragoman.core.states import DONE
-from dragoman.desk.desk import PROBLEMS
-from dragoman.desk.forms import Problem, ServiceName
-from dragoman.http.asking import HungUp
-from dragoman.http.door import Door
-from dragoman.http.hangup import HANGUP, Hangup
+from dragoman.http.call_headers import HEADERS
+from dragoman.http.context import Door
+from dragoman.http.disconnect import HANGUP, Hangup
+from dragoman.http.operation_call import HungUp
 from dragoman.http.operations import BYTES, Operation
 from dragoman.http.outcomes import outcome_response
-from dragoman.http.plans import HEADERS
 from dragoman.http.problems import Refused, problem, told_as_problem
+from dragoman.operations.handlers import PROBLEMS
+from dragoman.operations.schemas import Problem, ServiceName
 
 if TYPE_CHECKING:
     from starlette.types import Receive

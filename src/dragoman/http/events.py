@@ -8,11 +8,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dragoman.core.model import JobId
-from dragoman.desk.forms import JobName, Problem
-from dragoman.http.door import Door
+from dragoman.http.context import Door
 from dragoman.http.operations import EVENTS, Operation
 from dragoman.http.problems import Refused, told_as_problem
-from dragoman.http.reading import in_path
+from dragoman.http.request_parsing import in_path
+from dragoman.operations.schemas import JobName, Problem
 
 
 async def all_events(door: Door, request: Request) -> Any:

@@ -6,10 +6,10 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from dragoman.desk.forms import HealthView
-from dragoman.http.door import Door
+from dragoman.http.context import Door
 from dragoman.http.operations import TEXT, Operation
 from dragoman.http.problems import problem
+from dragoman.operations.schemas import HealthView
 
 RETRY_AFTER = "1"  # seconds; most of what makes a broker unready passes
 

@@ -14,12 +14,12 @@ from typing import Any, cast
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from dragoman.http.disconnect import Hangup
 from dragoman.http.framing import Chunks, Fault
-from dragoman.http.hangup import Hangup
 from dragoman.http.hosts import is_local
 from dragoman.http.problems import MEDIA_TYPE, problem_body
+from dragoman.http.server_state import Watch
 from dragoman.http.transports import tune
-from dragoman.http.watch import Watch
 
 LINGER = 2.0  # so long we listen to somebody we refused: closing on unread bytes would take our answer back
 LAST_LINGER = 0.1  # when we are about to be gone

@@ -8,10 +8,10 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dragoman.http.door import Door
+from dragoman.http.context import Door
 from dragoman.http.exposition import OPENMETRICS, Kind, media_type
+from dragoman.http.metrics_snapshot import Scrape
 from dragoman.http.operations import TEXT, Operation
-from dragoman.http.scrape import Scrape
 
 COUNTER, GAUGE, HISTOGRAM, INFO = Kind
 

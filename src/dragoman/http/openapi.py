@@ -11,12 +11,12 @@ from msgspec.structs import fields
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dragoman.desk.forms import FailureView, JobName, View
-from dragoman.http.door import Door
+from dragoman.http.context import Door
 from dragoman.http.headers import Header
 from dragoman.http.operations import TEXT, Operation
 from dragoman.http.problems import MEDIA_TYPE as PROBLEM
-from dragoman.http.reading import JSON
+from dragoman.http.request_parsing import JSON
+from dragoman.operations.schemas import FailureView, JobName, View
 
 OpenApi = dict[str, Any]
 REFERENCE = "#/components/schemas/{name}"

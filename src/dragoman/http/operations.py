@@ -9,7 +9,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dragoman.http.door import Door
+from dragoman.http.context import Door
 from dragoman.http.headers import Header
 
 BYTES = "application/octet-stream"

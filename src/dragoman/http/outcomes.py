@@ -7,9 +7,9 @@ from starlette.responses import Response
 
 from dragoman.core.failure import Failure
 from dragoman.core.model import Payload
-from dragoman.desk.views import failure_view
 from dragoman.http.operations import BYTES
 from dragoman.http.problems import MEDIA_TYPE
+from dragoman.operations.views import failure_view
 
 JOB = "Dragoman-Job"
 

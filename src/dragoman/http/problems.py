@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 from starlette.responses import Response
 
-from dragoman.desk.forms import Problem
+from dragoman.operations.schemas import Problem
 
 MEDIA_TYPE = "application/problem+json"
 

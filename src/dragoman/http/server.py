@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from dragoman.http.guard import GuardedProtocol
 from dragoman.http.hosts import Hosts
 from dragoman.http.limits import HttpLimits
+from dragoman.http.protocol import GuardedProtocol
+from dragoman.http.server_state import Report, TooLarge, Watch
 from dragoman.http.transports import Traffic
-from dragoman.http.watch import Report, TooLarge, Watch
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp

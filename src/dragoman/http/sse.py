@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from dragoman.http.hangup import HANGUP, Hangup
+from dragoman.http.disconnect import HANGUP, Hangup
 from dragoman.http.problems import problem
 
 if TYPE_CHECKING:

@@ -11,15 +11,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from dragoman.dialects.sides import Wishes
-from dragoman.sdk.asking import Asking
-from dragoman.sdk.async_background import AsyncBackground
-from dragoman.sdk.codecs import Codec
-from dragoman.sdk.codecs import codec as codec_of
-from dragoman.sdk.engine import Engine
-from dragoman.sdk.futures import AsyncJob
-from dragoman.sdk.operation import Answer, Question
-from dragoman.sdk.questions import AsyncAsked
-from dragoman.sdk.settings import (
+from dragoman.sdk.async_operations import AsyncBackground
+from dragoman.sdk.client_settings import (
     CONNECTIONS,
     DEFAULT_URL,
     as_sent,
@@ -27,8 +20,15 @@ from dragoman.sdk.settings import (
     settings_of,
     window_of,
 )
-from dragoman.sdk.typed import ClientOptions, MapOptions, Options, Result
-from dragoman.sdk.unsaid import JOB_TIMEOUT, QUEUE_TIMEOUT, TIMEOUT
+from dragoman.sdk.codecs import Codec
+from dragoman.sdk.codecs import codec as codec_of
+from dragoman.sdk.engine import Engine
+from dragoman.sdk.futures import AsyncJob
+from dragoman.sdk.operation import Answer, Question
+from dragoman.sdk.operation_futures import AsyncAsked
+from dragoman.sdk.option_types import ClientOptions, MapOptions, Options, Result
+from dragoman.sdk.submit_options import Asking
+from dragoman.sdk.unset import JOB_TIMEOUT, QUEUE_TIMEOUT, TIMEOUT
 
 if TYPE_CHECKING:
     from dragoman.sdk.client import Client

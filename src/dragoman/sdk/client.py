@@ -15,15 +15,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from dragoman.dialects.sides import Wishes
-from dragoman.sdk.asking import Asking
-from dragoman.sdk.background import Background
-from dragoman.sdk.codecs import Codec
-from dragoman.sdk.codecs import codec as codec_of
-from dragoman.sdk.engine import Engine
-from dragoman.sdk.futures import ExecutorFuture, JobFuture
-from dragoman.sdk.operation import Answer, Question
-from dragoman.sdk.questions import Asked
-from dragoman.sdk.settings import (
+from dragoman.sdk.client_settings import (
     CONNECTIONS,
     DEFAULT_URL,
     as_sent,
@@ -31,8 +23,16 @@ from dragoman.sdk.settings import (
     settings_of,
     window_of,
 )
-from dragoman.sdk.typed import ClientOptions, MapOptions, Options, Result
-from dragoman.sdk.unsaid import JOB_TIMEOUT, QUEUE_TIMEOUT, TIMEOUT
+from dragoman.sdk.codecs import Codec
+from dragoman.sdk.codecs import codec as codec_of
+from dragoman.sdk.engine import Engine
+from dragoman.sdk.futures import ExecutorFuture, JobFuture
+from dragoman.sdk.operation import Answer, Question
+from dragoman.sdk.operation_futures import Asked
+from dragoman.sdk.operations import Background
+from dragoman.sdk.option_types import ClientOptions, MapOptions, Options, Result
+from dragoman.sdk.submit_options import Asking
+from dragoman.sdk.unset import JOB_TIMEOUT, QUEUE_TIMEOUT, TIMEOUT
 
 if TYPE_CHECKING:
     from dragoman.sdk.executor import ServiceExecutor

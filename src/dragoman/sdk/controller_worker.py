@@ -15,16 +15,16 @@ from contextlib import suppress
 from typing import Any
 
 from dragoman.carriers.carrier import Frame, Message
-from dragoman.carriers.prefixed import Limits, Prefixed
+from dragoman.carriers.length_prefix import Limits, Prefixed
 from dragoman.dialects.controller.codec import extra_of_control, extra_of_pulse
 from dragoman.dialects.controller.peer import Answer, WorkerSide
 from dragoman.dialects.sides import Failure, Outcome
 from dragoman.sdk.address import MAX_UNIX_PATH_BYTES, Place, UnixPlace, address_error
 from dragoman.sdk.dialect_sides import HARD_CAP
-from dragoman.sdk.jobs import Crew, Job
+from dragoman.sdk.job_runner import Crew, Job
 from dragoman.sdk.targets import Target
 from dragoman.streams.dial import BackOff, connect
-from dragoman.streams.places import forget_unix, listen_unix, which_file
+from dragoman.streams.sockets import forget_unix, listen_unix, which_file
 
 log = logging.getLogger("dragoman.worker")
 

@@ -48,22 +48,22 @@ def native() -> Sides:
 
 
 def pingpong() -> Sides:
-    from dragoman.dialects import plain_client
+    from dragoman.dialects import single_frame_client
     from dragoman.dialects.pingpong import peer
 
     return Sides(
         worker_carrier=_zmtp(peer.WORKER_SOCKET),
         worker_side=lambda options, port, _, __: peer.WorkerSide(options, port),
-        client_carrier=_zmtp(plain_client.CLIENT_SOCKET),
+        client_carrier=_zmtp(single_frame_client.CLIENT_SOCKET),
         client_side=peer.ClientSide,
     )
 
 
 def powerhose() -> Sides:
-    from dragoman.dialects import plain_client
+    from dragoman.dialects import single_frame_client
     from dragoman.dialects.powerhose import peer
 
-    return Sides(client_carrier=_zmtp(plain_client.CLIENT_SOCKET), client_side=peer.ClientSide)
+    return Sides(client_carrier=_zmtp(single_frame_client.CLIENT_SOCKET), client_side=peer.ClientSide)
 
 
 def memodb() -> Sides:

@@ -11,8 +11,8 @@ from typing import cast
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.dialects.sides import NOTHING_SAID, Assignment, Failure, Outcome, ReportingSide
 from dragoman.sdk.errors import BrokerUnavailable
-from dragoman.sdk.jobs import Crew, Job
-from dragoman.sdk.link import Link, open_link
+from dragoman.sdk.job_runner import Crew, Job
+from dragoman.sdk.outgoing import Link, open_link
 from dragoman.sdk.targets import Target
 from dragoman.streams.dial import BackOff
 

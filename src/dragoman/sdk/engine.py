@@ -16,10 +16,10 @@ from collections.abc import Callable
 from math import inf
 from time import monotonic
 
-from dragoman.sdk.conversation import Conversation, Job, OpenLink
+from dragoman.sdk.client_connection import Conversation, Job, OpenLink
+from dragoman.sdk.coarse_timers import Guards
 from dragoman.sdk.errors import BrokerUnavailable, DragomanError, JobCancelled, JobTimeout
-from dragoman.sdk.guards import Guards
-from dragoman.sdk.link import open_link
+from dragoman.sdk.outgoing import open_link
 from dragoman.sdk.targets import Target
 
 GRACE = 0.5  # seconds that the broker is given to say itself that a deadline has passed

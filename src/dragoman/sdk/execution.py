@@ -6,13 +6,13 @@ import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from dragoman.sdk.childhood import Offer, Upbringing
-from dragoman.sdk.children import Children
-from dragoman.sdk.coroutines import Coroutines
-from dragoman.sdk.jobs import Hands
+from dragoman.sdk.async_pool import Coroutines
+from dragoman.sdk.child_main import Offer, Upbringing
+from dragoman.sdk.handlers import Service
+from dragoman.sdk.job_runner import Hands
 from dragoman.sdk.loading import Reference
-from dragoman.sdk.services import Service
-from dragoman.sdk.threads import Threads
+from dragoman.sdk.process_pool import Children
+from dragoman.sdk.thread_pool import Threads
 
 ASYNC_JOBS = 100  # at once, if nobody has said
 MOST_JOBS = 1000

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from dragoman.sdk.futures import JobFuture
-from dragoman.sdk.typed import Options
+from dragoman.sdk.option_types import Options
 
 Arguments = ParamSpec("Arguments")
 Returned = TypeVar("Returned")

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from dragoman.carriers.carrier import Frame
 from dragoman.dialects.sides import Wishes
-from dragoman.sdk.asking import Asking
 from dragoman.sdk.builtin_failures import as_builtin
 from dragoman.sdk.codecs import Codec
 from dragoman.sdk.errors import DragomanError, JobCancelled, JobFailed
 from dragoman.sdk.ids import new_job_id
 from dragoman.sdk.operation import Question
-from dragoman.sdk.typed import Result
+from dragoman.sdk.option_types import Result
+from dragoman.sdk.submit_options import Asking
 
 if TYPE_CHECKING:
-    from dragoman.sdk.conversation import Conversation
+    from dragoman.sdk.client_connection import Conversation
     from dragoman.sdk.engine import Engine
 
 Listener = Callable[[Any], object]

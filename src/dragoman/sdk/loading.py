@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from dragoman.sdk.errors import DragomanError
-from dragoman.sdk.services import MAIN
+from dragoman.sdk.handlers import MAIN
 
 _loads = 0  # so many of us are loading a module now
 _scripts: dict[str, ModuleType] = {}  # that were run

@@ -15,8 +15,8 @@ from struct import Struct
 from typing import Final
 
 from dragoman.carriers.carrier import Frame, Messages, Reader
-from dragoman.carriers.large import LARGE_FRAME, Large
-from dragoman.sdk.parents import end_if_forked
+from dragoman.carriers.large_frame import LARGE_FRAME, Large
+from dragoman.sdk.parent_death import end_if_forked
 
 HEAD: Final = Struct(">IBBI")  # bytes behind the head, kind, flag, number of the job (0: none)
 SAID: Final = Struct(">BBI")  # the head without the size

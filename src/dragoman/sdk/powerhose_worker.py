@@ -21,13 +21,13 @@ from dragoman.dialects.sides import Failure, Outcome
 from dragoman.sdk.address import AddressError, Place, TcpPlace, UnixPlace, is_loopback, parse
 from dragoman.sdk.dialect_sides import HARD_CAP
 from dragoman.sdk.dialling_worker import CONNECT_TIMEOUT, first
-from dragoman.sdk.endpoint import url_of
 from dragoman.sdk.errors import BrokerUnavailable
-from dragoman.sdk.jobs import Crew, Job
-from dragoman.sdk.link import Link, open_link
+from dragoman.sdk.job_runner import Crew, Job
+from dragoman.sdk.outgoing import Link, open_link
 from dragoman.sdk.targets import Target
+from dragoman.sdk.zmq_endpoint import url_of
 from dragoman.streams.dial import BackOff
-from dragoman.streams.places import describe, forget_unix, listen_tcp, listen_unix, tune, which_file
+from dragoman.streams.sockets import describe, forget_unix, listen_tcp, listen_unix, tune, which_file
 from dragoman.streams.stream import Stream
 
 log = logging.getLogger("dragoman.worker")

@@ -9,9 +9,9 @@ from typing import Any, TypeVar, overload
 
 from dragoman.sdk import pickled_calls
 from dragoman.sdk.execution import DEFAULT_GRACE, Execution
+from dragoman.sdk.handlers import Service, describe
 from dragoman.sdk.loading import CannotLoad, Reference, is_loading, refer_to
 from dragoman.sdk.printable import log_to_stderr
-from dragoman.sdk.services import Service, describe
 
 DEFAULT_URL = "tcp://127.0.0.1:7400"
 
@@ -98,7 +98,7 @@ class Worker:
         module that calls this, it returns at once. Where nobody has set up `logging`, it says on standard error what
         becomes of its connection.
         """
-        from dragoman.sdk.workers import run
+        from dragoman.sdk.worker_runner import run
 
         if is_loading():
             return 0

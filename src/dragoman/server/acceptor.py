@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from dragoman.carriers.carrier import Carrier
-from dragoman.dialects.seam import Session
+from dragoman.dialects.interface import Session
 from dragoman.sdk.address import Place
 from dragoman.server import clock
+from dragoman.server.connection import Peer
+from dragoman.server.connection_limits import PeerLimits
 from dragoman.server.connections import Connections
-from dragoman.server.peer import Peer
-from dragoman.server.peer_limits import PeerLimits
 from dragoman.server.reports import Reports
-from dragoman.streams.places import describe, is_local, tune
+from dragoman.streams.sockets import describe, is_local, tune
 from dragoman.streams.stream import Stream
 
 ACCEPTS_A_TURN = 64

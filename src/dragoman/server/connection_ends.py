@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 from typing import cast
 
 from dragoman.carriers.carrier import Frame, Messages
-from dragoman.core.broken import InvariantBroken
 from dragoman.core.broker import Broker
+from dragoman.core.errors import InvariantBroken
 from dragoman.core.infinity import inf
-from dragoman.dialects import seam
+from dragoman.dialects import interface
 from dragoman.server.admission import Admission, Limits
-from dragoman.server.budget import Budget, Verdict
-from dragoman.server.life_signs import ASK, NO_HANDSHAKE, SILENT, LifeSigns
-from dragoman.server.peer import Peer
+from dragoman.server.connection import Peer
+from dragoman.server.heartbeats import ASK, NO_HANDSHAKE, SILENT, LifeSigns
+from dragoman.server.memory_budget import Budget, Verdict
 from dragoman.server.reports import Reports
 from dragoman.streams.byte_stream import ByteStream
 
@@ -26,7 +26,7 @@ from dragoman.streams.byte_stream import ByteStream
 ProcessWatch = Callable[[int, Callable[[], None]], Callable[[], None] | None]
 
 
-class ConnectionEnds(seam.Line):
+class ConnectionEnds(interface.Line):
     """The state of all connections, and the ways in which they end."""
 
     def __init__(
@@ -79,7 +79,7 @@ class ConnectionEnds(seam.Line):
 
     # ---------------------------------------------------------------- from sessions
 
-    def close(self, whom: seam.Peer, reason: str) -> None:
+    def close(self, whom: interface.Peer, reason: str) -> None:
         peer = cast(Peer, whom)
         if peer.closing is None:
             peer.closing = reason
@@ -87,7 +87,7 @@ class ConnectionEnds(seam.Line):
                 self._dirty.append(peer)
             self.ask_for_turn()
 
-    def bad_message(self, sender: seam.Peer, reason: str, detail: str = "") -> None:
+    def bad_message(self, sender: interface.Peer, reason: str, detail: str = "") -> None:
         peer = cast(Peer, sender)
         self._count_bad(peer, reason)
         now = self._clock()
@@ -99,7 +99,7 @@ class ConnectionEnds(seam.Line):
             self._reports.complain("peer disconnected", peer=peer, reason=f"{peer.bad_count} bad messages within 10 s")
             self.close(peer, f"{peer.bad_count} bad messages within 10 s")
 
-    def when_process_ends(self, whose: seam.Peer, call: Callable[[float], None]) -> Callable[[], None] | None:
+    def when_process_ends(self, whose: interface.Peer, call: Callable[[float], None]) -> Callable[[], None] | None:
         peer = cast(Peer, whose)
         if self.process_watch is None or not peer.process:
             return None
@@ -116,13 +116,15 @@ class ConnectionEnds(seam.Line):
             self.is_awake = True
             self.wake()
 
-    def remark(self, event: str, /, *, level: str = "info", peer: seam.Peer | None = None, **fields: object) -> None:
+    def remark(
+        self, event: str, /, *, level: str = "info", peer: interface.Peer | None = None, **fields: object
+    ) -> None:
         self._reports.remark(event, level=level, peer=peer, **fields)
 
-    def remark_limited(self, event: str, /, *, peer: seam.Peer, level: str = "info", **fields: object) -> None:
+    def remark_limited(self, event: str, /, *, peer: interface.Peer, level: str = "info", **fields: object) -> None:
         self._reports.remark_limited(event, level=level, peer=peer, **fields)
 
-    def complain(self, event: str, /, *, peer: seam.Peer | None = None, **fields: object) -> None:
+    def complain(self, event: str, /, *, peer: interface.Peer | None = None, **fields: object) -> None:
         self._reports.complain(event, peer=peer, **fields)
 
     # ---------------------------------------------------------------- from the runner

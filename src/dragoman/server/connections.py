@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import Final, cast
 
 from dragoman.carriers.carrier import Carrier, Frame, Messages
-from dragoman.core.broken import InvariantBroken
+from dragoman.core.errors import InvariantBroken
 from dragoman.core.invariants import check
-from dragoman.dialects import seam
-from dragoman.dialects.seam import Session
+from dragoman.dialects import interface
+from dragoman.dialects.interface import Session
+from dragoman.server.connection import Peer
 from dragoman.server.connection_ends import ConnectionEnds
-from dragoman.server.peer import Peer
-from dragoman.server.peer_limits import DEFAULT_LIMITS, PeerLimits
+from dragoman.server.connection_limits import DEFAULT_LIMITS, PeerLimits
 from dragoman.streams.byte_stream import ByteStream
 
 NOTICEABLE: Final = 0.1  # so late an iteration, and what peers said meanwhile came late through us
@@ -103,7 +103,7 @@ class Connections(ConnectionEnds):
 
     # ---------------------------------------------------------------- from sessions
 
-    def send(self, to: seam.Peer, frames: Sequence[Frame], mark: object = None) -> None:
+    def send(self, to: interface.Peer, frames: Sequence[Frame], mark: object = None) -> None:
         peer = cast(Peer, to)  # every peer that a session knows is one of ours; so below
         if peer.is_lost:
             return
@@ -134,7 +134,7 @@ class Connections(ConnectionEnds):
         self._last_words.append(call)
         self.ask_for_turn()
 
-    def when_settled(self, whose: seam.Peer, call: Callable[[float], object]) -> None:
+    def when_settled(self, whose: interface.Peer, call: Callable[[float], object]) -> None:
         """Call back once the connection has stayed open for a moment. Never, if it has ended by then (D7)."""
         if self.later is None:  # there is no loop: no time passes but what the caller lets pass
             call(self._clock())

@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 from functools import partial
 
-from dragoman.carriers.prefixed import Limits as PrefixedLimits
-from dragoman.carriers.prefixed import Prefixed
-from dragoman.dialects.controller import session as controller
+from dragoman.carriers.length_prefix import Limits as PrefixedLimits
+from dragoman.carriers.length_prefix import Prefixed
+from dragoman.dialects.controller import broker_side as controller
 from dragoman.dialects.controller.codec import extra_of_pulse, extra_of_response, write_pulse_response
 from dragoman.dialects.controller.editions import EDITIONS, SEED
 from dragoman.dialects.controller.messages import ControllerError
 from dragoman.dialects.controller.options import ListenerOptions as ControllerOptions
 from dragoman.sdk.address import UnixPlace, address_error
 from dragoman.server.acceptor import Door
-from dragoman.server.control_folder import ControlFolder
+from dragoman.server.controller_folder import ControlFolder
 from dragoman.server.wiring import Listener, Request, check_service
 
 

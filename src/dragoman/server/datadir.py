@@ -10,12 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from dragoman.diary.ballast import Ballast
-from dragoman.diary.counter import sync_folder
-from dragoman.diary.losses import EPOCH, without_store
-from dragoman.diary.schema import NAME as STORE
-from dragoman.diary.trouble import NO_ROOM
 from dragoman.server.folders import insist_on_mode, insist_on_owner, is_link, opened
+from dragoman.store.ballast import Ballast
+from dragoman.store.counter import sync_folder
+from dragoman.store.errors import NO_ROOM
+from dragoman.store.losses import EPOCH, without_store
+from dragoman.store.schema import NAME as STORE
 
 T = TypeVar("T")
 

@@ -7,14 +7,14 @@ from functools import partial
 
 from dragoman.http import health
 from dragoman.http.app import make_app, make_too_large
-from dragoman.http.door import Door as HttpDoor
+from dragoman.http.broker_side import HttpSession
+from dragoman.http.context import Door as HttpDoor
 from dragoman.http.limits import HttpLimits
 from dragoman.http.options import ListenerOptions as HttpOptions
 from dragoman.http.server import HttpServer
-from dragoman.http.session import HttpSession
 from dragoman.http.sse import Streams
 from dragoman.sdk.address import address_error
-from dragoman.server.host import ServedDoor
+from dragoman.server.asyncio_host import ServedDoor
 from dragoman.server.wiring import Listener, Request
 
 

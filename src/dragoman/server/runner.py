@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from dragoman.core.broken import InvariantBroken
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Delivery, Dismiss, Effect, Give
+from dragoman.core.errors import InvariantBroken
 from dragoman.core.events import KIND_NAMES, Event, PublishEvent
 from dragoman.core.histogram import Histogram
 from dragoman.core.infinity import inf
@@ -22,9 +22,9 @@ from dragoman.core.recipients import TimedRecipient
 from dragoman.core.states import FAILED, Farewell
 from dragoman.core.store_entries import Erase, Note, Save, StoreEntry
 from dragoman.server.admission import Limits
+from dragoman.server.connection import Peer
 from dragoman.server.connections import NOTICEABLE, Connections
 from dragoman.server.drops import DropWarnings, Log
-from dragoman.server.peer import Peer
 from dragoman.server.reports import Reports
 from dragoman.server.store_access import Store, StoreAccess
 

@@ -14,32 +14,32 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dragoman.core.broken import InvariantBroken
+from dragoman.core.admission import GOODBYE
 from dragoman.core.broker import Broker
-from dragoman.core.door import GOODBYE
-from dragoman.desk.desk import Desk
-from dragoman.desk.forms import HealthView
-from dragoman.diary.limits import DiaryLimits
-from dragoman.diary.memory import MemoryDiary
-from dragoman.diary.schema import make_store
-from dragoman.diary.sqlite import SqliteDiary
+from dragoman.core.errors import InvariantBroken
+from dragoman.operations.handlers import Desk
+from dragoman.operations.schemas import HealthView
 from dragoman.sdk.address import AddressError, TcpPlace, is_loopback
 from dragoman.server import clock
 from dragoman.server.admission import Limits
+from dragoman.server.asyncio_host import Host
 from dragoman.server.config import Config, default_data_dir
 from dragoman.server.datadir import DataFolder, first_id_without_folder
 from dragoman.server.event_log import EventLog
-from dragoman.server.host import Host
 from dragoman.server.log import make_log
-from dragoman.server.notify import Notifier
-from dragoman.server.restoring import Restoring
+from dragoman.server.restore import Restoring
 from dragoman.server.runner import Runner
+from dragoman.server.sd_notify import Notifier
 from dragoman.server.tuning import raise_descriptor_limit, tune_process
 from dragoman.server.wiring import House, Listener, default_listeners, optional_listeners, prepare
+from dragoman.store.limits import DiaryLimits
+from dragoman.store.null import MemoryDiary
+from dragoman.store.schema import make_store
+from dragoman.store.sqlite import SqliteDiary
 
 if TYPE_CHECKING:
+    from dragoman.http.broker_side import HttpSession
     from dragoman.http.server import HttpServer
-    from dragoman.http.session import HttpSession
 
 EXIT_BROKEN_INVARIANT = 70
 EXIT_DISK = 74

@@ -23,23 +23,23 @@ from dragoman.carriers.zmtp import Zmtp
 from dragoman.carriers.zmtp_limits import Limits as ZmtpLimits
 from dragoman.core.broker import Broker
 from dragoman.core.names import is_name
-from dragoman.desk.asking import JsonDesk
-from dragoman.desk.desk import Desk
-from dragoman.desk.forms import HealthView
-from dragoman.dialects import seam
+from dragoman.dialects import interface
 from dragoman.dialects.catalogue import DIALECTS
 from dragoman.dialects.frontend import FRONTEND
-from dragoman.dialects.majordomo import session as majordomo
+from dragoman.dialects.majordomo import broker_side as majordomo
 from dragoman.dialects.majordomo.options import ListenerOptions as MajordomoOptions
+from dragoman.dialects.memodb.broker_side import MemoDbSession
 from dragoman.dialects.memodb.options import ListenerOptions as MemoDbOptions
-from dragoman.dialects.memodb.session import MemoDbSession
 from dragoman.dialects.native import messages as native
-from dragoman.dialects.native.session import NativeSession
-from dragoman.dialects.pingpong import session as pingpong
+from dragoman.dialects.native.broker_side import NativeSession
+from dragoman.dialects.pingpong import broker_side as pingpong
 from dragoman.dialects.pingpong.options import ListenerOptions as PingPongOptions
-from dragoman.dialects.powerhose import session as powerhose
+from dragoman.dialects.powerhose import broker_side as powerhose
 from dragoman.dialects.powerhose.options import ListenerOptions as PowerhoseOptions
 from dragoman.http.limits import HttpLimits
+from dragoman.operations.handlers import Desk
+from dragoman.operations.json_api import JsonDesk
+from dragoman.operations.schemas import HealthView
 from dragoman.sdk.address import (
     Address,
     Place,
@@ -53,14 +53,14 @@ from dragoman.sdk.address import (
 )
 from dragoman.server import clock
 from dragoman.server.acceptor import Door
+from dragoman.server.asyncio_host import ServedDoor
 from dragoman.server.config import runtime_dir
-from dragoman.server.host import ServedDoor
-from dragoman.server.reach import Reach
+from dragoman.server.dial_policy import Reach
 from dragoman.server.runner import Runner
 
 if TYPE_CHECKING:
+    from dragoman.http.broker_side import HttpSession
     from dragoman.http.server import HttpServer
-    from dragoman.http.session import HttpSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ def check_service(request: Request, service: str) -> None:
 
 
 def _with_frontend(
-    request: Request, session: seam.Session, backend: str, carrier: Callable[[], Zmtp], note: str = ""
+    request: Request, session: interface.Session, backend: str, carrier: Callable[[], Zmtp], note: str = ""
 ) -> Listener:
     """A listener whose callers have a place of their own, or none."""
     address = request.address
@@ -193,7 +193,7 @@ def listen_majordomo(request: Request) -> Listener:
     return _at_one_door(request, session, carrier)
 
 
-def _at_one_door(request: Request, session: seam.Session, carrier: Callable[[], Carrier]) -> Listener:
+def _at_one_door(request: Request, session: interface.Session, carrier: Callable[[], Carrier]) -> Listener:
     """A listener whose workers and callers come in at the same place, and name their services themselves."""
     address = request.address
     if request.options.frontend is not None:

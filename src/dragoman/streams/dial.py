@@ -7,7 +7,7 @@ import socket
 from collections.abc import Callable
 from typing import Protocol
 
-from dragoman.streams.places import tcp_target, tune
+from dragoman.streams.sockets import tcp_target, tune
 
 FULL_QUEUE = 0.01  # seconds until it is tried again
 SPREAD = 0.5  # the part by which a waiting time is longer or shorter, by chance

@@ -22,8 +22,8 @@ from typing import Final
 
 from dragoman.carriers.carrier import Frame, Messages, Reader, size_of
 from dragoman.streams.byte_stream import ByteStream
-from dragoman.streams.places import has_received_all
 from dragoman.streams.second_look import SecondLook, second_look_of
+from dragoman.streams.sockets import has_received_all
 from dragoman.streams.unread import unread_bytes
 
 READ_BYTES: Final = 1 << 16  # more would be a fresh memory mapping for every read

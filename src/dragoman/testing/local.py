@@ -18,7 +18,7 @@ from dragoman.server.threaded import ThreadedServer
 
 if TYPE_CHECKING:
     from dragoman.sdk.client import Client
-    from dragoman.sdk.typed import ClientOptions
+    from dragoman.sdk.option_types import ClientOptions
 
 log = logging.getLogger("dragoman.testing")
 

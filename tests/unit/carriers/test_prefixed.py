@@ -14,8 +14,8 @@ import pytest
 from cut_streams import KIB, MIB, feed_all, pieces_of, random_pieces, read_into_gap, reason_of
 
 from dragoman.carriers.carrier import Carrier, Frame, Message, TooLarge
+from dragoman.carriers.length_prefix import Limits, Prefixed
 from dragoman.carriers.malformed import Malformed
-from dragoman.carriers.prefixed import Limits, Prefixed
 
 
 def extra_of(head: bytes) -> int:

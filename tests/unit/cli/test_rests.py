@@ -40,7 +40,7 @@ def test_a_recurring_job_says_how_long_to_rest(
         asked.append({name: value for name, value in said.items() if name in SAID})
         return {"name": "n"}
 
-    monkeypatch.setattr(importlib.import_module("dragoman.cli.cron"), "ask", ask)
+    monkeypatch.setattr(importlib.import_module("dragoman.cli.schedule"), "ask", ask)
     ran = CliRunner().invoke(dragoman, ["cron", "set", "n", "s", "--every", "30", "--json", *words])
     assert (ran.exit_code, asked) == (0, [said])
 

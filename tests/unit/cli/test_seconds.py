@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from dragoman import AsyncClient
 from dragoman.cli import dragoman
 from dragoman.cli.seconds import NO_LIMIT, SECONDS
-from dragoman.sdk.unsaid import said
+from dragoman.sdk.unset import said
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("1.5", 1.5), ("86400", 86_400.0), ("none", NO_LIMIT)])
@@ -46,7 +46,7 @@ def test_enqueue_and_cron_ask_for_no_limit_with_null(
         raise click.exceptions.Exit
 
     monkeypatch.setattr(import_module("dragoman.cli.enqueue"), "request", request)
-    monkeypatch.setattr(import_module("dragoman.cli.cron"), "ask", ask)
+    monkeypatch.setattr(import_module("dragoman.cli.schedule"), "ask", ask)
     for command in (("enqueue", "s"), ("cron", "set", "name", "s", "--every", "5")):
         assert CliRunner().invoke(dragoman, [*command, *words]).exit_code == 0
     assert len(sent) == 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.core.effects import Answer, Recall
-from dragoman.core.revival import Kept, restore
+from dragoman.core.restore import Kept, restore
 from dragoman.core.states import JobState, Outcome, WorkerState
 from dragoman.core.store_entries import Erase, Save
 

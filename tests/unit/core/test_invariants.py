@@ -7,8 +7,8 @@ from math import inf
 
 import pytest
 
-from dragoman.core.broken import InvariantBroken
 from dragoman.core.deadlines import SWEEP_FLOOR
+from dragoman.core.errors import InvariantBroken
 from dragoman.core.invariants import check
 from dragoman.core.model import Job, Worker
 from dragoman.core.states import JobState, Outcome, WorkerState

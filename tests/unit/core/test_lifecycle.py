@@ -11,7 +11,7 @@ import pytest
 
 import dragoman.core
 from case_tables import check_every_row
-from dragoman.core.broken import InvariantBroken
+from dragoman.core.errors import InvariantBroken
 from dragoman.core.lifecycle import JOB_MOVES, WORKER_MOVES, move_job, move_worker, settle
 from dragoman.core.model import Attempt, Job, JobId, Service, Token, Worker, WorkerId
 from dragoman.core.options import Terms, Wishes

@@ -12,7 +12,7 @@ from dragoman.core.invariants import check
 from dragoman.core.model import ABSENT, Job, JobId, Token
 from dragoman.core.options import Wishes
 from dragoman.core.recipients import Recipient
-from dragoman.core.revival import Kept, restore
+from dragoman.core.restore import Kept, restore
 from dragoman.core.states import Ending, JobState, Outcome, WorkerState
 from dragoman.core.store_entries import Erase, Save
 

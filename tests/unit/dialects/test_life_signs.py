@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dragoman.dialects.life_signs import LifeSigns
+from dragoman.dialects.heartbeats import LifeSigns
 
 
 def test_a_heartbeat_is_due_after_a_period_without_a_word_of_ours() -> None:

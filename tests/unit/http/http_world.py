@@ -16,13 +16,13 @@ from dragoman.core.options import Terms
 from dragoman.core.policy import Policy
 from dragoman.core.states import Outcome
 from dragoman.core.store_entries import Erase, Note, Save
-from dragoman.desk.desk import Desk
-from dragoman.desk.forms import HealthView
 from dragoman.http.app import make_app
-from dragoman.http.door import Door
-from dragoman.http.hangup import HANGUP, Hangup
+from dragoman.http.broker_side import HttpSession
+from dragoman.http.context import Door
+from dragoman.http.disconnect import HANGUP, Hangup
 from dragoman.http.options import ListenerOptions
-from dragoman.http.session import HttpSession
+from dragoman.operations.handlers import Desk
+from dragoman.operations.schemas import HealthView
 from dragoman.server.admission import Limits
 from dragoman.server.runner import Runner
 from dragoman.testing.entropy import SeededEntropy

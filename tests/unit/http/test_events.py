@@ -13,9 +13,9 @@ from http_world import World
 
 from dragoman.core.events import JOB_KINDS, WORKER_JOINED, WORKER_LEFT, WorkerEvent
 from dragoman.http.app import make_app
-from dragoman.http.hangup import HANGUP, Hangup
-from dragoman.http.listeners import Listeners
+from dragoman.http.disconnect import HANGUP, Hangup
 from dragoman.http.sse import Streams
+from dragoman.http.subscribers import Listeners
 
 UNKNOWN = "0" * 32
 

@@ -9,8 +9,8 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dragoman.desk.forms import HealthView
 from dragoman.http.health import OPERATIONS
+from dragoman.operations.schemas import HealthView
 
 
 class Door:

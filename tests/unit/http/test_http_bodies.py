@@ -12,11 +12,11 @@ import pytest
 
 from dragoman.core.broker import Broker
 from dragoman.core.policy import Policy
-from dragoman.diary.memory import MemoryDiary
-from dragoman.http.watch import Watch
+from dragoman.http.server_state import Watch
 from dragoman.server.admission import Limits
 from dragoman.server.runner import Runner
 from dragoman.server.wiring import prepare
+from dragoman.store.null import MemoryDiary
 from dragoman.testing.entropy import SeededEntropy
 from hostile_http import CHUNKED, LIMITS, get, post
 from http_visits import Visit, World

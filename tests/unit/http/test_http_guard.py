@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from case_tables import check_every_row
-from dragoman.http.hangup import HANGUP, Hangup
+from dragoman.http.disconnect import HANGUP, Hangup
 from dragoman.http.limits import HttpLimits
 from dragoman.http.server import HttpServer
 from hostile_http import CHUNKED, HOSTILE, LIMITS, RIGHT, echo, get, post

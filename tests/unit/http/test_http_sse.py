@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.http.hangup import HANGUP, Hangup
+from dragoman.http.disconnect import HANGUP, Hangup
 from dragoman.http.sse import COMMENT, MOST_BYTES, MOST_WAITING, OVERFLOW, EventStream, Streams, event_bytes
 
 

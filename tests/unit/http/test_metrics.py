@@ -9,7 +9,7 @@ from time import perf_counter
 
 import pytest
 
-from dragoman.carriers.prefixed import Prefixed
+from dragoman.carriers.length_prefix import Prefixed
 from dragoman.core.counters import Counters
 from dragoman.core.histogram import BOUNDS
 from dragoman.core.options import Wishes

@@ -10,7 +10,7 @@ from http_world import MAX_PAYLOAD, WorkerSession, World
 
 from dragoman.core.model import Caller, JobId, Token
 from dragoman.core.options import Wishes
-from dragoman.core.revival import Kept, restore
+from dragoman.core.restore import Kept, restore
 from dragoman.core.states import JobState, Outcome, WorkerState
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from dragoman import AsyncClient, Client
 from dragoman.sdk.address import AddressError
-from dragoman.sdk.asking import MOST_KEPT, Asking
 from dragoman.sdk.errors import Unsupported
-from dragoman.sdk.unsaid import JOB_TIMEOUT, QUEUE_TIMEOUT, TIMEOUT
+from dragoman.sdk.submit_options import MOST_KEPT, Asking
+from dragoman.sdk.unset import JOB_TIMEOUT, QUEUE_TIMEOUT, TIMEOUT
 
 URLS = {
     "native": "tcp://127.0.0.1:1",

@@ -12,11 +12,11 @@ import pytest
 
 from dragoman.carriers.carrier import Frame
 from dragoman.dialects.sides import Assignment, Failure, Outcome
-from dragoman.sdk import children
-from dragoman.sdk.childhood import Offer, Upbringing
-from dragoman.sdk.children import Children
-from dragoman.sdk.jobs import Crew, Job
+from dragoman.sdk import process_pool
+from dragoman.sdk.child_main import Offer, Upbringing
+from dragoman.sdk.job_runner import Crew, Job
 from dragoman.sdk.loading import CannotLoad, Reference
+from dragoman.sdk.process_pool import Children
 from programs import PATIENCE
 
 
@@ -76,7 +76,7 @@ def test_a_job_that_never_reached_its_dying_child_goes_to_the_next() -> None:
 
 def test_a_child_that_is_gone_is_not_killed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """If its exit was seen before its hang-up, an alarm killed its pid five seconds later, whoever had that by then."""
-    monkeypatch.setattr(children, "LAST_WORDS", 0.05)
+    monkeypatch.setattr(process_pool, "LAST_WORDS", 0.05)
 
     async def main() -> list[Any]:
         problems: list[Any] = []
@@ -126,13 +126,13 @@ async def told_after(failures: int, jobs: int, barren: list[Barren]) -> list[tup
 
 def test_jobs_wait_for_a_child_that_cannot_be_started_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """When the fork server had been killed, a worker failed all jobs that it could get hold of for a whole second."""
-    monkeypatch.setattr(children, "RETRY_REST", 0.1)
+    monkeypatch.setattr(process_pool, "RETRY_REST", 0.1)
     assert asyncio.run(told_after(1, 20, [])) == [(ticket, b"%d" % ticket) for ticket in range(20)]
 
 
 def test_where_no_child_can_be_started_each_job_costs_a_try(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that cannot do anything is no place where jobs are spent by the thousand."""
-    monkeypatch.setattr(children, "RETRY_REST", 0.02)
+    monkeypatch.setattr(process_pool, "RETRY_REST", 0.02)
     barren: list[Barren] = []
     told = asyncio.run(told_after(1000, 5, barren))
     assert told == [(ticket, "no child process can be started: no room") for ticket in range(5)]

@@ -11,10 +11,10 @@ import pytest
 
 from dragoman.carriers.carrier import Frame
 from dragoman.dialects.sides import Wishes
-from dragoman.sdk.asking import Asking
 from dragoman.sdk.engine import Engine
 from dragoman.sdk.errors import BrokerUnavailable, DragomanError, JobCancelled, JobFailed, JobTimeout
 from dragoman.sdk.operation import Question
+from dragoman.sdk.submit_options import Asking
 
 WELCOME = [b"\x02\x01", b'{"window":4,"max_payload":100,"resume":30,"lease":10,"heartbeat":2.5}']
 RESUMED = [b"\x02\x01", b'{"window":4,"max_payload":100,"resume":30,"resumed":true,"lease":10,"heartbeat":2.5}']

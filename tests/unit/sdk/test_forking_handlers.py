@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from dragoman.dialects.sides import Assignment, Failure, Outcome
-from dragoman.sdk.childhood import Offer, Upbringing
-from dragoman.sdk.children import Children
+from dragoman.sdk.async_pool import Coroutines
+from dragoman.sdk.child_main import Offer, Upbringing
 from dragoman.sdk.context import Context
-from dragoman.sdk.coroutines import Coroutines
-from dragoman.sdk.jobs import Crew, Hands, Job
+from dragoman.sdk.handlers import describe
+from dragoman.sdk.job_runner import Crew, Hands, Job
 from dragoman.sdk.loading import Reference
 from dragoman.sdk.pipes import DONE, FAILED, PART, SAID
-from dragoman.sdk.services import describe
-from dragoman.sdk.threads import Threads
+from dragoman.sdk.process_pool import Children
+from dragoman.sdk.thread_pool import Threads
 
 JOBS = 200
 PATIENCE = 60.0

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from dragoman.dialects.sides import Wishes
-from dragoman.sdk.asking import Asking
 from dragoman.sdk.codecs import codec
 from dragoman.sdk.errors import JobCancelled, JobFailed, JobLost, Unsupported
 from dragoman.sdk.futures import AsyncJob, JobFuture
+from dragoman.sdk.submit_options import Asking
 
 
 class FakeClient:

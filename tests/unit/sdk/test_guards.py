@@ -7,7 +7,7 @@ from math import inf
 
 import pytest
 
-from dragoman.sdk.guards import Guards
+from dragoman.sdk.coarse_timers import Guards
 
 
 @pytest.mark.parametrize("seconds", [0.001, 0.3, 1.0, 30.5, 86_400.0, 1e300])

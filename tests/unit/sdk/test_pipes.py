@@ -9,7 +9,7 @@ import pytest
 from dragoman.carriers.carrier import Messages
 from dragoman.core.failure import pack_failure
 from dragoman.dialects.sides import Failure
-from dragoman.sdk.childhood import Turn, read_failure
+from dragoman.sdk.child_main import Turn, read_failure
 from dragoman.sdk.pipes import CANCEL, DONE, HEAD, JOB, PART, READY, ChildPipe, PipeReader, encode
 
 LARGE = bytes(range(256)) * 1024  # more than a buffer

@@ -8,9 +8,9 @@ from pkgutil import resolve_name
 import pytest
 
 from dragoman.sdk.address import Place, TcpPlace, UnixPlace, parse
-from dragoman.sdk.endpoint import url_of
 from dragoman.sdk.powerhose_worker import PowerhoseWorker
 from dragoman.sdk.targets import caller_target, worker_target
+from dragoman.sdk.zmq_endpoint import url_of
 
 URL = "powerhose+tcp://127.0.0.1:7403"
 

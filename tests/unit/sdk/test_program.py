@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from dragoman.dialects.sides import Assignment, Outcome
-from dragoman.sdk.jobs import Crew, Job
-from dragoman.sdk.program import Programs
+from dragoman.sdk.job_runner import Crew, Job
+from dragoman.sdk.program_pool import Programs
 
 
 class Employer:

@@ -20,10 +20,10 @@ from dragoman.sdk.codecs import codec
 from dragoman.sdk.context import Context
 from dragoman.sdk.errors import Unsupported
 from dragoman.sdk.execution import ASYNC_JOBS, Execution, cores
-from dragoman.sdk.jobs import one_line
+from dragoman.sdk.handlers import CouldNot, describe
+from dragoman.sdk.job_runner import one_line
 from dragoman.sdk.loading import CannotLoad, Reference, load, loading, parse_reference, refer_to
-from dragoman.sdk.services import CouldNot, describe
-from dragoman.sdk.workers import target_of
+from dragoman.sdk.worker_runner import target_of
 
 module_worker = Worker()
 

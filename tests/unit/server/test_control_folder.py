@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from dragoman.sdk.address import UnixPlace
-from dragoman.server import control_folder, folders
-from dragoman.server.control_folder import ControlFolder
-from dragoman.streams.places import PlaceTaken, listen_unix
+from dragoman.server import controller_folder, folders
+from dragoman.server.controller_folder import ControlFolder
+from dragoman.streams.sockets import PlaceTaken, listen_unix
 
 Listen = Callable[[Path], socket.socket]
 
@@ -188,7 +188,7 @@ def test_what_cannot_be_removed_is_left(path: Path, folder: ControlFolder, monke
     def unlink(_: str, **where: int) -> None:
         raise PermissionError
 
-    monkeypatch.setattr(control_folder.os, "unlink", unlink)
+    monkeypatch.setattr(controller_folder.os, "unlink", unlink)
     folder.clear()
     assert (path / "1.sock").exists()
 

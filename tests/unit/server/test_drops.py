@@ -11,10 +11,10 @@ from dragoman.core.model import Caller
 from dragoman.core.options import Wishes
 from dragoman.core.policy import Policy
 from dragoman.core.states import Refusal
-from dragoman.diary.memory import MemoryDiary
 from dragoman.server.admission import Limits
 from dragoman.server.drops import INTERVAL, MOST_LINES
 from dragoman.server.runner import Runner
+from dragoman.store.null import MemoryDiary
 from dragoman.testing.entropy import SeededEntropy
 
 

@@ -22,10 +22,10 @@ from dragoman.core.model import WorkerId
 from dragoman.core.options import Terms
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
-from dragoman.diary.memory import MemoryDiary
 from dragoman.server.admission import Limits
 from dragoman.server.event_log import LINES, LINES_OF_PEER, EventLog
 from dragoman.server.runner import Runner
+from dragoman.store.null import MemoryDiary
 from dragoman.testing.entropy import SeededEntropy
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.server.notify import Notifier
+from dragoman.server.sd_notify import Notifier
 
 
 class Loop:

@@ -12,8 +12,8 @@ import pytest
 
 from case_tables import check_every_row
 from dragoman.sdk.address import MAX_UNIX_PATH_BYTES, TcpPlace, UnixPlace
-from dragoman.server import reach as reach_module
-from dragoman.server.reach import Reach
+from dragoman.server import dial_policy as reach_module
+from dragoman.server.dial_policy import Reach
 
 PEER = "192.0.2.7"
 

@@ -11,18 +11,18 @@ import pytest
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.zmtp import Zmtp
 from dragoman.carriers.zmtp_commands import OUR_GREETING
-from dragoman.core.broken import InvariantBroken
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Answer, Dismiss, Effect, Give
+from dragoman.core.errors import InvariantBroken
 from dragoman.core.model import ABSENT, Attempt, Job, Worker
 from dragoman.core.options import Terms, Wishes
 from dragoman.core.policy import Policy
 from dragoman.core.states import JobState, Outcome
-from dragoman.diary.memory import MemoryDiary
 from dragoman.server.admission import Limits
-from dragoman.server.peer import Peer
-from dragoman.server.peer_limits import PeerLimits
+from dragoman.server.connection import Peer
+from dragoman.server.connection_limits import PeerLimits
 from dragoman.server.runner import Runner
+from dragoman.store.null import MemoryDiary
 from dragoman.testing.entropy import SeededEntropy
 
 GREETING = OUR_GREETING + b"\x04\x1c\x05READY\x0bSocket-Type\0\0\0\x06DEALER"

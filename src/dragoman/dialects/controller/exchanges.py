@@ -21,7 +21,7 @@ from dragoman.dialects.controller.messages import Response, WorkerError
 from dragoman.dialects.controller.options import ListenerOptions
 from dragoman.dialects.controller.records import Exchange, Purpose, RemoteWorker, Visit
 from dragoman.dialects.controller.remote_workers import BOOT_EVERY, PROBE_TIMEOUT, Dialler, RemoteWorkers
-from dragoman.dialects.seam import Line, Peer, Session
+from dragoman.dialects.interface import Line, Peer, Session
 
 CONTROL: Final = "control"
 FIRST_REST: Final = 0.1

@@ -12,7 +12,7 @@ from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt, Worker
 from dragoman.dialects.controller.editions import Edition
 from dragoman.dialects.controller.messages import ControlKind
-from dragoman.dialects.seam import Peer
+from dragoman.dialects.interface import Peer
 
 
 class Purpose(Enum):

@@ -21,7 +21,7 @@ from dragoman.dialects.controller.editions import Edition
 from dragoman.dialects.controller.messages import Pulse
 from dragoman.dialects.controller.options import ListenerOptions
 from dragoman.dialects.controller.records import Exchange, Purpose, RemoteWorker
-from dragoman.dialects.seam import Line, Peer
+from dragoman.dialects.interface import Line, Peer
 
 ATTEMPTS: Final = 3  # the document: the task is given to another worker
 BOOT_EVERY: Final = 0.05

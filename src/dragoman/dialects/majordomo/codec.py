@@ -10,7 +10,6 @@ from dragoman.carriers.carrier import Frame, Message
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.names import is_name
 from dragoman.dialects.majordomo.editions import WIRES, Wire
-from dragoman.dialects.majordomo.framed import Framed
 from dragoman.dialects.majordomo.messages import (
     BrokerWord,
     ClientReply,
@@ -22,6 +21,7 @@ from dragoman.dialects.majordomo.messages import (
     WorkerRequest,
     WorkerWord,
 )
+from dragoman.dialects.majordomo.multiframe import Framed
 
 MAX_SERVICE_BYTES: Final = 128
 MAX_BODY_FRAMES: Final = 59  # with the five in front of a worker's body, all that a carrier takes

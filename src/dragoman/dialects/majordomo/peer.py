@@ -10,7 +10,7 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.core.infinity import inf
 from dragoman.core.names import is_name
 from dragoman.dialects import sides
-from dragoman.dialects.life_signs import LifeSigns
+from dragoman.dialects.heartbeats import LifeSigns
 from dragoman.dialects.majordomo.codec import (
     MAX_SERVICE_BYTES,
     read_broker,

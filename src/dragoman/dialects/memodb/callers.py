@@ -18,11 +18,11 @@ from dragoman.core.model import Job
 from dragoman.core.options import Wishes
 from dragoman.core.recipients import Recipient
 from dragoman.core.states import CANCELLED, DONE, REFUSED
-from dragoman.dialects.memodb.answers import Answers
+from dragoman.dialects.interface import Line, Peer
 from dragoman.dialects.memodb.codec import write_result
 from dragoman.dialects.memodb.options import ListenerOptions
-from dragoman.dialects.memodb.requests import Call, Contacts, Guest, Key, grumble, may_be_back
-from dragoman.dialects.seam import Line, Peer
+from dragoman.dialects.memodb.records import Call, Contacts, Guest, Key, grumble, may_be_back
+from dragoman.dialects.memodb.reply_cache import Answers
 
 MAX_TIMEOUT: Final = 86_400_000  # milliseconds: a day (R72)
 ENDLESS: Final = -1

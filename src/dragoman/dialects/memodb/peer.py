@@ -14,7 +14,7 @@ from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.infinity import inf
 from dragoman.dialects import sides
-from dragoman.dialects.life_signs import silence
+from dragoman.dialects.heartbeats import silence
 from dragoman.dialects.memodb import messages
 from dragoman.dialects.memodb.codec import read, write_heartbeat, write_job, write_ready, write_result
 from dragoman.dialects.memodb.messages import Disconnect, Heartbeat, Result

@@ -17,7 +17,8 @@ from dragoman.core.model import JobId
 from dragoman.core.options import DEFAULT_PRIORITY, Wishes
 from dragoman.core.recipients import Recipient
 from dragoman.core.states import DONE, Outcome, Refusal
-from dragoman.dialects.native.asks import Asks, Desk
+from dragoman.dialects.interface import Line, Peer
+from dragoman.dialects.native.client_sessions import Client, Outcomes, Sessions
 from dragoman.dialects.native.codec import (
     read_list,
     read_names,
@@ -45,9 +46,8 @@ from dragoman.dialects.native.messages import (
     Hello,
     Order,
 )
+from dragoman.dialects.native.operations import Asks, Desk
 from dragoman.dialects.native.options import ListenerOptions
-from dragoman.dialects.native.sessions import Client, Outcomes, Sessions
-from dragoman.dialects.seam import Line, Peer
 
 MOST_PLANS: Final = 1024  # different heads of SUBMIT that are remembered
 LONGEST_PLAN: Final = 256  # bytes of a head that is

@@ -20,6 +20,7 @@ from dragoman.core.options import Terms
 from dragoman.core.oversize import over_max_payload
 from dragoman.core.recipients import Recipient
 from dragoman.core.states import DRAINING, GONE, Outcome
+from dragoman.dialects.interface import Line, Peer
 from dragoman.dialects.native.codec import (
     expect_frames,
     read_failed,
@@ -45,7 +46,6 @@ from dragoman.dialects.native.messages import (
     Hello,
 )
 from dragoman.dialects.native.options import ListenerOptions
-from dragoman.dialects.seam import Line, Peer
 
 
 class RemoteWorker(recipients.RemoteWorker):

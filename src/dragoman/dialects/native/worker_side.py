@@ -8,7 +8,7 @@ from typing import Final
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.infinity import inf
-from dragoman.dialects.life_signs import LifeSigns
+from dragoman.dialects.heartbeats import LifeSigns
 from dragoman.dialects.native.codec import (
     read_bye,
     read_error,

@@ -24,7 +24,7 @@ from dragoman.dialects.pingpong.messages import (
     Result,
     WorkerWord,
 )
-from dragoman.dialects.plain_calls import no_envelope
+from dragoman.dialects.single_frame_calls import no_envelope
 
 MAX_FRAMES: Final = 8
 MAX_COUNTS: Final = 2

@@ -7,8 +7,8 @@ from typing import Final
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
-from dragoman.dialects import plain_calls, plain_client
-from dragoman.dialects.life_signs import LifeSigns
+from dragoman.dialects import single_frame_calls, single_frame_client
+from dragoman.dialects.heartbeats import LifeSigns
 from dragoman.dialects.pingpong.codec import read_broker, write_result
 from dragoman.dialects.pingpong.editions import Edition
 from dragoman.dialects.pingpong.messages import (
@@ -60,7 +60,7 @@ class WorkerSide:
         try:
             word = read_broker(message, self._options.edition)
         except Malformed as problem:
-            is_frontend = message[2:3] == [plain_calls.ERROR]
+            is_frontend = message[2:3] == [single_frame_calls.ERROR]
             hint = "; is this where callers connect? workers use the backend" if is_frontend else ""
             self._port.reconnect(f"{problem.reason}: {problem.detail}{hint}")
             return
@@ -126,6 +126,6 @@ class WorkerSide:
         return signs.next_due(expects=is_idle)
 
 
-class ClientSide(plain_client.ClientSide):
+class ClientSide(single_frame_client.ClientSide):
     def __init__(self, options: ClientOptions, port: ClientPort) -> None:
         super().__init__(port, worker_word=PONG)

@@ -17,10 +17,10 @@ from dragoman.core.effects import Dismiss
 from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt, Worker
 from dragoman.core.recipients import Recipient
+from dragoman.dialects.interface import Line, Peer
 from dragoman.dialects.listener_profile import silent_worker
 from dragoman.dialects.pingpong.messages import EXIT, PONG, Disconnect, Ping, Ready, WorkerWord
 from dragoman.dialects.pingpong.options import ListenerOptions
-from dragoman.dialects.seam import Line, Peer
 
 CROSSING: Final = 1.0  # R34: a READY so soon after the job may have crossed it on the wire
 PONG_EVERY: Final = 0.02  # R49

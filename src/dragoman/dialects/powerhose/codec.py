@@ -6,7 +6,6 @@ from typing import Final
 
 from dragoman.carriers.carrier import Frame, Message
 from dragoman.carriers.malformed import Malformed
-from dragoman.dialects.plain_calls import no_envelope
 from dragoman.dialects.powerhose.messages import (
     JOB,
     JOBRES,
@@ -21,6 +20,7 @@ from dragoman.dialects.powerhose.messages import (
     Remove,
     Wake,
 )
+from dragoman.dialects.single_frame_calls import no_envelope
 
 MAX_REGISTRATION: Final = 4096  # bytes: a word and an endpoint
 

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.infinity import inf
-from dragoman.dialects import plain_calls, plain_client
+from dragoman.dialects import single_frame_calls, single_frame_client
 from dragoman.dialects.powerhose.codec import body_of, read_order, write_ping, write_remove, write_result
 from dragoman.dialects.powerhose.messages import ERROR, GIVE, PONG, REMOVED, Job
 from dragoman.dialects.powerhose.options import ClientOptions, WorkerOptions
@@ -114,7 +114,7 @@ class WorkerSide:
                 raise Malformed("too large", f"{message.size} bytes where a word is due")
             body = body_of(message)
         except Malformed as problem:
-            is_frontend = isinstance(message, list) and message[2:3] == [plain_calls.ERROR]
+            is_frontend = isinstance(message, list) and message[2:3] == [single_frame_calls.ERROR]
             hint = "; is this where callers connect? workers use the other place" if is_frontend else ""
             self._port.reconnect(f"{problem.reason}: {problem.detail}{hint}")
             return
@@ -258,6 +258,6 @@ class WorkerSide:
         return caller
 
 
-class ClientSide(plain_client.ClientSide):
+class ClientSide(single_frame_client.ClientSide):
     def __init__(self, options: ClientOptions, port: ClientPort) -> None:
         super().__init__(port, worker_word=ERROR)

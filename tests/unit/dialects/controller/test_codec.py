@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+from dragoman.carriers.length_prefix import Prefixed
 from dragoman.carriers.malformed import Malformed
-from dragoman.carriers.prefixed import Prefixed
 from dragoman.dialects.controller.codec import (
     edition_of_pulse,
     extra_of_control,

@@ -10,19 +10,19 @@ from typing import Any, NamedTuple
 import pytest
 
 from dialect_world import DialectWorld, End
-from dragoman.carriers.prefixed import Limits as PrefixedLimits
-from dragoman.carriers.prefixed import Prefixed
+from dragoman.carriers.length_prefix import Limits as PrefixedLimits
+from dragoman.carriers.length_prefix import Prefixed
 from dragoman.core import model
 from dragoman.core.effects import Answer, Effect
 from dragoman.core.options import Wishes
 from dragoman.core.states import Outcome
+from dragoman.dialects.controller.broker_side import PULSES, ControllerSession
 from dragoman.dialects.controller.codec import extra_of_pulse, extra_of_response, write_pulse_response
 from dragoman.dialects.controller.editions import EDITIONS, SEED
 from dragoman.dialects.controller.exchanges import CONTROL
 from dragoman.dialects.controller.messages import ControllerError
 from dragoman.dialects.controller.options import EditionName, ListenerOptions, OnMismatch
 from dragoman.dialects.controller.records import Purpose, RemoteWorker
-from dragoman.dialects.controller.session import PULSES, ControllerSession
 
 PULSE = {
     "seed": {"REGISTER": 0, "OK": 1, "FETCH_ME": 2, "SHUTDOWN": 3},

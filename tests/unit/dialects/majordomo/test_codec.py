@@ -11,7 +11,6 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.carriers.zmtp import Zmtp, encode
 from dragoman.dialects.majordomo import codec
 from dragoman.dialects.majordomo.editions import DELIMITED, FIELD, RFC7, RFC18, WIRES, Edition, Wire
-from dragoman.dialects.majordomo.framed import Framed
 from dragoman.dialects.majordomo.messages import (
     ClientReply,
     ClientRequest,
@@ -21,6 +20,7 @@ from dragoman.dialects.majordomo.messages import (
     WorkerReply,
     WorkerRequest,
 )
+from dragoman.dialects.majordomo.multiframe import Framed
 
 TOKEN = bytes(range(16))
 ALL = list(WIRES.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.dialects.majordomo import session as module
+from dragoman.dialects.majordomo import broker_side as module
 
 from .world import Speech, World, every
 

@@ -13,8 +13,8 @@ from dragoman.carriers.zmtp import Zmtp
 from dragoman.carriers.zmtp_limits import Limits as ZmtpLimits
 from dragoman.core.model import Worker
 from dragoman.core.policy import Policy
+from dragoman.dialects.majordomo.broker_side import OWED_KEPT, Caller, Guest, MajordomoSession
 from dragoman.dialects.majordomo.options import ListenerOptions
-from dragoman.dialects.majordomo.session import OWED_KEPT, Caller, Guest, MajordomoSession
 from dragoman.server.admission import Limits
 
 MAX_PAYLOAD = 10_000

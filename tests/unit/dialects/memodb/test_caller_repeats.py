@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.dialects.memodb.answers import RECORD
+from dragoman.dialects.memodb.reply_cache import RECORD
 
 from .world import (
     ELSEWHERE,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.dialects.memodb.requests import NOTICED_WITHIN, imprint
+from dragoman.dialects.memodb.records import NOTICED_WITHIN, imprint
 
 from .world import Said, Side, World, job, ready, result
 

@@ -15,10 +15,10 @@ from dragoman.carriers.sp import Sp
 from dragoman.core.model import Worker
 from dragoman.core.policy import Policy
 from dragoman.core.states import JobState, WorkerState
-from dragoman.dialects.memodb.answers import RECORD
+from dragoman.dialects.memodb.broker_side import MemoDbSession
 from dragoman.dialects.memodb.options import ListenerOptions
-from dragoman.dialects.memodb.requests import Call, Contacts, Guest
-from dragoman.dialects.memodb.session import MemoDbSession
+from dragoman.dialects.memodb.records import Call, Contacts, Guest
+from dragoman.dialects.memodb.reply_cache import RECORD
 from dragoman.server.admission import Limits
 
 VERSION = "memo01"

@@ -10,7 +10,7 @@ from typing import Any
 from call_counts import counting
 from dragoman.carriers.zmtp import Zmtp
 from dragoman.carriers.zmtp_limits import Limits as ZmtpLimits
-from dragoman.server.peer_limits import PeerLimits
+from dragoman.server.connection_limits import PeerLimits
 from dragoman.streams.stream import Stream
 
 from .world import HEADS, MAX_PAYLOAD, End, Frames, World, hello, new_id, read, result, submit

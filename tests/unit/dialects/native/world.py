@@ -15,13 +15,13 @@ from dragoman.core.effects import Answer, Effect, Progress
 from dragoman.core.model import Caller as CoreCaller
 from dragoman.core.policy import Policy
 from dragoman.core.states import ENDED
-from dragoman.desk.asking import JsonDesk
-from dragoman.desk.desk import Desk
+from dragoman.dialects.native.broker_side import NativeSession
+from dragoman.dialects.native.client_sessions import Client
 from dragoman.dialects.native.clients import MOST_PLANS
 from dragoman.dialects.native.options import ListenerOptions
 from dragoman.dialects.native.remote_workers import RemoteWorker
-from dragoman.dialects.native.session import NativeSession
-from dragoman.dialects.native.sessions import Client
+from dragoman.operations.handlers import Desk
+from dragoman.operations.json_api import JsonDesk
 from dragoman.server.admission import Limits
 
 MAX_PAYLOAD = 100_000

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.states import Outcome
-from dragoman.dialects import plain_calls, plain_client
+from dragoman.dialects import single_frame_calls, single_frame_client
 from dragoman.dialects.pingpong import codec
 from dragoman.dialects.pingpong.editions import Edition
 from dragoman.dialects.pingpong.messages import Disconnect, Exit, Job, Ping, Pong, Ready, Result
-from dragoman.dialects.plain_client import Ended
+from dragoman.dialects.single_frame_client import Ended
 
 PLAIN, PACKAGE = Edition.PLAIN, Edition.PACKAGE
 both = pytest.mark.parametrize("edition", [PLAIN, PACKAGE])
@@ -121,7 +121,7 @@ def test_a_payload_is_never_shown_in_the_detail() -> None:
 
 @pytest.mark.parametrize("payload", [b"", b"job", b"READY", b"PONG"])
 def test_a_clients_job_is_the_frame_behind_the_delimiter(payload: bytes) -> None:
-    assert plain_calls.read_call([b"", payload]) == payload
+    assert single_frame_calls.read_call([b"", payload]) == payload
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_a_clients_job_is_the_frame_behind_the_delimiter(payload: bytes) -> None
     ],
 )
 def test_r48_other_shapes_from_a_client_are_malformed(message: list[bytes], reason: str) -> None:
-    assert reason_of(plain_calls.read_call, message) == reason
+    assert reason_of(single_frame_calls.read_call, message) == reason
 
 
 # -------------------------------------------------------------------- broker to worker
@@ -184,15 +184,15 @@ def test_other_shapes_from_a_broker_are_malformed(edition: Edition, message: lis
 
 @pytest.mark.parametrize("payload", [b"", b"result", b"ERROR"])
 def test_a_client_reads_a_result(payload: bytes) -> None:
-    assert plain_client.read_answer([b"", payload]) == payload
+    assert single_frame_client.read_answer([b"", payload]) == payload
 
 
 @pytest.mark.parametrize("outcome", [each for each in Outcome if each is not Outcome.DONE])
 @pytest.mark.parametrize("reason", ["its worker's connection ended", "kein Öl", "ValueError: no", ""])
 def test_a_client_reads_an_error_with_its_outcome_and_its_reason(outcome: Outcome, reason: str) -> None:
-    frames = plain_calls.write_error(outcome, reason)
+    frames = single_frame_calls.write_error(outcome, reason)
     assert frames == [b"", b"", b"ERROR", f"{outcome}: {reason}".encode()]
-    read = plain_client.read_answer(frames)
+    read = single_frame_client.read_answer(frames)
     assert isinstance(read, Ended)
     assert (read.outcome, read.reason) == (outcome, reason)
 
@@ -202,29 +202,29 @@ def test_a_client_reads_an_error_with_its_outcome_and_its_reason(outcome: Outcom
     [
         ("busy: 5 jobs are present", "busy"),
         ("no such service: 'x'", "no such service"),
-        (plain_client.too_large(20, 10), "too large"),
+        (single_frame_client.too_large(20, 10), "too large"),
         ("", ""),
     ],
 )
 def test_a_client_reads_the_kind_of_a_refusal(reason: str, refusal: str) -> None:
-    frames = plain_calls.write_error(Outcome.REFUSED, reason)
-    assert plain_client.read_answer(frames) == Ended(Outcome.REFUSED, reason, refusal)
+    frames = single_frame_calls.write_error(Outcome.REFUSED, reason)
+    assert single_frame_client.read_answer(frames) == Ended(Outcome.REFUSED, reason, refusal)
 
 
 @pytest.mark.parametrize("text", ["", "out of order", "done: or not", "unavailable: x", "Lost: x"])
 def test_an_error_without_an_outcome_that_is_known_is_a_reason(text: str) -> None:
-    assert plain_client.read_answer([b"", b"", b"ERROR", text.encode()]) == Ended(None, text)
+    assert single_frame_client.read_answer([b"", b"", b"ERROR", text.encode()]) == Ended(None, text)
 
 
 def test_a_reason_that_is_not_utf8_is_still_read() -> None:
-    assert plain_client.read_answer([b"", b"", b"ERROR", b"lost: \xff"]) == Ended(Outcome.LOST, "\ufffd")
+    assert single_frame_client.read_answer([b"", b"", b"ERROR", b"lost: \xff"]) == Ended(Outcome.LOST, "\ufffd")
 
 
 @pytest.mark.parametrize(
     "message", [[], [b""], [b"x", b"y"], [b"", b"a", b"b"], [b"", b"", b"error", b"x"], [b"", b"x", b"ERROR", b"r"]]
 )
 def test_other_shapes_to_a_client_are_malformed(message: list[bytes]) -> None:
-    assert reason_of(plain_client.read_answer, message)
+    assert reason_of(single_frame_client.read_answer, message)
 
 
 # -------------------------------------------------------------------- both ways
@@ -250,8 +250,8 @@ def test_any_frames_are_a_word_or_malformed(edition: Edition, message: list[byte
     for read, arguments in (
         (codec.read_worker, (message, edition)),
         (codec.read_broker, (message, edition)),
-        (plain_calls.read_call, (message,)),
-        (plain_client.read_answer, (message,)),
+        (single_frame_calls.read_call, (message,)),
+        (single_frame_client.read_answer, (message,)),
     ):
         try:
             read(*arguments)  # type: ignore[operator]

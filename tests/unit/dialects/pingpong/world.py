@@ -13,10 +13,10 @@ from dragoman.carriers.zmtp_limits import Limits as ZmtpLimits
 from dragoman.core.model import Worker
 from dragoman.core.policy import Policy
 from dragoman.dialects.frontend import FRONTEND
+from dragoman.dialects.pingpong.broker_side import BACKEND, PingPongSession
 from dragoman.dialects.pingpong.editions import Edition
 from dragoman.dialects.pingpong.options import ListenerOptions
 from dragoman.dialects.pingpong.remote_workers import RemoteWorker
-from dragoman.dialects.pingpong.session import BACKEND, PingPongSession
 
 READY, PING, PONG, EXIT = b"READY", b"PING", b"PONG", b"EXIT"
 DISCONNECT, JOB_COMPLETE = b"DISCONNECT", b"JOB COMPLETE"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.core.options import Wishes
-from dragoman.dialects.powerhose.session import name_of
+from dragoman.dialects.powerhose.broker_side import name_of
 
 from .world import (
     FIRST,

@@ -11,8 +11,8 @@ import pytest
 
 from dragoman.core.options import Wishes
 from dragoman.core.policy import Policy
-from dragoman.dialects.powerhose.session import BACKEND, POSTS_KEPT
-from dragoman.server.reach import Reach
+from dragoman.dialects.powerhose.broker_side import BACKEND, POSTS_KEPT
+from dragoman.server.dial_policy import Reach
 
 from .world import (
     ELSEWHERE,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dragoman.dialects.powerhose.broker_side import BACKEND
 from dragoman.dialects.powerhose.options import ListenerOptions
-from dragoman.dialects.powerhose.session import BACKEND
 
 from .world import (
     ERROR,

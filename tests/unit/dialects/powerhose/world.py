@@ -13,10 +13,10 @@ from dragoman.core.model import Caller as CoreCaller
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
 from dragoman.dialects.frontend import FRONTEND
+from dragoman.dialects.powerhose.broker_side import BACKEND, POSTS_KEPT, WORK, Post, PowerhoseSession, Stage
 from dragoman.dialects.powerhose.options import ListenerOptions
-from dragoman.dialects.powerhose.session import BACKEND, POSTS_KEPT, WORK, Post, PowerhoseSession, Stage
 from dragoman.server.admission import Limits
-from dragoman.server.peer import Peer
+from dragoman.server.connection import Peer
 from dragoman.testing.entropy import SeededEntropy
 
 PING, PONG, REMOVE, REMOVED, ERROR = b"PING", b"PONG", b"REMOVE", b"REMOVED", b"ERROR"

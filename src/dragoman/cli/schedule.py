@@ -1,0 +1,171 @@
+"""`dragoman cron`: jobs that are made again and again."""
+
+from __future__ import annotations
+
+import sys
+from base64 import b64encode
+from typing import Any
+
+import click
+
+from dragoman.cli.exit_codes import USAGE, give_up
+from dragoman.cli.http import ask, connect_option, json_option, path
+from dragoman.cli.retry_options import rest_options
+from dragoman.cli.seconds import NO_LIMIT, SECONDS
+from dragoman.cli.tables import ago, plain, print_facts, print_json, print_table
+
+
+@click.group(
+    epilog="""\b
+Examples:
+  dragoman cron set nightly report "all" --cron "0 3 * * *" --timezone Europe/Vienna
+  dragoman cron set poll check --every 30
+  dragoman cron list
+"""
+)
+def cron() -> None:
+    """Keep recurring jobs.
+
+    They are made by a cron expression, or at an interval.
+    """
+
+
+@cron.command("list")
+@connect_option
+@json_option
+def list_(url: str, as_json: bool) -> None:
+    """List recurring jobs."""
+    found = ask(url, "GET", path("cron"))["recurring"]
+    if as_json:
+        print_json(*found)
+        return
+    rows = [
+        (
+            each["name"],
+            each["service"],
+            _rhythm(each),
+            _next(each),
+            each["runs"],
+            each["skipped"],
+            each["last_job"] or "",
+        )
+        for each in found
+    ]
+    titles = ("NAME", "SERVICE", "RHYTHM", "NEXT", "RUNS", "SKIPPED", "LAST JOB")
+    print_table(titles, rows, "There are no recurring jobs.")
+
+
+@cron.command()
+@click.argument("name")
+@connect_option
+@json_option
+def show(name: str, url: str, as_json: bool) -> None:
+    """Show the recurring job NAME."""
+    _print(ask(url, "GET", path("cron", name)), as_json)
+
+
+@cron.command(
+    "set",
+    epilog="""\b
+Examples:
+  dragoman cron set nightly report "all" --cron "0 3 * * *" --timezone Europe/Vienna
+  dragoman cron set poll check --every 30 --overlap
+""",
+)
+@click.argument("name")
+@click.argument("service")
+@click.argument("data", default="")
+@connect_option
+@click.option("--cron", "expression", metavar="EXPRESSION", help="When: minute, hour, day, month, weekday.")
+@click.option("--every", type=click.FloatRange(min=1), metavar="S", help="Or: every so many seconds.")
+@click.option("--timezone", metavar="ZONE", help="Whose clock --cron means.  [default: UTC]")
+@click.option("--overlap", is_flag=True, help="Make the next job even while the last one has not ended.")
+@click.option("--paused", is_flag=True, help="Make none until `dragoman cron resume`.")
+@click.option("--priority", type=click.IntRange(0, 9), metavar="0..9", help="Of each job.  [default: 5]")
+@click.option("--attempts", type=click.IntRange(1, 100), metavar="N", help="Of each job.  [default: 3]")
+@click.option(
+    "--timeout",
+    type=SECONDS,
+    metavar="S",
+    help="Seconds that one attempt may run: up to 86400 (1 day), or `none` for no limit.  [default: 60]",
+)
+@rest_options
+@json_option
+def set_(
+    name: str,
+    service: str,
+    data: str,
+    url: str,
+    expression: str | None,
+    every: float | None,
+    as_json: bool,
+    **more: Any,
+) -> None:
+    """Make a job for SERVICE again and again, under the name NAME.
+
+    DATA is the payload of each; `-` reads it from standard input. Say one of --cron and --every. If there is a
+    recurring job of this name already, this one takes its place.
+    """
+    if (expression is None) == (every is None):
+        give_up("say one of --cron and --every", USAGE)
+    payload = sys.stdin.buffer.read() if data == "-" else data.encode("utf-8", "surrogateescape")
+    said = {"service": service, "cron": expression, "every": every, **more}
+    said["payload_base64"] = b64encode(payload).decode()
+    said = {field: None if value is NO_LIMIT else value for field, value in said.items() if value is not None}
+    _print(ask(url, "PUT", path("cron", name), said=said), as_json)
+
+
+@cron.command()
+@click.argument("name")
+@connect_option
+def remove(name: str, url: str) -> None:
+    """Remove the recurring job NAME. Jobs that it has made already are left alone."""
+    view = ask(url, "DELETE", path("cron", name))
+    click.echo(f"{plain(view['name'])} is removed")
+
+
+@cron.command()
+@click.argument("name")
+@connect_option
+def pause(name: str, url: str) -> None:
+    """Make no more jobs of NAME until it is resumed."""
+    view = ask(url, "POST", path("cron", name, "pause"))
+    click.echo(f"{plain(view['name'])} is paused")
+
+
+@cron.command()
+@click.argument("name")
+@connect_option
+def resume(name: str, url: str) -> None:
+    """Make jobs of NAME again, from now on."""
+    view = ask(url, "POST", path("cron", name, "resume"))
+    click.echo(f"{plain(view['name'])} is not paused any more; next {_next(view)}")
+
+
+def _print(view: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(view)
+        return
+    print_facts(
+        [
+            ("name", view["name"]),
+            ("service", view["service"]),
+            ("rhythm", _rhythm(view)),
+            ("overlap", "yes" if view["overlap"] else "no: a run is skipped while the last job has not ended"),
+            ("next", "paused" if view["paused"] else view["next"] and f"{view['next']} ({_next(view)})"),
+            ("last", view["last"]),
+            ("last job", view["last_job"]),
+            ("runs", view["runs"]),
+            ("skipped", view["skipped"]),
+        ]
+    )
+
+
+def _rhythm(view: dict[str, Any]) -> str:
+    return f"{view['cron']} ({view['timezone']})" if view["cron"] is not None else f"every {view['every']:g} s"
+
+
+def _next(view: dict[str, Any]) -> str:
+    if view["paused"]:
+        return "paused"
+    return ago(view["next"]) if view["next"] is not None else "never"

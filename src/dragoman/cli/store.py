@@ -1,0 +1,123 @@
+"""`dragoman diary`: look after the file that background jobs are kept in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from dragoman.cli.exit_codes import DISK, TAKEN, USAGE, give_up
+
+T = TypeVar("T")
+
+
+@click.group()
+def diary() -> None:
+    """Look after a diary while no broker uses it."""
+
+
+@diary.command()
+@click.argument("folder", metavar="DIR")
+def check(folder: str) -> None:
+    """Check the diary in this folder, with all checksums: exit code 0, or 74 if it is damaged."""
+    from dragoman.store import recovery
+
+    found = _with_folder(folder, recovery.examine)
+    if found.sentence:
+        for line in found.jobs:
+            click.echo(f"affected: {line}")
+        advice = "To read what can be read: dragoman diary recover"
+        give_up(f"the diary in {folder} is damaged: {found.sentence}. {advice}", DISK)
+    click.echo("in order")
+
+
+@diary.command()
+@click.argument("folder", metavar="DIR")
+@click.option("--force", is_flag=True, help="Do it even if the diary is in order.")
+def recover(folder: str, force: bool) -> None:
+    """Make a new diary of what can be read of a damaged one, which is kept beside it."""
+    from dragoman.store import recovery
+
+    found = _with_folder(folder, lambda path: recovery.recover(path, force=force))
+    if found is None:
+        click.echo("in order: there is nothing to recover")
+        return
+    click.echo(f"recovered: {found.jobs} jobs, {found.fates} of them with what happened to them; {found.notes} notes")
+    if found.lost:
+        click.echo(f"damage: {found.lost}")
+    if found.left_out:
+        click.echo(f"left out: {found.left_out} jobs or notes that cannot be read")
+    if found.untold:
+        click.echo(f"lost: the history of {found.untold} jobs, or why they ended; their outcomes are there")
+    if found.as_submitted:
+        click.echo(f"lost: what happened to {found.as_submitted} jobs; they are as they were submitted, and run again")
+    if found.places:
+        click.echo(f"passed over: {found.places} places that cannot be read; nobody knows what was there")
+    for line in found.missing:
+        click.echo(line)
+    click.echo(f"the damaged file is {found.damaged}")
+
+
+@diary.command()
+@click.argument("folder", metavar="DIR")
+def accept(folder: str) -> None:
+    """Accept the diary in this folder as it is, for example a restored backup.
+
+    A broker refuses to start if more was acknowledged than its diary holds. This removes the count of what was
+    acknowledged. If there is no diary at all, an empty one is made.
+    """
+    from dragoman.store import recovery
+
+    _with_folder(folder, recovery.accept)
+    click.echo("accepted: the next broker starts with what is in this folder")
+
+
+@diary.command()
+@click.argument("pid", type=click.IntRange(min=1), metavar="PID")
+@click.argument("folder", metavar="DIR")
+def rescue(pid: int, folder: str) -> None:
+    """Copy the diary that the broker with process id PID has open into the empty folder DIR.
+
+    For a diary that was removed while its broker runs: the broker has the last copy. Needs Linux, and the user that the
+    broker runs as.
+    """
+    from dragoman.store import recovery
+    from dragoman.store.errors import DiaryError
+    from dragoman.store.rescue import rescue as save
+
+    path = Path(folder).expanduser()
+    try:
+        save(pid, path)
+        found = recovery.check(path)
+    except DiaryError as error:
+        give_up(str(error), DISK)
+    if found:
+        give_up(f"saved in {path}, but damaged: {found}", DISK)
+    click.echo(f"saved in {path}: in order. Stop the broker with SIGTERM, and start one with --data {path}")
+
+
+def _with_folder(folder: str, act: Callable[[Path], T]) -> T:
+    """Do something to a diary that nobody else may touch meanwhile."""
+    from dragoman.server.datadir import FolderLock, FolderTaken
+    from dragoman.store.errors import DiaryError
+    from dragoman.store.losses import is_there
+
+    path = Path(folder).expanduser()
+    if not path.is_dir():
+        give_up(f"there is no folder {path}", USAGE)
+    try:
+        if not is_there(path):
+            give_up(f"there is no diary in {path}", USAGE)
+        held = FolderLock(path)
+    except FolderTaken as error:
+        give_up(f"{error}: stop it first", TAKEN)
+    except OSError as error:
+        give_up(f"{path} cannot be used: {error.strerror or error}", DISK)
+    try:
+        return act(path)
+    except DiaryError as error:
+        give_up(str(error), DISK)
+    finally:
+        held.close()

@@ -1,0 +1,197 @@
+"""The controller: workers report by pulses, and we call them back on sockets of their own.
+
+Each pulse is a connection of its own, and so is each exchange with a worker; they may overtake one another, and a
+worker may even wait for the answer to its FETCH_ME before it answers the SET_TASK in which it computed. So nothing here
+waits: pulses are answered at once, and of SET_TASK and FETCH one is under way at a time, with GET_STATUS beside it
+where we must know more. Pulses are heard here; `remote_workers.py` has the workers and `exchanges.py` the calls to
+them. The rules kept are R81 to R100.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from dragoman.carriers.carrier import Carrier, Message, TooLarge
+from dragoman.carriers.malformed import Malformed
+from dragoman.core.broker import Broker
+from dragoman.core.effects import Dismiss, Effect, Give, Recall
+from dragoman.core.states import BOOTING
+from dragoman.dialects.controller.codec import edition_of_pulse, pulse_of, read_pulse, write_pulse_response
+from dragoman.dialects.controller.editions import EDITIONS, SEED, Edition
+from dragoman.dialects.controller.exchanges import CONTROL, NO_FETCHES, Exchanges, Reach
+from dragoman.dialects.controller.messages import ControllerError, Pulse, PulseKind
+from dragoman.dialects.controller.options import ListenerOptions, OnMismatch
+from dragoman.dialects.controller.records import Exchange, Purpose, RemoteWorker, Visit
+from dragoman.dialects.controller.remote_workers import PROBE_TIMEOUT, RemoteWorkers
+from dragoman.dialects.interface import Line, Peer, Session
+
+PULSES: Final = "pulses"
+IDLE_PULSES: Final = 2
+REGISTERS_A_SECOND: Final = 50
+
+
+class ControllerSession(Session):
+    dialect = "controller"
+
+    def __init__(
+        self,
+        broker: Broker,
+        line: Line,
+        options: ListenerOptions,
+        uids: Sequence[str],
+        first_id: int,
+        reach: Reach,
+        carrier: Callable[[], Carrier],
+    ) -> None:
+        """`uids`: who may come in, as peers' addresses have it. `first_id`: all ids from there on are free."""
+        self._broker = broker
+        self._line = line
+        self._options = options
+        self._uids = frozenset(uids)
+        self._fixed = EDITIONS[options.edition.value] if options.edition is not None else None
+        self._workers = RemoteWorkers(self, broker, line, options, first_id)
+        self._exchanges = Exchanges(self, broker, line, options, self._workers, reach, carrier)
+        self._workers.exchanges = self._exchanges
+        self._waiting: deque[tuple[Peer, Pulse, Edition]] = deque()  # REGISTERs beyond those of this second (R84)
+        self._second = -1
+        self._registered = 0
+
+    # ---------------------------------------------------------------- the seam
+
+    def opened(self, peer: Peer, now: float) -> None:
+        if peer.endpoint == CONTROL:
+            self._exchanges.send_control(peer.guest, now)
+        elif peer.address not in self._uids:  # before a byte is read: an empty message *is* REGISTER (R84)
+            self._line.complain("peer refused", peer=peer, reason=f"{peer.address} is not in uid_allow")
+            self._line.close(peer, "not in uid_allow")
+        else:
+            peer.guest = Visit(peer)
+            self._exchanges.visits.arm(peer.guest, now + self._options.control_timeout)
+
+    def hear(self, peer: Peer, message: Message | TooLarge, now: float) -> None:
+        assert not isinstance(message, TooLarge)  # the carrier ends the connection instead
+        if peer.endpoint == CONTROL:
+            self._exchanges.hear_worker(peer, peer.guest, message, now)
+            return
+        self._exchanges.visits.disarm(peer.guest)
+        try:
+            raw = read_pulse(message[0])
+        except Malformed as problem:
+            self._line.bad_message(peer, problem.reason, problem.detail)
+            self._reply(peer, ControllerError.FAILED, self._fixed or SEED)
+            return
+        remote = self._workers.by_id.get(raw.worker_id)
+        edition = edition_of_pulse(raw.type, raw.worker_id, remote.edition if remote else None, self._fixed)
+        self._hear_pulse(peer, pulse_of(raw, edition), edition, now)
+
+    def execute(self, effect: Effect, now: float) -> None:
+        if type(effect) is Give:
+            self._workers.set_task(effect.attempt, now)
+        elif type(effect) is Recall:
+            self._workers.recall(effect.attempt, now)
+        elif type(effect) is Dismiss:
+            self._workers.dismiss(effect, now)
+        # Nobody calls in this dialect, so there is nobody to answer.
+
+    def lost(self, peer: Peer, unsent: Sequence[object], now: float) -> None:
+        guest = peer.guest
+        if isinstance(guest, Exchange) and guest.peer is peer:
+            self._exchanges.lost(guest, now, is_unsent=guest in unsent)
+        elif isinstance(guest, Visit):
+            guest.is_over = True
+            self._exchanges.visits.disarm(guest)
+
+    def tick(self, now: float) -> float:
+        workers, exchanges = self._workers, self._exchanges
+        exchanges.tick(now)
+        workers.tick(now)
+        for visit in exchanges.visits.due(now):
+            is_answered = visit.peer.endpoint == CONTROL
+            reason = "answered" if is_answered else f"no pulse in {self._options.control_timeout:g} s"
+            self._line.close(visit.peer, reason)
+        self._register_waiting(now)
+        due = min(workers.alarms.next(), exchanges.deadlines.next(), exchanges.visits.next())
+        return min(due, float(int(now) + 1)) if self._waiting else due
+
+    # ---------------------------------------------------------------- pulses
+
+    def _hear_pulse(self, peer: Peer, pulse: Pulse, edition: Edition, now: float) -> None:
+        if pulse.kind is None:
+            self._line.bad_message(peer, "unknown type", f"a pulse of type {pulse.number}")
+            self._reply(peer, ControllerError.UNKNOWN_TYPE, edition)
+        elif pulse.kind is PulseKind.REGISTER:
+            self._waiting.append((peer, pulse, edition))
+            self._register_waiting(now)
+        else:
+            self._hear_known(peer, pulse, edition, now)
+
+    def _hear_known(self, peer: Peer, pulse: Pulse, edition: Edition, now: float) -> None:
+        remote = self._workers.by_id.get(pulse.worker_id)
+        if remote is None or remote.uid != peer.address:  # R88, R89
+            if self._workers.was_dropped(pulse.worker_id, now):
+                self._broker.counters.false_expiries += 1
+            self._reply(peer, ControllerError.UNKNOWN_ID, edition)
+            return
+        self._reply(peer, ControllerError.OK, edition)  # a worker waits for it before it does anything else
+        if pulse.kind is PulseKind.SHUTDOWN:
+            self._workers.drop(remote, "its worker said SHUTDOWN", now)
+            return
+        remote.next_pulse = self._workers.lease(pulse.next_pulse)
+        remote.note_pulse_from(peer.process)
+        self._workers.renew(remote, now)
+        if remote.worker.state is BOOTING:
+            self._workers.booted(remote, now)
+        is_news = peer.since > remote.last_exchange and remote.exchange is None
+        if pulse.kind is PulseKind.FETCH_ME and self._is_about_now(remote, pulse.task_id):
+            remote.wants_fetch = True
+            self._workers.next_exchange(remote, now)
+        elif is_news:
+            self._compare_task(remote, pulse.task_id, now)
+
+    def _is_about_now(self, remote: RemoteWorker, task: int) -> bool:
+        """R92. What an earlier task left must not end a newer one: such a FETCH_ME is a pulse like any other."""
+        is_old = remote.is_set and task != 0 and task == remote.previous
+        remote.has_leftover = remote.has_leftover or (is_old and remote.exchange is not None)
+        return not is_old
+
+    def _compare_task(self, remote: RemoteWorker, task: int, now: float) -> None:
+        """Its pulse names a task. Idle workers keep naming their last one, so only a foreign one is a reason to ask."""
+        is_mine = task == remote.task
+        if self._options.restart_on_mismatch is OnMismatch.ALWAYS and not is_mine:
+            self._workers.restart(remote, f"its worker named task {task} and not {remote.task}", now)
+            return
+        if task == 0 and remote.rest:
+            self._workers.rested(remote, now, is_free=True)  # R98
+        if is_mine or task in (0, remote.previous):
+            is_amiss = remote.is_taken and not is_mine
+            remote.idle_pulses = remote.idle_pulses + 1 if is_amiss else 0
+            if remote.idle_pulses >= IDLE_PULSES:
+                remote.no_fetches = NO_FETCHES - 1  # it has had its chance: nothing to fetch now means lost
+                remote.fetches_again = True
+                remote.wants_fetch = True
+                self._workers.next_exchange(remote, now)
+        elif remote.probe is None:
+            self._exchanges.dial(remote, Purpose.MISMATCH, PROBE_TIMEOUT, now)
+
+    def _register_waiting(self, now: float) -> None:
+        """R84: beyond so many a second the others' answers wait."""
+        if int(now) != self._second:
+            self._second, self._registered = int(now), 0
+        while self._waiting and self._registered < REGISTERS_A_SECOND:
+            peer, pulse, edition = self._waiting.popleft()
+            if not peer.guest.is_over:
+                self._registered += 1
+                self._register(peer, pulse, edition, now)
+
+    def _register(self, peer: Peer, pulse: Pulse, edition: Edition, now: float) -> None:
+        remote = self._workers.register(peer, pulse, edition, now)
+        if remote is None:
+            self._reply(peer, ControllerError.FAILED, edition)
+        else:
+            self._reply(peer, ControllerError.OK, edition, remote.id)
+
+    def _reply(self, peer: Peer, error: ControllerError, edition: Edition, worker_id: int = 0) -> None:
+        self._line.send(peer, [write_pulse_response(error, edition, worker_id=worker_id)])
+        self._line.close(peer, "answered")

@@ -1,0 +1,56 @@
+"""Answers that were given, kept for callers that ask again: for a while, and within a bound of bytes (R63)."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from dragoman.core.infinity import inf
+from dragoman.dialects.memodb.records import Call
+
+RECORD: Final = 512  # about what a kept answer costs besides its payload
+SWEEP_FLOOR: Final = 64
+
+
+class Answers:
+    __slots__ = ("_dropped", "_forget", "_kept", "_seconds", "bytes", "max_bytes")
+
+    def __init__(self, seconds: float, max_bytes: int, forget: Callable[[Call], None]) -> None:
+        self.bytes = 0
+        self.max_bytes = max_bytes
+        self._seconds = seconds
+        self._forget = forget  # told of each that is not kept any longer
+        self._dropped = 0  # of those in line
+        self._kept: deque[Call] = deque()  # in the order they were given; dropped ones are not answered any more
+
+    def keep(self, call: Call, now: float) -> None:
+        call.answered_at = now  # and not until when: answers of one turn share this number
+        self._kept.append(call)
+        self.bytes += RECORD + len(call.result)
+        while self.bytes > self.max_bytes:
+            self._end(self._kept.popleft())
+
+    def drop(self, call: Call) -> None:
+        """Before its time. It stays in line until its turn comes, or until such are too many."""
+        self._end(call)
+        self._dropped += 1
+        if self._dropped > SWEEP_FLOOR + len(self._kept) // 2:
+            self._kept = deque(each for each in self._kept if each.is_answered)
+            self._dropped = 0
+
+    def expire(self, now: float) -> float:
+        """Drop those whose time is over. Returns when the next is due."""
+        kept, seconds = self._kept, self._seconds
+        while kept and (kept[0].answered_at + seconds <= now or not kept[0].is_answered):
+            self._end(kept.popleft())
+        return kept[0].answered_at + seconds if kept else inf
+
+    def _end(self, call: Call) -> None:
+        if call.is_answered:
+            self.bytes -= RECORD + len(call.result)
+            self._forget(call)
+            call.is_answered = False
+            call.result = b""
+        else:
+            self._dropped -= 1

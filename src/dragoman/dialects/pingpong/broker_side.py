@@ -1,0 +1,149 @@
+"""The broker's side of PingPong: workers on the backend, callers on the frontend.
+
+The documents tie a result to its job by nothing but the order of messages on one connection (edition `plain`), so this
+file's care is to ask, for every worker, which attempt it holds: `RemoteWorker.attempt`. Jobs and results are here;
+`remote_workers.py` has the rest of the conversation with workers. The rules are R30 to R50.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, cast
+
+from dragoman.carriers.carrier import Frame, Message, TooLarge
+from dragoman.carriers.malformed import Malformed
+from dragoman.core.broker import Broker
+from dragoman.core.effects import Answer, Dismiss, Effect, Give
+from dragoman.core.infinity import inf
+from dragoman.core.model import Attempt
+from dragoman.core.oversize import over_max_payload
+from dragoman.dialects.frontend import Frontend
+from dragoman.dialects.interface import Line, Peer, Session
+from dragoman.dialects.listener_profile import job_options
+from dragoman.dialects.pingpong.codec import read_worker, write_job
+from dragoman.dialects.pingpong.editions import Edition
+from dragoman.dialects.pingpong.messages import RESERVED, Disconnect, Result, WorkerWord
+from dragoman.dialects.pingpong.options import ListenerOptions
+from dragoman.dialects.pingpong.remote_workers import PONG_FRAMES, RemoteWorker, RemoteWorkers
+from dragoman.dialects.routing_ids import CAME_BACK, RoutingIds
+
+BACKEND: Final = "backend"
+
+LONGEST_RESERVED: Final = max(map(len, RESERVED))
+
+
+class PingPongSession(Session):
+    dialect = "pingpong"
+
+    def __init__(self, broker: Broker, line: Line, options: ListenerOptions, max_payload: int, started: float) -> None:
+        self._broker = broker
+        self._line = line
+        self._max_payload = max_payload
+        self._edition = options.edition
+        wishes = replace(job_options(options), queue_timeout=options.queue_timeout)  # 0 = a job never waits
+        self._frontend = Frontend(broker, line, options.service, wishes, max_payload)
+        self.remote_workers = RemoteWorkers(self, broker, line, options, started)
+        self.routing_ids = RoutingIds(broker, line, self._supersede)
+
+    # ---------------------------------------------------------------- the seam
+
+    def opened(self, peer: Peer, now: float) -> None:
+        self.routing_ids.take(peer, now)
+        if peer.endpoint == BACKEND:
+            name = peer.identity.decode("utf-8", "backslashreplace") if peer.identity else peer.label
+            peer.guest = RemoteWorker(peer, name)
+
+    def hear(self, peer: Peer, message: Message | TooLarge, now: float) -> None:
+        remote = peer.guest
+        try:
+            if remote is None:
+                self._frontend.hear(peer, message, now)
+            elif type(message) is TooLarge:
+                self._hear_large(remote, message, now)
+            else:
+                self._hear_worker(remote, read_worker(message, self._edition), now)
+        except Malformed as problem:
+            self._line.bad_message(peer, problem.reason, problem.detail)
+
+    def execute(self, effect: Effect, now: float) -> None:
+        if type(effect) is Give:
+            self._give(effect.attempt, now)
+        elif type(effect) is Answer:
+            self._frontend.answer(effect)
+        elif type(effect) is Dismiss:
+            self.remote_workers.dismiss(effect, now)
+        # Recall: this wire has no word for it. Accept: nobody here asks for background jobs.
+
+    def lost(self, peer: Peer, unsent: Sequence[object], now: float) -> None:
+        self.routing_ids.release(peer)
+        remote = peer.guest
+        if remote is None:
+            self._frontend.lost(peer, now)
+        else:
+            self.remote_workers.leave(
+                remote, "its worker's connection ended", now, [m for m in unsent if isinstance(m, Attempt)]
+            )
+
+    def tick(self, now: float) -> float:
+        return inf
+
+    # ---------------------------------------------------------------- what workers say
+
+    def _hear_worker(self, remote: RemoteWorker, word: WorkerWord, now: float) -> None:
+        if type(word) is Result:
+            self._result(remote, word, now)
+        elif type(word) is Disconnect and self._edition is Edition.PLAIN and remote.attempt is not None:
+            self._result(remote, Result(b"DISCONNECT"), now)
+        else:
+            self.remote_workers.hear(remote, word, now)
+
+    def _result(self, remote: RemoteWorker, result: Result, now: float) -> None:
+        attempt = remote.attempt
+        is_ours = attempt is not None and (result.token is None or result.token == attempt.token)
+        if attempt is None or not is_ours:  # R37: nothing is due, or it is for an earlier attempt
+            self._broker.counters.late_results += 1
+            self._remark_late(remote)
+            if remote.worker is not None:
+                self._broker.seen(remote.worker, now)
+        else:
+            if not self._broker.succeed(attempt, result.payload, now):
+                self._remark_late(remote, job=attempt.job.id.hex())
+            if attempt.worker.running:
+                return  # its next job, on the way this very turn, says as much as a PONG would
+        self._line.send(remote.peer, PONG_FRAMES)
+
+    def _remark_late(self, remote: RemoteWorker, job: str = "") -> None:
+        self._line.remark_limited("late result", peer=remote.peer, worker=remote.name, job=job)
+
+    def _hear_large(self, remote: RemoteWorker, message: TooLarge, now: float) -> None:
+        """A result over the limit was skipped as it came: the job has failed, the worker is free."""
+        attempt = remote.attempt
+        problem = message.malformed()
+        self._line.bad_message(remote.peer, problem.reason, problem.detail)
+        token = message.frames[2:3] if self._edition is Edition.PACKAGE else []
+        if attempt is not None and token and token != [attempt.token]:
+            self._broker.counters.late_results += 1  # of an earlier attempt
+        elif attempt is not None:
+            self._broker.fail(attempt, over_max_payload("its result", message.size, self._max_payload), now)
+        self._line.send(remote.peer, PONG_FRAMES)
+
+    def _supersede(self, former: Peer, now: float) -> None:
+        if isinstance(former.guest, RemoteWorker):
+            self.remote_workers.leave(former.guest, CAME_BACK, now)
+
+    # ---------------------------------------------------------------- jobs go out, answers come back
+
+    def _give(self, attempt: Attempt, now: float) -> None:
+        remote = cast(RemoteWorker, attempt.worker.remote)
+        payload = attempt.job.payload
+        if self._edition is Edition.PLAIN:
+            if len(payload) <= LONGEST_RESERVED and payload in RESERVED:  # R45
+                self._broker.reject(attempt, f"reserved word: this wire cannot carry {bytes(payload).decode()}", now)
+                return
+            frames: list[Frame] = [b"", payload]
+        else:
+            frames = write_job(payload, attempt.token)
+        remote.quiet_since = now
+        remote.fell_silent = False
+        self._line.send(remote.peer, frames, attempt)

@@ -1,0 +1,96 @@
+"""The client's side of plain calls (`plain_calls.py`)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Final
+
+from dragoman.carriers.carrier import Frame, Message, TooLarge
+from dragoman.carriers.malformed import Malformed
+from dragoman.core.infinity import inf
+from dragoman.core.states import DONE, REFUSED, Outcome
+from dragoman.dialects import sides
+from dragoman.dialects.sides import ClientPort
+from dragoman.dialects.single_frame_calls import ERROR
+
+CLIENT_SOCKET: Final = "REQ"  # a frontend may be a ROUTER or a REP
+PAYLOAD: Final = "payload"  # the reason begins with it if a payload is too large
+TOO_LARGE: Final = "too large"
+UNDONE: Final = {outcome.value: outcome for outcome in Outcome if outcome is not DONE}
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """An answer without a result."""
+
+    outcome: Outcome | None  # None: none that is known
+    reason: str
+    refusal: str = ""  # the kind of a refusal
+
+
+def read_answer(message: Message) -> Frame | Ended:
+    """The result, or how the job ended without one."""
+    if len(message) == 4 and not message[0] and not message[1] and message[2] == ERROR:
+        return _read_error(bytes(message[3]).decode("utf-8", "replace"))
+    if len(message) == 2 and not message[0]:
+        return message[1]
+    raise Malformed("unexpected frames", f"{len(message)} frames are no answer to a call")
+
+
+def _read_error(text: str) -> Ended:
+    """`<outcome>: <reason>`; the reason of a refusal begins with its kind."""
+    word, _, reason = text.partition(": ")
+    outcome = UNDONE.get(word)
+    if outcome is None:
+        return Ended(None, text)
+    if outcome is not REFUSED:
+        return Ended(outcome, reason)
+    return Ended(outcome, reason, TOO_LARGE if reason.startswith(PAYLOAD) else reason.partition(": ")[0])
+
+
+def too_large(size: int, max_payload: int) -> str:
+    """The reason for refusing a payload."""
+    return f"{PAYLOAD} of {size} bytes is over max_payload {max_payload}"
+
+
+class ClientSide(sides.ClientSide):
+    """A client's side: one call at a time, on one connection."""
+
+    outlives_connections = False
+    patience = inf
+    hint = ""
+
+    def __init__(self, port: ClientPort, worker_word: bytes) -> None:
+        self._port = port
+        self._worker_word = worker_word  # what a place for workers would answer
+        self._ticket: Hashable = None
+
+    def opened(self, now: float) -> None:
+        pass
+
+    def lost(self) -> None:
+        pass
+
+    def call(self, ticket: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None:
+        assert self._ticket is None, "this wire carries one call at a time"
+        self._ticket = ticket
+        self._port.send([b"", payload])
+
+    def hear(self, message: Message | TooLarge, now: float) -> None:
+        if isinstance(message, TooLarge):
+            raise sides.answer_too_large(message)
+        answer = read_answer(message)
+        if answer == self._worker_word:
+            said = self._worker_word.decode()
+            told = f"it said {said}, so this is where workers connect; callers use the frontend"
+            raise Malformed("a worker's place", told)
+        ticket, self._ticket = self._ticket, None
+        if ticket is not None:
+            if isinstance(answer, Ended):
+                self._port.ended(ticket, answer.outcome, answer.reason, refusal=answer.refusal)
+            else:
+                self._port.answered(ticket, answer)
+
+    def tick(self, now: float) -> float:
+        return inf

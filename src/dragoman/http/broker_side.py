@@ -1,0 +1,301 @@
+"""Callers and workers that speak HTTP.
+
+A session like any dialect's, but nobody comes to it by a wire of the line's: handlers of requests call it on the line's
+own thread, and what it has to say to them ends a future each.
+
+A worker is within reach while a `next` of its waits here, and only then is it given jobs. What it was given is its own
+until it says what became of it; an answer that got lost on the way is given again, under the same attempt (R124).
+"""
+
+from __future__ import annotations
+
+from asyncio import Future
+from collections.abc import Collection
+from functools import lru_cache
+from typing import Any, Final, Protocol, cast
+
+from dragoman.core.admission import PATIENCE_OVER
+from dragoman.core.broker import Broker
+from dragoman.core.deadlines import Deadlines
+from dragoman.core.effects import Answer, Dismiss, Effect, Give, Recall
+from dragoman.core.failure import Failure
+from dragoman.core.model import Attempt, Payload, Token, WorkerId
+from dragoman.core.options import Terms, Wishes
+from dragoman.core.owners import Owner
+from dragoman.core.recipients import TimedRecipient
+from dragoman.core.states import BOOTING, TIMED_OUT
+from dragoman.http.call_headers import Plans
+from dragoman.http.options import ListenerOptions
+from dragoman.http.remote_worker import Call, Guest, Offer, Poll
+from dragoman.http.sse import Streams
+from dragoman.http.subscribers import Listeners
+
+MOST_STREAMS: Final = 64
+FETCH: Final = 1.0  # so long a job waits for its worker to ask for it; then another may have it (R8)
+
+
+class Line(Protocol):
+    """What this session asks of the line."""
+
+    def ask_for_turn(self) -> None: ...
+
+
+class HttpSession(TimedRecipient):
+    dialect = "http"
+
+    def __init__(self, broker: Broker, line: Line, options: ListenerOptions, streams: Streams | None = None) -> None:
+        self.options = options
+        self.plans = Plans(options)
+        self.streams = streams or Streams(MOST_STREAMS)
+        self.listeners = Listeners(broker.events)
+        self.is_closed = False
+        self._broker = broker
+        self._line = line
+        self._guests: dict[WorkerId, Guest] = {}
+        self._waiting: Deadlines[Call | Poll | Offer] = Deadlines()
+
+    # ---------------------------------------------------------------- callers
+
+    def call(
+        self,
+        service: str,
+        payload: Payload,
+        wishes: Wishes,
+        answer: Future[Answer | None],
+        now: float,
+        *,
+        deadline: float,
+        key: str | None,
+        owner: Owner | None = None,
+    ) -> Call:
+        call = Call(self, answer)
+        self._broker.submit(service, payload, call, wishes, now, deadline=deadline, key=key, owner=owner)
+        if call.job is not None and call.job.deadline > deadline:  # it has joined another's
+            self._waiting.arm(call, deadline)
+        self._line.ask_for_turn()
+        return call
+
+    def hang_up(self, call: Call, now: float) -> None:
+        """Nobody waits any more: a call that waits is withdrawn, one that runs may end (R122)."""
+        _tell(call.answer, None)
+        self._waiting.disarm(call)
+        self._broker.caller_gone(call, now)
+        self._line.ask_for_turn()
+
+    # ---------------------------------------------------------------- workers
+
+    def __len__(self) -> int:
+        """How many workers are here."""
+        return len(self._guests)
+
+    def join(
+        self, name: str, services: Collection[str], capacity: int, lease: float, origin: str, now: float
+    ) -> Guest | None:
+        """A worker comes. It gets nothing before it asks. None: there are too many names of services."""
+        guest = Guest(self._broker.entropy.token().hex())
+        terms = _terms(capacity, lease, self.options.unproven_limit)
+        worker = self._broker.join(self, guest, name, services, terms, now, origin=origin)
+        if worker is None:
+            return None
+        guest.worker = worker
+        self._guests[worker.id] = guest
+        self._line.ask_for_turn()
+        return guest
+
+    def guest(self, id: int) -> Guest | None:
+        return self._guests.get(WorkerId(id))
+
+    def leave(self, guest: Guest, now: float) -> None:
+        """It goes: what it was given follows D8."""
+        unseen = [offer.attempt for offer in guest.offers.values()]
+        self._forget(guest, "it has left")
+        self._broker.leave(guest.worker, now, "its worker left", unseen)
+        self._line.ask_for_turn()
+
+    def poll(
+        self, guest: Guest, wait: float, held: Collection[str] | None, answer: Future[Attempt | str | None], now: float
+    ) -> Poll:
+        """A worker asks for a job. `held`: what it says it holds, by tokens; None if it does not say."""
+        worker = guest.worker
+        self._broker.seen(worker, now)
+        poll = Poll(guest, answer, now + min(wait, self.options.long_poll, worker.terms.lease / 2))
+        owed = self._owed(guest, held, now)
+        if owed is not None:
+            self._hand_over(poll, owed)
+        elif self.is_closed:
+            answer.set_result(None)
+        else:
+            guest.polls.append(poll)
+            self._waiting.arm(poll, poll.due)
+            self._ask(guest, now)
+            if worker.state is BOOTING:
+                self._broker.idle(worker, now)
+            elif worker.free <= 0 and worker.unproven:  # it would not ask if it were still at it (D11)
+                self._broker.undelivered(next(iter(worker.unproven.values())), now)
+        self._line.ask_for_turn()
+        return poll
+
+    def drop(self, poll: Poll, now: float) -> None:
+        """The worker hung up on its `next`. If that has an answer, it may be lost (R124)."""
+        guest, attempt = poll.guest, poll.attempt
+        _tell(poll.answer, None)
+        if attempt is None:
+            self._take_away(poll, now)
+        elif attempt.token in guest.worker.running:
+            if poll.is_read:
+                guest.again[attempt.token] = attempt
+            else:
+                self._offer(guest, attempt, now)
+        self._line.ask_for_turn()
+
+    def succeed(self, guest: Guest, attempt: Attempt, result: Payload, now: float) -> bool:
+        """False if it came too late."""
+        self._ask(guest, now)
+        self._line.ask_for_turn()
+        return self._broker.succeed(attempt, result, now)
+
+    def fail(self, guest: Guest, attempt: Attempt, reason: str, failure: Failure | None, now: float) -> bool:
+        self._ask(guest, now)
+        self._line.ask_for_turn()
+        return self._broker.fail(attempt, reason, now, failure)
+
+    def progress(self, attempt: Attempt, payload: Payload, now: float) -> bool:
+        self._line.ask_for_turn()
+        return self._broker.progress(attempt, payload, now)
+
+    def close(self) -> None:
+        """The broker is about to stop: nobody waits here for jobs or events any more."""
+        self.is_closed = True
+        self.streams.end()
+        for guest in self._guests.values():
+            while guest.polls:
+                poll = guest.polls.popleft()
+                self._waiting.disarm(poll)
+                _tell(poll.answer, None)
+
+    # ---------------------------------------------------------------- as a session
+
+    def execute(self, effect: Effect, now: float) -> None:
+        if type(effect) is Answer:
+            call = effect.caller
+            assert isinstance(call, Call)
+            call.remove_job(effect.job)
+            self._waiting.disarm(call)
+            _tell(call.answer, effect)
+        elif type(effect) is Give:
+            self._give(effect.attempt, now)
+        elif isinstance(effect, Recall):
+            self._recall(effect.attempt, now)
+        elif isinstance(effect, Dismiss):
+            guest = cast(Guest, effect.worker.remote)
+            self._forget(guest, effect.reason)
+        # Accept: background jobs are the desk's. Progress: a response cannot tell it; whoever wants it watches.
+
+    def tick(self, now: float) -> float:
+        for each in self._waiting.due(now):
+            if isinstance(each, Poll):
+                self._broker.seen(each.guest.worker, now)
+                _tell(each.answer, None)
+                self._take_away(each, now)
+            elif isinstance(each, Call):
+                job = each.job
+                self._broker.caller_gone(each, now)
+                _tell(each.answer, Answer(each, job, TIMED_OUT, b"", PATIENCE_OVER))
+            else:
+                del each.guest.offers[each.attempt.token]
+                self._ask(each.guest, now)
+                self._broker.undelivered(each.attempt, now)
+        return self._waiting.next()
+
+    # ---------------------------------------------------------------- inside
+
+    def _give(self, attempt: Attempt, now: float) -> None:
+        guest = cast(Guest, attempt.worker.remote)
+        if guest.polls:
+            poll = guest.polls.popleft()
+            self._waiting.disarm(poll)
+            self._hand_over(poll, attempt)
+        else:
+            self._offer(guest, attempt, now)
+
+    def _hand_over(self, poll: Poll, attempt: Attempt) -> None:
+        poll.attempt = poll.guest.latest = attempt
+        poll.payload = attempt.job.payload
+        _tell(poll.answer, attempt)
+
+    def _offer(self, guest: Guest, attempt: Attempt, now: float) -> None:
+        offer = guest.offers[attempt.token] = Offer(guest, attempt)
+        self._waiting.arm(offer, now + FETCH)
+
+    def _owed(self, guest: Guest, held: Collection[str] | None, now: float) -> Attempt | None:
+        """What a worker that asks for a job should have already."""
+        worker = guest.worker
+        while guest.again:
+            token, attempt = guest.again.popitem()
+            if token in worker.running:
+                return attempt
+        for token, offer in guest.offers.items():
+            del guest.offers[token]
+            self._waiting.disarm(offer)
+            self._broker.begin(offer.attempt, now)
+            return offer.attempt
+        if held is not None:
+            sent = (each for each in worker.running.values() if each.is_sent)
+            return next((each for each in sent if each.token.hex() not in held), None)
+        latest = guest.latest
+        if latest is not None and worker.terms.capacity == 1 and latest.token in worker.running:
+            return latest
+        return None
+
+    def _recall(self, attempt: Attempt, now: float) -> None:
+        """A worker hears of it when it next speaks of it. What never left us is nobody's."""
+        guest = cast(Guest, attempt.worker.remote)
+        guest.again.pop(attempt.token, None)
+        offer = guest.offers.pop(attempt.token, None)
+        if offer is not None:
+            self._waiting.disarm(offer)
+            self._ask(guest, now)
+            self._broker.undelivered(attempt, now)
+
+    def _take_away(self, poll: Poll, now: float) -> None:
+        """It has its answer, or nobody waits for one."""
+        self._waiting.disarm(poll)
+        if poll in poll.guest.polls:
+            poll.guest.polls.remove(poll)
+        self._ask(poll.guest, now)
+
+    def _ask(self, guest: Guest, now: float) -> None:
+        """It asks for a job by each `next` that waits. Without one it is given nothing, however free it is (R131)."""
+        self._broker.ask(guest.worker, len(guest.polls), now)
+
+    def _forget(self, guest: Guest, reason: str) -> None:
+        self._guests.pop(guest.worker.id, None)
+        while guest.polls:
+            poll = guest.polls.popleft()
+            self._waiting.disarm(poll)
+            _tell(poll.answer, reason)
+        for offer in guest.offers.values():
+            self._waiting.disarm(offer)
+        guest.offers.clear()
+
+
+@lru_cache(maxsize=1024)
+def _terms(capacity: int, lease: float, unproven_limit: float) -> Terms:
+    return Terms(
+        lease=lease, capacity=capacity, unproven_limit=unproven_limit, may_return=True, comes_back=True, pulls=True
+    )
+
+
+def _tell(answer: Future[Any], word: Any) -> None:
+    """End the wait, unless it has ended: whoever waited may have been stopped by the server."""
+    if not answer.done():
+        answer.set_result(word)
+
+
+def token_of(word: str) -> Token | None:
+    """An attempt's token as it is written in headers: 32 hex digits."""
+    try:
+        token = bytes.fromhex(word)
+    except ValueError:
+        return None
+    return Token(token) if len(token) == 16 else None

@@ -1,0 +1,39 @@
+"""What the handlers of the HTTP door are given to work with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dragoman.core.broker import Broker
+from dragoman.core.owners import Owner
+from dragoman.http.hosts import is_local
+from dragoman.http.labels import ServiceLabels
+from dragoman.operations.handlers import Desk
+from dragoman.operations.schemas import HealthView
+
+if TYPE_CHECKING:
+    from dragoman.http.broker_side import HttpSession
+
+
+@dataclass(slots=True)
+class Door:
+    broker: Broker
+    desk: Desk
+    session: HttpSession
+    line: Any  # the line: `ask_for_turn()` asks for one after a verb was called
+    now: Callable[[], float]
+    health: Callable[[], HealthView]
+    max_payload: int
+    labels: ServiceLabels = field(default_factory=ServiceLabels)
+    local_owner: Owner = field(default_factory=lambda: Owner("HTTP on this machine"))
+    traffic: Callable[[], tuple[int, int]] = lambda: (0, 0)  # bytes that came and went by HTTP
+
+    def owner(self, scope: Mapping[str, Any]) -> Owner:
+        """Whose limits the jobs of this request count for: its address, since a connection may bring one request only.
+
+        All callers on this machine are one owner.
+        """
+        client = scope.get("client")
+        return self.local_owner if client is None or is_local(client[0]) else self.broker.owners.at(client[0])

@@ -1,0 +1,185 @@
+"""One reading of all the broker's numbers, a few milliseconds at a time: jobs pass meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import platform
+from collections.abc import Mapping
+from time import perf_counter
+from typing import Any
+
+from dragoman.core.model import Service
+from dragoman.http.context import Door
+from dragoman.http.exposition import Kind, head, histogram, labels, sample
+from dragoman.http.labels import OTHER, Tally
+from dragoman.http.process_metrics import process_numbers
+
+SLICE = 0.005  # seconds of work before others have their turn
+
+# What is told of each service: the metric, and where a tally has it.
+GAUGES = {
+    "dragoman_queue_depth": "waiting",
+    "dragoman_queue_oldest_seconds": "oldest",
+    "dragoman_jobs_delayed": "delayed",
+    "dragoman_jobs_running": "running",
+}
+HISTOGRAMS = {"dragoman_queue_seconds": "waited", "dragoman_run_seconds": "ran"}
+
+
+class Scrape:
+    """Used once. Each part of the text is true of one moment; the parts are of moments close together."""
+
+    def __init__(self, door: Door, metrics: Mapping[str, tuple[Kind, str]], is_openmetrics: bool) -> None:
+        self._door = door
+        self._broker = door.broker
+        self._metrics = metrics
+        self._is_openmetrics = is_openmetrics
+        self._lines: list[str] = []
+        self._own: dict[Service, str] = {}  # services with series of their own, and their labels
+        self._others = Tally()
+        self._running: dict[Service, int] = {}
+        self._workers: dict[tuple[str, str, str], int] = {}
+        self._peers: dict[str, int] = {}
+        self._traffic: dict[str, tuple[int, int]] = {}
+        self._rested = perf_counter()
+
+    async def text(self, counters: Mapping[str, tuple[str, str]]) -> bytes:
+        """`counters` are attributes of the broker's counters, with their metrics."""
+        await self._look_at_workers()
+        await self._look_at_peers()
+        await self._look_at_services()
+        self._write_broker()
+        await self._write_services()
+        await self._write_workers()
+        self._write_peers()
+        self._write_counters(counters)
+        for name, value in process_numbers():
+            self._write(name, value)
+        if self._is_openmetrics:
+            self._lines.append("# EOF\n")
+        return "".join(self._lines).encode()
+
+    # ---------------------------------------------------------------- what is there
+
+    async def _look_at_workers(self) -> None:
+        self._own = own = self._door.labels.choose(self._broker.roster.services)
+        for worker in list(self._broker.roster.workers.values()):
+            for attempt in worker.running.values():
+                service = attempt.job.service
+                self._running[service] = self._running.get(service, 0) + 1
+            dialect = _dialect_of(worker.recipient)
+            for name in dict.fromkeys(own.get(service, OTHER) for service in worker.services):
+                key = name, dialect, worker.state.value
+                self._workers[key] = self._workers.get(key, 0) + 1
+            await self._rest()
+
+    async def _look_at_peers(self) -> None:
+        gone, present = dict(self._door.line.connections.traffic), list(self._door.line.connections.peers)
+        gone["http"] = self._door.traffic()
+        # Connections of our own door do not pass through the line; whoever asks for our health is told of all.
+        self._peers["http"] = max(0, self._door.health().peers - len(present))
+        for peer in present:
+            dialect = _dialect_of(peer.session)
+            self._peers[dialect] = self._peers.get(dialect, 0) + 1
+            if peer.stream is not None:
+                received, sent = gone.get(dialect, (0, 0))
+                gone[dialect] = received + peer.stream.received, sent + peer.stream.sent
+            await self._rest()
+        self._traffic = gone
+
+    async def _look_at_services(self) -> None:
+        """Those without series of their own, together."""
+        for service in list(self._broker.roster.services.values()):
+            if service not in self._own:
+                self._others.add(service, self._running.get(service, 0), self._door.now())
+                await self._rest()
+        self._door.labels.others(self._others)
+
+    # ---------------------------------------------------------------- what is told
+
+    def _write_broker(self) -> None:
+        ledger, diary = self._broker.ledger, self._door.desk.diary
+        health = self._door.health()
+        self._write("dragoman_build_info", 1, labels(version=health.version, python=platform.python_version()))
+        self._write("dragoman_ready", int(health.ready))
+        self._write("dragoman_jobs_present", ledger.present)
+        self._write("dragoman_payload_bytes", ledger.bytes)
+        self._write("dragoman_outcomes_kept", len(ledger.jobs) - ledger.present)
+        self._write("dragoman_diary_problem", int(diary.problem is not None))
+        self._begin("dragoman_diary_commit_seconds")
+        self._lines.append(histogram("dragoman_diary_commit_seconds", "", diary.commits))
+        self._begin("dragoman_loop_lag_seconds")
+        self._lines.append(histogram("dragoman_loop_lag_seconds", "", self._door.line.lag))
+
+    async def _write_services(self) -> None:
+        tallies = [(labels(service=OTHER), self._others)]
+        for service, name in self._own.items():
+            tally = Tally()
+            tally.add(service, self._running.get(service, 0), self._door.now())
+            tallies.append((labels(service=name), tally))
+            await self._rest()
+        self._begin("dragoman_jobs_total")
+        for labelled, tally in tallies:
+            for outcome, count in tally.ended.items():
+                self._lines.append(sample("dragoman_jobs_total", f'{labelled},outcome="{outcome.value}"', count))
+            await self._rest()
+        for name, attribute in GAUGES.items():
+            self._begin(name)
+            for labelled, tally in tallies:
+                self._lines.append(sample(name, labelled, getattr(tally, attribute)))
+                await self._rest()
+        for name, attribute in HISTOGRAMS.items():
+            self._begin(name)
+            for labelled, tally in tallies:
+                counted = getattr(tally, attribute)
+                if any(counted.counts):  # most of a great many services rest, and these are many lines
+                    self._lines.append(histogram(name, labelled, counted))
+                    await self._rest()
+
+    async def _write_workers(self) -> None:
+        self._begin("dragoman_workers")
+        for (service, dialect, state), count in self._workers.items():
+            labelled = labels(service=service, dialect=dialect, state=state)
+            self._lines.append(sample("dragoman_workers", labelled, count))
+            await self._rest()
+
+    def _write_peers(self) -> None:
+        self._begin("dragoman_peers")
+        for dialect, count in self._peers.items():
+            self._lines.append(sample("dragoman_peers", labels(dialect=dialect), count))
+        for index, name in enumerate(("dragoman_received_bytes_total", "dragoman_sent_bytes_total")):
+            self._begin(name)
+            for dialect, counts in self._traffic.items():
+                self._lines.append(sample(name, labels(dialect=dialect), counts[index]))
+
+    def _write_counters(self, counters: Mapping[str, tuple[str, str]]) -> None:
+        counted = self._broker.counters
+        for attribute, (name, _) in counters.items():
+            self._write(name, getattr(counted, attribute))
+        self._begin("dragoman_bad_messages_total")
+        for (dialect, reason), count in counted.bad_messages.items():
+            labelled = labels(dialect=dialect, reason=reason)
+            self._lines.append(sample("dragoman_bad_messages_total", labelled, count))
+        self._begin("dragoman_silent_endings_total")
+        for outcome, count in counted.silent_endings.items():
+            self._lines.append(sample("dragoman_silent_endings_total", labels(outcome=outcome), count))
+
+    # ---------------------------------------------------------------- how
+
+    def _begin(self, name: str) -> None:
+        kind, meaning = self._metrics[name]
+        self._lines.append(head(name, kind, meaning, self._is_openmetrics))
+
+    def _write(self, name: str, value: float, labelled: str = "") -> None:
+        self._begin(name)
+        self._lines.append(sample(name, labelled, value))
+
+    async def _rest(self) -> None:
+        """Let others have their turn, if this one has been long."""
+        if perf_counter() - self._rested > SLICE:
+            await asyncio.sleep(0)
+            self._rested = perf_counter()
+
+
+def _dialect_of(session: Any) -> str:
+    return getattr(session, "dialect", "?")

@@ -1,0 +1,221 @@
+"""The guard of an HTTP connection: uvicorn's protocol, behind checks for requests that are too large or not exact.
+
+The guard stands before the parser. It keeps a head until it is whole, hands the parser one request at a time, and keeps
+what comes ahead of its turn, so that a connection has one request in the application at most (R125 to R128).
+"""
+
+from __future__ import annotations
+
+import re
+from math import inf
+from typing import TYPE_CHECKING, Any
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+from dragoman.http import framing
+from dragoman.http.disconnect import HANGUP, Hangup
+from dragoman.http.framing import Chunks, Refused
+from dragoman.http.limited_connection import ANSWER, CHUNKS, HEAD, IDLE, LENGTH, MOST_AHEAD, LimitedConnection
+from dragoman.http.problems import problem
+from dragoman.http.transports import ResponseTransport
+
+if TYPE_CHECKING:
+    from uvicorn._types import ASGI3Application
+
+
+class GuardedProtocol(LimitedConnection):
+    """Judges the bytes of a connection before the parser, and hands requests to the application."""
+
+    # ------------------------------------------------------------ bytes in
+
+    def data_received(self, data: bytes) -> None:
+        self._watch.traffic.received += len(data)
+        if self._kept:
+            data, self._kept = self._kept + data, b""
+        try:
+            while data:
+                phase = self._phase
+                if phase is IDLE or phase is HEAD:
+                    data = self._take_head(data)
+                elif phase is LENGTH:
+                    data = self._take_body(data, self._left)
+                elif phase is CHUNKS:
+                    assert self._chunks is not None
+                    data = self._take_body(data, self._chunks.end(data))
+                elif phase is ANSWER:
+                    self._kept, data = data, b""
+                    if len(self._kept) > MOST_AHEAD:
+                        self.flow.pause_reading()
+                else:
+                    return  # what the refused go on to say
+        except Refused as refused:
+            self._refuse(refused.fault)
+        except httptools.HttpParserError:
+            assert self._head is not None
+            self._refuse(framing.BAD_CHUNK if self._phase is CHUNKS else framing.what_is_wrong(self._head))
+
+    def _take_head(self, data: bytes) -> bytes:
+        """Hand the parser a whole head, or keep its beginning. Returns what follows it."""
+        if data[:1] == b"\r" and not self._has_blank:  # one empty line before a request is overlooked (RFC 9112, 2.2)
+            if data[:2] == b"\r\n":
+                self._has_blank, data = True, data[2:]
+            if data in (b"\r", b""):
+                return self._keep(data)
+        end = data.find(b"\r\n\r\n", 0, self._limits.max_head) + 4
+        if end < 4:
+            if fault := framing.judge_part(data, self._limits):
+                raise Refused(fault)
+            return self._keep(data)
+        rest = b""
+        if end < len(data):
+            data, rest = data[:end], data[end:]
+        self._head = framing.read_head(data, self._limits)
+        if self._no_room is not None and not self._is_health_check(self._head):
+            raise Refused(self._no_room)
+        self._is_new = self._has_blank = False
+        self._following = len(rest)
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._overlook_upgrade(data)
+        if self._fault is not None:
+            raise Refused(self._fault)
+        return rest
+
+    def _is_health_check(self, head: re.Match[bytes]) -> bool:
+        return head[1] in (b"GET", b"HEAD") and head[2].partition(b"?")[0] in self._watch.health_paths
+
+    def _overlook_upgrade(self, head: bytes) -> None:
+        """Begin anew with a head that wishes for nothing: to the parser, what follows this one is another protocol."""
+        if self._fault is None:
+            self._is_upgrade = False
+            self.parser.feed_data(framing.without_upgrade(head))
+
+    def _keep(self, part: bytes) -> bytes:
+        if part and self._phase is IDLE:
+            self._phase = HEAD
+            if not self._is_new:  # the first head has to be here soon after the connection is
+                self._due = self.loop.time() + self._limits.head_timeout
+        self._kept = part
+        return b""
+
+    def _take_body(self, data: bytes, end: int | None) -> bytes:
+        """Hand the parser what belongs to this body, which ends at `end` if that is known. Returns what follows it."""
+        rest = b""
+        if end is not None and end < len(data):
+            data, rest = data[:end], data[end:]
+        size = len(data)
+        self._came += size
+        self.parser.feed_data(data)
+        if self._chunks is None:
+            self._left -= size
+            is_whole = not self._left
+        else:
+            is_whole = end is not None
+        if is_whole:
+            self._chunks = None
+            self._watch.bodies.forget(self)
+            self.flow.resume_reading()  # or we would not hear of a hang-up until there is an answer
+            if self.cycle.response_complete:
+                self._rest()
+            else:
+                self._phase, self._due = ANSWER, inf
+        elif not self.cycle.response_complete:  # else nobody keeps it
+            self._make_room(size)
+        return rest
+
+    def _make_room(self, size: int) -> None:
+        """All bodies together may cost so much: beyond it, the largest is refused."""
+        bodies = self._watch.bodies
+        largest = bodies.grow(self, size)
+        if largest is self:
+            raise Refused(bodies.fault())
+        if largest is not None:
+            largest.give_way()
+
+    # ------------------------------------------------------------ what the parser and the application tell
+
+    def on_headers_complete(self) -> None:
+        assert self._head is not None
+        try:
+            length = framing.body_length(self.headers, self._head, self._limits, self._watch.hosts)
+        except Refused as refused:
+            self._fault = refused.fault  # the parser would make an error of its own of it
+            if refused.fault.status == 413:
+                self._name_operation(self._head)
+            return
+        if self.parser.should_upgrade():
+            self._is_upgrade = True
+            return
+        if not length:
+            self._phase, self._due = ANSWER, inf
+        else:
+            self._began, self._came = self.loop.time(), 0
+            if length == framing.IN_CHUNKS:
+                self._phase, self._chunks = CHUNKS, Chunks(self._limits)
+            else:
+                self._phase, self._left = LENGTH, length
+        super().on_headers_complete()
+        if self._no_room is not None:
+            self.cycle.keep_alive = False  # the next one needs the place
+
+    def _name_operation(self, head: re.Match[bytes]) -> None:
+        """In the scope, as the app would be told it: uvicorn does not come to that."""
+        target = httptools.parse_url(head[2])
+        self.scope["method"] = head[1].decode()
+        self.scope["raw_path"] = target.path
+        self.scope["query_string"] = target.query or b""
+
+    def on_message_complete(self) -> None:
+        if self._fault is None and not self._is_upgrade:
+            super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        self.server_state.total_requests += 1
+        self._watch.bodies.forget(self)
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self._phase is ANSWER:
+            self._rest()
+            if self._kept:
+                self.data_received(b"")
+
+    def _rest(self) -> None:
+        self._phase = IDLE
+        self._due = self.loop.time() + self._limits.idle_timeout
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        self._hangup = Hangup()
+        self._running = cycle
+        cycle.scope["extensions"] = {HANGUP: self._hangup}  # type: ignore[dict-item]
+        comes_more = self._phase is not ANSWER and not 0 < self._left <= self._following
+        close = self._close_softly if comes_more else None
+        cycle.transport = ResponseTransport(self.transport, self._watch.traffic, close)  # type: ignore[assignment]
+        task = self.loop.create_task(self._run(cycle, app))
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
+
+    async def _run(self, cycle: Any, app: Any) -> None:
+        """Let the application answer. If it breaks or gives no whole answer, that is told to us, not to the caller."""
+        try:
+            await app(cycle.scope, cycle.receive, cycle.send)
+            if not cycle.response_complete and not cycle.disconnected:
+                raise RuntimeError("the application returned without a whole response")
+        except Exception as error:
+            self._watch.failed(error)
+            if not cycle.response_started:
+                await INTERNAL_ERROR(cycle.scope, cycle.receive, cycle.send)
+            elif not cycle.response_complete:
+                self.transport.close()
+        finally:
+            cycle.on_response = _nothing  # it refers to us, and we to it
+
+
+def _nothing() -> None: ...
+
+
+INTERNAL_ERROR = problem(
+    500, "internal-error", "Internal error", "The server's log says more.", [("connection", "close")]
+)

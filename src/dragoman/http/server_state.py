@@ -1,0 +1,109 @@
+"""What all connections of one HTTP server share: limits, names, counts, and one slow timer for them all."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from email.utils import formatdate
+from typing import Any, cast
+
+from uvicorn.server import ServerState
+
+from dragoman.http.body_budget import Bodies
+from dragoman.http.connection import Connection
+from dragoman.http.hosts import Hosts
+from dragoman.http.limits import HttpLimits
+from dragoman.http.transports import Traffic
+
+SLOWEST_SWEEP = 0.5
+LATE = 1.0  # a sweep that comes so much too late is our own pause
+NOSNIFF = (b"x-content-type-options", b"nosniff")
+
+Report = Callable[[str, str], None]
+ReportError = Callable[[BaseException], None]
+TooLarge = Callable[[dict[str, Any]], None]
+
+
+class Watch:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        limits: HttpLimits,
+        hosts: Hosts,
+        report: Report,
+        failed: ReportError,
+        too_large: TooLarge,
+        health_paths: Iterable[str] = (),
+    ) -> None:
+        self.loop = loop
+        self.limits = limits
+        self.hosts = hosts
+        self.report = report
+        self.failed = failed
+        self.too_large = too_large
+        self.health_paths = frozenset(path.encode() for path in health_paths)
+        self.is_closing = False
+        self.traffic = Traffic()
+        self.bodies = Bodies(limits.max_memory)
+        self.shared = ServerState()
+        self.by_address: Counter[str] = Counter()  # without those in the reserve
+        self.reserve: dict[Connection, None] = {}  # connections above the limits, the oldest first
+        times = (limits.head_timeout, limits.idle_timeout, limits.body_timeout, limits.body_grace)
+        self._every = min(SLOWEST_SWEEP, *(each / 4 for each in times))
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiting: list[asyncio.Future[None]] = []
+        self._swept = 0.0
+        self._second = 0
+
+    def __len__(self) -> int:
+        return len(self.shared.connections)
+
+    def connections(self) -> list[Connection]:
+        return list(cast("set[Connection]", self.shared.connections))
+
+    def wake(self) -> None:
+        """There is a connection: look after it from now on."""
+        if self._timer is None:
+            self._tell_time()
+            self._swept = self.loop.time()
+            self._timer = self.loop.call_later(self._every, self._sweep)
+
+    def leave(self) -> None:
+        """A connection is gone."""
+        if not self.shared.connections:
+            for waiting in self._waiting:
+                if not waiting.done():
+                    waiting.set_result(None)
+            self._waiting.clear()
+
+    async def empty(self) -> None:
+        """Wait until there is no connection."""
+        if self.shared.connections:
+            waiting = self.loop.create_future()
+            self._waiting.append(waiting)
+            await waiting
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _sweep(self) -> None:
+        now = self.loop.time()
+        passed, self._swept = now - self._swept, now
+        self._timer = self.loop.call_later(self._every, self._sweep) if self.shared.connections else None
+        self._tell_time()
+        gap = passed - self._every
+        for connection in self.connections():
+            if gap > LATE:
+                connection.forgive(gap)  # and be judged when the loop has read what lies there
+            else:
+                connection.look(now, passed)
+
+    def _tell_time(self) -> None:
+        second = int(time.time())
+        if second != self._second:
+            self._second = second
+            self.shared.default_headers = [(b"date", formatdate(second, usegmt=True).encode()), NOSNIFF]

@@ -1,0 +1,417 @@
+"""Workers in any language that can make requests: join, ask for the next job, say what became of it, leave.
+
+Whatever a worker asks is a life sign. What it says of a job names the attempt by its token.
+"""
+
+from __future__ import annotations
+
+from asyncio import CancelledError, Future, get_running_loop
+from dataclasses import replace
+from hmac import compare_digest
+from math import inf
+from typing import Annotated, Any, Literal, NoReturn
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Meta
+from starlette.requests import Request
+from starlette.responses import Response
+
+from dragoman.core.admission import is_offer
+from dragoman.core.failure import Failure, reported_failure
+from dragoman.core.model import Attempt, Job, Token
+from dragoman.core.names import is_text
+from dragoman.http.broker_side import token_of
+from dragoman.http.context import Door
+from dragoman.http.disconnect import HANGUP, Hangup
+from dragoman.http.headers import Header
+from dragoman.http.operations import BYTES, TEXT, Operation
+from dragoman.http.problems import Refused, problem, told_as_problem
+from dragoman.http.remote_worker import Guest, Poll
+from dragoman.http.request_parsing import body_of, in_body, in_path, in_query, is_json
+from dragoman.operations.schemas import Form, Problem, ServiceName, View
+from dragoman.operations.validation import sentence
+
+MOST_NAME_BYTES = 128
+MOST_HELD = 1000  # jobs at once
+BEING_READ = "jobs of the last run are still being read: this may be one of them"
+SAFE = "".join(chr(each) for each in range(0x20, 0x7F) if chr(each) != "%")
+
+WorkerNumber = Annotated[int, Meta(ge=0, le=2**53, description="The id that it was given when it joined.")]
+TokenText = Annotated[str, Meta(pattern="^[0-9a-f]{32}$", description="32 lower-case hex digits.")]
+
+
+class JoinForm(Form):
+    """A worker that offers these services."""
+
+    services: Annotated[list[ServiceName], Meta(min_length=1, max_length=64)]
+    capacity: Annotated[int, Meta(ge=1, le=MOST_HELD, description="How many jobs it can hold at once.")] = 1
+    name: Annotated[str, Meta(max_length=MOST_NAME_BYTES, description="For people to read.")] = ""
+    lease: Annotated[float, Meta(ge=1, description="After so many silent seconds it is taken for dead.")] | None = None
+
+
+class JoinedView(View):
+    id: int
+    token: TokenText  # to be sent along with everything it asks
+    lease: float
+    wait: float  # how long `next` takes at most
+    max_payload: int
+
+
+class NextForm(Form):
+    wait: Annotated[float, Meta(ge=0, le=600, description="How long to wait for a job, in seconds.")] = 30.0
+
+
+class ResultForm(Form):
+    outcome: Literal["done", "failed"] = "done"
+
+
+class FailureForm(Form):
+    """Why it could not be done."""
+
+    message: str
+    type: str = ""
+    detail: str = ""
+
+
+SECRET = Header("Dragoman-Worker-Token", TokenText, "What it was given when it joined; or `Authorization: Bearer`.")
+ATTEMPT = Header("Dragoman-Attempt", TokenText, "Which of its jobs this is about.", is_required=True)
+HELD = Header("Dragoman-Holding", str, "The attempts that it holds, with commas between: others are given again.")
+
+
+async def join(door: Door, request: Request) -> Response:
+    form: JoinForm = await in_body(door, request, JoinForm)
+    session, options = door.session, door.session.options
+    name = form.name or _address(request)
+    lease = form.lease if form.lease is not None else options.lease
+    if not is_text(name) or len(name.encode()) > MOST_NAME_BYTES:
+        _refuse("invalid", f"a name is up to {MOST_NAME_BYTES} bytes without control characters")
+    if not is_offer(form.services, door.broker.policy):
+        _refuse("invalid", "a service's name is 1 to 128 bytes without control characters")
+    if lease > options.max_lease:
+        _refuse("invalid", f"lease {lease:g} is more than {options.max_lease:g} (max_lease)")
+    if len(session) >= options.max_workers:
+        _refuse("busy", f"{len(session)} workers are here already (max_workers)")
+    guest = session.join(name, form.services, form.capacity, lease, _address(request), door.now())
+    if guest is None:
+        _refuse("busy", f"{door.broker.policy.max_services} services are known already (max_services)")
+    id = guest.worker.id
+    wait = min(options.long_poll, lease / 2)
+    view = JoinedView(id=id, token=guest.secret, lease=lease, wait=wait, max_payload=door.max_payload)
+    return Response(
+        msgspec.json.encode(view), 201, headers={"location": f"/v1/workers/{id}"}, media_type="application/json"
+    )
+
+
+async def next_job(door: Door, request: Request) -> Response:
+    guest = _worker(door, request)
+    form: NextForm = in_query(request, NextForm)
+    held = request.headers.get(HELD.name)
+    hangup: Hangup | None = request.scope.get("extensions", {}).get(HANGUP)
+    if hangup is not None and hangup.is_gone:
+        return Response(status_code=204)
+    session = door.session
+    answer: Future[Attempt | str | None] = get_running_loop().create_future()
+    tokens = None if held is None else {each.strip().lower() for each in held.split(",")}
+    poll = session.poll(guest, form.wait, tokens, answer, door.now())
+    if hangup is not None:
+        hangup.call = lambda: session.drop(poll, door.now())
+    try:
+        said = await answer
+    except CancelledError:  # the server is about to be gone
+        session.drop(poll, door.now())
+        raise
+    if isinstance(said, str):
+        raise Refused(_gone(said))
+    if said is None and session.is_closed:
+        _refuse("draining", "the broker is about to stop: ask again later")
+    if said is None:
+        return Response(status_code=204, headers=_recalls(guest))
+    return _job(poll, said, door.now())
+
+
+def _job(poll: Poll, attempt: Attempt, now: float) -> Response:
+    poll.is_read = True
+    headers = {
+        "dragoman-job": attempt.job.id.hex(),
+        "dragoman-attempt": attempt.token.hex(),
+        "dragoman-attempt-number": str(attempt.number),
+        "dragoman-service": header_text(attempt.job.service.name),
+        **_timeout(attempt, now),
+    }
+    return Response(bytes(poll.payload), headers=headers, media_type=BYTES)
+
+
+async def result(door: Door, request: Request) -> Response:
+    form: ResultForm = in_query(request, ResultForm)
+    token = _token(request)
+    body = await _answer_of(door, request)
+    now = door.now()
+    if door.broker.attempts.is_stranded(token):  # whoever names it was given it before we were started anew (R107)
+        return await _deliver_stranded(door, token, form, body, request, now)
+    if door.desk.is_loading and door.session.guest(in_path(request, "id", WorkerNumber)) is None:
+        _refuse("loading", BEING_READ)
+    guest = _worker(door, request)
+    attempt = guest.attempt(token)
+    if attempt is None and door.desk.is_loading:
+        _refuse("loading", BEING_READ)
+    if attempt is None:
+        door.broker.counters.late_results += 1
+        raise Refused(_stale())
+    if form.outcome == "done":
+        is_current = door.session.succeed(guest, attempt, body, now)
+    else:
+        reason, failure = _failure(body, request)
+        is_current = door.session.fail(guest, attempt, reason, failure, now)
+    if not is_current:
+        raise Refused(_quarantined() if attempt.job.quarantined else _stale())
+    await _stored(door, attempt.job)
+    return Response(status_code=204)
+
+
+async def _stored(door: Door, job: Job) -> None:
+    """The result of a background job is acknowledged when the store has it (R103). If the store cannot write, the
+    broker keeps the result and writes it as soon as it can (R101)."""
+    if job.wishes.durable:
+        told: Future[None] = get_running_loop().create_future()
+        door.line.when_saved(lambda problem: None if told.done() else told.set_result(None))
+        await told
+
+
+async def _deliver_stranded(
+    door: Door, token: Token, form: ResultForm, body: bytes, request: Request, now: float
+) -> Response:
+    broker = door.broker
+    ending = None if form.outcome == "done" else _failure(body, request)  # first: a wrong body claims nothing
+    attempt = broker.attempts.claim_stranded(token)
+    assert attempt is not None
+    if ending is None:
+        is_current = broker.succeed(attempt, body, now)
+    else:
+        reason, failure = ending
+        is_current = broker.fail(attempt, reason, now, failure)
+    door.line.ask_for_turn()
+    if not is_current:
+        raise Refused(_stale())
+    await _stored(door, attempt.job)
+    return Response(status_code=204)
+
+
+async def progress(door: Door, request: Request) -> Response:
+    token = _token(request)
+    body = await body_of(door, request)
+    guest = _worker(door, request)
+    attempt = guest.attempt(token)
+    if attempt is None or not door.session.progress(attempt, body, door.now()):
+        raise Refused(_stale())
+    return Response(status_code=204, headers=_recalls(guest))
+
+
+async def heartbeat(door: Door, request: Request) -> Response:
+    guest = _worker(door, request)
+    if ATTEMPT.name in request.headers:
+        attempt = guest.attempt(_token(request))
+        if attempt is None or attempt.job.attempt is not attempt:
+            raise Refused(_stale())
+    return Response(status_code=204, headers=_recalls(guest))
+
+
+async def leave(door: Door, request: Request) -> Response:
+    door.session.leave(_worker(door, request), door.now())
+    return Response(status_code=204)
+
+
+# ---------------------------------------------------------------- who asks, and about what
+
+
+def _worker(door: Door, request: Request) -> Guest:
+    """The worker that the path names, if it can prove that this is who asks."""
+    guest = door.session.guest(in_path(request, "id", WorkerNumber))
+    if guest is None:
+        raise Refused(_gone("it has left, was taken for dead, or the broker was started anew: join again"))
+    said = request.headers.get(SECRET.name)
+    if said is None:
+        scheme, _, said = request.headers.get("authorization", "").partition(" ")
+        said = said.strip() if scheme.lower() == "bearer" else ""
+    if not compare_digest(said.encode(), guest.secret.encode()):
+        detail = f"{SECRET.name} is not the token that this worker was given when it joined."
+        raise Refused(problem(403, "wrong-token", "Wrong token", detail))
+    door.broker.seen(guest.worker, door.now())
+    return guest
+
+
+def _token(request: Request) -> Token:
+    token = token_of(request.headers.get(ATTEMPT.name, ""))
+    if token is None:
+        _refuse("invalid", f"{ATTEMPT.name}: send the 32 hex digits that came with the job")
+    return token
+
+
+async def _answer_of(door: Door, request: Request) -> bytes:
+    try:
+        return await body_of(door, request)
+    except Refused as refused:
+        if refused.response.status_code == 413:
+            _end_too_large(door, request)
+        raise
+
+
+def _end_too_large(door: Door, request: Request) -> None:
+    """What is too large is no result, but it is an end: its job would else be given again and again (R16)."""
+    broker, now = door.broker, door.now()
+    token = token_of(request.headers.get(ATTEMPT.name, ""))
+    if token is None:
+        return
+    length = request.headers.get("content-length")
+    size = f" of {length} bytes" if length is not None else ""
+    reason = f"its answer{size} is over max_payload {door.max_payload}"
+    stranded = broker.attempts.claim_stranded(token)
+    if stranded is not None:
+        broker.fail(stranded, reason, now)
+        door.line.ask_for_turn()
+        return
+    try:
+        guest = _worker(door, request)
+    except Refused:
+        return  # it is told that the body is too large
+    attempt = guest.attempt(token)
+    if attempt is None:
+        broker.counters.late_results += 1
+    else:
+        door.session.fail(guest, attempt, reason, None, now)
+
+
+def _failure(body: bytes, request: Request) -> tuple[str, Failure | None]:
+    """The reason, and the worker's error where the body has its parts."""
+    if not is_json(request):
+        return body.decode("utf-8", "replace") or "its worker says no more", None
+    try:
+        form = msgspec.json.decode(body, type=FailureForm)
+    except (msgspec.ValidationError, UnicodeDecodeError) as error:
+        _refuse("invalid", f"in the body: {sentence(error, FailureForm)}")
+    except msgspec.DecodeError as error:
+        raise Refused(problem(400, "malformed-json", "Malformed JSON", f"The body is not JSON: {error}.")) from None
+    failure = reported_failure(form.type, form.message, form.detail)
+    return failure.sentence, failure
+
+
+def _address(request: Request) -> str:
+    client = request.client
+    return f"{client.host}:{client.port}" if client is not None else "somebody"
+
+
+# ---------------------------------------------------------------- what is said
+
+
+def header_text(name: str) -> str:
+    """A service's name as headers can carry it: other letters than ASCII's, and %, are written as in URLs."""
+    return quote(name, safe=SAFE)
+
+
+def _recalls(guest: Guest) -> dict[str, str]:
+    """Which of its jobs nobody waits for any more."""
+    over = ",".join(token.hex() for token in guest.worker.unproven)
+    return {"dragoman-recall": over} if over else {}
+
+
+def _timeout(attempt: Attempt, now: float) -> dict[str, str]:
+    left = attempt.over_at - now
+    return {"dragoman-timeout": f"{max(0.0, left):.3f}"} if left != inf else {}
+
+
+def _refuse(kind: Any, detail: str) -> NoReturn:
+    raise Refused(told_as_problem(Problem(kind=kind, detail=detail)))
+
+
+def _gone(detail: str) -> Response:
+    return problem(410, "gone", "No such worker", detail)
+
+
+def _stale() -> Response:
+    return problem(409, "stale-attempt", "Stale attempt", "This attempt is over: its job has ended, or is another's.")
+
+
+def _quarantined() -> Response:
+    return problem(410, "quarantined", "In quarantine", "This job's attempts are spent, and it is in quarantine.")
+
+
+_ID = {"id": WorkerNumber}
+_OF_WORKERS = (403, 410, 422)
+OPERATIONS = [
+    Operation(
+        "POST",
+        "/v1/workers",
+        "join",
+        "Join as a worker",
+        join,
+        {201: JoinedView},
+        "workers",
+        bodies=(JoinForm,),
+        problems=(400, 413, 415, 422, 429),
+    ),
+    Operation(
+        "POST",
+        "/v1/workers/{id}/next",
+        "next",
+        "Ask for a job: 204 after a while means that there is none yet",
+        next_job,
+        {200: BYTES, 204: None},
+        "workers",
+        path_types=_ID,
+        query=NextForm,
+        headers=(SECRET, HELD),
+        problems=(*_OF_WORKERS, 503),
+    ),
+    Operation(
+        "POST",
+        "/v1/workers/{id}/result",
+        "give-result",
+        "Say what became of a job",
+        result,
+        {204: None},
+        "workers",
+        path_types=_ID,
+        query=ResultForm,
+        bodies=(BYTES, TEXT, FailureForm),
+        headers=(SECRET, ATTEMPT),
+        problems=(*_OF_WORKERS, 400, 409, 413, 503),
+        too_large=_end_too_large,
+    ),
+    Operation(
+        "POST",
+        "/v1/workers/{id}/progress",
+        "report-progress",
+        "Say how far a job has come, for whoever watches",
+        progress,
+        {204: None},
+        "workers",
+        path_types=_ID,
+        bodies=(BYTES,),
+        headers=(SECRET, ATTEMPT),
+        problems=(*_OF_WORKERS, 409, 413),
+    ),
+    Operation(
+        "POST",
+        "/v1/workers/{id}/heartbeat",
+        "heartbeat",
+        "Be alive while a job runs, and hear whether anybody still waits for it",
+        heartbeat,
+        {204: None},
+        "workers",
+        path_types=_ID,
+        headers=(SECRET, replace(ATTEMPT, is_required=False)),
+        problems=(*_OF_WORKERS, 409),
+    ),
+    Operation(
+        "DELETE",
+        "/v1/workers/{id}",
+        "leave",
+        "Leave: what it holds goes to others, or is lost",
+        leave,
+        {204: None},
+        "workers",
+        path_types=_ID,
+        headers=(SECRET,),
+        problems=_OF_WORKERS,
+    ),
+]

@@ -1,0 +1,78 @@
+"""The desk for those who ask in JSON: forms are read, views are written, and what cannot be read is an objection."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import msgspec
+
+from dragoman.core.failure import Failure
+from dragoman.core.model import Payload
+from dragoman.core.owners import Owner
+from dragoman.operations.handlers import QUESTIONS, Desk
+from dragoman.operations.responders import Asker, Ticket
+from dragoman.operations.schemas import Problem, View
+from dragoman.operations.validation import sentence
+
+_readers: dict[str, msgspec.json.Decoder[Any]] = {}
+_writer = msgspec.json.Encoder()
+
+
+class WireAsker(Protocol):
+    """Whoever asks by a wire. It is told one of these, once."""
+
+    @property
+    def owner(self) -> Owner | None: ...
+
+    def tell(self, view: bytes, payload: Payload, failure: Failure | None) -> None: ...
+
+    def object(self, kind: str, detail: str) -> None: ...
+
+
+class JsonDesk:
+    """The desk, as a wire sees it."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def ask(self, question: str, form: bytes, payload: Payload, asker: WireAsker, now: float) -> Ticket | None:
+        return ask_json(self._desk, question, form, payload, _Written(asker), now)
+
+    def leave(self, ticket: Any, now: float) -> None:
+        self._desk.leave(ticket, now)
+
+
+def ask_json(desk: Desk, question: str, form: bytes, payload: Payload, asker: Asker, now: float) -> Ticket | None:
+    """Ask with a form as it came. A form that is not as it should be is answered like any other question."""
+    reader = _readers.get(question)
+    if reader is None:
+        if question not in QUESTIONS:
+            known = ", ".join(QUESTIONS)
+            asker.refuse(Problem(kind="invalid", detail=f"nothing is called {question[:64]!r}; known are {known}"))
+            return None
+        reader = _readers[question] = msgspec.json.Decoder(QUESTIONS[question][0])
+    try:
+        read = reader.decode(form or b"{}")
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        asker.refuse(Problem(kind="invalid", detail=f"{question}: {sentence(error, QUESTIONS[question][0])}"))
+        return None
+    return desk.ask(question, read, payload, asker, now)
+
+
+class _Written:
+    """Passes views on as JSON."""
+
+    __slots__ = ("_asker",)
+
+    def __init__(self, asker: WireAsker) -> None:
+        self._asker = asker
+
+    @property
+    def owner(self) -> Owner | None:
+        return self._asker.owner
+
+    def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None:
+        self._asker.tell(_writer.encode(view), payload, failure)
+
+    def refuse(self, problem: Problem) -> None:
+        self._asker.object(problem.kind, problem.detail)

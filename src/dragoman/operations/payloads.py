@@ -1,0 +1,23 @@
+"""The payload of a form: in it, as text or in base64, or beside it."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+
+from dragoman.core.model import Payload
+from dragoman.operations.schemas import CronForm, Objection, Order
+
+
+def payload_of(form: Order | CronForm, payload: Payload) -> Payload:
+    """The payload that came apart from the form, or in it."""
+    said = [each for each in (form.payload, form.payload_base64) if each is not None]
+    if len(said) + bool(payload) > 1:
+        raise Objection("invalid", "say one of payload, payload_base64 and a body, not two")
+    if form.payload is not None:
+        return form.payload.encode()
+    if form.payload_base64 is not None:
+        try:
+            return b64decode(form.payload_base64, validate=True)
+        except ValueError:
+            raise Objection("invalid", "payload_base64 is not base64") from None
+    return payload

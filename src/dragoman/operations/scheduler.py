@@ -1,0 +1,372 @@
+"""The calendar of recurring jobs: when each is due, and what has become of it so far.
+
+Each run is one background job, made under a key that holds its scheduled moment; what the calendar remembers is noted
+in the same turn, so that the diary has both or neither. An entry remembers two moments. Everything scheduled up to
+`since` is dealt with: a run made late stands for all that were missed, and puts `since` at the time it was made.
+`decided` is the scheduled moment of the last run that was made or skipped, and no run is made for it or before it ever
+again. The two differ for the sake of a wall clock that was wrong: when it goes back to before `since`, the entry goes
+on from the time it is then, or from `decided` if that is later. An entry with a cron expression that made runs in a
+future that was none has to be removed and put anew if it shall not wait for it.
+
+An interval (`every`) does not wait for the wall clock to catch up: when that is set back, all moments of the entry are
+moved back by as much (`Entry.move_back`). While the broker runs, the monotonic clock says by how much; after a restart,
+the last moment in the notes does. Either way the next run is due within one interval.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from math import floor, inf
+from typing import Final
+
+import msgspec
+
+from dragoman.core.deadlines import Deadlines
+from dragoman.core.model import JobId
+from dragoman.core.names import is_name
+from dragoman.operations.cron import Cron, parse, zone_of
+from dragoman.operations.payloads import payload_of
+from dragoman.operations.schemas import CronForm, CronView, Objection
+
+MOST: Final = 10_000
+MOST_AT_ONCE: Final = 100  # runs in one turn: at midnight, the broker has others to listen to
+MOST_PAYLOAD: Final = 64 << 10  # bytes: it is written down again with every run
+MOST_NAME: Final = 128  # bytes
+LONGEST_WAIT: Final = 60.0  # then the wall clock is looked at again
+REST: Final = 1.0  # after a run that was not let in
+STEP: Final = 1.0  # seconds: a wall clock that falls back by less is being adjusted, not set
+PREFIX: Final = "cron/"
+
+
+class Memory(msgspec.Struct, kw_only=True):
+    """What is noted of an entry. Moments are seconds of the wall clock."""
+
+    form: CronForm
+    start: float  # when it was put: where the grid of `every` begins
+    since: float
+    decided: float
+    last: float | None = None  # the scheduled moment of the last run that was made
+    last_job: str | None = None
+    runs: int = 0
+    skipped: int = 0
+    set_back: int = 0  # how often its moments were moved back: part of the keys, since moments then come twice
+
+
+class Entry:
+    __slots__ = ("alarm", "alarm_number", "before", "cron", "due", "is_refused", "memory", "payload", "zone")
+
+    def __init__(self, memory: Memory) -> None:
+        """Objection: the form contradicts itself, or says what cannot be."""
+        form = memory.form
+        self.memory = memory
+        self.payload = small_payload_of(form)
+        self.cron = cron_of(form)
+        self.zone = zone_of(form.timezone)
+        self.due = inf  # of the wall clock; inf = never
+        self.is_refused = False  # its run is due, and was not let in
+        self.before: Memory | None = None  # what was remembered before the last run
+        self.alarm = inf
+        self.alarm_number = 0
+
+    def next(self, since: float) -> float:
+        """The first scheduled moment after this one."""
+        form = self.memory.form
+        if self.cron is not None:
+            moment = self.cron.next(datetime.fromtimestamp(since, self.zone))
+            return moment.timestamp() if moment is not None else inf
+        assert form.every is not None
+        step = floor((since - self.memory.start) / form.every)
+        while (due := self.memory.start + step * form.every) <= since or step == 0:
+            step += 1
+        return due
+
+    def move_back(self, seconds: float) -> None:
+        """The wall clock was set back: an interval goes on as if it had shown the new time all along."""
+        memory = self.memory
+        memory.start -= seconds
+        memory.since -= seconds
+        memory.decided -= seconds
+        memory.set_back += 1
+        self.due -= seconds
+        self.before = None
+
+    def key(self) -> str:
+        """The idempotency key of the run that is due."""
+        memory = self.memory
+        moment = datetime.fromtimestamp(self.due, UTC).isoformat()
+        return f"{PREFIX}{memory.form.name}/{moment}{f'~{memory.set_back}' if memory.set_back else ''}"
+
+    def view(self) -> CronView:
+        memory, form = self.memory, self.memory.form
+        return CronView(
+            name=form.name,
+            service=form.service,
+            cron=form.cron,
+            every=form.every,
+            timezone=form.timezone,
+            overlap=form.overlap,
+            paused=form.paused,
+            next=datetime.fromtimestamp(self.due, self.zone) if self.due != inf else None,
+            last=datetime.fromtimestamp(memory.last, self.zone) if memory.last is not None else None,
+            last_job=memory.last_job,
+            runs=memory.runs,
+            skipped=memory.skipped,
+        )
+
+
+class Calendar:
+    def __init__(
+        self,
+        submit: Callable[[CronForm, bytes, str, float], JobId | None],
+        note: Callable[[str, str | None], None],
+        is_over: Callable[[JobId], bool],
+    ) -> None:
+        self._submit = submit  # None: not now
+        self._note = note
+        self._is_over = is_over
+        self._entries: dict[str, Entry] = {}
+        self._coming: Deadlines[Entry] = Deadlines()  # by the wall clock
+        self._refused: deque[Entry] = deque()
+        self._retry_at = -inf  # by the clock that jobs live by
+        self._wall = -inf  # the latest that the wall clock has shown
+        self._ahead = -inf  # how far the wall clock was ahead of the other
+
+    # ---------------------------------------------------------------- what is asked
+
+    def load(self, notes: Mapping[str, str], now: float, wall: float) -> dict[str, str]:
+        """Take up what was noted. What cannot be is left alone, such as a zone that this machine does not know: it is
+        given back, name and sentence."""
+        self._look_at_clocks(now, wall)
+        problems = {}
+        for key, value in notes.items():
+            if not key.startswith(PREFIX):
+                continue
+            try:
+                entry = Entry(msgspec.json.decode(value, type=Memory))
+            except (msgspec.MsgspecError, Objection) as error:
+                problems[key.removeprefix(PREFIX)] = str(error)
+                continue
+            self._entries[entry.memory.form.name] = entry
+            self._arm(entry, wall)
+        return problems
+
+    def list(self) -> list[CronView]:
+        return [self._entries[name].view() for name in sorted(self._entries)]
+
+    def get(self, name: str) -> CronView:
+        return self._find(name).view()
+
+    def put(self, form: CronForm, now: float, wall: float) -> CronView:
+        """Define it, or define it anew: with the same schedule its grid and its counts go on."""
+        self._look_at_clocks(now, wall)
+        memory = Memory(form=form, start=wall, since=wall, decided=0.0)
+        entry = Entry(memory)
+        check_names(form)
+        if entry.next(wall) == inf:
+            raise Objection("invalid", f'"{form.cron}" never comes: no year has such a day')
+        before = self._entries.get(form.name)
+        if before is not None:
+            _go_on(memory, before)
+            self._disarm(before)
+        elif len(self._entries) >= MOST:
+            raise Objection("busy", f"there are {MOST} recurring jobs already: remove one of them first")
+        self._entries[form.name] = entry
+        self._arm(entry, wall)
+        self._write(entry)
+        return entry.view()
+
+    def remove(self, name: str) -> None:
+        """The jobs it has made go on."""
+        self._disarm(self._find(name))
+        del self._entries[name]
+        self._note(PREFIX + name, None)
+
+    def pause(self, name: str, now: float, wall: float) -> CronView:
+        return self._set_paused(name, True, now, wall)
+
+    def resume(self, name: str, now: float, wall: float) -> CronView:
+        """What it missed meanwhile stays missed."""
+        return self._set_paused(name, False, now, wall)
+
+    def take_back(self, name: str, job: JobId) -> None:
+        """The diary could not write this run down: it is due still."""
+        entry = self._entries.get(name)
+        if entry is None or entry.before is None or entry.memory.last_job != job.hex():
+            return
+        memory, before = entry.memory, entry.before
+        if memory.decided != memory.last or memory.form.paused:
+            return  # something else was decided since
+        assert memory.last is not None
+        entry.due, entry.before = memory.last, None
+        entry.memory = msgspec.structs.replace(before, form=memory.form)
+        self._coming.disarm(entry)
+        self._refuse(entry)
+        self._write(entry)
+
+    def tick(self, now: float, wall: float) -> float:
+        """Make what is due. Gives the time for the next tick, by the clock of `now`."""
+        self._look_at_clocks(now, wall)
+        left = MOST_AT_ONCE
+        if now >= self._retry_at:
+            for _ in range(min(left, len(self._refused))):
+                left -= 1
+                entry = self._refused.popleft()
+                entry.is_refused = False
+                self._come_up(entry, now, wall)
+        if left:
+            for entry in self._coming.due(wall):
+                self._come_up(entry, now, wall)
+                left -= 1
+                if not left:
+                    break
+        return self._next_tick(now, wall)
+
+    # ---------------------------------------------------------------- inside
+
+    def _look_at_clocks(self, now: float, wall: float) -> None:
+        """Notice a wall clock that was set back. One that jumps ahead, or was right while the machine slept and the
+        other clock stood still, makes what was missed once."""
+        back = self._ahead - (wall - now)
+        if back >= STEP:
+            for entry in self._entries.values():
+                if entry.cron is None:
+                    entry.move_back(back)
+                    if not entry.is_refused:
+                        self._rearm(entry)
+        if back >= STEP or back < 0.0:
+            self._ahead = wall - now
+        if wall < self._wall:
+            self._turn_back(wall)
+        self._wall = wall
+
+    def _next_tick(self, now: float, wall: float) -> float:
+        after = now + min(max(self._coming.next() - wall, 0.0), LONGEST_WAIT) if self._coming.armed else inf
+        return min(after, max(self._retry_at, now)) if self._refused else after
+
+    def _come_up(self, entry: Entry, now: float, wall: float) -> None:
+        """Being reminded is no verdict: the clock may have changed since."""
+        memory = entry.memory
+        if entry.due <= memory.since <= wall:  # it had gone back, and is right again
+            entry.due = entry.next(_believed(memory, wall))
+        if entry.due > wall:
+            self._rearm(entry)
+        elif self._runs_still(memory):
+            memory.skipped += 1
+            self._decide(entry, wall)
+        else:
+            self._run(entry, now, wall)
+
+    def _runs_still(self, memory: Memory) -> bool:
+        if memory.form.overlap or memory.last_job is None:
+            return False
+        return not self._is_over(JobId(bytes.fromhex(memory.last_job)))
+
+    def _run(self, entry: Entry, now: float, wall: float) -> None:
+        memory = entry.memory
+        job = self._submit(memory.form, entry.payload, entry.key(), now)
+        if job is None:
+            self._refuse(entry)
+            self._retry_at = now + REST
+            return
+        entry.before = msgspec.structs.replace(memory)
+        memory.last = entry.due
+        memory.last_job = job.hex()
+        memory.runs += 1
+        self._decide(entry, wall)
+
+    def _refuse(self, entry: Entry) -> None:
+        entry.is_refused = True
+        self._refused.append(entry)
+
+    def _decide(self, entry: Entry, wall: float) -> None:
+        entry.memory.decided = entry.due
+        entry.memory.since = wall
+        self._arm(entry, wall)
+        self._write(entry)
+
+    def _turn_back(self, wall: float) -> None:
+        """Who has dealt with a time that is yet to come waits for less."""
+        for entry in self._entries.values():
+            is_due = entry.is_refused or entry.due <= wall
+            if entry.memory.since > wall and not is_due:
+                self._arm(entry, wall)
+
+    def _arm(self, entry: Entry, wall: float) -> None:
+        self._wall = max(self._wall, wall)
+        latest = max(entry.memory.since, entry.memory.decided)
+        if entry.cron is None and latest > wall:
+            entry.move_back(latest - wall)
+        entry.due = inf if entry.memory.form.paused else entry.next(_believed(entry.memory, wall))
+        self._rearm(entry)
+
+    def _rearm(self, entry: Entry) -> None:
+        self._coming.disarm(entry)
+        self._coming.arm(entry, entry.due)
+
+    def _disarm(self, entry: Entry) -> None:
+        self._coming.disarm(entry)
+        if entry.is_refused:
+            entry.is_refused = False
+            self._refused.remove(entry)
+
+    def _set_paused(self, name: str, paused: bool, now: float, wall: float) -> CronView:
+        self._look_at_clocks(now, wall)
+        entry = self._find(name)
+        memory = entry.memory
+        if memory.form.paused is not paused:
+            memory.form = msgspec.structs.replace(memory.form, paused=paused)
+            memory.since = wall
+            self._disarm(entry)
+            self._arm(entry, wall)
+            self._write(entry)
+        return entry.view()
+
+    def _write(self, entry: Entry) -> None:
+        self._note(PREFIX + entry.memory.form.name, msgspec.json.encode(entry.memory).decode())
+
+    def _find(self, name: str) -> Entry:
+        try:
+            return self._entries[name]
+        except KeyError:
+            raise Objection("not found", f'no recurring job is called "{name}"') from None
+
+
+def _believed(memory: Memory, wall: float) -> float:
+    """Up to when everything is dealt with, for who believes the wall clock."""
+    return max(memory.decided, min(memory.since, wall))
+
+
+def _go_on(memory: Memory, before: Entry) -> None:
+    """What a new definition takes over from the one before it."""
+    old, form = before.memory, memory.form
+    memory.decided, memory.last, memory.last_job = old.decided, old.last, old.last_job
+    memory.set_back = old.set_back
+    if (before.cron, old.form.every, old.form.timezone) == (cron_of(form), form.every, form.timezone):
+        memory.start, memory.runs, memory.skipped = old.start, old.runs, old.skipped
+        if not old.form.paused:
+            memory.since = old.since  # a run that is due is not lost
+
+
+def cron_of(form: CronForm) -> Cron | None:
+    """Its expression, read; None if it comes at an interval."""
+    if (form.cron is None) is (form.every is None):
+        raise Objection("invalid", "say one of cron and every, and not both")
+    try:
+        return parse(form.cron) if form.cron is not None else None
+    except ValueError as error:
+        raise Objection("invalid", str(error)) from None
+
+
+def small_payload_of(form: CronForm) -> bytes:
+    payload = payload_of(form, b"")
+    if len(payload) > MOST_PAYLOAD:
+        raise Objection("invalid", f"a recurring job's payload has at most {MOST_PAYLOAD} bytes, not {len(payload)}")
+    return bytes(payload)
+
+
+def check_names(form: CronForm) -> None:
+    for what, name in (("a recurring job's name", form.name), ("a service name", form.service)):
+        if not is_name(name, MOST_NAME):
+            raise Objection("invalid", f"{what} is 1 to {MOST_NAME} bytes without control characters")

@@ -1,0 +1,99 @@
+"""What is wrong with a form, said in sentences: msgspec's own are for people who know its types."""
+
+from __future__ import annotations
+
+import re
+from ast import literal_eval
+from typing import Any, Literal, get_args, get_origin
+
+from msgspec import Struct
+from msgspec.structs import fields
+
+from dragoman.operations.schemas import DAY, ID, NAME
+
+EXPECTED = re.compile(r"Expected `(\w+)[^`]*`(?:, got `(\w+)[^`]*`| matching regex (.+)| (of length )?([<>]=?) (\S+)|)")
+FIELD = re.compile(r"Object (missing required|contains unknown) field `(.*)`")
+PLACE = re.compile(r" - at `\$\.?([^`]*)`$")
+
+THINGS = {
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
+PATTERNS = {ID: "a job's id is 32 lower-case hex digits", NAME: "a name has no control characters"}
+BOUNDS = {"<=": "at most", ">=": "at least", "<": "less than", ">": "more than"}
+MOMENT = "a moment is written with its time zone, like 2030-01-01T08:00:00+01:00"
+
+
+def sentence(error: Exception, kind: Any) -> str:
+    """What msgspec says of something that should have been a `kind`: a form, or another type."""
+    if isinstance(error, RecursionError):
+        return "the form is nested too deep"
+    text = str(error)
+    place = PLACE.search(text)
+    if place is None:
+        return _told(text, kind)
+    return f"{place[1]}: {_told(text[: place.start()], _kind_at(place[1], kind))}"
+
+
+def duration(seconds: float) -> str:
+    """`90 s`, `30 days`."""
+    days = f"{seconds / DAY:g}"
+    return f"{days} day{'' if days == '1' else 's'}" if seconds >= DAY else f"{seconds:g} s"
+
+
+def _told(text: str, kind: Any) -> str:
+    if text.startswith("Invalid enum value"):
+        return f"must be one of {', '.join(_allowed(kind))}"
+    if "RFC3339" in text or text.startswith("Expected `datetime"):
+        return MOMENT
+    if found := FIELD.fullmatch(text):
+        return f"{found[2]} is missing" if found[1] == "missing required" else _unknown(found[2], kind)
+    if found := EXPECTED.fullmatch(text):
+        thing, got, pattern, length, sign, bound = found.groups()
+        if pattern is not None:
+            return PATTERNS.get(literal_eval(pattern), f"must look like {pattern}")
+        if length is not None:
+            return _length(thing, sign, bound)
+        if sign is not None:
+            return f"must be {_bound(sign, float(bound))}"
+        is_plain = got is None or thing == "bool" or (thing, got) == ("int", "float")
+        return f"must be {THINGS.get(thing, thing)}" + ("" if is_plain else f", not {THINGS.get(got, got)}")
+    return text
+
+
+def _length(thing: str, sign: str, bound: str) -> str:
+    if (sign, bound) == (">=", "1"):
+        return "must not be empty"
+    return f"must have {BOUNDS[sign]} {bound} {'entries' if thing == 'array' else 'characters'}"
+
+
+def _bound(sign: str, bound: float) -> str:
+    number = f"{bound:.0f}" if bound.is_integer() else f"{bound:g}"
+    days = f", {duration(bound)}" if bound >= DAY and bound % DAY == 0 else ""
+    return f"{BOUNDS[sign]} {number}{days}"
+
+
+def _unknown(name: str, kind: Any) -> str:
+    known = [each.encode_name for each in fields(kind)] if _is_form(kind) else []
+    return f"nothing is called {name}; " + (f"known are {', '.join(known)}" if known else "nothing is said here")
+
+
+def _kind_at(place: str, kind: Any) -> Any:
+    """The type of the field that a place like `states[0]` is in."""
+    name = re.match(r"\w*", place)[0]  # type: ignore[index]
+    return next((each.type for each in fields(kind) if each.encode_name == name), kind) if _is_form(kind) else kind
+
+
+def _is_form(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Struct)
+
+
+def _allowed(kind: Any) -> list[str]:
+    if get_origin(kind) is Literal:
+        return [str(each) for each in get_args(kind)]
+    return [word for inner in get_args(kind) for word in _allowed(inner)]

@@ -1,0 +1,111 @@
+"""Jobs, services and workers as they are shown."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from datetime import UTC, datetime
+
+from dragoman.core.failure import Failure
+from dragoman.core.infinity import inf
+from dragoman.core.model import ABSENT, Job, Payload, Service, Worker
+from dragoman.core.states import ENDED
+from dragoman.operations.schemas import AttemptView, FailureView, JobView, ServiceView, WorkerView
+
+
+def moment(wall: float) -> datetime:
+    return datetime.fromtimestamp(round(wall, 3), UTC)
+
+
+def job_view(job: Job, offset: float, result: Payload | None = None, failure: Failure | None = None) -> JobView:
+    """`offset` is what the wall clock is ahead of the one that jobs live by. `result`, `failure`: to be shown, too."""
+    attempts = [
+        AttemptView(number=each.number, worker=each.worker, outcome=each.outcome.value, reason=each.reason)
+        for each in job.history or ()
+    ]
+    if job.attempt is not None:
+        attempts.append(AttemptView(number=job.attempt.number, worker=job.attempt.worker.name))
+    view = JobView(
+        id=job.id.hex(),
+        service=job.service.name,
+        state=job.state.value,
+        outcome=job.outcome.value if job.outcome is not None else None,
+        reason=job.reason,
+        background=job.wishes.durable,
+        quarantined=job.quarantined,
+        priority=job.wishes.priority,
+        attempts=attempts,
+        max_attempts=job.wishes.attempts,
+        created=moment(job.created + offset),
+        not_before=moment(job.start_at + offset) if job.start_at > 0.0 and job.state is not ENDED else None,
+        kept_until=moment(job.keep_until + offset) if job.is_archived else None,
+        key=job.key,
+        retry_of=job.retry_of.hex() if job.retry_of is not None else None,
+        retried_as=job.retried_as.hex() if job.retried_as is not None else None,
+    )
+    if result is not None and result is not ABSENT:
+        show_result(view, result, failure)
+    return view
+
+
+def show_result(view: JobView, result: Payload, failure: Failure | None) -> None:
+    """Add the result of a job that is done, or the failure of any other, if there is one."""
+    if view.outcome != "done":
+        view.error = failure_view(failure)
+        return
+    try:
+        view.result = bytes(result).decode()
+    except UnicodeDecodeError:
+        view.result_base64 = b64encode(result).decode()
+
+
+def failure_view(failure: Failure | None) -> FailureView | None:
+    if failure is None:
+        return None
+    return FailureView(type=failure.type, message=failure.message, detail=failure.traceback)
+
+
+def service_views(services: list[Service], workers: list[Worker], now: float) -> list[ServiceView]:
+    running: dict[Service, int] = {}
+    for worker in workers:
+        for attempt in worker.running.values():
+            service = attempt.job.service
+            running[service] = running.get(service, 0) + 1
+    views = []
+    for service in services:
+        head = service.queue.head()
+        runs = running.get(service, 0)
+        views.append(
+            ServiceView(
+                name=service.name,
+                paused=service.paused,
+                paused_by=service.paused_by,
+                waiting=service.queue.length,
+                delayed=max(0, service.jobs - service.queue.length - runs),
+                running=runs,
+                oldest=round(max(0.0, now - head.arrival), 3) if head is not None else 0.0,
+                workers=service.workers,
+                idle=len(service.idle) + len(service.held_back),
+                ended={outcome.value: count for outcome, count in service.ended.items() if count},
+            )
+        )
+    return views
+
+
+def worker_view(worker: Worker, now: float) -> WorkerView:
+    return WorkerView(
+        id=worker.id,
+        name=worker.name,
+        dialect=dialect_of(worker),
+        state=worker.state.value,
+        services=[service.name for service in worker.services],
+        capacity=worker.terms.capacity,
+        running=[attempt.job.id.hex() for attempt in worker.running.values()],
+        unproven=len(worker.unproven),
+        comes_back=worker.terms.comes_back,
+        silent=round(max(0.0, now - worker.seen), 3),
+        lease=worker.terms.lease if worker.terms.lease != inf else None,
+    )
+
+
+def dialect_of(worker: Worker) -> str:
+    return getattr(worker.recipient, "dialect", "?")

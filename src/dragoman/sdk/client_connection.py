@@ -1,0 +1,269 @@
+"""A client's conversation with its broker: one side of a dialect, on one connection after another."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Hashable, Sequence
+from time import monotonic
+from typing import Any, Protocol
+
+from dragoman.carriers.carrier import Frame, Message, TooLarge
+from dragoman.carriers.malformed import Malformed
+from dragoman.dialects.sides import ClientSide, Failure, Outcome, Wishes
+from dragoman.sdk.errors import BrokerUnavailable, DragomanError, JobFailed, Objected, error_from
+from dragoman.sdk.operation import Question
+from dragoman.sdk.outgoing import Link, open_link
+from dragoman.sdk.targets import Target
+from dragoman.streams.dial import BackOff
+
+DIAL_LIMIT = 5.0  # seconds for one attempt to connect and be greeted
+LONGEST_REST = 5.0  # seconds between two attempts
+OpenLink = Callable[..., Any]
+
+
+class Job(Protocol):
+    """What the engine knows of a future; whoever made it is told how it ended."""
+
+    wishes: Wishes
+    payload: Frame
+    job_id: bytes
+    conversation: Conversation | None  # none: it waits for one, or is over
+    is_over: bool
+    entered: float
+    due: float  # 0: nothing guards it
+
+    @property
+    def question(self) -> Question | None:
+        """What it asks of the broker itself, if it is no job."""
+
+    def __hash__(self) -> int: ...
+
+    def succeed(self, result: Frame) -> None: ...
+
+    def fail(self, error: DragomanError) -> None: ...
+
+    def report(self, payload: Frame, is_part: bool, attempt: int) -> None: ...
+
+    def tell(self, view: bytes, payload: Frame) -> None: ...
+
+
+class Owner(Protocol):
+    """Who has conversations, and is told what becomes of them."""
+
+    def paused(self, conversation: Conversation) -> None:
+        """It has said or heard something, and is done with it."""
+
+    def ended(self, job: Job) -> None:
+        """A job is over; its future is told next."""
+
+    def is_wanted(self, conversation: Conversation) -> bool:
+        """Whether a connection is worth trying for."""
+
+    def unreachable(self, problem: BrokerUnavailable) -> None: ...
+
+    def lost(self, conversation: Conversation) -> None:
+        """It has no connection any more."""
+
+
+class Conversation:
+    """Implements the client's port of its dialect."""
+
+    def __init__(self, target: Target, owner: Owner, patience: float, open: OpenLink = open_link) -> None:
+        """`patience`: how long a job waits for a connection, so that several attempts must have room in it."""
+        self._target = target
+        self._owner = owner
+        self._open = open
+        self._link: Link | None = None
+        self._back_off = BackOff(random.uniform, cap=min(LONGEST_REST, patience / 4))
+        self._is_shared = target.dialect.calls_at_once
+        self._is_rested = True  # it may dial without waiting first
+        self._is_heard = False  # the broker has spoken to us on this connection
+        self.dialling: asyncio.Task[None] | None = None
+        self.jobs: dict[Job, None] = {}
+        self.side: ClientSide = target.sides.client_side(target.options, self)
+
+    @property
+    def is_open(self) -> bool:
+        """There is a connection; whether we are welcome may not be known yet."""
+        return self._link is not None
+
+    @property
+    def is_ready(self) -> bool:
+        return self._link is not None and self.side.is_ready
+
+    @property
+    def has_room(self) -> bool:
+        return self._link is not None and (self._is_shared or not self.jobs) and self.side.is_ready
+
+    # ---------------------------------------------------------------- jobs
+
+    def take(self, job: Job, now: float) -> None:
+        self.jobs[job] = None
+        job.conversation = self
+        question = job.question
+        if question is None:
+            self.side.submit(job, job.wishes, job.payload, job.job_id, now)
+        else:
+            self.side.ask(job, question.text, question.form, job.payload, job.job_id, now)
+
+    def flush(self, now: float) -> None:
+        """What was taken or said so far leaves now."""
+        self.side.flush(now)
+        if self._link is not None:
+            self._link.flush()
+
+    def drop(self, job: Job, now: float) -> None:
+        """Nobody waits for it any more. Where nothing names an answer, this one would be taken for the next call's."""
+        del self.jobs[job]
+        if self._is_shared:
+            self.side.forget(job, job.job_id, now)
+        else:
+            self.reconnect("its caller does not wait any longer")
+
+    def fail_all(self, error: Callable[[], DragomanError]) -> None:
+        """None of its jobs will be answered."""
+        now = monotonic()
+        for job in list(self.jobs):
+            if job in self.jobs:
+                self.drop(job, now)
+                self._owner.ended(job)
+                job.fail(error())
+
+    # ---------------------------------------------------------------- the connection
+
+    def dial(self) -> None:
+        """Try to connect until it works, or nobody wants it any more."""
+        if self._link is None and self.dialling is None:
+            rest = 0.0 if self._is_rested else self._back_off.next()
+            self.dialling = asyncio.get_running_loop().create_task(self._dial(rest))
+
+    def close(self) -> None:
+        if self.dialling is not None:
+            self.dialling.cancel()
+        if self._link is not None:
+            self.side.bye()
+            self._link.close()
+            self._link = None
+
+    async def _dial(self, rest: float) -> None:
+        self._is_rested = False
+        try:
+            while True:
+                if rest:
+                    await asyncio.sleep(rest)
+                if not self._owner.is_wanted(self):
+                    break
+                try:
+                    await self._connect()
+                    return
+                except BrokerUnavailable as problem:
+                    self._owner.unreachable(problem)
+                rest = self._back_off.next()
+        finally:
+            self.dialling = None
+        self._owner.lost(self)
+
+    async def _connect(self) -> None:
+        place = self._target.place
+        carrier = self._target.sides.client_carrier(place)
+        self._is_heard = False
+        self._link = await self._open(place, carrier, self._heard, self._ended, DIAL_LIMIT, self._paused)
+        self.dialling = None
+        self.side.opened(monotonic())
+        self._paused()
+
+    def _heard(self, message: Message | TooLarge) -> None:
+        if self._link is None:  # what came behind the message at which we hung up
+            return
+        self._is_heard = True
+        try:
+            self.side.hear(message, monotonic())
+        except Malformed as problem:
+            self._misunderstood(problem)
+
+    def _paused(self) -> None:
+        if self._is_heard and not self._is_rested and self.side.is_ready:
+            self._is_rested = True
+            self._back_off.reset()
+        self._owner.paused(self)
+
+    def _misunderstood(self, problem: Malformed) -> None:
+        """There is nothing to be expected from whoever speaks like this."""
+        if not self.side.is_ready:
+            told = f"the broker at {self._target.place} does not welcome us: {problem.detail}"
+            self._owner.unreachable(BrokerUnavailable(told))
+        told = f"failed: the broker's answer was not understood: {problem.detail}"
+        self._hang_up()
+        self.fail_all(lambda: JobFailed(told))
+        self.side = self._target.sides.client_side(self._target.options, self)
+        self._owner.lost(self)
+
+    def _hang_up(self) -> None:
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+    def _ended(self, problem: str) -> None:
+        self._link = None
+        self.side.lost()
+        if not self.side.outlives_connections:
+            told = f"the broker at {self._target.place} went away before it answered: {problem}"
+            self.fail_all(lambda: BrokerUnavailable(told))
+            self.side = self._target.sides.client_side(self._target.options, self)
+        elif self.jobs:
+            self._is_rested = False
+            self.dial()
+        self._owner.lost(self)
+
+    # ---------------------------------------------------------------- the port
+
+    def send(self, frames: Sequence[Frame]) -> None:
+        if self._link is not None:
+            self._link.send(frames)
+
+    def answered(self, ticket: Hashable, result: Frame) -> None:
+        job: Job = ticket  # type: ignore[assignment]
+        if self.jobs.pop(job, self) is not self:
+            self._owner.ended(job)
+            job.succeed(result)
+
+    def ended(
+        self,
+        ticket: Hashable,
+        outcome: Outcome | None,
+        reason: str,
+        failure: Failure | None = None,
+        refusal: str = "",
+    ) -> None:
+        self._fail(ticket, error_from(outcome, reason, failure, refusal))
+
+    def abandoned(self, ticket: Hashable, reason: str) -> None:
+        self._fail(ticket, BrokerUnavailable(reason))
+
+    def reported(self, ticket: Hashable, payload: Frame, is_part: bool, attempt: int) -> None:
+        job: Job = ticket  # type: ignore[assignment]
+        if job in self.jobs:
+            job.report(payload, is_part, attempt)
+
+    def told(self, ticket: Hashable, view: bytes, payload: Frame) -> None:
+        job: Job = ticket  # type: ignore[assignment]
+        if self.jobs.pop(job, self) is not self:
+            self._owner.ended(job)
+            job.tell(view, payload)
+
+    def objected(self, ticket: Hashable, kind: str, detail: str) -> None:
+        self._fail(ticket, Objected(kind, detail))
+
+    def _fail(self, ticket: Hashable, error: DragomanError) -> None:
+        job: Job = ticket  # type: ignore[assignment]
+        if self.jobs.pop(job, self) is not self:
+            self._owner.ended(job)
+            job.fail(error)
+
+    def reconnect(self, reason: str) -> None:
+        if self._link is not None:
+            if not self.side.is_ready:
+                self._owner.unreachable(BrokerUnavailable(f"{self._target.place} was reached, but {reason}"))
+            self._hang_up()
+            self._ended(reason)

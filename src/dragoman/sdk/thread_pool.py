@@ -1,0 +1,76 @@
+"""Jobs in threads of the worker's own process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Mapping
+from queue import SimpleQueue
+
+from dragoman.sdk.context import Context
+from dragoman.sdk.handlers import CouldNot, Service
+from dragoman.sdk.job_runner import Job
+from dragoman.sdk.loop_mailbox import Postbox
+
+log = logging.getLogger("dragoman.worker")
+
+
+class Threads:
+    """Implements Hands with a fixed number of threads. A thread cannot be stopped by force: a job that was cancelled
+    goes on until its handler looks at `ctx.cancelled`, or is done."""
+
+    def __init__(self, services: Mapping[str, Service], count: int, mute: str = "") -> None:
+        self._services = services
+        self._count = count
+        self._mute = mute
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+
+    async def start(self) -> None:
+        self._postbox = Postbox(asyncio.get_running_loop())
+        for number in range(self._count):
+            # Daemons: a process that is told to stop at once does not wait for them.
+            threading.Thread(target=self._work, name=f"job-{number + 1}", daemon=True).start()
+
+    def begin(self, job: Job) -> None:
+        self._jobs.put(job)
+
+    def cancel(self, job: Job) -> None:
+        """The handler sees it in `ctx.cancelled`; one that has not begun does not begin."""
+
+    def kill(self, job: Job) -> None:
+        log.warning("a job of %s was cancelled and goes on: a thread cannot be stopped by force", job.service)
+
+    async def close(self) -> None:
+        for _ in range(self._count):
+            self._jobs.put(None)
+
+    def _work(self) -> None:
+        post, services = self._postbox.post, self._services
+        while (job := self._jobs.get()) is not None:
+            if job.is_cancelled:
+                post(job.lost, "it was cancelled before it began")
+                continue
+            service = services[job.service]
+            context = self._context(service, job) if service.wants_context else None
+            try:
+                result = service.perform(job.payload, context)
+            except CouldNot as problem:
+                post(job.fail, problem.failure)
+            else:
+                post(job.finish, result)
+
+    def _context(self, service: Service, job: Job) -> Context:
+        return context_here(service, job, self._postbox, self._mute)
+
+
+def context_here(service: Service, job: Job, postbox: Postbox, mute: str) -> Context:
+    """A context for a handler that runs in the worker's own process."""
+    return Context(
+        service.name,
+        job.assignment,
+        service.codec,
+        lambda payload, is_part: postbox.post(job.report, (payload, is_part)),
+        lambda: job.is_cancelled,
+        mute,
+    )

@@ -1,0 +1,122 @@
+"""One connection and its other end."""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import accumulate
+from typing import final
+
+from dragoman.carriers.carrier import Carrier, Frame
+from dragoman.core.infinity import inf
+from dragoman.core.owners import Owner
+from dragoman.dialects import interface
+from dragoman.dialects.interface import Session
+from dragoman.server.connection_limits import DEFAULT_LIMITS, PeerLimits
+from dragoman.streams.byte_stream import ByteStream
+
+
+@final
+class Peer(interface.Peer):
+    # fmt: off
+    __slots__ = (
+        "alarm", "alarm_number", "bad_count", "bad_since", "carrier", "closing", "dialled", "fresh_marks", "heard",
+        "holding", "is_lost", "is_open", "largest", "latest", "latest_end", "limits", "marks", "out", "seen_sent",
+        "stream", "withheld",
+    )
+    # fmt: on
+
+    def __init__(
+        self,
+        session: Session,
+        endpoint: str,
+        carrier: Carrier,
+        label: str,
+        address: str,
+        now: float,
+        limits: PeerLimits = DEFAULT_LIMITS,
+        owner: Owner | None = None,
+    ) -> None:
+        super().__init__(session)
+        self.session = session
+        self.endpoint = endpoint
+        self.carrier = carrier
+        self.label = label
+        self.limits = limits
+        self.address = address  # what `max_peers_per_address` counts by
+        self.owner = owner if owner is not None else Owner()  # whose limits its jobs count for
+        self.owner.connections += 1
+        self.process = 0  # its process id, if the kernel tells
+        self.identity = b""
+        self.guest = None
+        self.stream: ByteStream | None = None  # none while it is being dialled
+        self.dialled = False
+        self.is_open = False  # the session knows of it
+        self.is_lost = False
+        self.closed_in_order = False  # once it is lost
+        self.closing: str | None = None  # why, once it has been decided
+        self.since = now
+        self.heard = now
+        self.holding = 0  # bytes of a message that has not come to its end, when last looked
+        self.largest = 0  # the largest buffer that the kernel has not wholly taken: one message may always wait
+        self.seen_sent = 0  # what its stream had sent when the line last looked
+        self.out: list[Frame] = []  # what this turn has for it
+        self.fresh_marks: list[tuple[int, object]] = []  # (how many buffers of `out` its message ends at, mark)
+        self.marks: deque[tuple[int, object]] = deque()  # (where its message ends in all we sent, mark): not left yet
+        self.latest: object = None  # the mark of the last message, if it has left whole and nothing came since
+        self.latest_end = 0  # where that message ends in all we sent
+        self.withheld: list[object] = []  # marks of messages that came after its end was decided
+        self.bad_count = 0
+        self.bad_since = -inf
+        self.alarm = inf
+        self.alarm_number = 0
+
+    def is_doomed(self) -> bool:
+        """Whether it has ended, or its end is decided."""
+        return self.closing is not None
+
+    def write(self, stream: ByteStream) -> bool:
+        """Write all that this iteration has for it. Tells whether a part of it waits for the kernel."""
+        buffers, self.out = self.out, []
+        before = stream.sent + stream.backlog
+        stream.write(buffers)
+        if stream.backlog:
+            self._place_marks(stream, buffers, before)
+            return True
+        if stream.sent > before:  # else the write failed: they come back in `lost`
+            if self.fresh_marks:
+                self._note_left(len(buffers), stream.sent)
+            self.largest = 0
+        return False
+
+    def _place_marks(self, stream: ByteStream, buffers: list[Frame], before: int) -> None:
+        """The kernel has not taken all of these: note where in the stream each marked message ends."""
+        self.largest = max(self.largest, *map(len, buffers))
+        ends = list(accumulate(map(len, buffers), initial=before))
+        self.marks.extend((ends[index], mark) for index, mark in self.fresh_marks)
+        self.fresh_marks.clear()
+        while self.marks and self.marks[0][0] <= stream.sent:
+            self.marks.popleft()
+
+    def _note_left(self, buffers: int, sent: int) -> None:
+        """The kernel has taken all of this turn: remember the last marked message, if it stands at the end of it."""
+        index, mark = self.fresh_marks[-1]
+        self.latest = mark if index == buffers else None
+        self.latest_end = sent
+        self.fresh_marks.clear()
+
+    def take_unsent(self) -> list[object]:
+        """The marks of messages that have not left us whole, and never will, or that the peer cannot have read."""
+        sent = self.stream.sent if self.stream is not None else 0
+        if self.stream is not None and (self.latest is not None or self.marks):
+            sent -= self.stream.unread()
+        unsent = [mark for end, mark in self.marks if end > sent]
+        if self.latest is not None and self.latest_end > sent:
+            unsent.append(self.latest)
+        self.latest = None
+        unsent += [mark for _, mark in self.fresh_marks]
+        unsent += self.withheld
+        self.marks.clear()
+        self.fresh_marks.clear()
+        self.withheld.clear()
+        self.out.clear()
+        return unsent

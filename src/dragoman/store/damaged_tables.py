@@ -1,0 +1,159 @@
+"""Tables of a store that may be damaged: the rows that can be read and make sense, and the numbers of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import apsw
+
+from dragoman.core.model import JobId
+from dragoman.core.options import Wishes
+from dragoman.core.restore import Kept
+from dragoman.store import checksums
+from dragoman.store.checksums import RESULT
+from dragoman.store.errors import Damaged, Unreadable
+from dragoman.store.rows import FATE_COLUMNS, JOB_COLUMNS, PAYLOAD, Reader, Row
+from dragoman.store.salvage import Salvage
+from dragoman.store.sealing import UNSEALED
+from dragoman.store.statements import read_note
+
+# Columns that older files do not have, and the values that stand for them.
+SINCE = {"may_return": "0", "head_sum": "NULL", "told_sum": "NULL", "body_sum": "NULL"}
+UNTOLD = -1  # in the place of the checksum of columns that are told, but decide nothing
+
+
+class Table:
+    """The rows of a table that can be read and make sense. Afterwards it tells of the others."""
+
+    def __init__(
+        self, source: apsw.Connection, path: Path, name: str, columns: tuple[str, ...], read: Callable[[Row], None]
+    ) -> None:
+        """`read` raises Unreadable."""
+        self.name = name
+        self.columns = columns
+        self._source = source
+        self._read = read
+        self._columns = columns_of(source, name)
+        self._salvage = Salvage(source, path, name, self._wanted({}))
+        self._nonsense: list[int] = []
+
+    def __iter__(self) -> Iterator[Row]:
+        for row in self._salvage:
+            if self._makes_sense(row):
+                yield row
+            else:
+                self._nonsense.append(row[0])  # type: ignore[arg-type]
+
+    @property
+    def unread(self) -> list[int]:
+        """Numbers of rows that are there, but cannot be read, or make no sense."""
+        return self._salvage.lost + self._nonsense
+
+    @property
+    def places(self) -> int:
+        return self._salvage.places
+
+    def read_without(self, number: int, instead: dict[str, str]) -> Row | None:
+        """One row, with something else in the place of some columns."""
+        query = f"SELECT {self._wanted(instead)} FROM {self.name} WHERE number = ?"  # noqa: S608
+        try:
+            row = self._source.execute(query, (number,)).fetchone()
+        except (apsw.Error, UnicodeDecodeError):
+            return None
+        return row if row is not None and self._makes_sense(row) else None
+
+    def _wanted(self, instead: dict[str, str]) -> str:
+        return ", ".join(instead.get(name, name if name in self._columns else SINCE[name]) for name in self.columns)
+
+    def _makes_sense(self, row: Row) -> bool:
+        try:
+            self._read(row)
+        except Unreadable:
+            return False
+        return True
+
+
+def job_table(source: apsw.Connection, path: Path, is_sealed: bool) -> Table:
+    reader = Reader()
+
+    def read(row: Row) -> None:
+        reader.job(row[:PAYLOAD], 0.0)
+        if not isinstance(row[PAYLOAD], bytes):
+            raise Unreadable("its payload is none")
+        if is_sealed or row[-1] is not None:
+            _require(checksums.fits_job(row[:-2], row[-2:]))
+
+    return Table(source, path, "job", checksums.ALL_JOB_COLUMNS, read)
+
+
+def fate_table(source: apsw.Connection, path: Path, is_sealed: bool) -> Table:
+    reader = Reader()
+
+    def read(row: Row) -> None:
+        number, result = row[0], row[RESULT]
+        assert isinstance(number, int)
+        job = Kept(number, JobId(b""), "", Wishes(), 0.0)
+        reader.add_fate(job, (*row[1:RESULT], *row[RESULT + 1 : -3]), 0.0)
+        if result is not None and not isinstance(result, bytes):
+            raise Unreadable("its result is none")
+        if is_sealed or row[-1] is not None:
+            _require(checksums.fits_fate(row[:-3], row[-3:], is_told=row[-2] != UNTOLD))
+
+    return Table(source, path, "fate", checksums.ALL_FATE_COLUMNS, read)
+
+
+def _require(is_whole: bool) -> None:
+    if not is_whole:
+        raise Unreadable("it does not match its checksum")
+
+
+def notes_of(source: apsw.Connection, is_sealed: bool) -> Iterator[tuple[str, str] | None]:
+    """None for what cannot be read: one note, or all the rest."""
+    sum = "sum" if is_sealed else "NULL"
+    query = f"SELECT CAST(key AS BLOB), CAST(value AS BLOB), {sum} FROM note"  # noqa: S608 bytes need not make sense
+    try:
+        for key, value, sum in source.execute(query):
+            try:
+                note = key.decode(), value.decode()
+            except (AttributeError, UnicodeDecodeError):
+                yield None
+                continue
+            yield note if not is_sealed or checksums.note_sum(*note) == sum else None
+    except apsw.Error:
+        yield None
+
+
+def is_sealed(source: apsw.Connection) -> bool:
+    """Whether every row must have its checksums: not in a file of an older format, or one that is being changed."""
+    try:
+        return "sum" in _known(source, "note") and read_note(source, UNSEALED) is None
+    except (apsw.Error, UnicodeDecodeError):
+        return True
+
+
+def job_names(source: apsw.Connection, numbers: Iterable[int]) -> list[str]:
+    """The ids of jobs, or their numbers where even that cannot be read."""
+    names = []
+    for number in sorted(numbers):
+        try:
+            id = source.execute("SELECT id FROM job WHERE number = ?", (number,)).get
+        except (apsw.Error, UnicodeDecodeError):
+            id = None
+        names.append(f"job {id.hex()}" if isinstance(id, bytes) else f"job number {number}")
+    return names
+
+
+def _known(source: apsw.Connection, table: str) -> set[str]:
+    try:
+        return {row[1] for row in source.execute(f"PRAGMA table_info({table})")}
+    except (apsw.Error, UnicodeDecodeError):
+        return set()
+
+
+def columns_of(source: apsw.Connection, table: str) -> set[str]:
+    found = _known(source, table)
+    missing = {*(JOB_COLUMNS if table == "job" else FATE_COLUMNS)} - found - {*SINCE}
+    if missing:
+        raise Damaged(f"the table {table} has no {', '.join(sorted(missing))}")
+    return found

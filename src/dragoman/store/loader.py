@@ -1,0 +1,51 @@
+"""How jobs of an earlier run are read: a batch at a time, each when the one before has been taken in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import apsw
+
+from dragoman.core.restore import Kept
+from dragoman.store import statements
+from dragoman.store.errors import Unreadable
+from dragoman.store.rows import Reader
+
+
+def _nothing(*_: object) -> None:
+    pass
+
+
+class Loader:
+    def __init__(self, connection: apsw.Connection, wall_offset: Callable[[], float], batch: int) -> None:
+        self.last = statements.last_number(connection)  # what comes later is no business of ours
+        self.is_loading = False
+        self.is_due = False  # another batch may be read
+        self.deliver: Callable[[list[Kept]], None] = _nothing
+        self.finished: Callable[[], None] = _nothing
+        self._connection = connection
+        self._wall_offset = wall_offset
+        self._batch = batch
+        self._after = 0
+        self._reader = Reader()
+
+    def begin(self, deliver: Callable[[list[Kept]], None], finished: Callable[[], None]) -> None:
+        self.deliver, self.finished = deliver, finished
+        self.is_loading = self.is_due = True
+
+    def is_taken(self) -> None:
+        self.is_due = self.is_loading
+
+    def next_batch(self) -> list[Kept]:
+        """Empty at the end."""
+        try:
+            rows = statements.read_batch(self._connection, self._after, self.last, self._batch)
+        except UnicodeDecodeError as error:
+            raise Unreadable(f"a text of a job after number {self._after} is none: {error.reason}") from error
+        offset = self._wall_offset()
+        batch = [self._reader.kept(row, offset) for row in rows]
+        self.is_due = False
+        self.is_loading = bool(batch)
+        if batch:
+            self._after = batch[-1].number
+        return batch

@@ -1,0 +1,180 @@
+"""Finds out whether a store has lost something that was acknowledged (R129).
+
+SQLite takes whatever it finds for the whole. It makes an empty file if there is none, and reads a damaged log up to the
+damage. So we compare: the log with itself, and the store with the count of acknowledged commits beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import gmtime, strftime
+
+import apsw
+
+from dragoman.store import statements
+from dragoman.store.counter import NAME as COUNTER
+from dragoman.store.counter import Count, read_count
+from dragoman.store.errors import ADVICE, BACKUP_ADVICE, Damaged
+from dragoman.store.log import HEADER, Log
+from dragoman.store.salvage import jobs_in, page_size_of
+from dragoman.store.schema import COMMITS, NAME, damaged, has_bytes, is_new
+
+EPOCH = "epoch"  # the file beside the store that keeps worker numbers of different runs apart
+MOST_NAMED = 10  # jobs in one sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    how: str  # a part of a sentence
+    jobs: list[str] = field(default_factory=list)  # ids of jobs that are missing, as far as they are known
+    is_short: bool = False  # what is there is in order, but more was acknowledged: an older backup looks like this
+
+    def sentence(self) -> str:
+        if not self.jobs:
+            return self.how
+        more = f" and {len(self.jobs) - MOST_NAMED} more" if len(self.jobs) > MOST_NAMED else ""
+        return f"{self.how}; affected: {', '.join(self.jobs[:MOST_NAMED])}{more}"
+
+    def error(self, path: Path) -> Damaged:
+        return damaged(path, self.sentence(), BACKUP_ADVICE if self.is_short else ADVICE)
+
+
+def log_of(path: Path) -> Path:
+    return Path(f"{path}-wal")
+
+
+def is_there(folder: Path) -> bool:
+    """Whether there is a diary, or something that a lost one left behind."""
+    return any((folder / name).exists() for name in (NAME, f"{NAME}-wal", COUNTER, EPOCH))
+
+
+def without_store(folder: Path) -> Loss | None:
+    """The epoch is first written when the store has been made. An epoch without a store is a store that was lost."""
+    if (folder / EPOCH).exists() and not has_bytes(folder / NAME):
+        return before_opening(folder) or Loss("the file is gone or empty, but brokers have used it", is_short=True)
+    return None
+
+
+def bad_epoch(folder: Path) -> str | None:
+    """The fault of the epoch, or None."""
+    try:
+        int((folder / EPOCH).read_text())
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        return f"{folder / EPOCH} does not hold a number: restore it, or write one larger than any before into it"
+    return None
+
+
+def before_opening(folder: Path) -> Loss | None:
+    """What can be seen without SQLite, which would remove the log of a file that is empty."""
+    path = folder / NAME
+    log = log_of(path)
+    counted, is_clean = read_count(folder) or (Count(), True)
+    if not has_bytes(path):
+        if counted.commits:
+            return Loss(f"the file is gone or empty, but {_counted(counted)}", is_short=not has_bytes(log))
+        if has_bytes(log):
+            return Loss("the file is gone or empty, but its log is there")
+        return None
+    if not is_clean and not has_bytes(log):
+        how = f"its log is gone or empty, but the last run did not end cleanly, and {_counted(counted)}"
+        return Loss(how, is_short=True)
+    return _look_at_header(path) if has_bytes(log) else None
+
+
+def after_opening(connection: apsw.Connection, folder: Path) -> Loss | None:
+    """What SQLite has read, against what is there and what was acknowledged."""
+    path = folder / NAME
+    if has_bytes(log_of(path)):
+        loss = _look_behind_end(connection, path)
+        if loss is not None:
+            return loss
+    counted, _ = read_count(folder) or (Count(), True)
+    if not counted.commits:
+        return None
+    if is_new(connection):
+        return Loss(f"nothing is in the file, but {_counted(counted)}", is_short=True)
+    try:
+        found = Count.of(statements.read_note(connection, COMMITS))
+    except (ValueError, UnicodeDecodeError):
+        return Loss("the note of its commits makes no sense")
+    if found.commits >= counted.commits:
+        return None
+    missing = counted.jobs - found.jobs
+    accepted = f"{missing} jobs that were accepted between these times are missing, and so is " if missing > 0 else ""
+    return Loss(
+        f"it ends with commit {found.commits} of {_time(found.at)}, but {_counted(counted)}: "
+        f"{accepted}whatever happened to {'others' if accepted else 'jobs between these times is missing'}",
+        is_short=True,
+    )
+
+
+def has_leftovers(connection: apsw.Connection, path: Path) -> bool:
+    """Whether a power failure left a transaction in the log that is there in part, with its commit."""
+    if not has_bytes(log_of(path)):
+        return False
+    with Log(log_of(path)) as log:
+        return log.has_header and log.has_later_commit(_end_of_log(connection))
+
+
+def _look_at_header(path: Path) -> Loss | None:
+    """A log whose header does not fit counts for nothing. That is right if everything in it is in the file.
+
+    So it is when a power failure came while the header was written anew, because that is done after a merge only.
+    """
+    with open(path, "rb") as file:
+        size = page_size_of(file.read(HEADER))
+        with Log(log_of(path), size) as log:
+            if log.has_header or log.is_empty:
+                return None
+            log.adopt_salts()
+            missing: dict[int, bytes] = {}
+            is_merged = True
+            for page, index in log.committed_pages().items():
+                file.seek((page - 1) * size)
+                known = file.read(size)
+                if known != log.page(index):
+                    is_merged = False
+                    before = jobs_in(known) if len(known) == size else {}
+                    missing |= {number: id for number, id in jobs_in(log.page(index)).items() if number not in before}
+    if is_merged:
+        return None
+    return Loss("the header of its log is damaged, so that nothing of the log can be read", _names(missing))
+
+
+def _look_behind_end(connection: apsw.Connection, path: Path) -> Loss | None:
+    with Log(log_of(path)) as log:
+        if not log.has_header:
+            return None  # everything in it was merged
+        end = _end_of_log(connection)
+        behind = log.behind(end)
+        if not behind:
+            return None
+        commits = sum(frame.commit > 0 for frame in behind)
+        found: dict[int, bytes] = {}
+        for frame in behind:
+            found |= jobs_in(log.page(frame.index))
+    if not is_new(connection):
+        found = {number: id for number, id in found.items() if not statements.has_job(connection, number)}
+    return Loss(
+        f"its log is damaged at frame {end + 1}, and {commits} transactions behind that cannot be read", _names(found)
+    )
+
+
+def _end_of_log(connection: apsw.Connection) -> int:
+    """How many frames SQLite takes for valid."""
+    return connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)[0]
+
+
+def _names(jobs: dict[int, bytes]) -> list[str]:
+    return [jobs[number].hex() for number in sorted(jobs)]
+
+
+def _counted(counted: Count) -> str:
+    return f"{counted.commits} commits with {counted.jobs} jobs were acknowledged until {_time(counted.at)}"
+
+
+def _time(at: float) -> str:
+    return strftime("%Y-%m-%d %H:%M:%S UTC", gmtime(at)) if at else "an unknown time"

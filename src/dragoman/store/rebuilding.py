@@ -1,0 +1,41 @@
+"""Puts a file and its log together without SQLite, past damage in the log.
+
+SQLite reads a log up to the first frame that does not fit. Here every whole frame of a committed transaction counts,
+also behind damage. The tree of pages that comes of that need not be sound, so it is only good for being salvaged: rows
+are read one by one, and those whose checksum does not fit are left out.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from dragoman.store.log import Log, last_size
+from dragoman.store.losses import log_of
+from dragoman.store.salvage import page_size_of
+from dragoman.store.schema import has_bytes
+
+DEFAULT_PAGE = 4_096
+
+
+def rebuild(path: Path, target: Path) -> None:
+    """Write the file that `path` and its log make together to `target`. Raises OSError."""
+    size = DEFAULT_PAGE
+    if has_bytes(path):
+        shutil.copyfile(path, target)
+        with open(path, "rb") as file:
+            size = page_size_of(file.read(100))
+    else:
+        target.write_bytes(b"")
+    target.chmod(0o600)
+    if not has_bytes(log_of(path)):
+        return
+    with Log(log_of(path), size) as log, open(target, "r+b") as file:
+        if not log.has_header:
+            log.adopt_salts()
+        for page, index in sorted(log.committed_pages().items()):
+            file.seek((page - 1) * log.page_size)
+            file.write(log.page(index))
+        pages = last_size(log)
+        if pages:
+            file.truncate(pages * log.page_size)

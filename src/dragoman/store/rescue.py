@@ -1,0 +1,95 @@
+"""Saves files that were removed from the folder of a running broker: the system has them while it runs (R130)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from dragoman.store.counter import sync_folder
+from dragoman.store.errors import DiaryError
+from dragoman.store.losses import EPOCH, log_of
+from dragoman.store.schema import NAME, has_bytes
+
+OPEN_FILES = Path("/proc")
+GONE = " (deleted)"  # what the system puts behind the name of a file that was removed
+TRIES = 50
+QUIET = 0.1  # seconds without a write, before and during the copy
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFiles:
+    store: Path
+    log: Path | None
+    epoch: Path | None
+
+
+def find_open_files(pid: int, proc: Path = OPEN_FILES) -> OpenFiles:
+    """The paths through which the files of this process can be read. Raises DiaryError."""
+    found: dict[str, Path] = {}
+    try:
+        for each in (proc / str(pid) / "fd").iterdir():
+            try:
+                name = Path(os.readlink(each).removesuffix(GONE)).name
+            except FileNotFoundError:
+                continue  # closed meanwhile
+            found.setdefault(name, each)
+    except FileNotFoundError:
+        raise DiaryError(f"there is no process {pid} on this machine: give the process id of the broker") from None
+    except OSError as error:
+        advice = "run this as the user that the broker runs as"
+        raise DiaryError(f"the open files of process {pid} cannot be read ({error.strerror}): {advice}") from error
+    if NAME not in found:
+        raise DiaryError(f"process {pid} has no {NAME} open: give the process id of the broker")
+    return OpenFiles(found[NAME], found.get(f"{NAME}-wal"), found.get(EPOCH))
+
+
+def rescue(pid: int, folder: Path, proc: Path = OPEN_FILES) -> None:
+    """Copy what the process has open into a folder of its own, in which a broker can be started. Raises DiaryError."""
+    files = find_open_files(pid, proc)
+    target = folder / NAME
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if has_bytes(target) or has_bytes(log_of(target)):
+            raise DiaryError(f"there is a diary in {folder} already: give an empty folder")
+        _copy_quietly(files, target)
+        if files.epoch is not None:
+            _copy(files.epoch, folder / EPOCH)
+        sync_folder(folder)
+    except OSError as error:
+        raise DiaryError(f"nothing can be saved in {folder}: {error}") from error
+
+
+def _copy_quietly(files: OpenFiles, target: Path) -> None:
+    """Both files as they were at one moment: nothing may be written to either of them meanwhile."""
+    pairs = [(files.store, target)]
+    if files.log is not None:
+        pairs.append((files.log, log_of(target)))
+    for _ in range(TRIES):
+        before = _stamps(pairs)
+        if all(time.time() - changed / 1e9 >= QUIET for _, changed in before):
+            for source, copy in pairs:
+                _copy(source, copy)
+            if _stamps(pairs) == before:
+                return
+        time.sleep(QUIET)
+    for _, copy in pairs:
+        copy.unlink(missing_ok=True)
+    raise DiaryError("the broker still writes to its files: are they in their folder? Then stop it, and copy that")
+
+
+def _stamps(pairs: list[tuple[Path, Path]]) -> list[tuple[int, int]]:
+    return [(found.st_size, found.st_mtime_ns) for found in (source.stat() for source, _ in pairs)]
+
+
+def _copy(source: Path, copy: Path) -> None:
+    with open(copy, "wb", opener=_private) as file, open(source, "rb") as original:
+        shutil.copyfileobj(original, file, 1 << 20)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

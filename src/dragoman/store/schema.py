@@ -1,0 +1,228 @@
+"""The diary's file: its tables, its format's version, and how an older one is brought up to it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+
+import apsw
+
+from dragoman.store.errors import ADVICE, Damaged, DiaryError
+from dragoman.store.sealing import FIRST, UNSEALED
+from dragoman.store.statements import write_note
+
+NAME = "diary.db"
+APPLICATION = 0x44524147  # "DRAG"
+VERSION = 3
+AUTHOR = "author"  # under this note: which release wrote the file last
+FORMAT = "format"  # the version once more: the one in the header has no checksum
+COMMITS = "commits"  # how many were acknowledged, and when the last one was
+OWN_NOTES = (AUTHOR, FORMAT, COMMITS, UNSEALED)
+
+# Before it, a log that is reused may damage the file if two connections meet; one of ours alone has been safe always.
+OLDEST_SQLITE = (3, 51, 3)
+
+TABLES = """
+CREATE TABLE job(
+    number INTEGER PRIMARY KEY, id BLOB NOT NULL, service TEXT NOT NULL, wishes TEXT NOT NULL, created REAL NOT NULL,
+    key TEXT, digest BLOB, retry_of BLOB, payload BLOB NOT NULL, head_sum INTEGER, body_sum INTEGER
+) STRICT;
+CREATE TABLE fate(
+    number INTEGER PRIMARY KEY, start_at REAL, spent INTEGER NOT NULL, deaths INTEGER NOT NULL, history TEXT,
+    token BLOB, attempt INTEGER, given REAL, worker TEXT, outcome TEXT, reason TEXT, quarantined INTEGER NOT NULL,
+    keep_until REAL, result BLOB, may_return INTEGER NOT NULL DEFAULT 0,
+    head_sum INTEGER, told_sum INTEGER, body_sum INTEGER
+) STRICT;
+CREATE TABLE note(key TEXT PRIMARY KEY, value TEXT NOT NULL, sum INTEGER) STRICT, WITHOUT ROWID;
+"""
+
+# From each version to the next: the columns that come new. Checksums of the rows that are there follow (seal_all).
+MIGRATIONS: dict[int, dict[str, tuple[str, ...]]] = {
+    1: {"fate": ("may_return INTEGER NOT NULL DEFAULT 0",)},  # nobody could come back before
+    2: {
+        "job": ("head_sum INTEGER", "body_sum INTEGER"),
+        "fate": ("head_sum INTEGER", "told_sum INTEGER", "body_sum INTEGER"),
+        "note": ("sum INTEGER",),
+    },
+}
+
+
+def open_file(path: Path, vfs: str | None = None) -> apsw.Connection:
+    """Open the file, or make it, for us alone; nothing in it is changed. Raises DiaryError if it is not for us."""
+    refuse_old_sqlite()
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs)
+    except (OSError, apsw.Error) as error:
+        raise DiaryError(f"{path} cannot be opened: {error}") from error
+    try:
+        _prepare(connection, path)
+    except BaseException as error:
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # what we refuse stays as it is
+        connection.close()
+        explained = _explained(error, path)
+        if explained is None:
+            raise
+        raise explained from error
+    return connection
+
+
+def _explained(error: BaseException, path: Path) -> DiaryError | None:
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+        return damaged(path, str(error))
+    if isinstance(error, apsw.BusyError):
+        return DiaryError(f"{path} is in use by another program")
+    if isinstance(error, apsw.Error):
+        return DiaryError(f"{path} cannot be used: {error}")
+    if isinstance(error, UnicodeDecodeError):
+        return damaged(path, f"a text is none: {error.reason}")
+    return None
+
+
+def bring_up_to_date(connection: apsw.Connection, author: str = "") -> None:
+    """Make the tables of a new file, or change an older one's; and sign it. Rows get their checksums by `seal_all`."""
+    fresh, version = is_new(connection), connection.pragma("user_version")
+    if version == VERSION and connection.execute("SELECT value FROM note WHERE key = ?", (AUTHOR,)).get == author:
+        return
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if fresh:
+            connection.execute(TABLES)
+            connection.pragma("application_id", APPLICATION)
+        elif version < VERSION:
+            _migrate(connection, version)
+        connection.pragma("user_version", VERSION)
+        write_note(connection, FORMAT, str(VERSION))
+        write_note(connection, AUTHOR, author)
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    connection.execute("COMMIT")
+
+
+def _migrate(connection: apsw.Connection, version: int) -> None:
+    """In the transaction that is open."""
+    for older in range(version, VERSION):
+        for table, columns in MIGRATIONS[older].items():
+            known = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
+            for column in columns:
+                if column.split()[0] not in known:
+                    connection.execute(f"ALTER TABLE {table} ADD COLUMN {column}")
+    for key, value in connection.execute("SELECT key, value FROM note").fetchall():
+        write_note(connection, str(key), str(value))
+    write_note(connection, UNSEALED, FIRST)
+
+
+def make_store(folder: Path, author: str = "") -> None:
+    """Make an empty store, unless there is a file already, or its log: SQLite would remove that."""
+    path = folder / NAME
+    if has_bytes(path) or has_bytes(Path(f"{path}-wal")):
+        return
+    connection = open_file(path)
+    try:
+        bring_up_to_date(connection, author)
+    except apsw.Error as error:
+        raise DiaryError(f"{path} cannot be made: {error}") from error
+    finally:
+        connection.close()
+
+
+def has_bytes(path: Path) -> bool:
+    try:
+        return path.stat().st_size > 0
+    except FileNotFoundError:
+        return False
+
+
+def refuse_old_sqlite() -> None:
+    """R106."""
+    version = apsw.sqlite_lib_version()
+    if tuple(map(int, version.split(".")[:3])) < OLDEST_SQLITE:
+        wanted = ".".join(map(str, OLDEST_SQLITE))
+        raise DiaryError(f"SQLite {version} may damage the diary; install an apsw that brings {wanted} or newer")
+
+
+def damaged(path: Path, how: str, advice: str = ADVICE) -> Damaged:
+    return Damaged(f"{path} is damaged ({how.splitlines()[-1]}): {advice}")
+
+
+def _prepare(connection: apsw.Connection, path: Path) -> None:
+    pragma = connection.pragma
+    pragma("locking_mode", "EXCLUSIVE")  # before WAL: then the log's index is in our memory, and no file beside it
+    application, version = pragma("application_id"), pragma("user_version")
+    fresh = is_new(connection)
+    if not fresh:
+        if application != APPLICATION and not _has_our_tables(connection):
+            raise DiaryError(f"{path} is no diary of Dragoman: move it away, or give another folder (--data)")
+        if application != APPLICATION:
+            raise damaged(path, f"its application id is {application:#x} instead of {APPLICATION:#x}")
+        _refuse_version(connection, path, version)
+    if fresh:
+        pragma("auto_vacuum", "INCREMENTAL")
+    if pragma("journal_mode", "WAL") != "wal":
+        raise DiaryError(f"{path} cannot be used: no write-ahead log is possible on its file system")
+    pragma("synchronous", "FULL")
+    pragma("wal_autocheckpoint", 0)
+    pragma("cache_size", -16_384)
+
+
+def is_new(connection: apsw.Connection) -> bool:
+    """Whether nothing has been written into it yet."""
+    return not connection.execute("SELECT count(*) FROM sqlite_schema").get
+
+
+def _has_our_tables(connection: apsw.Connection) -> bool:
+    names = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    return {"job", "fate", "note"} <= names
+
+
+def noted_version(connection: apsw.Connection) -> int | None:
+    """The version that the file's notes tell; none before version 3."""
+    try:
+        value = connection.execute("SELECT value FROM note WHERE key = ?", (FORMAT,)).get
+        return int(value) if value is not None else None
+    except (apsw.SQLError, ValueError, UnicodeDecodeError):
+        return None
+
+
+def _refuse_version(connection: apsw.Connection, path: Path, version: int) -> None:
+    """A version that the file's notes do not confirm is a damaged header; a newer one is not for us."""
+    noted = noted_version(connection)
+    if noted is not None and noted != version:
+        raise damaged(path, f"its header says format {version}, its notes say {noted}")
+    if version > VERSION:
+        raise _too_new(connection, path, version)
+    if version < 1 or (noted is None and version == VERSION):
+        raise damaged(path, f"its header says format {version}, its notes say none")
+
+
+def _too_new(connection: apsw.Connection, path: Path, version: int) -> DiaryError:
+    try:
+        author = connection.execute("SELECT value FROM note WHERE key = ?", (AUTHOR,)).get
+    except (apsw.SQLError, UnicodeDecodeError):
+        author = None
+    who = f"Dragoman {author}" if author else "a newer Dragoman"
+    return DiaryError(
+        f"{path} was written by {who} (format {version}; this one reads up to {VERSION}): "
+        "use that release, or give another folder (--data)"
+    )
+
+
+def check_file(connection: apsw.Connection, should_stop: Callable[[], bool]) -> str | None:
+    """What is wrong with the file, or "" if nothing is; None if it was told to stop before it knew (R109)."""
+    connection.set_progress_handler(should_stop, 10_000)
+    try:
+        found = connection.execute("PRAGMA quick_check(1)").get
+    except apsw.InterruptError:
+        return None
+    finally:
+        connection.set_progress_handler(None)
+    return "" if found == "ok" else str(found)
+
+
+def within(seconds: float) -> Callable[[], bool]:
+    """Says so when this time is over."""
+    until = monotonic() + seconds
+    return lambda: monotonic() > until

@@ -1,0 +1,88 @@
+"""Giving checksums to the rows of a file that was written before rows had any.
+
+That takes a while for millions of rows, and is done a batch at a time. Each batch is one transaction that also notes
+how far it came, so that a process that is killed goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic
+
+import apsw
+
+from dragoman.store import checksums
+from dragoman.store.errors import Unreadable
+from dragoman.store.rows import FATE_COLUMNS, JOB_COLUMNS, Row
+from dragoman.store.statements import read_note, write_note
+
+UNSEALED = "unsealed"  # under this note: the table that is being read, and the last number that is done
+ROWS = 2_000
+BYTES = 8 << 20
+LOG_PAGES = 4_096  # so long a log is merged
+REPORT = 1.0  # seconds
+
+Progress = Callable[[int, int], None]  # rows done, and all rows
+
+TABLES = {
+    "job": (JOB_COLUMNS, checksums.JOB_SUMS, checksums.sealed_job),
+    "fate": (FATE_COLUMNS, checksums.FATE_SUMS, checksums.sealed_fate),
+}
+FIRST = "job 0"
+
+
+def seal_all(connection: apsw.Connection, progress: Progress) -> None:
+    """Go on where the note says, to the end of both tables; without a note there is nothing to do."""
+    place = read_note(connection, UNSEALED)
+    if place is None:
+        return
+    total = sum(connection.execute(f"SELECT count(*) FROM {table}").get for table in TABLES)  # noqa: S608
+    done, told = 0, monotonic()
+    name, _, last = place.partition(" ")
+    after = int(last)
+    tables = list(TABLES)
+    for table in tables[tables.index(name) :]:
+        while rows := _read(connection, table, after):
+            after = rows[-1][0]  # type: ignore[assignment]
+            _write(connection, table, rows, f"{table} {after}")
+            done += len(rows)
+            if monotonic() - told >= REPORT:
+                told = monotonic()
+                progress(done, total)
+            if connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)[0] >= LOG_PAGES:
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+        after = 0
+    connection.execute("DELETE FROM note WHERE key = ?", (UNSEALED,))
+    if done:
+        progress(done, done)
+
+
+def _read(connection: apsw.Connection, table: str, after: int) -> list[Row]:
+    query = f"SELECT {', '.join(TABLES[table][0])} FROM {table} WHERE number > ? ORDER BY number"  # noqa: S608
+    rows: list[Row] = []
+    size = 0
+    try:
+        for row in connection.execute(query, (after,)):
+            rows.append(row)
+            size += sum(len(each) for each in row if isinstance(each, bytes))
+            if len(rows) >= ROWS or size >= BYTES:
+                break
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"a text of a {table} after number {after} is none: {error.reason}") from error
+    return rows
+
+
+def _write(connection: apsw.Connection, table: str, rows: list[Row], place: str) -> None:
+    _, names, seal = TABLES[table]
+    update = f"UPDATE {table} SET {', '.join(f'{name} = ?' for name in names)} WHERE number = ?"  # noqa: S608
+    with connection:
+        connection.executemany(update, [(*_sums(seal, row, len(names)), row[0]) for row in rows])
+        write_note(connection, UNSEALED, place)
+
+
+def _sums(seal: Callable[[Row], Row], row: Row, count: int) -> Row:
+    """A row that makes no sense gets none, and is found out when it is read."""
+    try:
+        return seal(row)[-count:]
+    except checksums.ODD:
+        return (None,) * count

@@ -1,0 +1,184 @@
+"""The diary in a file: what must survive a crash, in SQLite.
+
+The loop's thread makes rows of jobs as they are now and queues them; one thread with the one connection writes whatever
+has queued up in one commit, and then has the loop told. The loop never waits for the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import apsw
+
+from dragoman.core.failure import Failure
+from dragoman.core.histogram import Histogram
+from dragoman.core.model import Job, Payload
+from dragoman.core.restore import Kept
+from dragoman.core.store_entries import Erase, Note, Save
+from dragoman.store import statements
+from dragoman.store.ballast import Ballast
+from dragoman.store.errors import FULL, DiaryError, Unreadable, passing
+from dragoman.store.limits import DiaryLimits
+from dragoman.store.losses import after_opening, before_opening, has_leftovers
+from dragoman.store.rows import Scribe, read_result
+from dragoman.store.schema import NAME, OWN_NOTES, bring_up_to_date, check_file, damaged, open_file, within
+from dragoman.store.sealing import Progress, seal_all
+from dragoman.store.writer import Close, Entries, Fetch, Load, Writer
+
+DEFAULT_LIMITS: Final = DiaryLimits()
+
+
+class SqliteDiary:
+    """Raises DiaryError if the folder's diary cannot be used. `post` runs a callable on the loop's thread;
+    `wall_offset` tells how far the wall clock is ahead of the broker's; `progress` hears how far an older file has been
+    brought up to date."""
+
+    def __init__(
+        self,
+        folder: Path,
+        post: Callable[[Callable[[], None]], object],
+        wall_offset: Callable[[], float],
+        limits: DiaryLimits = DEFAULT_LIMITS,
+        *,
+        author: str = "",
+        vfs: str | None = None,
+        progress: Progress = lambda done, total: None,
+    ) -> None:
+        self.path = folder / NAME
+        self._wall_offset = wall_offset
+        self._scribe = Scribe()
+        if (loss := before_opening(folder)) is not None:
+            raise loss.error(self.path)
+        connection = open_file(self.path, vfs)
+        try:
+            if (loss := after_opening(connection, folder)) is not None:
+                raise loss.error(self.path)
+            is_checked = self._check(connection, limits.check_budget)
+            ballast = Ballast(folder, limits.ballast)
+            self._bring_up_to_date(connection, author, ballast, progress)
+            self._notes = {key: value for key, value in statements.read_notes(connection) if key not in OWN_NOTES}
+            ballast.make()
+            connection.pragma("journal_size_limit", limits.max_wal)
+            self._writer = Writer(connection, ballast, post, wall_offset, limits, author, is_checked, folder)
+            if has_leftovers(connection, self.path):
+                self._writer.merge_log()  # or they would look like damage behind the next one
+            if ballast.is_missed:
+                self._writer.problem = FULL  # until there is room for it again
+            self.last_number = statements.last_number(connection)
+        except BaseException as error:
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # what we refuse stays as it is
+            connection.close()
+            if isinstance(error, apsw.CorruptError | apsw.NotADBError):
+                raise damaged(self.path, str(error)) from error
+            if isinstance(error, apsw.Error):
+                raise DiaryError(f"{self.path} cannot be used: {error}") from error
+            if isinstance(error, UnicodeDecodeError):
+                raise damaged(self.path, f"a note is no text: {error.reason}") from error
+            if isinstance(error, Unreadable):
+                raise damaged(self.path, str(error)) from error
+            raise
+        self._writer.thread.start()
+
+    def _check(self, connection: apsw.Connection, budget: float) -> bool:
+        """R109. False: it would take too long, and is put off."""
+        if budget <= 0.0:
+            return False
+        try:
+            found = check_file(connection, within(budget))
+        except (apsw.CorruptError, apsw.NotADBError) as error:
+            found = str(error)
+        if found:
+            raise damaged(self.path, found)
+        return found is not None
+
+    def _bring_up_to_date(self, connection: apsw.Connection, author: str, ballast: Ballast, progress: Progress) -> None:
+        """R101: on a full disk in the room that is kept back."""
+        try:
+            bring_up_to_date(connection, author)
+            seal_all(connection, progress)
+        except apsw.Error as error:
+            if passing(error, connection.system_errno) != FULL:
+                raise
+            ballast.drop()
+            bring_up_to_date(connection, author)
+            seal_all(connection, progress)
+
+    # ---------------------------------------------------------------- what the line asks for
+
+    def apply(self, entries: list[Save | Note | Erase], done: Callable[[int, str | None], None]) -> None:
+        scribe, offset = self._scribe, self._wall_offset()
+        written = Entries(done)
+        for entry in entries:
+            if type(entry) is Save:
+                job = entry.job
+                written.last = entry.number
+                if entry.number == job.number:
+                    written.jobs.append(scribe.job_row(job, offset))
+                    written.size += len(job.payload)
+                else:
+                    if entry.rewrites:
+                        written.heads.append((job.number, scribe.head(job, offset)))
+                    written.fates.append((job.number, scribe.fate_row(job, offset)))
+                    written.size += len(job.result) if job.failure is None else job.failure.size
+            elif type(entry) is Note:
+                written.last = entry.number
+                written.notes.append((entry.key, entry.value))
+            else:
+                assert type(entry) is Erase
+                written.erased.append(scribe.erased(entry.job))
+        self._writer.queue.put(written)
+
+    def fetch(self, job: Job, done: Callable[[Payload, Payload, Failure | None], None]) -> None:
+        def fetched(payload: Payload, stored: Payload) -> None:
+            done(payload, *read_result(job, stored))
+
+        self._writer.queue.put(Fetch(job.number, fetched))
+
+    def close(self) -> str | None:
+        """Commit everything that was asked for, and end the thread. Returns why not all of it is there, if so."""
+        self._writer.queue.put(Close())
+        self._writer.thread.join()
+        return self._writer.problem if self._writer.unwritten else None
+
+    # ---------------------------------------------------------------- at the start
+
+    def notes(self) -> dict[str, str]:
+        """What an earlier run noted."""
+        return dict(self._notes)
+
+    def load(self, deliver: Callable[[list[Kept]], None], finished: Callable[[], None]) -> None:
+        """Bring all jobs of earlier runs, in batches, while everything else goes on."""
+        quarantined = self._scribe.quarantined
+
+        def take_note(batch: list[Kept]) -> None:
+            quarantined.update((kept.id, kept.number) for kept in batch if kept.quarantined)
+            deliver(batch)
+
+        self._writer.queue.put(Load(take_note, finished))
+
+    # ---------------------------------------------------------------- how it is
+
+    @property
+    def problem(self) -> str | None:
+        """Why new jobs cannot be written at the moment."""
+        return self._writer.problem
+
+    @property
+    def commits(self) -> Histogram:
+        """Seconds that commits took."""
+        return self._writer.commits
+
+    def when_lost(self, call: Callable[[str], None]) -> None:
+        """Be called, with a sentence, when the files are gone from the folder (R130)."""
+        self._writer.lost = call
+
+    @property
+    def failed(self) -> Callable[[str], None]:
+        """Called once, with a sentence, when nothing can be written any more."""
+        return self._writer.failed
+
+    @failed.setter
+    def failed(self, call: Callable[[str], None]) -> None:
+        self._writer.failed = call

@@ -1,0 +1,162 @@
+"""The statements: groups into tables, and rows out of them.
+
+Every step of a statement gives the interpreter's lock away, and to get it back from a busy loop may take milliseconds.
+So many rows go into one statement, and many come out of one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Final
+
+import apsw
+
+from dragoman.core.model import Payload
+from dragoman.store import checksums
+from dragoman.store.commit import Group
+from dragoman.store.errors import Unreadable
+from dragoman.store.rows import FATE_COLUMNS, JOB_COLUMNS, PAYLOAD, Row
+
+LARGE: Final = 4_096  # bytes of a payload that is worth the while to drop before its job is erased
+ROWS_A_STATEMENT: Final = (256, 16, 1)
+
+# What is read of a job at the start: all but its bodies.
+HEAD: Final = tuple(name for name in JOB_COLUMNS if name != "payload")
+FATE: Final = tuple(name for name in FATE_COLUMNS if name != "result")
+_JOB: Final = ", ".join(f"job.{name}" for name in (*HEAD, "head_sum"))
+_FATE: Final = ", ".join(f"fate.{name}" for name in (*FATE, "head_sum", "told_sum"))
+BATCH: Final = f"""
+SELECT {_JOB}, {_FATE} FROM job LEFT JOIN fate ON fate.number = job.number
+WHERE job.number > ? AND job.number <= ? ORDER BY job.number LIMIT ?
+"""  # noqa: S608
+BODIES: Final = """
+SELECT job.id, job.payload, job.body_sum, fate.number, fate.result, fate.body_sum
+FROM job LEFT JOIN fate ON fate.number = job.number WHERE job.number = ?
+"""
+# The checksum of an empty payload is the number.
+DROP_PAYLOADS: Final = f"""
+UPDATE job SET payload = x'', body_sum = number & {checksums.MASK}
+WHERE number IN (SELECT value FROM json_each(?)) AND length(payload) > {LARGE}
+"""  # noqa: S608
+
+
+# The checksum of the payload is another. The time is written anew, for it is as right as the wall clock is now.
+SET_HEAD: Final = "UPDATE job SET wishes = ?, created = ?, head_sum = ? WHERE number = ?"
+WISHES: Final = JOB_COLUMNS.index("wishes")
+CREATED: Final = JOB_COLUMNS.index("created")
+
+
+def _statements(head: str, width: int, tail: str) -> dict[int, str]:
+    row = f"({', '.join('?' * width)})"
+    return {rows: head + ", ".join([row] * rows) + tail for rows in ROWS_A_STATEMENT}
+
+
+ADD_JOBS: Final = _statements("INSERT INTO job VALUES ", len(checksums.ALL_JOB_COLUMNS), "")
+# A fate of a job that was refused by a full disk before it ended otherwise is no longer of interest.
+SET_FATES: Final = _statements(
+    "INSERT OR REPLACE INTO fate SELECT * FROM (VALUES ",
+    len(checksums.ALL_FATE_COLUMNS),
+    ") AS new WHERE EXISTS (SELECT 1 FROM job WHERE number = new.column1)",
+)
+
+
+def write(connection: apsw.Connection, group: Group) -> None:
+    """All of it, in the transaction that is open."""
+    execute = connection.execute
+    if group.jobs:
+        _write_rows(connection, ADD_JOBS, [checksums.sealed_job(row) for row in _with_payloads(connection, group.jobs)])
+    for head in group.heads.values():
+        number, created, wishes = head[0], head[CREATED], head[WISHES]
+        execute(SET_HEAD, (wishes, created, checksums.job_sums((*head, b""))[0], number))
+    if group.fates:
+        _write_rows(connection, SET_FATES, [checksums.sealed_fate(row) for row in group.fates.values()])
+        finished = group.finished()
+        if finished:
+            execute(DROP_PAYLOADS, (json.dumps(finished),))
+    for key, value in group.notes.items():
+        if value is None:
+            execute("DELETE FROM note WHERE key = ?", (key,))
+        else:
+            write_note(connection, key, value)
+    if group.erased:
+        erased = json.dumps(list(group.erased))
+        execute("DELETE FROM job WHERE number IN (SELECT value FROM json_each(?))", (erased,))
+        execute("DELETE FROM fate WHERE number IN (SELECT value FROM json_each(?))", (erased,))
+
+
+def write_note(connection: apsw.Connection, key: str, value: str) -> None:
+    connection.execute("INSERT OR REPLACE INTO note VALUES (?, ?, ?)", (key, value, checksums.note_sum(key, value)))
+
+
+def _with_payloads(connection: apsw.Connection, rows: list[Row]) -> Iterator[Row]:
+    """A job that repeats another may have that one's number in the place of its payload."""
+    for row in rows:
+        source = row[PAYLOAD]
+        if type(source) is not int:
+            yield row
+        elif has_job(connection, source):
+            yield (*row[:PAYLOAD], read_bodies(connection, source)[0])
+
+
+def _write_rows(connection: apsw.Connection, statements: dict[int, str], rows: Sequence[Row]) -> None:
+    written = 0
+    for size, statement in statements.items():
+        while len(rows) - written >= size:
+            some = rows[written : written + size]
+            connection.execute(statement, tuple(chain.from_iterable(some)))
+            written += size
+
+
+def read_batch(connection: apsw.Connection, after: int, last: int, most: int) -> list[Row]:
+    """Jobs with their fates, without their bodies, by rising number. Raises Unreadable."""
+    rows = connection.execute(BATCH, (after, last, most)).fetchall()
+    return [_checked(row) for row in rows]
+
+
+def _checked(row: Row) -> Row:
+    """The columns without checksums, and without the fate's number."""
+    end = len(HEAD)
+    fate = row[end + 1 : -2]
+    checksums.require_heads(row[:end], row[end], fate, row[-2:])
+    return row[:end] + fate[1:]
+
+
+def read_bodies(connection: apsw.Connection, number: int) -> tuple[Payload, Payload]:
+    """A job's payload and result. Raises Unreadable."""
+    row = connection.execute(BODIES, (number,)).fetchone()
+    if row is None:
+        return b"", b""
+    id, payload, payload_sum, fate, result, result_sum = row
+    if not checksums.is_body(number, payload, payload_sum):
+        raise Unreadable(f"the payload of job {id.hex()} does not match its checksum")
+    if fate is not None and not checksums.is_body(number, result, result_sum):
+        raise Unreadable(f"the result of job {id.hex()} does not match its checksum")
+    return payload or b"", result or b""
+
+
+def read_notes(connection: apsw.Connection) -> Iterator[tuple[str, str]]:
+    """Raises Unreadable."""
+    for key, value, sum in connection.execute("SELECT key, value, sum FROM note"):
+        if checksums.note_sum(key, value) != sum:
+            raise Unreadable(f"the note {key!r} does not match its checksum")
+        yield key, value
+
+
+def has_job(connection: apsw.Connection, number: int) -> bool:
+    return connection.execute("SELECT 1 FROM job WHERE number = ?", (number,)).get is not None
+
+
+def read_note(connection: apsw.Connection, key: str) -> str | None:
+    value: str | None = connection.execute("SELECT value FROM note WHERE key = ?", (key,)).get
+    return value
+
+
+def last_number(connection: apsw.Connection) -> int:
+    return connection.execute("SELECT max(number) FROM job").get or 0
+
+
+def used_bytes(connection: apsw.Connection) -> int:
+    pages: int = connection.pragma("page_count") - connection.pragma("freelist_count")
+    return pages * int(connection.pragma("page_size"))

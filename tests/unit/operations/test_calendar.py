@@ -1,0 +1,317 @@
+"""The calendar on good days: what is made when, what is skipped, what may be changed, what is refused."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from math import inf
+
+import pytest
+
+from dragoman.core.model import JobId
+from dragoman.operations import scheduler
+from dragoman.operations.scheduler import MOST, MOST_AT_ONCE, MOST_PAYLOAD, Calendar
+from dragoman.operations.schemas import CronForm, Objection
+
+from .two_clocks import DAY, HOUR, NOON, STARTED, World, clock
+
+# ---------------------------------------------------------------- as it should be
+
+
+def test_runs_are_made_when_they_are_due() -> None:
+    world = World()
+    view = world.put(overlap=True)
+    assert clock(view.next) == "2024-05-15T13:00:00+00:00"
+    world.advance(HOUR - 1)
+    assert world.moments() == []
+    world.advance(2 * HOUR)
+    assert world.moments() == ["2024-05-15T13:00:00", "2024-05-15T14:00:00"]
+
+
+def test_a_run_has_the_form_the_payload_and_a_key_with_its_moment() -> None:
+    world = World()
+    asked: list[tuple[CronForm, bytes, str, float]] = []
+
+    def submit(form: CronForm, payload: bytes, key: str, now: float) -> JobId:
+        asked.append((form, payload, key, now))
+        return JobId(b"j" * 16)
+
+    world.calendar = Calendar(submit, lambda key, value: None, lambda job: True)
+    form = CronForm(name="report", service="s", cron="0 * * * *", payload_base64="AP8=", priority=7)
+    world.calendar.put(form, STARTED, NOON)
+    world.calendar.tick(STARTED, NOON + HOUR)
+    assert asked == [(form, b"\x00\xff", "cron/report/2024-05-15T13:00:00+00:00", STARTED)]
+
+
+def test_view_tells_what_was_and_what_will_be() -> None:
+    world = World()
+    world.put(timezone="Europe/Berlin")
+    world.advance(HOUR)
+    view = world.calendar.get("report")
+    assert (clock(view.last), clock(view.next)) == ("2024-05-15T15:00:00+02:00", "2024-05-15T16:00:00+02:00")
+    assert view.last_job == JobId((1).to_bytes(16)).hex()
+    assert (view.name, view.service, view.cron, view.every) == ("report", "s", "0 * * * *", None)
+    assert (view.timezone, view.paused, view.overlap, view.runs, view.skipped) == ("Europe/Berlin", False, False, 1, 0)
+
+
+def test_moments_are_those_of_the_zone() -> None:
+    world = World()
+    world.put(cron="30 2 * * *", timezone="America/New_York")
+    world.advance(DAY)
+    assert world.moments() == ["2024-05-16T06:30:00"]
+
+
+def test_interval_keeps_to_its_grid_however_late_the_ticks_are() -> None:
+    world = World()
+    world.put(every=90.0, overlap=True)
+    world.wall += 95.0
+    world.tick()
+    world.wall += 88.5
+    world.tick()
+    world.wall += 86.5
+    world.tick()
+    assert world.moments() == ["2024-05-15T12:01:30", "2024-05-15T12:03:00", "2024-05-15T12:04:30"]
+
+
+def test_interval_of_odd_length_from_an_odd_moment_never_drifts() -> None:
+    world = World()
+    world.wall = start = NOON + 0.123457
+    world.put(every=1.1, overlap=True)
+    world.advance(1100.5)
+    made = [datetime.fromisoformat(moment + "+00:00").timestamp() for moment in world.moments()]
+    assert made == pytest.approx([start + 1.1 * number for number in range(1, 1001)], abs=1e-5)
+
+
+def test_tick_says_when_the_next_is_due_but_never_more_than_a_minute_ahead() -> None:
+    world = World()
+    assert world.tick() == inf
+    world.put(every=90.0)
+    assert world.tick() == STARTED + 60.0
+    world.now, world.wall = world.now + 60.0, world.wall + 60.0
+    assert world.tick() == STARTED + 90.0
+
+
+def test_a_crowd_is_made_a_few_at_a_time() -> None:
+    world = World()
+    for number in range(MOST_AT_ONCE * 2 + 1):
+        world.put(f"n{number}")
+    world.wall += HOUR
+    assert world.tick() == world.now
+    assert len(world.moments()) == MOST_AT_ONCE
+    assert world.tick() == world.now
+    assert world.tick() == world.now + 60.0
+    assert len(world.moments()) == MOST_AT_ONCE + 1
+
+
+def test_list_is_in_the_order_of_names() -> None:
+    world = World()
+    for name in ("b", "c", "a"):
+        world.put(name)
+    assert [view.name for view in world.calendar.list()] == ["a", "b", "c"]
+
+
+def test_removed_one_runs_no_more_and_leaves_no_note() -> None:
+    world = World()
+    world.put()
+    world.calendar.remove("report")
+    world.commit()
+    assert world.tick() == inf
+    world.advance(2 * HOUR)
+    assert (world.moments(), world.notes, world.calendar.list()) == ([], {}, [])
+
+
+# ---------------------------------------------------------------- overlap
+
+
+def test_run_is_skipped_while_the_last_one_has_not_ended() -> None:
+    world = World()
+    world.put()
+    world.advance(3 * HOUR)
+    assert world.moments() == ["2024-05-15T13:00:00"]
+    view = world.calendar.get("report")
+    assert (view.runs, view.skipped, clock(view.last)) == (1, 2, "2024-05-15T13:00:00+00:00")
+    world.finish_all()
+    world.advance(HOUR)
+    assert world.moments() == ["2024-05-15T16:00:00"]
+
+
+def test_a_skipped_run_is_not_made_later() -> None:
+    world = World()
+    world.put()
+    world.advance(2 * HOUR)
+    world.finish_all()
+    world.moments()
+    world.advance(HOUR / 2)
+    world.crash()
+    world.tick()
+    assert world.moments() == []
+    assert world.calendar.get("report").skipped == 1
+
+
+def test_with_overlap_it_is_made_anyway() -> None:
+    world = World()
+    world.put(overlap=True)
+    world.advance(3 * HOUR)
+    assert len(world.moments()) == 3
+    assert world.calendar.get("report").skipped == 0
+
+
+def test_a_new_schedule_knows_the_job_of_the_old_one() -> None:
+    world = World()
+    world.put()
+    world.advance(HOUR)
+    view = world.put(cron="*/30 * * * *")
+    assert view.runs == 0
+    world.moments()
+    world.advance(HOUR / 2)
+    assert world.moments() == []
+    assert world.calendar.get("report").skipped == 1
+
+
+# ---------------------------------------------------------------- changing a definition
+
+
+def test_same_schedule_keeps_grid_and_counts() -> None:
+    world = World()
+    world.put(every=600.0, overlap=True)
+    world.advance(900.0)
+    view = world.put(every=600.0, overlap=True, payload="other")
+    assert (view.runs, clock(view.next)) == (1, "2024-05-15T12:20:00+00:00")
+    world.advance(300.0)
+    assert [payload for _, payload in world.made] == [b"", b"other"]
+
+
+def test_another_schedule_begins_anew() -> None:
+    world = World()
+    world.put(every=600.0, overlap=True)
+    world.advance(900.0)
+    view = world.put(every=1200.0, overlap=True)
+    assert (view.runs, clock(view.next)) == (0, "2024-05-15T12:35:00+00:00")
+
+
+def test_run_that_is_due_outlives_a_new_definition() -> None:
+    world = World()
+    world.put(overlap=True)
+    world.wall += HOUR + 1
+    world.put(overlap=True, payload="other")
+    world.tick()
+    assert world.made == [("cron/report/2024-05-15T13:00:00+00:00", b"other")]
+
+
+def test_definition_that_is_refused_leaves_the_old_one_alone() -> None:
+    world = World()
+    world.put(overlap=True)
+    with pytest.raises(Objection):
+        world.put(overlap=True, cron="61 * * * *")
+    world.advance(HOUR)
+    assert len(world.moments()) == 1
+
+
+# ---------------------------------------------------------------- pausing
+
+
+def test_paused_one_makes_nothing_and_catches_up_on_nothing() -> None:
+    world = World()
+    world.put(overlap=True)
+    world.wall += HOUR + 1  # one is due
+    view = world.calendar.pause("report", world.now, world.wall)
+    world.commit()
+    assert (view.paused, view.next) == (True, None)
+    assert world.tick() == inf
+    world.advance(3 * HOUR)
+    world.crash(down=HOUR / 4)
+    assert world.calendar.get("report").paused
+    view = world.calendar.resume("report", world.now, world.wall)
+    world.commit()
+    assert (view.paused, clock(view.next)) == (False, "2024-05-15T17:00:00+00:00")
+    world.tick()
+    assert world.moments() == []
+    world.crash()
+    world.advance(HOUR)
+    assert world.moments() == ["2024-05-15T17:00:00"]
+
+
+def test_pausing_and_resuming_twice_changes_nothing() -> None:
+    world = World()
+    world.put(overlap=True)
+    world.wall += HOUR + 1
+    assert not world.calendar.resume("report", world.now, world.wall).paused
+    world.tick()
+    assert len(world.moments()) == 1  # what was due when it was resumed for nothing
+    world.calendar.pause("report", world.now, world.wall)
+    assert world.calendar.pause("report", world.now, world.wall).paused
+
+
+def test_it_may_be_put_paused_and_put_to_go_on() -> None:
+    world = World()
+    world.put(overlap=True, paused=True)
+    world.advance(2 * HOUR + 1)
+    assert world.moments() == []
+    assert clock(world.put(overlap=True).next) == "2024-05-15T15:00:00+00:00"
+    world.advance(HOUR)
+    assert world.moments() == ["2024-05-15T15:00:00"]
+
+
+def test_resumed_interval_is_on_its_old_grid() -> None:
+    world = World()
+    world.put(every=600.0)
+    world.calendar.pause("report", world.now, world.wall)
+    world.advance(1700.0)
+    assert clock(world.calendar.resume("report", world.now, world.wall).next) == "2024-05-15T12:30:00+00:00"
+
+
+# ---------------------------------------------------------------- mistakes
+
+
+@pytest.mark.parametrize(
+    ("form", "sentence"),
+    [
+        ({"cron": None}, "say one of cron and every, and not both"),
+        ({"cron": "* * * * *", "every": 5.0}, "say one of cron and every, and not both"),
+        ({"cron": "61 * * * *"}, '"61" is no number from 0 to 59'),
+        ({"cron": "0 0 30 2 *"}, '"0 0 30 2 *" never comes'),
+        ({"timezone": "Mars/Olympus"}, '"Mars/Olympus" is no time zone'),
+        ({"every": 5.0, "timezone": "Mars/Olympus"}, '"Mars/Olympus" is no time zone'),
+        ({"payload": "x", "payload_base64": "eA=="}, "say one of payload, payload_base64 and a body, not two"),
+        ({"payload_base64": "e"}, "payload_base64 is not base64"),
+        ({"payload_base64": "e A=="}, "payload_base64 is not base64"),
+        ({"payload_base64": "é"}, "payload_base64 is not base64"),
+        ({"payload": "x" * (MOST_PAYLOAD + 1)}, "at most 65536 bytes, not 65537"),
+        ({"name": "a\nb"}, "a recurring job's name is 1 to 128 bytes without control characters"),
+        ({"name": "é" * 65}, "a recurring job's name is 1 to 128 bytes"),
+    ],
+)
+def test_form_that_cannot_be_is_refused(form: dict[str, object], sentence: str) -> None:
+    world = World()
+    with pytest.raises(Objection) as caught:
+        world.put(**form)  # type: ignore[arg-type]
+    assert caught.value.problem.kind == "invalid"
+    assert sentence in caught.value.problem.detail
+    assert (world.calendar.list(), world.notes) == ([], {})
+
+
+def test_service_name_is_looked_at_when_it_is_put() -> None:
+    with pytest.raises(Objection, match="a service name is"):
+        World().calendar.put(CronForm(name="a", service="a\0", every=5.0), STARTED, NOON)
+
+
+@pytest.mark.parametrize("ask", ["get", "remove", "pause", "resume"])
+def test_unknown_name_is_not_found(ask: str) -> None:
+    world = World()
+    arguments = ("nobody", STARTED, NOON) if ask in ("pause", "resume") else ("nobody",)
+    with pytest.raises(Objection, match='no recurring job is called "nobody"') as caught:
+        getattr(world.calendar, ask)(*arguments)
+    assert caught.value.problem.kind == "not found"
+
+
+def test_there_are_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert MOST == 10_000
+    monkeypatch.setattr(scheduler, "MOST", 3)
+    world = World()
+    for number in range(3):
+        world.put(f"n{number}")
+    with pytest.raises(Objection, match="there are 3 recurring jobs already") as caught:
+        world.put("n3")
+    assert caught.value.problem.kind == "busy"
+    world.put("n1", payload="changed")
+    world.calendar.remove("n0")
+    world.put("n3")

@@ -1,0 +1,375 @@
+"""The calendar on bad days: a run is made once, whatever clocks, crashes and refusals do to it."""
+
+from __future__ import annotations
+
+from math import inf
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from dragoman.operations.scheduler import MOST_AT_ONCE
+
+from .two_clocks import DAY, HOUR, MINUTE, NOON, STARTED, World, clock
+
+# ---------------------------------------------------------------- clocks
+
+
+def test_after_downtime_what_was_missed_is_made_once() -> None:
+    world = World()
+    world.put(overlap=True)
+    world.crash(down=5.5 * HOUR)
+    world.tick()
+    assert world.moments() == ["2024-05-15T13:00:00"]
+    assert clock(world.calendar.get("report").next) == "2024-05-15T18:00:00+00:00"
+    world.advance(HOUR)
+    assert world.moments() == ["2024-05-15T18:00:00"]
+
+
+def test_wall_clock_that_jumps_ahead_makes_what_was_missed_once() -> None:
+    world = World()
+    world.put(every=10.0, overlap=True)
+    world.wall += HOUR
+    world.tick()
+    assert world.moments() == ["2024-05-15T12:00:10"]
+    world.advance(10.0)
+    assert world.moments() == ["2024-05-15T13:00:10"]
+
+
+def test_wall_clock_that_goes_back_repeats_nothing() -> None:
+    world = World()
+    world.put(overlap=True)
+    world.advance(2 * HOUR)
+    assert world.moments() == ["2024-05-15T13:00:00", "2024-05-15T14:00:00"]
+    world.wall -= 1.5 * HOUR
+    world.advance(1.75 * HOUR)
+    assert world.moments() == []
+    world.advance(HOUR)
+    assert world.moments() == ["2024-05-15T15:00:00"]
+
+
+@pytest.mark.parametrize("how", ["crash", "pause", "put", "put another schedule"])
+def test_wall_clock_that_goes_back_repeats_nothing_whatever_happens_meanwhile(how: str) -> None:
+    world = World()
+    world.put(overlap=True)
+    world.advance(2 * HOUR)
+    world.moments()
+    world.wall -= 1.5 * HOUR
+    if how == "crash":
+        world.crash()
+    elif how == "pause":
+        world.calendar.pause("report", world.now, world.wall)
+        world.calendar.resume("report", world.now, world.wall)
+    else:
+        world.put(overlap=True, cron="0 * * * *" if how == "put" else "0,1 * * * *")
+    world.advance(1.5 * HOUR)
+    assert world.moments() == []
+
+
+def test_after_a_future_that_was_none_runs_go_on() -> None:
+    """A clock that shows 2030 for a moment makes one run before its time, and holds none up."""
+    world = World()
+    world.put(overlap=True)
+    world.wall += 6 * 365 * DAY
+    world.tick()
+    world.wall -= 6 * 365 * DAY
+    world.advance(2 * HOUR)
+    assert world.moments() == ["2024-05-15T13:00:00", "2024-05-15T14:00:00"]
+
+
+@pytest.mark.parametrize("schedule", [{"cron": "0 * * * *"}, {"every": HOUR}])
+def test_what_was_put_in_a_future_that_was_none_runs_too(schedule: dict[str, object]) -> None:
+    world = World()
+    world.wall += 365 * DAY
+    world.put(overlap=True, **schedule)
+    world.wall -= 365 * DAY
+    world.advance(2 * HOUR)
+    assert world.moments() == ["2024-05-15T13:00:00", "2024-05-15T14:00:00"]
+
+
+def test_a_past_that_was_none_makes_nothing_again() -> None:
+    """A machine that starts in 1970 until it has asked for the time: one run stood for three, and still does."""
+    world = World()
+    world.put(overlap=True)
+    world.crash(down=3.5 * HOUR)
+    world.tick()
+    assert world.moments() == ["2024-05-15T13:00:00"]
+    right, world.wall = world.wall, 10.0
+    world.crash()
+    world.advance(20.0)
+    world.wall = right + 20.0
+    world.advance(MINUTE)
+    assert world.moments() == []
+    assert clock(world.calendar.get("report").next) == "2024-05-15T16:00:00+00:00"
+
+
+@pytest.mark.parametrize("back", [90.0, 100.0, HOUR, DAY])
+def test_interval_goes_on_evenly_when_the_wall_clock_is_set_back(back: float) -> None:
+    """R25: schedules with `every` stood still until the wall clock had caught up with their last run."""
+    world = World()
+    world.put(every=100.0, overlap=True)
+    world.advance(230.0)
+    assert len(world.moments()) == 2
+    world.wall -= back
+    world.advance(69.0)
+    assert world.moments() == []
+    world.advance(1.0)
+    assert len(world.moments()) == 1
+    world.advance(10 * MINUTE)
+    assert len(world.moments()) == 6
+
+
+@pytest.mark.parametrize("how", ["crash", "pause", "put", "put another", "cron before"])
+def test_interval_costs_one_interval_at_most_when_the_wall_clock_is_set_back(how: str) -> None:
+    """R25: whatever happens before the clock is looked at again."""
+    world = World()
+    world.put(overlap=True, **({"cron": "* * * * *"} if how == "cron before" else {"every": 100.0}))
+    world.advance(230.0)
+    world.moments()
+    world.wall -= DAY
+    if how == "crash":
+        world.crash(down=5.0)
+    elif how == "pause":
+        world.calendar.pause("report", world.now, world.wall)
+        world.calendar.resume("report", world.now, world.wall)
+    else:
+        world.put(overlap=True, every=100.0 if how == "put" else 50.0)
+    world.advance(100.0)
+    assert 1 <= len(world.moments()) <= 2
+    world.crash()
+    world.advance(100.0)
+    assert 1 <= len(world.moments()) <= 2
+
+
+def test_run_that_was_refused_before_the_wall_clock_was_set_back_is_made_once() -> None:
+    world = World()
+    world.put(every=100.0, overlap=True)
+    world.is_open = False
+    world.advance(100.5)
+    world.wall -= DAY
+    world.is_open = True
+    world.advance(1.0)
+    assert len(world.moments()) == 1
+    world.advance(98.0)
+    assert world.moments() == []
+
+
+def test_clock_that_goes_back_a_little_makes_no_run_of_the_moment_it_was_put() -> None:
+    world = World()
+    world.put(every=600.0)
+    world.wall -= 1.0
+    world.advance(10.0)
+    assert world.moments() == []
+
+
+def test_clock_that_goes_back_a_little_loses_no_run_that_was_refused() -> None:
+    world = World()
+    world.put(overlap=True)
+    world.wall += 365 * DAY
+    world.tick()
+    world.wall = NOON
+    world.advance(2 * HOUR - 1)
+    world.moments()
+    world.is_open = False
+    world.advance(1.2)
+    world.wall -= 0.1
+    world.is_open = True
+    world.advance(2.0)
+    assert world.moments() == ["2024-05-15T14:00:00"]
+
+
+# ---------------------------------------------------------------- refusals
+
+
+def test_refused_run_is_tried_again_each_second_and_is_not_lost() -> None:
+    world = World()
+    world.put(overlap=True)
+    world.is_open = False
+    world.wall += HOUR
+    assert world.tick() == world.now + 1.0
+    world.now, world.wall = world.now + 0.5, world.wall + 0.5
+    world.is_open = True
+    assert world.tick() == world.now + 0.5  # not yet
+    assert world.moments() == []
+    world.now, world.wall = world.now + 0.5, world.wall + 0.5
+    world.tick()
+    assert world.moments() == ["2024-05-15T13:00:00"]
+    assert clock(world.calendar.get("report").next) == "2024-05-15T14:00:00+00:00"
+
+
+def test_run_that_is_refused_for_long_stands_for_those_after_it() -> None:
+    world = World()
+    world.put(overlap=True)
+    world.is_open = False
+    world.advance(3.5 * HOUR)
+    world.is_open = True
+    world.advance(2.0)
+    assert world.moments() == ["2024-05-15T13:00:00"]
+    world.advance(HOUR)
+    assert world.moments() == ["2024-05-15T16:00:00"]
+
+
+@pytest.mark.parametrize("how", ["remove", "pause", "put", "crash"])
+def test_refused_run_follows_its_definition(how: str) -> None:
+    world = World()
+    world.put(overlap=True)
+    world.is_open = False
+    world.wall += HOUR
+    world.tick()
+    if how == "remove":
+        world.calendar.remove("report")
+    elif how == "pause":
+        world.calendar.pause("report", world.now, world.wall)
+    elif how == "put":
+        world.put(overlap=True, payload="other")
+    else:
+        world.crash()
+    world.is_open = True
+    world.advance(2.0)
+    assert len(world.moments()) == (how in ("put", "crash"))
+
+
+def test_a_crowd_that_was_refused_comes_in_when_it_may() -> None:
+    world = World()
+    for number in range(MOST_AT_ONCE + 50):
+        world.put(f"n{number}")
+    world.is_open = False
+    world.advance(HOUR + 5.0)
+    world.is_open = True
+    world.advance(1.0)
+    assert len(set(world.moments())) == 1
+    assert len(world.jobs) == MOST_AT_ONCE + 50
+
+
+# ---------------------------------------------------------------- crashes
+
+
+def test_everything_comes_back_from_the_notes() -> None:
+    world = World()
+    world.put("a", timezone="Europe/Berlin", payload="x", overlap=True)
+    world.put("b", every=77.5, payload_base64="AP8=")
+    world.put("c", paused=True)
+    world.advance(2 * HOUR)
+    before = world.calendar.list()
+    world.crash()
+    assert world.calendar.list() == before
+
+
+def test_note_that_cannot_be_read_is_given_back_and_holds_nothing_up() -> None:
+    world = World()
+    world.put("a", overlap=True)
+    world.put("b", overlap=True, timezone="Europe/Berlin")
+    notes = {**world.notes, "cron/c": "{", "pause/a": "somebody"}
+    notes["cron/b"] = notes["cron/b"].replace("Europe/Berlin", "Europe/Atlantis")
+    fresh = World()
+    problems = fresh.calendar.load(notes, STARTED, NOON)
+    assert problems.keys() == {"b", "c"}
+    assert '"Europe/Atlantis" is no time zone' in problems["b"]
+    fresh.advance(HOUR)
+    assert [key for key, _ in fresh.made] == ["cron/a/2024-05-15T13:00:00+00:00"]
+
+
+def test_crash_before_the_commit_makes_the_run_again_under_the_same_key() -> None:
+    world = World()
+    world.put(overlap=True)
+    world.wall += HOUR + 1
+    world.calendar.tick(world.now, world.wall)
+    assert world.moments() == ["2024-05-15T13:00:00"]
+    world.crash(down=2 * HOUR)
+    world.tick()
+    assert world.moments() == ["2024-05-15T13:00:00"]
+    assert list(world.jobs) == ["cron/report/2024-05-15T13:00:00+00:00"]
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from(["advance", "crash", "lose", "shut", "open"]), st.integers(1, 400)), max_size=30
+    )
+)
+@settings(derandomize=True, deadline=None, max_examples=100)
+def test_no_run_is_made_twice_and_none_is_lost(steps: list[tuple[str, int]]) -> None:
+    """As long as clocks are right: between two runs there is no scheduled moment at which nothing stood for it."""
+    world = World()
+    world.put(every=60.0, overlap=True)
+    for step, seconds in steps:
+        if step == "advance":
+            world.advance(float(seconds))
+        elif step == "crash":
+            world.crash(down=float(seconds))
+        elif step == "lose":  # what this turn does is never written
+            world.wall += seconds
+            world.calendar.tick(world.now, world.wall)
+            world.crash()
+        else:
+            world.is_open = step == "open"
+    world.is_open = True
+    world.advance(2.0)
+    view = world.calendar.get("report")
+    assert view.runs == len(world.jobs)  # each under a key of its own, or the world had objected
+    assert view.next is not None
+    assert world.wall < view.next.timestamp() <= world.wall + 60.0
+    assert (view.runs > 0) is (world.wall >= NOON + 60.0)
+
+
+class ClocksGoWrong(RuleBasedStateMachine):
+    """Whatever clocks show, whatever is changed and lost: the world objects to a key that is made twice."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.world = World()
+        self.world.put("hourly", overlap=True)
+        self.world.put("often", every=900.0, overlap=True)
+        self.world.put("once", every=1800.0)
+
+    @rule(seconds=st.integers(1, 7_200))
+    def time_passes(self, seconds: int) -> None:
+        self.world.advance(float(seconds))
+
+    @rule(seconds=st.sampled_from([-86_400, -7_200, -1_000, -1, 1, 1_000, 7_200, 86_400]))
+    def clock_is_set(self, seconds: int) -> None:
+        self.world.wall += seconds
+
+    @rule(down=st.integers(0, 7_200))
+    def broker_crashes(self, down: int) -> None:
+        self.world.crash(down=float(down))
+
+    @rule(seconds=st.integers(1, 7_200))
+    def turn_is_lost(self, seconds: int) -> None:
+        self.world.wall += seconds
+        self.world.calendar.tick(self.world.now, self.world.wall)
+        self.world.crash()
+
+    @rule(name=st.sampled_from(["hourly", "often", "once"]), paused=st.booleans())
+    def somebody_pauses(self, name: str, paused: bool) -> None:
+        (self.world.calendar.pause if paused else self.world.calendar.resume)(name, self.world.now, self.world.wall)
+        self.world.commit()
+
+    @rule(cron=st.sampled_from(["0 * * * *", "*/30 * * * *"]))
+    def somebody_changes(self, cron: str) -> None:
+        self.world.put("hourly", overlap=True, cron=cron)
+
+    @rule(is_open=st.booleans())
+    def broker_is_full(self, is_open: bool) -> None:
+        self.world.is_open = is_open
+
+    @rule()
+    def jobs_end(self) -> None:
+        self.world.finish_all()
+
+    @invariant()
+    def next_ones_are_in_the_future(self) -> None:
+        world = self.world
+        due = world.tick()
+        assert due > world.now
+        assert due <= world.now + 60.0 or due == inf
+        if world.is_open:
+            world.advance(1.0)
+            for view in world.calendar.list():
+                assert view.paused is (view.next is None)
+                assert view.next is None or view.next.timestamp() > world.wall
+                assert view.every is None or view.next is None or view.next.timestamp() <= world.wall + view.every
+
+
+TestClocksGoWrong = ClocksGoWrong.TestCase
+TestClocksGoWrong.settings = settings(derandomize=True, deadline=None, max_examples=60, stateful_step_count=25)

@@ -1,0 +1,182 @@
+"""Jobs that are cancelled, retried and purged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dragoman.core.model import ABSENT, Caller
+from dragoman.core.options import Terms, Wishes
+from dragoman.core.restore import restore
+from dragoman.core.states import JobState, Outcome
+from dragoman.operations.schemas import JobView, Problem, PurgeForm
+
+from .world import Asker, World, ended_job, quarantined_job
+
+
+def test_cancel(world: World) -> None:
+    name = world.enqueue()
+    assert world.ask("cancel", id=name).outcome == "cancelled"
+    assert world.ask("cancel", id=name).kind == "conflict"
+
+
+def test_cancel_is_answered_when_the_diary_has_it(world: World) -> None:
+    name = world.enqueue()
+    world.diary.is_slow = True
+    asker = world.begin("cancel", id=name)
+    assert asker.told == []
+    world.diary.write()
+    world.line.turn()
+    assert [each.outcome for each in asker.told] == ["cancelled"]
+
+
+def test_payload_that_comes_late_for_one_attempt_is_not_the_next_ones(world: World) -> None:
+    """R8. Both wait for it: the second was taken for sent when the first one's came, and was spent."""
+    kept = ended_job(world)
+    kept.outcome = None
+    job = restore(world.broker, kept, world.now, None)
+    first = world.worker(name="first")
+    world.broker.leave(first, world.now, "gone")
+    second = world.worker(name="second")
+    world.diary.bodies[job.id] = (b"payload", b"")
+    (early, late) = world.diary.fetches
+    world.diary.fetches = [early]
+    world.diary.bring()
+    world.broker.leave(second, world.now, "gone")
+    assert (job.state, job.spent) == (JobState.WAITING, 0)
+    world.diary.fetches += [late]
+    world.diary.bring()
+    world.worker(name="third")
+    world.diary.bring()
+    world.line.turn()
+    assert [each.attempt.worker.name for each in world.workers.said] == ["third"]
+
+
+def test_retry_makes_a_new_job_of_one_in_quarantine(world: World) -> None:
+    worker = world.worker()
+    name = quarantined_job(world)
+    again = world.ask("retry", id=name)
+    assert (again.retry_of, again.state, again.attempts[0].worker) == (name, "running", worker.name)
+    assert world.job(again.id).payload == b"x"
+
+
+def test_retry_that_is_asked_for_again_makes_no_second_job(world: World) -> None:
+    """A client whose answer was lost asks again; one whose retry did not end well is told which job that was."""
+    world.worker()
+    name = quarantined_job(world)
+    again = world.ask("retry", id=name)
+    assert world.ask("retry", id=name).id == again.id
+    world.broker.fail(world.attempt(again.id), "poison", world.now)
+    world.line.turn()
+    refused = world.ask("retry", id=name)
+    assert (refused.kind, again.id in refused.detail, "retry that one" in refused.detail) == ("conflict", True, True)
+    assert [each.id for each in world.ask("jobs", quarantined=True).jobs] == [again.id]
+    assert world.ask("job", id=name).retried_as == again.id
+    assert world.ask("why", id=name).why.endswith(f" It was retried as job {again.id}.")
+
+
+def test_retry_of_an_earlier_run_leaves_its_payload_where_it_is(world: World) -> None:
+    """A bug: it was fetched, and what the outcomes kept take was counted wrongly from then on."""
+    kept = ended_job(world)
+    kept.outcome, kept.quarantined, kept.spent = Outcome.LOST, True, 3
+    job = restore(world.broker, kept, world.now, None)
+    view = world.ask("retry", id=job.id.hex())
+    assert isinstance(view, JobView)
+    assert (job.payload is ABSENT, world.job(view.id).payload is ABSENT) == (True, True)
+    world.worker()
+    world.diary.bodies[world.job(view.id).id] = (b"old payload", b"")
+    world.diary.bring()
+    world.line.turn()
+    (give,) = world.workers.said
+    assert give.attempt.job.payload == b"old payload"
+
+
+def test_retry_waits_until_all_jobs_are_read(world: World) -> None:
+    world.worker()
+    name = quarantined_job(world)
+    world.broker.ledger.is_loading = True
+    assert world.ask("retry", id=name).kind == "loading"
+
+
+def test_only_quarantine_can_be_left_by_retry(world: World) -> None:
+    assert world.ask("retry", id=world.enqueue()).kind == "conflict"
+
+
+def test_purge_ends_what_waits_and_leaves_what_runs(world: World) -> None:
+    world.worker()
+    running, waiting, delayed = world.enqueue(), world.enqueue(), world.enqueue(delay=60.0)
+    other = world.enqueue("other")
+    assert world.ask("purge", name="s").purged == 2
+    assert [world.job(each).state for each in (running, waiting, delayed, other)] == [
+        JobState.RUNNING,
+        JobState.ENDED,
+        JobState.ENDED,
+        JobState.WAITING,
+    ]
+
+
+def test_purge_waits_until_all_jobs_are_read(world: World) -> None:
+    """It left alone what came from the diary later, and said that it was done."""
+    name = world.enqueue()
+    world.broker.ledger.is_loading = True
+    assert world.ask("purge", name="s").kind == "loading"
+    assert world.job(name).state is JobState.WAITING
+
+
+def test_purge_of_outcomes_erases_them(world: World) -> None:
+    world.worker()
+    name = quarantined_job(world)
+    waiting = world.enqueue(delay=60.0)
+    assert world.ask("purge", name="s", states=("ended",)).purged == 1
+    assert world.diary.erased == [bytes.fromhex(name)]
+    assert world.job(waiting).state is JobState.DELAYED
+
+
+@pytest.mark.parametrize("question", ["jobs", "services"])
+def test_lists_that_are_not_complete_yet_are_refused(world: World, question: str) -> None:
+    """A bug: after a start with many jobs they were empty for a while, as if all jobs were lost."""
+    world.broker.ledger.is_loading = True
+    assert world.ask(question).kind == "loading"
+    world.broker.ledger.is_loading = False
+    assert not isinstance(world.ask(question), Problem)
+
+
+def test_great_purge_takes_several_turns(world: World) -> None:
+    for _ in range(2_500):
+        world.broker.submit("s", b"", _Nobody(), Wishes(waits=True), world.now)
+    asker = world.begin("purge", name="s")
+    assert asker.told == []
+    world.line.turn()
+    world.line.turn()
+    assert [each.purged for each in asker.told] == [2_500]
+
+
+def test_purge_leaves_alone_what_has_gone_on_meanwhile(world: World) -> None:
+    """What was waiting when it was chosen, and ended before its turn: its outcome is nobody's to forget."""
+    names = [world.enqueue() for _ in range(3)]
+    world.desk.ask("purge", PurgeForm(name="s"), b"", Asker(), world.now)
+    worker = world.broker.join(world.workers, None, "w", ("s",), Terms(capacity=3), world.now)
+    assert worker is not None
+    world.broker.idle(worker, world.now)
+    for name in names:
+        world.broker.succeed(world.attempt(name), b"result", world.now)
+    world.wait(1.0)
+    assert [world.job(name).outcome for name in names] == [Outcome.DONE] * 3
+
+
+def test_two_purges_at_once_count_each_job_once(world: World) -> None:
+    names = [world.enqueue() for _ in range(5)]
+    askers = [Asker(), Asker()]
+    for asker in askers:
+        world.desk.ask("purge", PurgeForm(name="s"), b"", asker, world.now)
+    world.wait(1.0)
+    assert sum(asker.told[0].purged for asker in askers) == 5
+    assert [world.job(name).outcome for name in names] == [Outcome.CANCELLED] * 5
+
+
+class _Nobody(Caller):
+    def __init__(self) -> None:
+        super().__init__(self)
+
+    def execute(self, effect: Any, now: float) -> None: ...

@@ -1,0 +1,135 @@
+"""One sentence on why a job is not running, or how it ended."""
+
+from __future__ import annotations
+
+import pytest
+
+from dragoman.core.model import Token
+from dragoman.core.options import Wishes
+from dragoman.core.restore import Kept, restore
+from dragoman.core.states import Outcome
+
+from .world import World
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def why(world: World, name: str) -> str:
+    sentence: str = world.ask("why", id=name).why
+    return sentence
+
+
+def test_no_worker(world: World) -> None:
+    assert why(world, world.enqueue()) == "It waits: no worker offers 's'."
+
+
+def test_all_are_busy(world: World) -> None:
+    for _ in range(3):
+        world.worker()
+        world.enqueue()
+        world.now += 10.0
+    assert why(world, world.enqueue()) == "It waits: all 3 workers are busy, the oldest job for 30 s."
+
+
+def test_the_only_one_is_busy(world: World) -> None:
+    world.worker()
+    world.enqueue()
+    world.now += 4.25
+    assert why(world, world.enqueue()) == "It waits: its only worker is busy, the oldest job for 4.2 s."
+
+
+def test_none_is_free_for_several_reasons(world: World) -> None:
+    world.worker()
+    world.enqueue()
+    away = world.worker()
+    world.broker.detach(away, world.now)
+    world.broker.join(world.workers, None, "boots", ("s",), away.terms, world.now)
+    sentence = "It waits: of 3 workers none is free (1 busy, 1 out of reach, 1 starting)."
+    assert why(world, world.enqueue()) == sentence
+
+
+def test_paused(world: World) -> None:
+    world.ask("pause", name="s", by="ann")
+    assert why(world, world.enqueue()) == "It waits: service 's' is paused by ann."
+
+
+def test_delayed(world: World) -> None:
+    assert why(world, world.enqueue(delay=55.0)) == "It may start in 55 s, as it was asked for."
+
+
+def test_retry(world: World) -> None:
+    world.worker(name="seven")
+    name = world.enqueue(retry_first=12.0, retry_jitter=0.0)
+    world.broker.fail(world.attempt(name), "no luck", world.now)
+    assert why(world, name) == "Retry in 12 s: attempt 1 of 3 failed at worker seven: no luck."
+
+
+def test_lost_and_tried_again(world: World) -> None:
+    worker = world.worker(name="seven")
+    name = world.enqueue()
+    world.broker.leave(worker, world.now, "its worker went away")
+    assert why(world, name) == "Retry in 0.1 s: attempt 1 of 3 was lost at worker seven: its worker went away."
+
+
+def test_running_and_silent(world: World) -> None:
+    worker = world.worker(name="seven", lease=6.0)
+    name = world.enqueue()
+    world.now += 1.0
+    assert why(world, name) == f"Attempt 1 of 3 has run for 1.0 s at worker {worker.id} (seven)."
+    world.now += 3.2
+    silent = f"Attempt 1 of 3 has run for 4.2 s at worker {worker.id} (seven), which has been silent for 4.2 of 6 s."
+    assert why(world, name) == silent
+
+
+def test_running_when_the_broker_was_stopped(world: World) -> None:
+    kept = Kept(1, world.broker.entropy.job_id(), "s", Wishes(durable=True, waits=True, attempts=3), world.now - 10.0)
+    kept.token, kept.attempt, kept.given, kept.worker, kept.may_return = Token(b"t" * 16), 2, world.now - 5.0, "w", True
+    world.broker.ledger.gate.last = world.broker.ledger.gate.safe = 1
+    job = restore(world.broker, kept, world.now, world.workers)
+    world.now += 2.0
+    sentence = why(world, job.id.hex())
+    assert sentence == "Attempt 2 of 3 has run for 7.0 s at worker 1 (w), which has been out of reach for 2.0 s."
+
+
+def test_being_written(world: World) -> None:
+    world.diary.is_slow = True
+    asker = world.begin("enqueue", b"x", service="s")
+    assert asker.told == []
+    (job,) = world.broker.jobs.values()
+    assert why(world, job.id.hex()) == "It is being written to disk."
+    world.diary.problem = "no space left"
+    assert why(world, job.id.hex()) == "It waits for the diary, which cannot write: no space left."
+
+
+def test_draining(world: World) -> None:
+    name = world.enqueue()
+    world.broker.close(world.now)
+    assert why(world, name) == "It waits: the broker is about to stop, and hands nothing out."
+
+
+def test_done(world: World) -> None:
+    world.worker()
+    first, second = world.enqueue(), world.enqueue()
+    world.broker.succeed(world.attempt(first), b"", world.now)
+    assert why(world, first) == "It is done."
+    world.broker.fail(world.attempt(second), "no", world.now)
+    world.wait(5.0)
+    world.broker.succeed(world.attempt(second), b"", world.now)
+    assert why(world, second) == "It is done, at attempt 2."
+
+
+def test_ended_otherwise(world: World) -> None:
+    world.worker(name="seven")
+    name = world.enqueue(attempts=1)
+    world.broker.fail(world.attempt(name), "no luck", world.now)
+    assert why(world, name) == (
+        "It ended failed: attempt 1 of 1 failed at worker seven: no luck. "
+        "It is in quarantine: `retry` makes a new job of it."
+    )
+    cancelled = world.enqueue(delay=9.0)
+    world.ask("cancel", id=cancelled)
+    assert why(world, cancelled) == "It ended cancelled: cancelled on request."
+    assert world.job(cancelled).outcome is Outcome.CANCELLED

@@ -1,0 +1,97 @@
+"""A broker and a diary as the calendar sees them, and two clocks."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from dragoman.core.model import JobId
+from dragoman.operations.scheduler import Calendar
+from dragoman.operations.schemas import CronForm, CronView
+
+NOON = datetime.fromisoformat("2024-05-15T12:00:00+00:00").timestamp()
+MINUTE, HOUR, DAY = 60.0, 3_600.0, 86_400.0
+STARTED = 5_000.0  # the clock that jobs live by, at noon
+
+
+class World:
+    """A broker that remembers what it was asked for, a diary that commits at the end of a turn, and two clocks."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, JobId] = {}  # by key, as committed
+        self.notes: dict[str, str] = {}
+        self.made: list[tuple[str, bytes]] = []
+        self.over: set[JobId] = set()
+        self.is_open = True  # whether runs are let in
+        self.now, self.wall = STARTED, NOON
+        self._pending_jobs: dict[str, JobId] = {}
+        self._pending_notes: list[tuple[str, str | None]] = []
+        self.calendar = Calendar(self._submit, self._note, self._is_over)
+
+    def _submit(self, form: CronForm, payload: bytes, key: str, now: float) -> JobId | None:
+        assert now == self.now
+        assert key.startswith(f"cron/{form.name}/")
+        assert key not in self.jobs, f"{key} is made twice"
+        assert key not in self._pending_jobs, f"{key} is made twice"
+        if not self.is_open:
+            return None
+        job = JobId((len(self.jobs) + len(self._pending_jobs) + 1).to_bytes(16))
+        self._pending_jobs[key] = job
+        self.made.append((key, payload))
+        return job
+
+    def _note(self, key: str, value: str | None) -> None:
+        self._pending_notes.append((key, value))
+
+    def _is_over(self, job: JobId) -> bool:
+        return job in self.over
+
+    def commit(self) -> None:
+        self.jobs |= self._pending_jobs
+        self._pending_jobs = {}
+        for key, value in self._pending_notes:
+            if value is None:
+                self.notes.pop(key, None)
+            else:
+                self.notes[key] = value
+        self._pending_notes = []
+
+    def crash(self, down: float = 0.0) -> None:
+        """What was not committed is gone. The clock that jobs live by begins anew."""
+        self._pending_jobs, self._pending_notes = {}, []
+        self.now, self.wall = STARTED, self.wall + down
+        self.calendar = Calendar(self._submit, self._note, self._is_over)
+        assert self.calendar.load(self.notes, self.now, self.wall) == {}
+
+    def finish_all(self) -> None:
+        self.over |= set(self.jobs.values()) | set(self._pending_jobs.values())
+
+    def put(self, name: str = "report", **form: object) -> CronView:
+        if "every" not in form:
+            form.setdefault("cron", "0 * * * *")
+        view = self.calendar.put(CronForm(name=name, service="s", **form), self.now, self.wall)  # type: ignore[arg-type]
+        self.commit()
+        return view
+
+    def tick(self) -> float:
+        due = self.calendar.tick(self.now, self.wall)
+        self.commit()
+        return due
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass, ticking when it was asked for."""
+        end, start = self.now + seconds, self.now
+        wall = self.wall
+        while (due := self.tick()) <= end:
+            self.now = max(due, self.now)
+            self.wall = wall + self.now - start
+        self.now, self.wall = end, wall + seconds
+        self.tick()
+
+    def moments(self) -> list[str]:
+        """The scheduled moments of what was made since last asked."""
+        made, self.made = self.made, []
+        return [key.rpartition("/")[2].partition("+00:00")[0] for key, _ in made]
+
+
+def clock(moment: datetime | None) -> str | None:
+    return moment.isoformat(timespec="seconds") if moment is not None else None

@@ -1,0 +1,180 @@
+"""A desk with a broker behind it, on a clock that stands still, and a diary that writes when it is told to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dragoman.core.broker import Broker
+from dragoman.core.failure import Failure
+from dragoman.core.model import Attempt, Job, JobId, Payload, Worker
+from dragoman.core.options import Terms, Wishes
+from dragoman.core.owners import Owner
+from dragoman.core.policy import Policy
+from dragoman.core.restore import Kept
+from dragoman.core.states import Outcome
+from dragoman.core.store_entries import Erase, Note, Save
+from dragoman.operations.handlers import QUESTIONS, Desk
+from dragoman.operations.responders import Ticket
+from dragoman.operations.schemas import Problem, View
+from dragoman.server.admission import Limits
+from dragoman.server.runner import Runner
+from dragoman.testing.entropy import SeededEntropy
+
+UNKNOWN = "0" * 32  # an id that no job has
+WALL = 1_000_000.0  # what the wall clock is ahead
+
+
+class HandDiary:
+    """Holds what it is told until `write`."""
+
+    def __init__(self) -> None:
+        self.problem: str | None = None
+        self.is_slow = False
+        self.held: list[tuple[int, Callable[[int, str | None], None]]] = []
+        self.notes: dict[str, str] = {}
+        self.saved: list[bytes] = []
+        self.erased: list[bytes] = []
+        self.bodies: dict[bytes, tuple[bytes, bytes]] = {}
+        self.fetches: list[tuple[bytes, Callable[[Payload, Payload, Failure | None], None]]] = []
+
+    def apply(self, entries: list[Save | Note | Erase], done: Callable[[int, str | None], None]) -> None:
+        number = 0
+        for entry in entries:
+            if isinstance(entry, Save):
+                self.saved.append(entry.job.id)
+                number = entry.number
+            elif isinstance(entry, Note):
+                number = entry.number
+                if entry.value is None:
+                    self.notes.pop(entry.key, None)
+                else:
+                    self.notes[entry.key] = entry.value
+            else:
+                self.erased.append(entry.job.id)
+        if number:
+            self.held.append((number, done))
+        if not self.is_slow:
+            self.write()
+
+    def write(self) -> None:
+        held, self.held = self.held, []
+        for number, done in held:
+            done(number, self.problem)
+
+    def fetch(self, job: Job, done: Callable[[Payload, Payload, Failure | None], None]) -> None:
+        self.fetches.append((job.id, done))
+
+    def bring(self) -> None:
+        fetches, self.fetches = self.fetches, []
+        for id, done in fetches:
+            done(*self.bodies[id], None)
+
+    def close(self) -> None: ...
+
+
+class Asker:
+    def __init__(self, owner: Owner | None = None) -> None:
+        self.owner = owner
+        self.told: list[Any] = []
+        self.payload: bytes = b""
+        self.failure: Failure | None = None
+        self.ticket: Ticket | None = None
+
+    def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None:
+        self.told.append(view)
+        self.payload = bytes(payload)
+        self.failure = failure
+
+    def refuse(self, problem: Problem) -> None:
+        self.told.append(problem)
+
+
+class WorkerSession:
+    """Whoever does the jobs: what it is given is noted."""
+
+    dialect = "test"
+
+    def __init__(self) -> None:
+        self.said: list[Any] = []
+
+    def execute(self, effect: Any, now: float) -> None:
+        self.said.append(effect)
+
+
+class World:
+    def __init__(self, **policy: Any) -> None:
+        self.now = 1_000.0
+        self.diary = HandDiary()
+        self.log: list[str] = []
+        self.broker = Broker(Policy(**policy), SeededEntropy("desk"))
+        limits = Limits(late_turn=1e9)
+        self.line = Runner(
+            self.broker,
+            self.diary,
+            lambda: self.now,
+            lambda _, event, **__: self.log.append(event),
+            limits,
+            strict=True,
+        )
+        self.desk = Desk(self.broker, self.line, self.diary, lambda: WALL)
+        self.line.sessions.append(self.desk)
+        self.workers = WorkerSession()
+
+    def ask(self, question: str, body: bytes = b"", /, **facts: Any) -> Any:
+        """What was answered, or the problem. None: nothing yet."""
+        asker = self.begin(question, body, **facts)
+        assert len(asker.told) <= 1
+        return asker.told[0] if asker.told else None
+
+    def begin(self, question: str, body: bytes = b"", /, **facts: Any) -> Asker:
+        asker = Asker()
+        asker.ticket = self.desk.ask(question, QUESTIONS[question][0](**facts), body, asker, self.now)
+        self.line.turn()
+        self.line.turn()
+        return asker
+
+    def enqueue(self, service: str = "s", body: bytes = b"x", **facts: Any) -> str:
+        view = self.ask("enqueue", body, service=service, **facts)
+        assert not isinstance(view, Problem), view
+        name: str = view.id
+        return name
+
+    def job(self, name: str) -> Job:
+        return self.broker.jobs[JobId(bytes.fromhex(name))]
+
+    def attempt(self, name: str) -> Attempt:
+        attempt = self.job(name).attempt
+        assert attempt is not None
+        return attempt
+
+    def worker(self, *services: str, name: str = "w", **terms: Any) -> Worker:
+        worker = self.broker.join(self.workers, None, name, services or ("s",), Terms(**terms), self.now)
+        assert worker is not None
+        self.broker.idle(worker, self.now)
+        self.line.turn()
+        return worker
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, with a turn at every moment at which something is due."""
+        end = self.now + seconds
+        while (due := self.line.turn()) < end:
+            self.now = max(self.now, due)
+        self.now = end
+        self.line.turn()
+
+
+def ended_job(world: World) -> Kept:
+    """A job of an earlier run that is done, as the diary kept it."""
+    kept = Kept(1, JobId(b"j" * 16), "s", Wishes(durable=True, waits=True, attempts=3), world.now - 10.0)
+    kept.outcome, kept.keep_until = Outcome.DONE, world.now + 100.0
+    world.broker.ledger.gate.last = world.broker.ledger.gate.safe = 1
+    return kept
+
+
+def quarantined_job(world: World) -> str:
+    """A job in quarantine: its id."""
+    name = world.enqueue(attempts=1)
+    world.broker.fail(world.attempt(name), "poison", world.now)
+    world.line.turn()
+    return name

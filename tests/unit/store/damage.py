@@ -1,0 +1,41 @@
+"""Diaries that something is wrong with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import apsw
+
+from dragoman.store.sealing import FIRST, UNSEALED, seal_all
+from dragoman.store.statements import write_note
+
+from .world import House
+
+
+def raw(folder: Path) -> apsw.Connection:
+    """Nobody else has it open."""
+    return apsw.Connection(str(folder / "diary.db"))
+
+
+def filled(folder: Path, jobs: int = 300, size: int = 700) -> list[bytes]:
+    """A diary with so many jobs in it, closed; their ids."""
+    house = House(folder)
+    ids = [house.enqueue(b"%d" % number * size).id for number in range(jobs)]
+    house.line.note("pause/s", "ann")
+    house.settle()
+    house.close()
+    return list(ids)
+
+
+def damage(folder: Path, page: int) -> None:
+    with open(folder / "diary.db", "r+b") as file:
+        file.seek(page * 4096)
+        file.write(b"\xff" * 4096)
+
+
+def reseal(folder: Path) -> None:
+    """Give every row the checksums of what is in it now."""
+    file = raw(folder)
+    write_note(file, UNSEALED, FIRST)
+    seal_all(file, lambda done, total: None)
+    file.close()

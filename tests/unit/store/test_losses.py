@@ -1,0 +1,517 @@
+"""R129: a store that has lost something acknowledged is refused, and what is left of it is got out.
+
+A damaged log was read up to the damage, and whatever was behind it was gone without a word; so was everything if the
+log or the file itself was gone.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import apsw
+import pytest
+
+from case_tables import check_every_row
+from dragoman.core.model import Job
+from dragoman.server.datadir import DataFolder
+from dragoman.store import recovery
+from dragoman.store.counter import Count, Counter, read_count
+from dragoman.store.errors import DiaryError
+from dragoman.store.limits import DiaryLimits
+from dragoman.store.log import FRAME_HEADER, HEADER, Log
+from dragoman.store.rows import FATE_COLUMNS, JOB_COLUMNS
+from dragoman.store.schema import make_store
+
+from .disk import Disk
+from .test_power_cut import live
+from .world import House, until
+
+JOBS = 600
+BUSY = DiaryLimits(ballast=0, idle=3_600.0, retry=3_600.0)  # nothing is merged by itself
+PAGE = 4_096
+
+
+def payload(number: int) -> bytes:
+    return b"payload %d " % number * 20
+
+
+def copied(folder: Path, target: Path) -> Path:
+    """What `kill -9` leaves of a broker that has nothing to write at the moment."""
+    target.mkdir()
+    for each in folder.iterdir():
+        shutil.copy(each, target / each.name)
+    return target
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[bytes]]:
+    """A folder with so many jobs, most of them only in the log; their ids."""
+    folder = tmp_path_factory.mktemp("live")
+    make_store(folder)
+    (folder / "epoch").write_text("0\n")
+    house = House(folder, BUSY)
+    ids = []
+    for number in range(JOBS):
+        ids.append(house.enqueue(payload(number)).id)
+        if number % 3 == 2:
+            house.settle()
+    house.settle()
+    until(lambda: (read_count(folder) or (Count(), True))[0].jobs == JOBS)
+    image = copied(folder, tmp_path_factory.mktemp("killed") / "data")
+    house.close()
+    return image, list(ids)
+
+
+def flip(path: Path, at: int) -> None:
+    with open(path, "r+b") as file:
+        file.seek(at)
+        byte = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([byte ^ 0x10]))
+
+
+def in_frame(path: Path, part: float) -> int:
+    """A byte in the middle of a page, so far into the log."""
+    step = FRAME_HEADER + PAGE
+    frames = (path.stat().st_size - HEADER) // step
+    return HEADER + int(frames * part) * step + FRAME_HEADER + PAGE // 2
+
+
+def log(folder: Path) -> Path:
+    return folder / "diary.db-wal"
+
+
+def store(folder: Path) -> Path:
+    return folder / "diary.db"
+
+
+Damage = Callable[[Path], object]
+
+# What is done to the folder; how many jobs recovery brings back; what the refusal says.
+CASES: dict[str, tuple[Damage, int | None, str]] = {
+    "log, a byte at a quarter": (lambda f: flip(log(f), in_frame(log(f), 0.25)), JOBS, "its log is damaged at frame"),
+    "log, a byte at three quarters": (lambda f: flip(log(f), in_frame(log(f), 0.75)), JOBS, "its log is damaged at"),
+    "log, salts of a frame": (
+        lambda f: flip(log(f), in_frame(log(f), 0.5) - PAGE // 2 - 12),
+        JOBS,
+        "its log is damaged at",
+    ),
+    "log, checksum of a frame": (lambda f: flip(log(f), in_frame(log(f), 0.5) - PAGE // 2 - 4), JOBS, "its log is"),
+    "log, its header": (lambda f: flip(log(f), 9), JOBS, "the header of its log is damaged"),
+    "log, salts in its header": (lambda f: flip(log(f), 17), JOBS, "the header of its log is damaged"),
+    "log, checksum of its header": (lambda f: flip(log(f), 30), JOBS, "the header of its log is damaged"),
+    "log, cut to half": (lambda f: os.truncate(log(f), log(f).stat().st_size // 2), None, "it ends with commit"),
+    "log, emptied": (lambda f: os.truncate(log(f), 0), 0, "its log is gone or empty"),
+    "log, removed": (lambda f: log(f).unlink(), 0, "its log is gone or empty"),
+    "file, emptied": (lambda f: os.truncate(store(f), 0), JOBS, "the file is gone or empty"),
+    "file, removed": (lambda f: store(f).unlink(), JOBS, "the file is gone or empty"),
+    "file and log, removed": (lambda f: (store(f).unlink(), log(f).unlink()), -1, "the file is gone or empty"),
+    "file, log and count, removed": (
+        lambda f: [each.unlink() for each in (store(f), log(f), f / "commits")],
+        -1,
+        "brokers have used it",
+    ),
+}
+
+
+def start(folder: Path, seed: str = "again") -> House:
+    """As `dragoman serve` does."""
+    held = DataFolder(folder, make_store)
+    try:
+        house = House(folder, BUSY, seed=seed)
+        house.load()
+    finally:
+        held.close()
+    return house
+
+
+def test_what_kill_leaves_is_in_order(tmp_path: Path, killed: tuple[Path, list[bytes]]) -> None:
+    folder = copied(killed[0], tmp_path / "data")
+    assert recovery.check(folder) == ""
+    house = start(folder)
+    assert list(house.broker.jobs) == killed[1]
+    house.close()
+    assert recovery.check(folder) == ""
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_lost_commits_are_refused_and_what_is_left_is_recovered(
+    tmp_path: Path, killed: tuple[Path, list[bytes]], case: str
+) -> None:
+    image, ids = killed
+    do, brought, sentence = CASES[case]
+    folder = copied(image, tmp_path / "data")
+    do(folder)
+    before = {each.name: each.read_bytes() for each in folder.iterdir() if each.name.startswith("diary")}
+    with pytest.raises(DiaryError, match=rf"{sentence}.*: run `dragoman diary recover` on its folder"):
+        start(folder)
+    found = recovery.examine(folder)
+    assert sentence in found.sentence
+    assert {each.name: each.read_bytes() for each in folder.iterdir() if each.name.startswith("diary")} == before
+    if brought == -1:
+        with pytest.raises(DiaryError, match=r"nothing of .* is left \(.*: restore a backup, or begin with an empty"):
+            recovery.recover(folder)
+        return
+    made = recovery.recover(folder)
+    assert made is not None
+    assert sentence in made.lost
+    if brought is None:
+        assert 0 < made.jobs < JOBS
+        assert f": {JOBS - made.jobs} jobs that were accepted" in made.lost
+    else:
+        assert (made.jobs, made.missing, made.left_out) == (brought, [], 0)
+    assert recovery.check(folder) == ""
+    house = start(folder)
+    assert list(house.broker.jobs) == ids[: made.jobs]
+    for number, job in enumerate(list(house.broker.jobs.values())[::40]):
+        assert fetched(house, job) == payload(number * 40)
+    house.close()
+
+
+def fetched(house: House, job: Job) -> bytes:
+    brought: list[bytes] = []
+    house.diary.fetch(job, lambda payload, result, _: brought.append(bytes(payload)))
+    house.loop.run_until(lambda: brought or house.failures)
+    return brought[0] if brought else b"refused"
+
+
+def test_jobs_behind_damage_in_the_log_are_named(tmp_path: Path, killed: tuple[Path, list[bytes]]) -> None:
+    image, ids = killed
+    folder = copied(image, tmp_path / "data")
+    flip(log(folder), in_frame(log(folder), 0.25))
+    named = recovery.examine(folder).jobs
+    assert named == [id.hex() for id in ids[-len(named) :]]
+    assert JOBS * 0.7 < len(named) < JOBS * 0.8
+    with pytest.raises(DiaryError, match=rf"affected: {named[0]}, {named[1]}, .* and {len(named) - 10} more\)"):
+        start(folder)
+
+
+@pytest.mark.parametrize("case", ["log, a byte at a quarter", "log, its header", "file, removed"])
+def test_damage_is_found_without_the_count(tmp_path: Path, killed: tuple[Path, list[bytes]], case: str) -> None:
+    """After a power failure the count may be old, or not there."""
+    folder = copied(killed[0], tmp_path / "data")
+    (folder / "commits").unlink()
+    CASES[case][0](folder)
+    with pytest.raises(DiaryError, match=CASES[case][2] if "file" not in case else "its log is there"):
+        start(folder)
+
+
+@pytest.mark.parametrize("content", [b"", b"600 6", b"\0" * 96, b"many 600 1.0 open 00000000\n"])
+def test_a_count_that_cannot_be_read_says_nothing(
+    tmp_path: Path, killed: tuple[Path, list[bytes]], content: bytes
+) -> None:
+    folder = copied(killed[0], tmp_path / "data")
+    (folder / "commits").write_bytes(content)
+    start(folder).close()
+
+
+def test_last_transaction_that_is_there_in_part_is_no_damage(tmp_path: Path, killed: tuple[Path, list[bytes]]) -> None:
+    """As a power failure leaves it: its commit is there, and something before that is not. The count lags."""
+    folder = copied(killed[0], tmp_path / "data")
+    with Log(log(folder)) as read:
+        frames = [read.frame(index) for index in range(read.count)]
+    commits = [frame.index for frame in frames if frame.commit]
+    counted = read_count(folder)
+    assert counted is not None
+    torn = next(index for index in range(commits[-2] + 1, commits[-1]))
+    flip(log(folder), HEADER + torn * (FRAME_HEADER + PAGE) + FRAME_HEADER + 100)
+    counter = Counter(folder, counted[0])
+    counter.note(Count(counted[0].commits - 1, JOBS - 3, counted[0].at))
+    counter.close()
+    assert recovery.check(folder) == ""
+    house = start(folder)
+    assert len(house.broker.jobs) == JOBS - 3
+    assert log(folder).stat().st_size == 0, "what it left cannot be taken for damage later"
+    house.enqueue(b"more")
+    house.settle()
+    again = copied(folder, tmp_path / "again")
+    house.close()
+    assert recovery.check(again) == ""
+
+
+def test_power_cut_leaves_nothing_that_looks_like_damage(tmp_path: Path) -> None:
+    """R102: whatever of the last transaction is there, with the count as new as it can be."""
+    disk = Disk("power for the count")
+    (tmp_path / "live").mkdir()
+    count = tmp_path / "live" / "commits"
+    left = disk.after_power_cut
+    try:
+        disk.after_power_cut = lambda random: {  # type: ignore[method-assign]
+            **left(random),
+            "commits": count.read_bytes() if count.exists() else b"",
+        }
+        images = live(tmp_path / "live", disk, Random("power cut and count"), 60)
+    finally:
+        disk.unregister()
+    for number, (files, accepted, _) in enumerate(images):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        for name, content in files.items():
+            if name:
+                (folder / name).write_bytes(content)
+        if "diary.db" not in files or not files["diary.db"]:
+            continue
+        house = House(folder, BUSY, seed="again")
+        house.load()
+        assert set(accepted) <= set(house.broker.jobs)
+        house.close()
+        assert recovery.check(folder) == ""
+
+
+def test_restored_backup_starts_when_it_was_accepted(tmp_path: Path) -> None:
+    """An older store in a folder that knows of more, and the newer epoch with it."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    house = start(folder, "first")
+    old = house.enqueue(b"old")
+    house.settle()
+    house.close()
+    backup = (folder / "diary.db").read_bytes()
+    house = start(folder)
+    for _ in range(5):
+        house.enqueue()
+        house.settle()
+    house.close()
+    (folder / "diary.db").write_bytes(backup)
+    with pytest.raises(DiaryError, match=r"5 jobs that .*or `dragoman diary accept` if you have restored a backup"):
+        start(folder)
+    recovery.accept(folder)
+    house = start(folder)
+    assert list(house.broker.jobs) == [old.id]
+    assert int((folder / "epoch").read_text()) >= 2
+    house.close()
+
+
+def test_empty_folder_of_earlier_brokers_is_accepted_as_a_new_one(tmp_path: Path) -> None:
+    (tmp_path / "epoch").write_text("7\n")
+    with pytest.raises(DiaryError, match="but brokers have used it"):
+        start(tmp_path)
+    recovery.accept(tmp_path)
+    start(tmp_path).close()
+    assert (tmp_path / "epoch").read_text() == "8\n"
+
+
+def test_what_is_damaged_in_itself_is_not_accepted(tmp_path: Path, killed: tuple[Path, list[bytes]]) -> None:
+    folder = copied(killed[0], tmp_path / "data")
+    flip(log(folder), in_frame(log(folder), 0.25))
+    with pytest.raises(DiaryError, match=r"its log is damaged at .* run `dragoman diary recover`"):
+        recovery.accept(folder)
+    assert (folder / "commits").exists()
+
+
+def test_log_without_a_file_is_kept_even_if_nothing_else_is_there(
+    tmp_path: Path, killed: tuple[Path, list[bytes]]
+) -> None:
+    """SQLite removes the log of a file that is empty, and a first start makes such a file."""
+    shutil.copy(log(killed[0]), log(tmp_path))
+    with pytest.raises(DiaryError, match="the file is gone or empty, but its log is there"):
+        start(tmp_path)
+    made = recovery.recover(tmp_path)
+    assert made is not None
+    assert made.jobs == JOBS
+
+
+def test_first_start_that_was_killed_before_it_had_a_store_is_no_loss(tmp_path: Path) -> None:
+    """The store is made before the epoch: killed in between, the next start is a first one again."""
+    make_store(tmp_path)
+    start(tmp_path).close()
+    (tmp_path / "epoch").unlink()
+    start(tmp_path).close()
+
+
+# -------------------------------------------------------------------- bytes of the file
+
+
+@pytest.fixture(scope="module")
+def merged(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[bytes, bytes]]:
+    """A closed store, most of it payloads; and these by id."""
+    folder = tmp_path_factory.mktemp("merged") / "data"
+    folder.mkdir()
+    make_store(folder)
+    house = House(folder, BUSY)
+    random = Random("payloads")
+    sizes = (100, 2_000, 9_000)
+    payloads = {house.enqueue(body).id: body for each in range(60) if (body := random.randbytes(sizes[each % 3]))}
+    house.line.note("pause/s", "ann")
+    house.settle()
+    house.close()
+    return folder, dict(payloads)
+
+
+def test_no_flipped_byte_of_the_file_reaches_a_worker(tmp_path: Path, merged: tuple[Path, dict[bytes, bytes]]) -> None:
+    """Each is refused, at the start or when it is read, or changes nothing. 16 of 21 changed a payload before."""
+    image, payloads = merged
+    size = store(image).stat().st_size
+    random = Random("flips")
+    places = [*range(0, 100, 3), *(random.randrange(100, size) for _ in range(60))]
+    refused = 0
+    for number, place in enumerate(places):
+        folder = copied(image, tmp_path / str(number))
+        flip(store(folder), place)
+        is_refused = refuses(folder, payloads)
+        found = recovery_says(folder)
+        assert is_refused <= bool(found), (place, found)
+        refused += is_refused
+        shutil.rmtree(folder)
+    assert refused > 50
+
+
+def refuses(folder: Path, payloads: dict[bytes, bytes]) -> bool:
+    try:
+        house = House(folder, BUSY)
+    except DiaryError:
+        return True
+    try:
+        house.restoring.start()
+        house.loop.run_until(lambda: house.is_loaded or house.failures)
+        if house.failures:
+            assert "run `dragoman diary recover`" in house.failures[0]
+            return True
+        assert set(house.broker.jobs) == set(payloads)
+        assert house.notes == {"pause/s": "ann"}
+        for job in list(house.broker.jobs.values()):
+            found = fetched(house, job)
+            if found != payloads[job.id]:
+                assert found == b"refused"
+                assert f"the payload of job {job.id.hex()} does not match its checksum" in house.failures[0]
+                return True
+        return False
+    finally:
+        house.close()
+
+
+def recovery_says(folder: Path) -> str:
+    try:
+        return recovery.check(folder)
+    except DiaryError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 4, 200, 1 << 24])
+def test_damaged_version_is_refused_and_recovered(
+    tmp_path: Path, merged: tuple[Path, dict[bytes, bytes]], version: int
+) -> None:
+    """It was a KeyError."""
+    folder = copied(merged[0], tmp_path / "data")
+    with open(store(folder), "r+b") as file:
+        file.seek(60)
+        file.write(version.to_bytes(4, "big"))
+    with pytest.raises(DiaryError, match=rf"its header says format {version}, its notes say 3\): run"):
+        House(folder)
+    made = recovery.recover(folder)
+    assert made is not None
+    assert made.jobs == len(merged[1])
+    House(folder).close()
+
+
+def test_damaged_payload_is_left_out_and_named(tmp_path: Path, merged: tuple[Path, dict[bytes, bytes]]) -> None:
+    image, payloads = merged
+    folder = copied(image, tmp_path / "data")
+    id, body = next((id, body) for id, body in payloads.items() if len(body) == 2_000)
+    content = store(folder).read_bytes()
+    for match in re.finditer(re.escape(body[:50]), content):  # pages that were split have old copies
+        flip(store(folder), match.start() + 10)
+    found = recovery.examine(folder)
+    assert (found.sentence, found.jobs) == ("1 jobs cannot be read", [f"job {id.hex()}: it cannot be read"])
+    made = recovery.recover(folder)
+    assert made is not None
+    assert (made.jobs, made.left_out, made.missing) == (len(payloads) - 1, 1, [f"job {id.hex()}: left out"])
+
+
+HEADS = [
+    *(("job", column) for column in JOB_COLUMNS if column != "payload"),
+    *(("fate", column) for column in FATE_COLUMNS if column not in ("number", "result")),
+    ("note", "value"),
+]
+
+
+def test_every_changed_column_is_refused_when_it_is_read(tmp_path: Path) -> None:
+    """Whatever it says now, and however reasonable that looks."""
+    image = tmp_path / "image"
+    image.mkdir()
+    house = House(image)
+    house.worker()
+    house.enqueue(attempts=1)
+    house.line.note("pause/s", "ann")
+    house.settle()
+    house.broker.fail(house.given()[0].attempt, "no", house.now)
+    house.settle()
+    house.close()
+
+    def check(table: str, column: str) -> None:
+        folder = copied(image, tmp_path / f"{table} {column}")
+        change(folder, table, column)
+        with pytest.raises(DiaryError, match="does not match its checksum"):
+            start_and_read(folder)
+        assert recovery.check(folder)
+
+    check_every_row(check, HEADS)
+
+
+def change(folder: Path, table: str, column: str) -> None:
+    """Another value of the same kind, without its checksum."""
+    file = apsw.Connection(str(store(folder)))
+    row = "key = 'pause/s'" if table == "note" else "true"
+    (value,) = file.execute(f"SELECT {column} FROM {table} WHERE {row}").fetchone()
+    if isinstance(value, bytes):
+        value = bytes([value[0] ^ 1]) + value[1:]
+    elif isinstance(value, str):
+        value = {"failed": "done"}.get(value, value.replace("no", "yes") + " ")
+    elif column in ("token", "digest", "retry_of"):
+        value = bytes(16)
+    else:
+        value = (value or 0) + 1
+    file.execute(f"UPDATE {table} SET {column} = ? WHERE {row}", (value,))
+    if (table, column) == ("job", "number"):
+        file.execute("UPDATE fate SET number = ?", (value,))
+    file.close()
+
+
+def start_and_read(folder: Path) -> None:
+    """Raises DiaryError, as the broker would end with it."""
+    house = House(folder, BUSY)
+    try:
+        house.restoring.start()
+        house.loop.run_until(lambda: house.is_loaded or house.failures)
+        if house.failures:
+            raise DiaryError(house.failures[0])
+    finally:
+        house.close()
+
+
+def test_damaged_result_is_not_told(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.worker()
+    house.enqueue()
+    house.settle()
+    house.broker.succeed(house.given()[0].attempt, b"the right result", house.now)
+    house.settle()
+    house.close()
+    content = store(tmp_path).read_bytes()
+    flip(store(tmp_path), content.index(b"right"))
+    assert recovery.check(tmp_path) == "1 fates of jobs cannot be read"
+    again = House(tmp_path)
+    again.load()
+    [job] = again.broker.jobs.values()
+    assert fetched(again, job) == b"refused"
+    assert f"the result of job {job.id.hex()} does not match its checksum" in again.failures[0]
+    again.close()
+
+
+def test_payload_that_is_dropped_keeps_a_checksum(tmp_path: Path) -> None:
+    house = House(tmp_path)
+    house.worker()
+    house.enqueue(b"x" * 10_000)
+    house.settle()
+    house.broker.succeed(house.given()[0].attempt, b"", house.now)
+    house.settle()
+    house.close()
+    file = apsw.Connection(str(store(tmp_path)))
+    assert file.execute("SELECT length(payload) FROM job").get == 0
+    file.close()
+    assert recovery.check(tmp_path) == ""

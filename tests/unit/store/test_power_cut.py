@@ -1,0 +1,100 @@
+"""R102: whatever a power cut leaves of what was not synced, everything that was acknowledged is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from dragoman.core.effects import Accept
+from dragoman.store.limits import DiaryLimits
+from dragoman.store.schema import bring_up_to_date, check_file, open_file
+
+from .disk import Disk
+from .world import House
+
+IMAGES = 200
+LIMITS = DiaryLimits(ballast=0, idle=0.001, busy_wal=100_000)  # the log is carried over often
+
+
+@pytest.fixture
+def disk() -> Iterator[Disk]:
+    disk = Disk("losing power")
+    yield disk
+    disk.unregister()
+
+
+Image = tuple[dict[str, bytes], list[bytes], list[bytes]]
+
+
+def live(folder: Path, disk: Disk, random: Random, images: int, synchronous: str = "FULL") -> list[Image]:
+    """A broker at work, and what would have been left of it at so many instants; with what it had promised by then."""
+    house = House(folder, LIMITS, vfs=disk.name)
+    house.diary._writer._connection.pragma("synchronous", synchronous)
+    house.worker(capacity=1_000_000)
+    heard = house.caller.heard
+    taken: list[tuple[dict[str, bytes], int]] = []
+
+    def look() -> None:
+        if random.random() < 0.2 and len(taken) < images:
+            taken.append((disk.after_power_cut(random), len(heard)))
+
+    disk.before_write = look
+    done = 0
+    while len(taken) < images:
+        for _ in range(random.randrange(1, 12)):
+            house.enqueue(random.randbytes(random.choice((10, 500, 3_000, 20_000))))
+        house.settle()
+        given = house.given()
+        for give in given[done : done + random.randrange(12)]:
+            house.broker.succeed(give.attempt, b"result", house.now)
+            done += 1
+        if random.random() < 0.5:
+            house.settle()
+    house.close()
+    return [(files, *_promised(house, said)) for files, said in taken]
+
+
+def _promised(house: House, said: int) -> tuple[list[bytes], list[bytes]]:
+    """Ids of jobs that were accepted, and of those whose outcome was told, when so much had been said."""
+    heard = house.caller.heard[:said]
+    accepted = [each.job.id for each in heard if isinstance(each, Accept)]
+    return accepted, [each.job.id for each in heard if not isinstance(each, Accept)]
+
+
+def missing(folder: Path, image: Image) -> list[bytes]:
+    """What was promised and is not there. The file itself must be in order."""
+    files, accepted, answered = image
+    folder.mkdir()
+    for name, left in files.items():
+        if name:
+            (folder / name).write_bytes(left)
+    connection = open_file(folder / "diary.db")
+    try:
+        assert check_file(connection, lambda: False) == ""
+        bring_up_to_date(connection)
+        found = {id for (id,) in connection.execute("SELECT id FROM job")}
+        ended = "SELECT id FROM job JOIN fate ON fate.number = job.number WHERE outcome = 'done'"
+        over = {id for (id,) in connection.execute(ended)}
+    finally:
+        connection.close()
+    return [id for id in accepted if id not in found] + [id for id in answered if id not in over]
+
+
+def test_power_cut_loses_nothing_that_was_acknowledged(tmp_path: Path, disk: Disk) -> None:
+    random = Random("power cut")
+    (tmp_path / "live").mkdir()
+    images = live(tmp_path / "live", disk, random, IMAGES)
+    lost = [missing(tmp_path / str(number), image) for number, image in enumerate(images)]
+    assert sum(len(accepted) for _, accepted, _ in images) > 1_000
+    assert [each for each in lost if each] == []
+
+
+def test_without_a_sync_at_each_commit_it_would(tmp_path: Path, disk: Disk) -> None:
+    """That the test above can fail."""
+    random = Random("power cut")
+    (tmp_path / "live").mkdir()
+    images = live(tmp_path / "live", disk, random, 40, "NORMAL")
+    assert any(missing(tmp_path / str(number), image) for number, image in enumerate(images))

@@ -1,0 +1,122 @@
+"""R130: files that vanish under a running broker."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dragoman.core.effects import Accept
+from dragoman.core.states import Outcome, Refusal
+from dragoman.store import recovery
+from dragoman.store.limits import DiaryLimits
+from dragoman.store.presence import Presence
+
+from .world import LIMITS, House, until
+
+SLOW = DiaryLimits(ballast=64 * 1024, idle=3_600.0, retry=3_600.0)  # nothing is looked at between commits
+
+
+def replace_folder(folder: Path) -> None:
+    folder.rename(folder.with_name("elsewhere"))
+    shutil.copytree(folder.with_name("elsewhere"), folder)
+
+
+WAYS: dict[str, Callable[[Path], object]] = {
+    "file removed": lambda folder: (folder / "diary.db").unlink(),
+    "log removed": lambda folder: (folder / "diary.db-wal").unlink(),
+    "folder removed": lambda folder: shutil.rmtree(folder),
+    "folder moved away": lambda folder: folder.rename(folder.with_name("elsewhere")),
+    "folder replaced": replace_folder,
+}
+
+
+def test_nothing_is_acknowledged_after_the_log_was_cut(tmp_path: Path) -> None:
+    """A bug: a log that was emptied in place went unnoticed, and so did all that was acknowledged afterwards."""
+    house = House(tmp_path, SLOW)
+    first = house.enqueue()
+    house.settle()
+    with open(tmp_path / "diary.db-wal", "r+b") as log:
+        log.truncate(0)
+    house.enqueue()
+    house.settle()
+    assert house.accepted() == [first.id]
+    assert house.diary.problem is not None
+    assert "diary.db-wal was cut to " in house.diary.problem
+    house.close()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_nothing_is_acknowledged_after_the_files_are_gone(tmp_path: Path, way: str) -> None:
+    """It was, and nobody would ever have found it again."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    house = House(folder, SLOW)
+    said: list[str] = []
+    house.diary.when_lost(said.append)
+    house.worker(capacity=5)
+    first = house.enqueue()
+    house.settle()
+    WAYS[way](folder)
+    house.enqueue()
+    house.settle()
+    house.enqueue()
+    house.settle()
+    assert house.accepted() == [first.id]
+    assert [each.refusal for each in house.answers()] == [Refusal.DIARY] * 2
+    assert house.diary.problem is not None
+    assert house.diary.problem.endswith("save it with `dragoman diary rescue` before you stop the broker")
+    assert house.answers()[0].reason == f"diary: {house.diary.problem}"
+    assert said == [house.diary.problem], "once"
+    assert house.failures == []
+    house.broker.succeed(house.given()[0].attempt, b"result", house.now)
+    house.settle()
+    assert house.answers()[-1].outcome is Outcome.DONE, "as on a full disk: it is told, and kept"
+    assert house.diary.close() == house.diary.problem, "what was told is nowhere that somebody would look"
+
+
+def test_what_the_files_have_is_right_when_they_come_back(tmp_path: Path) -> None:
+    """The job that was refused is not in them, and the outcome is."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    house = House(folder, LIMITS)
+    house.worker()
+    first = house.enqueue()
+    house.settle()
+    folder.rename(tmp_path / "elsewhere")
+    refused = house.enqueue()
+    house.settle()
+    house.broker.succeed(house.given()[0].attempt, b"result", house.now)
+    house.settle()
+    (tmp_path / "elsewhere").rename(folder)
+    until(lambda: house.diary.problem is None)
+    later = house.enqueue()
+    house.settle()
+    assert [each.job.id for each in house.caller.of(Accept)] == [first.id, later.id]
+    house.close()
+    assert recovery.check(folder) == ""
+    again = House(folder, LIMITS, seed="again")
+    again.load()
+    assert refused.id not in again.broker.jobs
+    assert (again.broker.jobs[first.id].outcome, later.id in again.broker.jobs) == (Outcome.DONE, True)
+    again.close()
+
+
+def test_it_is_noticed_when_nobody_wants_anything(tmp_path: Path) -> None:
+    house = House(tmp_path, LIMITS)
+    (tmp_path / "diary.db").unlink()
+    until(lambda: house.diary.problem is not None)
+    house.close()
+
+
+def test_a_file_that_comes_later_becomes_known(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    presence = Presence(path)
+    assert presence.what_is_gone() is None
+    path.touch()
+    assert presence.what_is_gone() is None
+    (tmp_path / "other").touch()
+    (tmp_path / "other").rename(path)
+    assert "was replaced by another file" in (presence.what_is_gone() or "")

@@ -1,0 +1,125 @@
+"""Jobs as rows and back: every field comes back as it was, whatever is in it."""
+
+from __future__ import annotations
+
+from math import inf
+
+import apsw
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dragoman.core.model import Attempt, Job, JobId, Service, Token, Worker, WorkerId
+from dragoman.core.options import Terms, Wishes
+from dragoman.core.states import Ending, Outcome
+from dragoman.store import statements
+from dragoman.store.commit import Group
+from dragoman.store.rows import Reader, Scribe, wishes_text
+from dragoman.store.schema import TABLES
+
+text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+said = st.text(max_size=20)  # by a peer: need not have a form in UTF-8
+times = st.floats(0, 1e9)
+offsets = st.floats(0, 4e9)
+sixteen = st.binary(min_size=16, max_size=16)
+wishes = st.builds(
+    Wishes,
+    queue_timeout=times | st.just(inf),
+    job_timeout=times | st.just(inf),
+    attempts=st.none() | st.integers(1, 100),
+    priority=st.integers(0, 9),
+    delay=times,
+    durable=st.just(True),
+    waits=st.booleans(),
+    retry_first=st.none() | times,
+    retry_jitter=st.none() | st.floats(0, 1),
+)
+endings = st.builds(Ending, st.integers(1, 100), said, st.sampled_from(Outcome), said)
+
+
+@st.composite
+def jobs(draw: st.DrawFn) -> Job:
+    service = Service(draw(text), 60.0)
+    job = Job(JobId(draw(sixteen)), service, draw(st.binary(max_size=6_000)), (), draw(wishes), draw(times))
+    job.number = draw(st.integers(1, 2**60))
+    job.key, job.digest = draw(st.none() | text), draw(st.just(b"") | sixteen)
+    job.retry_of = draw(st.none() | sixteen.map(JobId))
+    job.spent, job.deaths = draw(st.integers(0, 100)), draw(st.integers(0, 100))
+    job.history = draw(st.none() | st.lists(endings, min_size=1, max_size=4))
+    job.start_at = draw(times)
+    if draw(st.booleans()):
+        worker = Worker(WorkerId(1), None, None, draw(said), Terms(may_return=draw(st.booleans())), 0.0)
+        job.attempt = Attempt(job, draw(st.integers(1, 100)), Token(draw(sixteen)), worker, draw(times), 0.0)
+    else:
+        job.outcome = draw(st.none() | st.sampled_from(Outcome))
+    if job.outcome is not None:
+        job.reason, job.result = draw(said), draw(st.binary(max_size=100))
+        job.quarantined, job.keep_until = draw(st.booleans()), draw(times)
+    return job
+
+
+def as_stored(words: str) -> str:
+    return words.encode("utf-8", "replace").decode()
+
+
+@given(job=jobs(), before=offsets, after=offsets, has_fate=st.booleans())
+@settings(deadline=None)
+def test_every_field_comes_back(job: Job, before: float, after: float, has_fate: bool) -> None:
+    connection = apsw.Connection(":memory:")
+    connection.execute(TABLES)
+    scribe, group = Scribe(), Group()
+    group.jobs.append(scribe.job_row(job, before))
+    if has_fate:
+        group.fates[job.number] = scribe.fate_row(job, before)
+    statements.write(connection, group)
+    [row] = statements.read_batch(connection, 0, 2**62, 10)
+    kept = Reader().kept(row, after)
+
+    def moved(time: float) -> object:
+        """The clock has begun anew since."""
+        return pytest.approx(time + before - after, abs=1e-3)
+
+    assert (kept.number, kept.id, kept.service, kept.wishes) == (job.number, job.id, job.service.name, job.wishes)
+    assert (kept.key, kept.digest, kept.retry_of) == (job.key, job.digest, job.retry_of)
+    assert kept.created == moved(job.created)
+    payload, result = statements.read_bodies(connection, job.number)
+    if not has_fate:
+        assert (payload, kept.spent, kept.token, kept.outcome) == (job.payload, 0, None, None)
+        return
+    assert (kept.spent, kept.deaths, kept.history) == (job.spent, job.deaths, job.history)
+    assert kept.start_at == (moved(job.start_at) if job.start_at else 0.0)
+    if job.attempt is not None:
+        assert (kept.token, kept.attempt, kept.given) == (
+            job.attempt.token,
+            job.attempt.number,
+            moved(job.attempt.given),
+        )
+        assert (kept.worker, kept.may_return) == (
+            as_stored(job.attempt.worker.name),
+            job.attempt.worker.terms.may_return,
+        )
+    assert (kept.outcome, kept.quarantined) == (job.outcome, job.quarantined)
+    if job.outcome is not None:
+        assert (kept.reason, result, kept.keep_until) == (as_stored(job.reason), job.result, moved(job.keep_until))
+    is_dropped = job.outcome is not None and not job.quarantined and len(job.payload) > statements.LARGE
+    assert payload == (b"" if is_dropped else job.payload)
+
+
+def test_wishes_are_written_as_what_differs_from_the_defaults() -> None:
+    assert wishes_text(Wishes()) == "{}"
+    assert wishes_text(Wishes(durable=True, queue_timeout=5.0)) == '{"queue_timeout":5.0,"durable":true}'
+
+
+def test_equal_wishes_are_one_object() -> None:
+    reader = Reader()
+    row = (1, b"x" * 16, "s", '{"durable":true}', 1.0, None, None, None, *(None,) * 13)
+    assert reader.kept(row, 0.0).wishes is reader.kept(row, 0.0).wishes
+
+
+def test_many_wishes_do_not_pile_up() -> None:
+    """I5."""
+    scribe = Scribe()
+    service = Service("s", 60.0)
+    for number in range(5_000):
+        scribe.job_row(Job(JobId(b"x" * 16), service, b"", (), Wishes(delay=float(number)), 0.0), 0.0)
+    assert len(scribe._texts) <= 1_024

@@ -1,0 +1,141 @@
+"""Files of other versions, of other programs, and damaged ones."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import apsw
+import pytest
+
+from dragoman.store import recovery, schema
+from dragoman.store.errors import DiaryError, passing
+from dragoman.store.limits import DiaryLimits
+
+from .damage import damage, filled, raw
+from .world import LIMITS, House
+
+
+def test_file_of_a_newer_release_is_refused(tmp_path: Path) -> None:
+    filled(tmp_path, 1)
+    file = raw(tmp_path)
+    file.pragma("user_version", schema.VERSION + 1)
+    file.execute("UPDATE note SET value = '9.1' WHERE key = 'author'")
+    file.execute("UPDATE note SET value = ? WHERE key = 'format'", (str(schema.VERSION + 1),))
+    file.close()
+    with pytest.raises(
+        DiaryError, match=r"was written by Dragoman 9\.1 \(format 4; this one reads up to 3\): use that"
+    ):
+        House(tmp_path)
+
+
+def test_file_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None:
+    """Version 1 did not know whether a worker may come back."""
+    house = House(tmp_path)
+    house.worker()
+    job = house.enqueue(b"old")
+    house.settle()
+    house.close()
+    file = raw(tmp_path)
+    file.execute("ALTER TABLE fate DROP COLUMN may_return")
+    file.execute("DELETE FROM note WHERE key IN ('format', 'commits')")
+    file.pragma("user_version", 1)
+    file.close()
+    (tmp_path / "commits").unlink()
+    again = House(tmp_path)
+    again.load()
+    assert again.broker.jobs[job.id].spent == 1, "it cannot come back, so the attempt is lost"
+    again.close()
+    file = raw(tmp_path)
+    assert file.pragma("user_version") == schema.VERSION
+    file.close()
+
+
+def test_file_of_another_program_is_left_alone(tmp_path: Path) -> None:
+    file = raw(tmp_path)
+    file.execute("CREATE TABLE theirs(x)")
+    file.close()
+    with pytest.raises(DiaryError, match="no diary of Dragoman"):
+        House(tmp_path)
+
+
+def test_file_that_is_in_use_is_refused(tmp_path: Path) -> None:
+    """R105: whoever has it, even without our lock."""
+    house = House(tmp_path)
+    with pytest.raises(DiaryError, match="in use by another program"):
+        schema.open_file(tmp_path / "diary.db")
+    house.close()
+
+
+def test_old_sqlite_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R106."""
+    monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: "3.51.2")
+    with pytest.raises(DiaryError, match=r"SQLite 3\.51\.2 may damage the diary.*3\.51\.3"):
+        House(tmp_path)
+
+
+def test_damaged_file_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    """R109: nobody makes an empty one in its place."""
+    filled(tmp_path)
+    damage(tmp_path, 40)
+    before = (tmp_path / "diary.db").read_bytes()
+    with pytest.raises(DiaryError, match=r"is damaged .*: run `dragoman diary recover` on its folder"):
+        House(tmp_path)
+    assert (tmp_path / "diary.db").read_bytes() == before
+
+
+def test_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "diary.db").write_bytes(b"something else entirely" * 400)
+    with pytest.raises(DiaryError, match="is damaged"):
+        House(tmp_path)
+    with pytest.raises(DiaryError, match="can be read"):
+        recovery.recover(tmp_path, force=True)
+
+
+def test_damage_is_found_later_if_there_was_no_time_at_the_start(tmp_path: Path) -> None:
+    """R109: put off until nobody waits."""
+    filled(tmp_path)
+    damage(tmp_path, 40)
+    house = House(tmp_path, DiaryLimits(ballast=0, check_budget=-1.0, idle=0.001))
+    house.loop.run_until(lambda: house.failures)
+    assert "dragoman diary recover" in house.failures[0]
+    house.close()
+
+
+def test_nothing_is_erased_before_the_check(tmp_path: Path) -> None:
+    """R109."""
+    filled(tmp_path, 3)
+    house = House(tmp_path, DiaryLimits(ballast=0, check_budget=-1.0, idle=3_600.0), keep_outcomes=1.0)
+    house.load()
+    for job in list(house.broker.jobs.values()):
+        house.broker.withdraw(job, house.now)
+    house.settle()
+    house.now += 2.0
+    house.settle()
+    assert house.broker.jobs == {}
+    house.close()
+    again = House(tmp_path, LIMITS)
+    assert again.diary.last_number > 0
+    again.load()
+    again.now += 10.0
+    again.settle()
+    again.close()
+    last = House(tmp_path, LIMITS)
+    assert last.diary.last_number == 0, "found in order, and erased"
+    last.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "number", "passes"),
+    [
+        (apsw.SQLITE_FULL, 0, True),
+        (apsw.SQLITE_READONLY, 0, True),
+        (apsw.SQLITE_IOERR_WRITE, errno.EDQUOT, True),
+        (apsw.SQLITE_IOERR_WRITE, errno.EROFS, True),
+        (apsw.SQLITE_IOERR_WRITE, errno.EIO, False),
+        (apsw.SQLITE_IOERR_FSYNC, errno.ENOSPC, False),  # what it had to write is gone, whatever the reason
+        (apsw.SQLITE_CORRUPT, 0, False),
+    ],
+)
+def test_what_passes_and_what_does_not(code: int, number: int, passes: bool) -> None:
+    assert (passing(apsw.exception_for(code), number) is not None) == passes

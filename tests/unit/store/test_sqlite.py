@@ -1,0 +1,436 @@
+"""The diary in a file: what is written comes back, and nobody is told before it is written."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dragoman.core.failure import Failure
+from dragoman.core.model import ABSENT
+from dragoman.core.states import JobState, Outcome, Refusal
+from dragoman.store import writer
+from dragoman.store.limits import DiaryLimits
+
+from .world import LIMITS, WALL, House, until
+
+
+@pytest.fixture
+def houses(tmp_path: Path) -> Iterator[Any]:
+    """Brokers on one folder, one after the other."""
+    opened: list[House] = []
+
+    def make(**options: Any) -> House:
+        if opened:
+            opened[-1].close()
+        opened.append(House(tmp_path, seed=str(len(opened)), **options))
+        return opened[-1]
+
+    yield make
+    opened[-1].close()
+
+
+def test_background_job_survives_its_broker(houses: Any) -> None:
+    """I3, R107."""
+    house = houses()
+    job = house.enqueue(b"payload", key="k", priority=7)
+    house.settle()
+    assert house.accepted() == [job.id]
+    again = houses(now=5.0, offset=WALL + 200.0)
+    again.load()
+    found = again.broker.jobs[job.id]
+    assert (found.state, found.payload is ABSENT, found.key, found.wishes) == (
+        JobState.WAITING,
+        True,
+        "k",
+        job.wishes,
+    )
+    assert found.created == pytest.approx(-100.0), "the same instant, on this run's clock"
+    again.worker()
+    again.line.turn()
+    again.loop.run_until(lambda: again.line.turn() and again.given())
+    assert again.given()[0].attempt.job.payload == b"payload"
+
+
+def test_nobody_is_told_before_the_commit(houses: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """R103."""
+    may_commit = threading.Event()
+    real = writer.Writer._try
+
+    def slow(self: writer.Writer, group: Any) -> str | None:
+        may_commit.wait(20)
+        return real(self, group)
+
+    monkeypatch.setattr(writer.Writer, "_try", slow)
+    house = houses()
+    job = house.enqueue()
+    house.line.turn()
+    house.loop.run_rest()
+    assert house.accepted() == []
+    may_commit.set()
+    house.settle()
+    assert house.accepted() == [job.id]
+
+
+def test_outcome_survives_and_is_fetched_when_it_is_asked_for(houses: Any) -> None:
+    house = houses()
+    house.worker()
+    job = house.enqueue(b"payload")
+    house.settle()
+    house.broker.succeed(house.given()[0].attempt, b"result", house.now)
+    house.settle()
+    again = houses()
+    again.load()
+    found = again.broker.jobs[job.id]
+    assert (found.state, found.outcome, found.keep_until) == (JobState.ENDED, Outcome.DONE, job.keep_until)
+    brought: list[tuple[bytes, bytes]] = []
+    again.line.fetch(found, lambda payload, result, _: brought.append((payload, result)))
+    again.loop.run_until(lambda: brought)
+    assert brought[0][1] == b"result"
+
+
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.LOST])
+def test_failure_survives_in_the_column_of_the_result(
+    houses: Any, tmp_path_factory: pytest.TempPathFactory, outcome: Outcome
+) -> None:
+    house = houses()
+    house.worker()
+    job = house.enqueue(b"payload", attempts=1)
+    house.settle()
+    failure = Failure("ValueError", "kein Öl", "Traceback\0 line 2")
+    house.broker.fail(house.given()[0].attempt, "ValueError: kein Öl", house.now, failure, outcome)
+    house.settle()
+    copy = shutil.copytree(house.diary.path.parent, tmp_path_factory.mktemp("copy"), dirs_exist_ok=True)
+    with closing(sqlite3.connect(copy / house.diary.path.name)) as file:
+        assert file.execute("SELECT outcome, result FROM fate").fetchall() == [
+            (outcome.value, "ValueError\0kein Öl\0Traceback\0 line 2".encode())
+        ]
+    again = houses()
+    again.load()
+    found = again.broker.jobs[job.id]
+    brought: list[tuple[Any, ...]] = []
+    again.line.fetch(found, lambda *bodies: brought.append(bodies))
+    again.loop.run_until(lambda: brought)
+    assert (found.outcome, found.reason, brought) == (outcome, "ValueError: kein Öl", [(b"payload", b"", failure)])
+
+
+def test_outcome_that_is_asked_for_just_before_it_is_erased_is_told(
+    houses: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What had queued up was written first, and then the result of what it had erased was told as an empty one."""
+    house = houses()
+    house.worker()
+    job = house.enqueue()
+    house.settle()
+    house.broker.succeed(house.given()[0].attempt, b"result", house.now)
+    house.settle()
+    may_commit = threading.Event()
+    real = writer.Writer._try
+
+    def slow(self: writer.Writer, group: Any) -> str | None:
+        may_commit.wait(20)
+        return real(self, group)
+
+    monkeypatch.setattr(writer.Writer, "_try", slow)
+    again = houses()
+    again.load()
+    again.enqueue()
+    again.line.turn()
+    until(again.diary._writer.queue.empty)
+    found = again.broker.jobs[job.id]
+    told: list[bytes] = []
+    again.line.fetch(found, lambda _, result, failure: told.append(bytes(result)))
+    again.broker.ledger.erase(found)
+    again.line.turn()
+    may_commit.set()
+    again.loop.run_until(lambda: told)
+    assert told == [b"result"]
+
+
+def test_attempts_and_history_survive(houses: Any) -> None:
+    """R108."""
+    house = houses()
+    house.worker()
+    job = house.enqueue()
+    house.settle()
+    house.broker.fail(house.given()[0].attempt, "no \ud800", house.now)
+    house.settle()
+    again = houses()
+    again.load()
+    found = again.broker.jobs[job.id]
+    assert (found.spent, found.state, found.start_at) == (1, JobState.DELAYED, pytest.approx(job.start_at))
+    assert [(each.number, each.worker, each.outcome) for each in found.history] == [(1, "w", Outcome.FAILED)]
+
+
+def test_job_that_ran_with_a_worker_that_cannot_come_back_has_lost_an_attempt(houses: Any) -> None:
+    """R107."""
+    house = houses()
+    house.worker()
+    job = house.enqueue()
+    house.settle()
+    again = houses()
+    again.load()
+    found = again.broker.jobs[job.id]
+    assert (found.state, found.spent, found.deaths) == (JobState.DELAYED, 1, 1)
+
+
+def test_worker_that_can_name_its_attempt_may_still_deliver(houses: Any) -> None:
+    """R107."""
+    house = houses()
+    house.worker(may_return=True)
+    job = house.enqueue()
+    house.settle()
+    token = house.given()[0].attempt.token
+    again = houses()
+    again.load()
+    attempt = again.broker.stranded[token]
+    assert (attempt.job.id, attempt.number, attempt.worker.name) == (job.id, 1, "w")
+    again.broker.succeed(attempt, b"late", again.now)
+    again.settle()
+    assert again.broker.jobs[job.id].outcome is Outcome.DONE
+
+
+def test_erased_job_is_gone_for_good(houses: Any) -> None:
+    """R110."""
+    house = houses(keep_outcomes=10.0)
+    house.worker()
+    job = house.enqueue()
+    house.settle()
+    house.broker.succeed(house.given()[0].attempt, b"result", house.now)
+    house.settle()
+    house.now += 11.0
+    house.line.turn()
+    assert house.broker.jobs == {}
+    again = houses()
+    again.load()
+    assert job.id not in again.broker.jobs
+
+
+def test_numbers_go_on_where_they_ended(houses: Any) -> None:
+    house = houses()
+    numbers = [house.enqueue().number for _ in range(3)]
+    house.settle()
+    again = houses()
+    again.load()
+    assert again.enqueue().number > max(numbers)
+
+
+def test_notes_survive_until_they_are_taken_back(houses: Any) -> None:
+    house = houses()
+    house.line.note("pause/mail", "ann")
+    house.line.note("cron/night", "{}")
+    house.settle()
+    again = houses()
+    assert again.notes == {"pause/mail": "ann", "cron/night": "{}"}
+    service = again.broker.roster.services["mail"]
+    assert (service.paused, service.paused_by) == (True, "ann")
+    again.line.note("pause/mail", None)
+    again.settle()
+    assert houses().notes == {"cron/night": "{}"}
+
+
+def test_jobs_come_back_in_batches_in_the_order_they_came(houses: Any) -> None:
+    house = houses()
+    jobs = [house.enqueue() for _ in range(25)]
+    house.settle()
+    again = houses(limits=DiaryLimits(load_batch=4, ballast=0))
+    again.load()
+    assert list(again.broker.jobs) == [job.id for job in jobs]
+    assert [each.id for each in again.broker.roster.services["s"].queue] == [job.id for job in jobs]
+
+
+def test_jobs_that_come_while_others_come_back_are_accepted(houses: Any) -> None:
+    house = houses()
+    for _ in range(10):
+        house.enqueue()
+    house.settle()
+    again = houses(limits=DiaryLimits(load_batch=2, ballast=0))
+    again.restoring.start()
+    again.loop.run_one()
+    late = again.enqueue()
+    again.line.turn()
+    again.loop.run_until(lambda: again.is_loaded)
+    again.settle()
+    assert again.accepted() == [late.id]
+    assert len(again.broker.jobs) == 11
+
+
+def test_key_cannot_be_judged_while_jobs_come_back(houses: Any) -> None:
+    """R24: the diary may have the first job of this key; who comes now must come again."""
+    house = houses()
+    job = house.enqueue(key="k")
+    house.settle()
+    again = houses()
+    assert again.broker.submit("s", b"x", again.caller, job.wishes, again.now, key="k") is None
+    again.line.turn()
+    assert [each.refusal for each in again.answers()] == [Refusal.BUSY]
+    again.load()
+    assert again.enqueue(key="k").id == job.id
+
+
+def test_retry_of_a_job_of_an_earlier_run_has_its_payload(houses: Any) -> None:
+    house = houses()
+    house.worker()
+    job = house.enqueue(b"precious", attempts=1)
+    house.settle()
+    house.broker.fail(house.given()[0].attempt, "no", house.now)
+    house.settle()
+    again = houses()
+    again.load()
+    retried = again.broker.retry(again.broker.jobs[job.id], again.now)
+    assert retried is not None
+    again.settle()
+    again.worker()
+    again.line.turn()
+    again.loop.run_until(lambda: again.line.turn() and again.given())
+    assert again.given()[0].attempt.job.payload == b"precious"
+    third = houses()
+    third.load()
+    assert third.broker.jobs[retried.id].retry_of == job.id
+    assert (third.broker.jobs[job.id].quarantined, third.broker.jobs[job.id].retried_as) == (False, retried.id)
+
+
+def test_retry_of_a_job_that_a_restart_put_into_quarantine_has_its_payload(houses: Any) -> None:
+    """Doubtful before: nobody had brought its payload, and nobody knew where it was."""
+    house = houses()
+    house.worker()
+    job = house.enqueue(b"precious", attempts=1)
+    house.settle()
+    again = houses()
+    again.load()
+    assert again.broker.jobs[job.id].quarantined
+    retried = again.broker.retry(again.broker.jobs[job.id], again.now)
+    again.worker()
+    again.settle()
+    again.loop.run_until(lambda: again.line.turn() and again.given())
+    assert (again.given()[0].attempt.job, retried.payload) == (retried, b"precious")
+
+
+@pytest.mark.parametrize(("size", "left"), [(10_000, 0), (100, 100)])
+def test_large_payload_goes_with_the_outcome(houses: Any, size: int, left: int) -> None:
+    house = houses()
+    house.worker()
+    job = house.enqueue(b"p" * size)
+    house.settle()
+    house.broker.succeed(house.given()[0].attempt, b"result", house.now)
+    house.settle()
+    brought: list[tuple[bytes, bytes]] = []
+    house.diary.fetch(job, lambda payload, result, _: brought.append((payload, result)))
+    house.loop.run_until(lambda: brought)
+    assert (len(brought[0][0]), brought[0][1]) == (left, b"result")
+
+
+def test_close_writes_what_was_asked_for(houses: Any) -> None:
+    house = houses()
+    job = house.enqueue()
+    house.line.turn()
+    again = houses()  # closes the first without waiting for anything
+    again.load()
+    assert job.id in again.broker.jobs
+
+
+def test_file_is_for_us_alone(houses: Any, tmp_path: Path) -> None:
+    houses(limits=LIMITS)
+    assert {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {
+        "ballast": 0o600,
+        "diary.db": 0o600,
+        "diary.db-wal": 0o600,
+    }
+
+
+# -------------------------------------------------------------------- given back, released, not kept
+
+
+def again(house: House, folder: Path, now: float = 200.0) -> House:
+    house.settle()
+    house.close()
+    house = House(folder, now=now)
+    house.load()
+    return house
+
+
+def test_what_a_worker_gave_back_with_survives_a_restart(tmp_path: Path) -> None:
+    """R133: the priority, and how long the job rests."""
+    house = House(tmp_path)
+    house.worker()
+    job = house.enqueue(b"payload", key="k")
+    house.settle()
+    assert job.attempt is not None
+    house.broker.give_back(job.attempt, house.now, delay=3_600.0, priority=8)
+    house = again(house, tmp_path, now=200.0)
+    (found,) = house.broker.jobs.values()
+    assert (found.id, found.wishes.priority, found.state, found.spent) == (job.id, 8, JobState.DELAYED, 0)
+    assert (found.start_at, found.key) == (3_700.0, "k")
+    house.now = 3_700.0
+    house.worker()
+    house.settle()
+    while not house.given():  # its payload is fetched first
+        house.loop.run_one()
+        house.line.turn()
+    assert [bytes(give.attempt.job.payload) for give in house.given()] == [b"payload"]
+    house.close()
+
+
+def test_release_survives_a_restart(tmp_path: Path) -> None:
+    """R135."""
+    house = House(tmp_path)
+    house.worker()
+    job = house.enqueue(b"payload", attempts=1)
+    house.settle()
+    assert job.attempt is not None
+    house.broker.fail(job.attempt, "no", house.now)
+    house = again(house, tmp_path)
+    (kept,) = house.broker.jobs.values()
+    assert kept.quarantined
+    assert house.broker.release(kept, house.now)
+    house = again(house, tmp_path, now=300.0)
+    (found,) = house.broker.jobs.values()
+    assert (found.id, found.state, found.quarantined, found.spent) == (job.id, JobState.WAITING, False, 0)
+    assert [ending.reason for ending in found.history or ()] == ["no"]
+    house.worker()
+    house.settle()
+    while not house.given():  # its payload is fetched first
+        house.loop.run_one()
+        house.line.turn()
+    assert [bytes(give.attempt.job.payload) for give in house.given()] == [b"payload"]
+    house.close()
+
+
+def test_job_whose_outcome_is_not_kept_is_gone_from_the_store(tmp_path: Path) -> None:
+    """R136."""
+    house = House(tmp_path)
+    house.worker()
+    job = house.enqueue(keeps_outcome=False)
+    house.settle()
+    assert job.attempt is not None
+    house.broker.succeed(job.attempt, b"result", house.now)
+    house.settle()
+    assert [bytes(answer.result) for answer in house.answers()] == [b"result"]
+    house = again(house, tmp_path)
+    assert house.broker.jobs == {}
+    house.close()
+
+
+def test_job_that_is_retried_in_the_turn_in_which_it_failed_finds_its_payload(tmp_path: Path) -> None:
+    """A bug: the store knew a job for quarantined only if it still was when its row was made, and ended the broker."""
+    house = House(tmp_path)
+    house.enqueue(b"payload", attempts=1)
+    house = again(house, tmp_path)
+    (job,) = house.broker.jobs.values()
+    house.worker()
+    assert job.attempt is not None
+    house.broker.fail(job.attempt, "no", house.now)
+    retried = house.broker.retry(job, house.now)
+    assert retried is not None
+    house.settle()
+    while not house.given():  # its payload is fetched first
+        house.loop.run_one()
+        house.line.turn()
+    assert [(give.attempt.job, bytes(retried.payload)) for give in house.given()] == [(retried, b"payload")]
+    house.close()

@@ -1,0 +1,116 @@
+"""Data folders that the release before row checksums has written: `tests/fixtures/store-2885e3f`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from dragoman.core.failure import Failure
+from dragoman.core.model import Job
+from dragoman.core.states import JobState, Outcome
+from dragoman.store import recovery, schema, sealing
+from dragoman.store.sqlite import SqliteDiary
+
+from .test_losses import copied
+from .world import House
+
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "store-2885e3f"
+KINDS = ("stopped", "killed")  # the second one has a log that was not merged
+WRITTEN = 1_794_782_955.0  # wall clock time, a few minutes after they were written
+
+
+def taken(kind: str, target: Path) -> tuple[Path, dict[str, list[str]]]:
+    """A copy of the folder, and the ids of the jobs in it by what had become of them."""
+    shutil.copytree(FIXTURES / kind, target)
+    ids: dict[str, list[str]] = json.loads((target / "ids.json").read_text())
+    (target / "ids.json").unlink()
+    return target, ids
+
+
+def body(house: House, job: Job) -> tuple[bytes, bytes, Failure | None]:
+    brought: list[tuple[bytes, bytes, Failure | None]] = []
+    house.diary.fetch(job, lambda payload, result, failure: brought.append((bytes(payload), bytes(result), failure)))
+    house.loop.run_until(lambda: brought)
+    return brought[0]
+
+
+def check_all(folder: Path, ids: dict[str, list[str]]) -> None:
+    """Everything is there, and as it was."""
+    house = House(folder, offset=WRITTEN - 100.0, seed="upgraded")
+    house.load()
+    jobs = {job.id.hex(): job for job in house.broker.jobs.values()}
+    assert {*jobs} == {id for some in ids.values() for id in some}
+    assert {jobs[id].state for id in ids["waiting"]} == {JobState.WAITING}
+    assert [body(house, jobs[id])[0] for id in ids["waiting"][:2]] == ["waits 0 é".encode(), "waits 1 é".encode()]
+    assert body(house, jobs[ids["waiting"][5]])[0] == b"long " + b"y" * 9_000
+    assert (jobs[ids["waiting"][6]].service.name, jobs[ids["waiting"][6]].key) == ("paused", "k1")
+    assert house.broker.roster.services["paused"].paused
+    assert [jobs[id].state for id in ids["delayed"]] == [JobState.DELAYED]
+    assert [(jobs[id].outcome, body(house, jobs[id])[1]) for id in ids["done"][:4]] == [
+        (Outcome.DONE, b"DONE %d" % number) for number in range(4)
+    ]
+    assert body(house, jobs[ids["done"][4]]) == (b"", b"LARGE " + b"X" * 6_000, None)
+    assert [(jobs[id].outcome, jobs[id].quarantined) for id in ids["quarantined"]] == [(Outcome.FAILED, True)] * 2
+    failure = Failure("subprocess.CalledProcessError", "false ended with exit code 1: it said nothing")
+    assert body(house, jobs[ids["quarantined"][0]]) == (b"fails 0", b"", failure)
+    assert [jobs[id].spent for id in ids["running"]] in ([0], [1])
+    assert [key for key in house.notes if key.startswith("cron/")] == ["cron/nightly"]
+    house.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_folder_of_the_release_before_is_brought_up_to_date(tmp_path: Path, kind: str) -> None:
+    folder, ids = taken(kind, tmp_path / "data")
+    assert recovery.check(folder) == ""
+    check_all(folder, ids)
+    assert recovery.check(folder) == ""
+    file = apsw.Connection(str(folder / "diary.db"))
+    assert file.pragma("user_version") == schema.VERSION
+    for table in ("job", "fate"):
+        assert file.execute(f"SELECT count(*) FROM {table} WHERE head_sum IS NULL OR body_sum IS NULL").get == 0
+    file.close()
+    check_all(folder, ids)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_upgrade_that_is_killed_goes_on(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At every instant between two commits of it."""
+    folder, ids = taken(kind, tmp_path / "data")
+    images: list[Path] = []
+    real_write, real_migrate = sealing._write, schema._migrate
+
+    def write(*facts: Any) -> None:
+        images.append(copied(folder, tmp_path / f"image-{len(images)}"))
+        real_write(*facts)
+
+    def migrate(*facts: Any) -> None:
+        images.append(copied(folder, tmp_path / f"image-{len(images)}"))
+        real_migrate(*facts)
+
+    monkeypatch.setattr(sealing, "ROWS", 4)
+    monkeypatch.setattr(sealing, "_write", write)
+    monkeypatch.setattr(schema, "_migrate", migrate)
+    heard: list[tuple[int, int]] = []
+    monkeypatch.setattr(sealing, "REPORT", 0.0)
+    progress = lambda done, total: heard.append((done, total))  # noqa: E731
+    SqliteDiary(folder, lambda call: None, lambda: 0.0, progress=progress).close()
+    monkeypatch.undo()
+    assert len(images) > 5
+    assert heard[-1][0] == heard[-1][1] == max(done for done, _ in heard)
+    for image in images:
+        assert recovery.check(image) == ""
+        check_all(image, ids)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_folder_of_the_release_before_is_recovered(tmp_path: Path, kind: str) -> None:
+    folder, ids = taken(kind, tmp_path / "data")
+    made = recovery.recover(folder, force=True)
+    assert made is not None
+    assert (made.left_out, made.places, made.missing) == (0, 0, [])
+    check_all(folder, ids)

@@ -1,0 +1,139 @@
+"""A diary in a folder, a broker and a line on top of it, and a loop that turns when the test says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from queue import Queue
+from time import monotonic, sleep
+from typing import Any
+
+from dragoman.core.broker import Broker
+from dragoman.core.effects import Accept, Answer, Effect, Give
+from dragoman.core.model import Caller, Job, Worker
+from dragoman.core.options import Terms, Wishes
+from dragoman.core.policy import Policy
+from dragoman.server.admission import Limits
+from dragoman.server.restore import Restoring
+from dragoman.server.runner import Runner
+from dragoman.store.limits import DiaryLimits
+from dragoman.store.sqlite import SqliteDiary
+from dragoman.testing.entropy import SeededEntropy
+
+PATIENCE = 20.0  # only a failing test waits so long
+WALL = 1_700_000_000.0  # the wall clock, when the other one says 0
+LIMITS = DiaryLimits(ballast=64 * 1024, idle=0.001, retry=0.01)
+
+
+class Loop:
+    """Where the diary posts to; what it posted runs when the test waits for something."""
+
+    def __init__(self) -> None:
+        self._posted: Queue[Callable[[], None]] = Queue()
+        self.post = self._posted.put
+
+    def run_one(self) -> None:
+        self._posted.get(timeout=PATIENCE)()
+
+    def run_until(self, fact: Callable[[], object]) -> None:
+        while not fact():
+            self.run_one()
+
+    def run_rest(self) -> None:
+        """What is there already."""
+        while not self._posted.empty():
+            self.run_one()
+
+
+class Side(Caller):
+    """A session and the one party of it, who hears everything that is said."""
+
+    def __init__(self) -> None:
+        super().__init__(self)
+        self.heard: list[Effect] = []
+
+    def execute(self, effect: Effect, now: float) -> None:
+        self.heard.append(effect)
+
+    def tick(self, now: float) -> float:
+        return float("inf")
+
+    def of(self, *kinds: type[Effect]) -> list[Any]:
+        return [each for each in self.heard if isinstance(each, kinds)]
+
+
+class House:
+    """A broker with a diary. `now` is moved by hand; times on the wall are WALL ahead."""
+
+    def __init__(
+        self,
+        folder: Path,
+        limits: DiaryLimits = LIMITS,
+        vfs: str | None = None,
+        seed: str = "diary",
+        now: float = 100.0,
+        offset: float = WALL,
+        author: str = "test",
+        **policy: Any,
+    ) -> None:
+        self.now = now
+        self.loop = Loop()
+        self.failures: list[str] = []
+        self.diary = SqliteDiary(folder, self.loop.post, lambda: offset, limits, author=author, vfs=vfs)
+        self.diary.failed = self.failures.append
+        self.broker = Broker(Policy(**policy), SeededEntropy(seed))
+        self.line = Runner(self.broker, self.diary, lambda: self.now, lambda *_, **__: None, Limits(), strict=True)
+        self.caller = Side()
+        self.workers = Side()
+        self.is_loaded = False
+        self.restoring = Restoring(self.diary, self.line, lambda: self.now, self._loaded)
+        self.notes = self.restoring.prepare()
+
+    def _loaded(self, jobs: int, seconds: float) -> None:
+        self.is_loaded = True
+
+    def load(self) -> None:
+        self.restoring.start()
+        self.loop.run_until(lambda: self.is_loaded)
+        self.settle()
+
+    def settle(self) -> None:
+        """Until the diary has everything that was decided, and everybody was told."""
+        self.line.turn()
+        while self.broker.ledger.gate.is_holding:
+            self.loop.run_one()
+            assert not self.failures, self.failures
+            self.line.turn()
+
+    def enqueue(self, payload: bytes = b"x", key: str | None = None, service: str = "s", **wishes: Any) -> Job:
+        """A background job, on its way to the diary."""
+        asked = Wishes(durable=True, waits=True, **{"attempts": 3, **wishes})
+        job = self.broker.submit(service, payload, self.caller, asked, self.now, key=key)
+        assert job is not None
+        return job
+
+    def worker(self, service: str = "s", **terms: Any) -> Worker:
+        worker = self.broker.join(self.workers, None, "w", (service,), Terms(**terms), self.now)
+        assert worker is not None
+        self.broker.idle(worker, self.now)
+        return worker
+
+    def accepted(self) -> list[bytes]:
+        return [each.job.id for each in self.caller.of(Accept)]
+
+    def answers(self) -> list[Answer]:
+        return self.caller.of(Answer)
+
+    def given(self) -> list[Give]:
+        return self.workers.of(Give)
+
+    def close(self) -> None:
+        self.diary.close()
+
+
+def until(fact: Callable[[], object]) -> None:
+    """Wait for something that the diary's thread does by itself."""
+    deadline = monotonic() + PATIENCE
+    while not fact():
+        assert monotonic() < deadline, "still waiting"
+        sleep(0.002)
