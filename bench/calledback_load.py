@@ -17,7 +17,7 @@ import zmq
 
 from bench.load import WORKER_NAP, Crowd, LoadError, Rota, Socket, Team, drive, read_options
 from dragoman.carriers.carrier import TooLarge
-from dragoman.carriers.length_prefix import Prefixed
+from dragoman.carriers.length_prefix import LengthPrefix
 from dragoman.dialects.controller.codec import (
     extra_of_control,
     extra_of_pulse,
@@ -119,10 +119,10 @@ class ControllerWorker:
 
     def _accept(self) -> None:
         connection, _address = self._listener.accept()
-        hear = partial(self._hear, connection, Prefixed(extra_of_control, single=True))
+        hear = partial(self._hear, connection, LengthPrefix(extra_of_control, single=True))
         self._selector.register(connection, EVENT_READ, hear)
 
-    def _hear(self, connection: socket, carrier: Prefixed) -> None:
+    def _hear(self, connection: socket, carrier: LengthPrefix) -> None:
         data = connection.recv(READ_SIZE)
         if not data:
             raise LoadError("the broker broke off an exchange")
@@ -158,7 +158,7 @@ def _framed(head: bytes) -> bytes:
 
 def _read_pulse_response(connection: socket) -> int:
     """The id in it, if it has one. It is a few bytes, which come in one piece."""
-    [message] = Prefixed(extra_of_pulse).feed(connection.recv(READ_SIZE))
+    [message] = LengthPrefix(extra_of_pulse).feed(connection.recv(READ_SIZE))
     assert not isinstance(message, TooLarge)
     response = read_pulse_response(message[0], SEED)
     if response.error is not ControllerError.OK:

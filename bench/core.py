@@ -13,10 +13,10 @@ from statistics import median
 from time import process_time
 
 from dragoman.core.broker import Broker
-from dragoman.core.effects import Answer, Give
+from dragoman.core.effects import DeliverOutcome, SendJob
 from dragoman.core.entropy import Entropy
 from dragoman.core.model import Attempt, Caller, JobId, Token
-from dragoman.core.options import Terms, Wishes
+from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
 from dragoman.server.tuning import collect_rarely
@@ -29,8 +29,8 @@ BATCH_JOBS = 4_000
 
 SERVICE = "echo"
 BODY = b"x" * 100
-TERMS = Terms(lease=3.0, silent_while_busy=True)
-WISHES = Wishes(queue_timeout=60.0, job_timeout=600.0, waits=True)
+TERMS = WorkerProfile(lease=3.0, silent_while_busy=True)
+WISHES = JobOptions(queue_timeout=60.0, job_timeout=600.0, waits=True)
 POLICY = Policy(max_jobs=2_000_000, max_jobs_per_service=2_000_000)
 BETWEEN_JOBS = 1e-5
 
@@ -126,10 +126,10 @@ class World:
         """Do what the line would do; the number of answers."""
         answers = 0
         for effect in self._broker.effects:
-            if type(effect) is Give:
+            if type(effect) is SendJob:
                 self._held.append(effect.attempt)
             else:
-                assert type(effect) is Answer, effect
+                assert type(effect) is DeliverOutcome, effect
                 effect.caller.remove_job(effect.job)
                 answers += 1
         self._broker.effects.clear()

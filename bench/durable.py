@@ -23,9 +23,9 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from dragoman.core.effects import Accept, Answer, Effect, Give
+from dragoman.core.effects import Acknowledge, DeliverOutcome, Effect, SendJob
 from dragoman.core.model import Attempt, Caller, Job, JobId, Service
-from dragoman.core.options import Terms, Wishes
+from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.recipients import Recipient
 from dragoman.server import clock
 from dragoman.server.config import Config
@@ -33,11 +33,11 @@ from dragoman.server.serve import Server, loop_factory
 from dragoman.server.tuning import tune_process
 from dragoman.store import schema
 from dragoman.store.checksums import ALL_JOB_COLUMNS, sealed_job
-from dragoman.store.rows import Scribe
+from dragoman.store.rows import RowEncoder
 
 BODY = b"x" * 512
-WISHES = Wishes(durable=True, waits=True, attempts=3)
-CALL = Wishes(waits=True)
+WISHES = JobOptions(durable=True, waits=True, attempts=3)
+CALL = JobOptions(waits=True)
 WARMUP = 0.3
 EVERY = 0.02  # a call so often while jobs come back
 INSERT = f"INSERT INTO job VALUES ({', '.join('?' * len(ALL_JOB_COLUMNS))})"
@@ -64,7 +64,7 @@ class Callers(Recipient):
         self.accepted = 0
 
     def execute(self, effect: Effect, now: float) -> None:
-        assert isinstance(effect, Accept), effect
+        assert isinstance(effect, Acknowledge), effect
         self.accepted += 1
         self.hand_in(now)
 
@@ -94,11 +94,11 @@ class Finishers(Callers):
         self.given: list[Attempt] = []
 
     def execute(self, effect: Effect, now: float) -> None:
-        if isinstance(effect, Give):
+        if isinstance(effect, SendJob):
             self.given.append(effect.attempt)
             if len(self.given) == 1:
                 asyncio.get_running_loop().call_soon(self.finish)
-        elif isinstance(effect, Answer):
+        elif isinstance(effect, DeliverOutcome):
             self.accepted += 1
             self.hand_in(now)
 
@@ -111,7 +111,7 @@ class Finishers(Callers):
 
     def join(self, slots: int) -> None:
         broker, now = self.server.broker, clock.now()
-        worker = broker.join(self, None, "w", ("s",), Terms(capacity=slots), now)
+        worker = broker.join(self, None, "w", ("s",), WorkerProfile(capacity=slots), now)
         assert worker is not None
         broker.idle(worker, now)
 
@@ -207,7 +207,7 @@ class Watch(Recipient):
     def join(self) -> None:
         broker, now = self.server.broker, clock.now()
         for service in ("call", "s"):
-            worker = broker.join(self, None, service, (service,), Terms(), now)
+            worker = broker.join(self, None, service, (service,), WorkerProfile(), now)
             assert worker is not None
             broker.idle(worker, now)
 
@@ -217,12 +217,12 @@ class Watch(Recipient):
         self.server.line.connections.at_end_of_turn(lambda now: None)
 
     def execute(self, effect: Effect, now: float) -> None:
-        if isinstance(effect, Give):
+        if isinstance(effect, SendJob):
             if effect.attempt.job.service.name == "call":
                 self.server.broker.succeed(effect.attempt, b"", now)
             else:
                 self.first_out = min(self.first_out, time.perf_counter() - self.began)
-        elif isinstance(effect, Answer):
+        elif isinstance(effect, DeliverOutcome):
             self.calls += 1
             self.longest = max(self.longest, time.perf_counter() - self._asked)
 
@@ -267,7 +267,7 @@ def fill(folder: Path, jobs: int) -> None:
     """A diary as a broker would leave it that was killed with so many jobs waiting."""
     connection = schema.open_file(folder / schema.NAME)
     schema.bring_up_to_date(connection)
-    scribe, service, entropy, now = Scribe(), Service("s", 60.0), clock.SystemEntropy(), clock.now()
+    scribe, service, entropy, now = RowEncoder(), Service("s", 60.0), clock.SystemEntropy(), clock.now()
     connection.execute("BEGIN IMMEDIATE")
     for number in range(1, jobs + 1):
         job = Job(JobId(entropy.job_id()), service, BODY, (), WISHES, now + number * 1e-6)

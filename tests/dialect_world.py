@@ -15,13 +15,13 @@ from dragoman.core.broker import Broker
 from dragoman.core.invariants import check
 from dragoman.core.model import Job
 from dragoman.core.policy import Policy
-from dragoman.dialects.interface import Session
-from dragoman.server.admission import Limits
-from dragoman.server.connection import Peer
-from dragoman.server.connection_limits import PeerLimits
+from dragoman.dialects.interface import BrokerSide
+from dragoman.server.admission import AdmissionLimits
+from dragoman.server.connection import StreamConnection
+from dragoman.server.connection_limits import ConnectionLimits
 from dragoman.server.event_log import EventLog
 from dragoman.server.runner import Runner
-from dragoman.store.null import MemoryDiary
+from dragoman.store.null import NullStore
 from dragoman.testing.entropy import SeededEntropy
 from fake_stream import FakeStream
 
@@ -31,14 +31,14 @@ HOME = "192.0.2.1"
 class DialectWorld:
     """One broker, its runner, and one session. `now` is the time, and only `wait` and `late` move it."""
 
-    session: Session
+    session: BrokerSide
 
     def __init__(
         self,
         entropy: SeededEntropy | str,
         *,
         policy: Policy | None = None,
-        limits: Limits | None = None,
+        limits: AdmissionLimits | None = None,
         strict: bool = True,
         now: float = 10_000.0,
     ) -> None:
@@ -46,7 +46,7 @@ class DialectWorld:
         self.now = now
         self.entropy = SeededEntropy(entropy) if isinstance(entropy, str) else entropy
         self.policy = policy or Policy()
-        self.limits = limits or Limits()
+        self.limits = limits or AdmissionLimits()
         self.remarks: list[tuple[str, str, dict[str, Any]]] = []
         self.errors: list[Exception] = []
         self._strict = strict
@@ -55,11 +55,11 @@ class DialectWorld:
     def begin(self) -> None:
         """A broker that knows nobody. What was connected to the one before is cut off."""
         self.ends: list[Any] = []  # connections that are open, as their other ends have them
-        self.dials: list[tuple[Peer, Any]] = []  # what the session has dialled, and nobody has answered
+        self.dials: list[tuple[StreamConnection, Any]] = []  # what the session has dialled, and nobody has answered
         self._connected = 0
         self.broker = Broker(self.policy, self.entropy)
         self.counters = self.broker.counters
-        self.diary = MemoryDiary()
+        self.diary = NullStore()
         self.runner = Runner(
             self.broker,
             self.diary,
@@ -72,7 +72,7 @@ class DialectWorld:
         self.connections = self.runner.connections
         EventLog(self.broker.events, self._log, drain_timeout=30.0)
 
-    def serve(self, session: Session) -> None:
+    def serve(self, session: BrokerSide) -> None:
         self.runner.sessions.append(session)
         self.turn()
 
@@ -86,13 +86,13 @@ class DialectWorld:
             end.stream,
             f"peer-{self._connected}",
             address,
-            PeerLimits(),
+            ConnectionLimits(),
             process=process,
         )
         self.ends.append(end)
         return end
 
-    def dial(self, peer: Peer, place: object) -> None:
+    def dial(self, peer: StreamConnection, place: object) -> None:
         """The session dials. `move` decides what comes of it."""
         self.dials.append((peer, place))
 
@@ -192,7 +192,7 @@ class DialectWorld:
 class End:
     """One connection, as its other end has it: bytes go in and come out."""
 
-    peer: Peer
+    peer: StreamConnection
 
     def __init__(self, world: Any) -> None:
         self.world = world

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from dragoman.http.limits import HttpLimits
-from dragoman.http.protocol import GuardedProtocol
+from dragoman.http.protocol import LimitedProtocol
 from dragoman.http.server import HttpServer
 from hostile_http import LIMITS, echo
 
@@ -19,7 +19,7 @@ class FakeTransport(asyncio.Transport):
     def __init__(self, loop: asyncio.AbstractEventLoop, address: tuple[str, int]) -> None:
         super().__init__({"peername": address, "sockname": ("127.0.0.1", 7480)})
         self._loop = loop
-        self.protocol: GuardedProtocol | None = None
+        self.protocol: LimitedProtocol | None = None
         self.written = b""
         self.unread = 0
         self.is_finished = False

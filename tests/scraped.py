@@ -13,19 +13,19 @@ from starlette.responses import Response
 from dragoman.core import model
 from dragoman.core.broker import Broker
 from dragoman.core.model import Attempt, Job, Worker
-from dragoman.core.options import Terms, Wishes
+from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.policy import Policy
-from dragoman.http.broker_side import HttpSession
-from dragoman.http.context import Door
+from dragoman.http.broker_side import HttpBrokerSide
+from dragoman.http.context import AppContext
 from dragoman.http.metrics import metrics
-from dragoman.operations.handlers import Desk
+from dragoman.operations.handlers import OperationHandlers
 from dragoman.operations.schemas import HealthView
-from dragoman.server.admission import Limits
+from dragoman.server.admission import AdmissionLimits
 from dragoman.server.runner import Runner
-from dragoman.store.null import MemoryDiary
+from dragoman.store.null import NullStore
 from dragoman.testing.entropy import SeededEntropy
 
-PATIENT = Wishes(waits=True)
+PATIENT = JobOptions(waits=True)
 
 
 class Dialect:
@@ -44,15 +44,15 @@ class Scraped:
     def __init__(self) -> None:
         self.now = 1000.0
         self.broker = Broker(Policy(max_services=20_000), SeededEntropy())
-        self.diary = MemoryDiary()
-        self.line = Runner(self.broker, self.diary, lambda: self.now, lambda *_, **__: None, Limits())
-        self.desk = Desk(self.broker, self.line, self.diary, lambda: 0.0)
+        self.diary = NullStore()
+        self.line = Runner(self.broker, self.diary, lambda: self.now, lambda *_, **__: None, AdmissionLimits())
+        self.desk = OperationHandlers(self.broker, self.line, self.diary, lambda: 0.0)
         self.problems: list[str] = []
         self.connections = 0  # of the door's own
-        self.door = Door(
+        self.door = AppContext(
             broker=self.broker,
             desk=self.desk,
-            session=HttpSession.__new__(HttpSession),
+            session=HttpBrokerSide.__new__(HttpBrokerSide),
             line=self.line,
             now=lambda: self.now,
             health=self._health,
@@ -73,13 +73,13 @@ class Scraped:
 
     def worker(self, *services: str, dialect: str = "memodb", capacity: int = 1) -> Worker:
         """One that is free."""
-        terms = Terms(capacity=capacity)
+        terms = WorkerProfile(capacity=capacity)
         worker = self.broker.join(Dialect(dialect), object(), "worker", services, terms, self.now)
         assert worker is not None
         self.broker.idle(worker, self.now)
         return worker
 
-    def job(self, service: str, wishes: Wishes = PATIENT) -> Job:
+    def job(self, service: str, wishes: JobOptions = PATIENT) -> Job:
         job = self.broker.submit(service, b"x", Caller(), wishes, self.now)
         assert job is not None
         self.line.turn()

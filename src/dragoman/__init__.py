@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dragoman.operations.schemas import CronView, JobView, ServiceView, WorkerView
+    from dragoman.operations.schemas import JobView, ScheduleView, ServiceView, WorkerView
     from dragoman.sdk.async_client import AsyncClient
     from dragoman.sdk.client import Client
     from dragoman.sdk.context import Context
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         PayloadTooLarge,
         Unsupported,
     )
-    from dragoman.sdk.futures import AsyncJob, JobFuture
+    from dragoman.sdk.futures import AsyncJobFuture, JobFuture
     from dragoman.sdk.worker import Worker
     from dragoman.testing.local import LocalBroker
 
@@ -32,12 +32,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AsyncClient",
-    "AsyncJob",
+    "AsyncJobFuture",
     "BrokerUnavailable",
     "Busy",
     "Client",
     "Context",
-    "CronView",
     "DragomanError",
     "JobCancelled",
     "JobError",
@@ -52,6 +51,7 @@ __all__ = [
     "NoSuchService",
     "NotFound",
     "PayloadTooLarge",
+    "ScheduleView",
     "ServiceView",
     "Unsupported",
     "Worker",
@@ -60,10 +60,10 @@ __all__ = [
 
 _HOMES = {
     "AsyncClient": "sdk.async_client",
-    "AsyncJob": "sdk.futures",
+    "AsyncJobFuture": "sdk.futures",
     "Client": "sdk.client",
     "Context": "sdk.context",
-    "CronView": "operations.schemas",
+    "ScheduleView": "operations.schemas",
     "JobFuture": "sdk.futures",
     "JobView": "operations.schemas",
     "ServiceView": "operations.schemas",

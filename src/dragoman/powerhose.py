@@ -17,9 +17,9 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import quote
 
-from dragoman.core.effects import Answer, Effect
+from dragoman.core.effects import DeliverOutcome, Effect
 from dragoman.core.model import Caller
-from dragoman.core.options import Wishes
+from dragoman.core.options import JobOptions
 from dragoman.core.recipients import Recipient
 from dragoman.core.states import DONE
 from dragoman.dialects.powerhose.broker_side import ATTEMPTS
@@ -27,7 +27,7 @@ from dragoman.dialects.powerhose.messages import SEPARATOR
 from dragoman.dialects.powerhose.options import ListenerOptions as PowerhoseOptions
 from dragoman.sdk.address import read_options
 from dragoman.sdk.errors import BrokerUnavailable, PayloadTooLarge, error_from
-from dragoman.sdk.zmq_endpoint import url_of
+from dragoman.sdk.zmq_endpoint import url_from_endpoint
 from dragoman.server import clock
 from dragoman.server.threaded import ThreadedServer
 from dragoman.server.wiring import Listener, ListenerOptions
@@ -47,7 +47,7 @@ class Master:
         Raises AddressError for what cannot be used, and PlaceTaken (an OSError) where another program listens.
         """
         query = "&".join(f"{name}={quote(_written(value), safe='')}" for name, value in options.items())
-        self._url = url_of(endpoint, "powerhose") + (f"?{query}" if query else "")
+        self._url = url_from_endpoint(endpoint, "powerhose") + (f"?{query}" if query else "")
         self._lock = threading.Lock()
         self._calls: set[_Call] = set()  # under way; guarded by the lock
         self._thread = ThreadedServer((self._url,), log, "master")
@@ -112,7 +112,7 @@ class Master:
         own = read_options(PowerhoseOptions, said, url, also=said)
         self._max_payload = read_options(ListenerOptions, said, url, also=said).max_payload
         self._service = own.service
-        self._patient = Wishes(
+        self._patient = JobOptions(
             queue_timeout=own.queue_timeout,
             job_timeout=own.job_timeout or inf,
             attempts=own.attempts,
@@ -148,7 +148,7 @@ class _Call(Caller):
         self.job_name = job_name  # what the session tells workers
         self.result: concurrent.futures.Future[bytes] = concurrent.futures.Future()
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, answer: DeliverOutcome) -> None:
         if answer.outcome is not DONE:
             self.fail(error_from(answer.outcome, answer.reason, answer.failure, answer.refusal or ""))
         elif not self.result.done():
@@ -163,7 +163,7 @@ class _Deliveries(Recipient):
     """Hands outcomes to the callers of this program."""
 
     def execute(self, effect: Effect, now: float) -> None:
-        if isinstance(effect, Answer):
+        if isinstance(effect, DeliverOutcome):
             assert isinstance(effect.caller, _Call)
             effect.caller.answer(effect)
             effect.caller.remove_job(effect.job)

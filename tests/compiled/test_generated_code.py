@@ -42,11 +42,11 @@ HOT = {
     "core.dispatch:Dispatch.queue": Slow(objects=1, attributes=1),  # where its time is over already
     "core.dispatch:Dispatch.give": Slow(),
     "core.dispatch:Dispatch.freed": Slow(),
-    "core.job_registry:Ledger.admit": Slow(),
-    "core.job_registry:Ledger.end": Slow(),
-    "core.worker_registry:Roster.pick": Slow(),
-    "core.worker_registry:Roster.occupy": Slow(),
-    "core.worker_registry:Roster.settle": Slow(),
+    "core.job_registry:JobRegistry.admit": Slow(),
+    "core.job_registry:JobRegistry.end": Slow(),
+    "core.worker_registry:WorkerRegistry.pick": Slow(),
+    "core.worker_registry:WorkerRegistry.occupy": Slow(),
+    "core.worker_registry:WorkerRegistry.settle": Slow(),
     "core.idle:IdleList.append": Slow(),
     "core.idle:IdleList.move_to_end": Slow(),
     "core.idle:IdleList.remove": Slow(),
@@ -55,10 +55,10 @@ HOT = {
     "server.connections:Connections._hear": Slow(objects=1, attributes=1, names=2),  # strict; what was raised
     "server.connections:Connections.send": Slow(),
     "server.connections:Connections.write": Slow(objects=1),  # what sessions do at the end of a turn
-    "dialects.native.broker_side:NativeSession.hear": Slow(methods=2, objects=4),  # words other than those of jobs
-    "dialects.native.broker_side:NativeSession.execute": Slow(attributes=1),
-    "dialects.pingpong.broker_side:PingPongSession.hear": Slow(attributes=2),  # what is not as it should be
-    "dialects.pingpong.broker_side:PingPongSession.execute": Slow(),
+    "dialects.native.broker_side:NativeBrokerSide.hear": Slow(methods=2, objects=4),  # words other than those of jobs
+    "dialects.native.broker_side:NativeBrokerSide.execute": Slow(attributes=1),
+    "dialects.pingpong.broker_side:PingPongBrokerSide.hear": Slow(attributes=2),  # what is not as it should be
+    "dialects.pingpong.broker_side:PingPongBrokerSide.execute": Slow(),
     "carriers.zmtp:Zmtp.feed": Slow(methods=1),
     "carriers.zmtp:Zmtp.encode": Slow(),
 }

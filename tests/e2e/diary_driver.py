@@ -11,16 +11,16 @@ import sys
 from math import inf
 from pathlib import Path
 
-from dragoman.core.effects import Accept, Effect, Give
+from dragoman.core.effects import Acknowledge, Effect, SendJob
 from dragoman.core.model import Attempt, Caller
-from dragoman.core.options import Terms, Wishes
+from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.server import clock
 from dragoman.server.config import Config
 from dragoman.server.datadir import DataFolder
 from dragoman.server.log import make_log
 from dragoman.server.serve import Server, loop_factory
 
-WISHES = Wishes(durable=True, waits=True, attempts=3, retry_first=0.01)
+WISHES = JobOptions(durable=True, waits=True, attempts=3, retry_first=0.01)
 AT_ONCE = 20
 
 
@@ -38,11 +38,11 @@ class Driver(Caller):
         return inf
 
     def execute(self, effect: Effect, now: float) -> None:
-        if isinstance(effect, Accept):
+        if isinstance(effect, Acknowledge):
             print("accepted", effect.job.id.hex(), flush=True)
             self.under_way -= 1
             self.hand_in()
-        elif isinstance(effect, Give):
+        elif isinstance(effect, SendJob):
             asyncio.get_running_loop().call_later(0.002, self.do, effect.attempt)
 
     def do(self, attempt: Attempt) -> None:
@@ -74,7 +74,7 @@ async def main(folder: Path, number: int) -> None:
         print("here", job.id.hex(), job.spent, flush=True)
     print("ready", flush=True)
     driver = Driver(server, number)
-    worker = server.broker.join(driver, None, "driver", ("s",), Terms(capacity=50), clock.now())
+    worker = server.broker.join(driver, None, "driver", ("s",), WorkerProfile(capacity=50), clock.now())
     assert worker is not None
     server.broker.idle(worker, clock.now())
     driver.hand_in()

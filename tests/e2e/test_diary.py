@@ -12,14 +12,14 @@ from random import Random
 import apsw
 import pytest
 
-from dragoman.core.effects import Accept, Effect
+from dragoman.core.effects import Acknowledge, Effect
 from dragoman.core.model import Caller
-from dragoman.core.options import Wishes
+from dragoman.core.options import JobOptions
 from dragoman.server import clock
 from dragoman.server.config import Config
 from dragoman.server.log import make_log
 from dragoman.server.serve import Server
-from dragoman.store.sqlite import SqliteDiary
+from dragoman.store.sqlite import SqliteStore
 from programs import Programs, until
 
 DRIVER = str(Path(__file__).with_name("diary_driver.py"))
@@ -184,7 +184,7 @@ def test_disk_that_fails_ends_the_broker_with_its_own_code(tmp_path: Path) -> No
         server = Server(asyncio.get_running_loop(), config, 1, make_log("json", "error"), folder=tmp_path)
         try:
             server.listen()
-            assert isinstance(server.diary, SqliteDiary)
+            assert isinstance(server.diary, SqliteStore)
             server.diary.failed("the diary failed (a disk)")
             return await asyncio.wait_for(server.stopped, 10)
         finally:
@@ -202,14 +202,14 @@ def test_draining_waits_for_the_diary(tmp_path: Path) -> None:
         caller = Listening()
         try:
             server.listen()
-            server.broker.submit("s", b"x", caller, Wishes(durable=True, waits=True), clock.now())
+            server.broker.submit("s", b"x", caller, JobOptions(durable=True, waits=True), clock.now())
             server.drain()
             assert await asyncio.wait_for(server.stopped, 10) == 0
         finally:
             server.close()
         return caller.heard
 
-    assert [type(each) for each in asyncio.run(live())] == [Accept]
+    assert [type(each) for each in asyncio.run(live())] == [Acknowledge]
 
 
 class Listening(Caller):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from house import BrokerHouse, House, Visitors
 
-from dragoman.sdk.address import Place, TcpPlace, UnixPlace
+from dragoman.sdk.address import SocketAddress, TcpAddress, UnixAddress
 
 
 @pytest.fixture(params=["asyncio", "uvloop"])
@@ -31,9 +31,9 @@ def visitors() -> Iterator[Visitors]:
 
 
 @pytest.fixture(params=["tcp", "ipc"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> SocketAddress:
     """Somewhere to listen: any free port, or a path of one's own."""
-    return TcpPlace("127.0.0.1", 0) if request.param == "tcp" else UnixPlace(str(short(tmp_path) / "s"))
+    return TcpAddress("127.0.0.1", 0) if request.param == "tcp" else UnixAddress(str(short(tmp_path) / "s"))
 
 
 @pytest.fixture

@@ -19,21 +19,21 @@ import zmq
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.zmtp import Zmtp, encode
 from dragoman.carriers.zmtp_commands import OUR_GREETING
-from dragoman.carriers.zmtp_limits import Limits as ZmtpLimits
+from dragoman.carriers.zmtp_limits import ZmtpLimits
 from dragoman.core.broker import Broker
 from dragoman.core.effects import Effect
 from dragoman.core.policy import Policy
-from dragoman.sdk.address import Place, TcpPlace, UnixPlace
+from dragoman.sdk.address import SocketAddress, TcpAddress, UnixAddress
 from dragoman.server import clock
-from dragoman.server.acceptor import Door
-from dragoman.server.admission import Limits
-from dragoman.server.asyncio_host import Host
+from dragoman.server.acceptor import ListenerSocket
+from dragoman.server.admission import AdmissionLimits
+from dragoman.server.asyncio_host import AsyncioHost
 from dragoman.server.config import Config
-from dragoman.server.connection import Peer
-from dragoman.server.connection_limits import PeerLimits
+from dragoman.server.connection import StreamConnection
+from dragoman.server.connection_limits import ConnectionLimits
 from dragoman.server.runner import Runner
 from dragoman.server.serve import Server, loop_factory
-from dragoman.store.null import MemoryDiary
+from dragoman.store.null import NullStore
 from dragoman.testing.entropy import SeededEntropy
 from programs import PATIENCE
 
@@ -112,31 +112,31 @@ class LoopThread:
 class House(LoopThread):
     """A line and its host, with whatever sessions a test brings."""
 
-    def __init__(self, loop_name: str = "auto", limits: Limits | None = None) -> None:
+    def __init__(self, loop_name: str = "auto", limits: AdmissionLimits | None = None) -> None:
         super().__init__(loop_name)
         self.journal = Journal()
         self.broker = Broker(Policy(), SeededEntropy())
         self.counters = self.broker.counters
-        self.line = Runner(self.broker, MemoryDiary(), clock.now, self.journal, limits or Limits(), strict=True)
-        self.host = self.run(Host, self.loop, self.line)
+        self.line = Runner(self.broker, NullStore(), clock.now, self.journal, limits or AdmissionLimits(), strict=True)
+        self.host = self.run(AsyncioHost, self.loop, self.line)
         self.run(self.host.start)
 
     def open(
         self,
         session: Any,
-        place: Place,
+        place: SocketAddress,
         socket_type: str = "ROUTER",
-        limits: PeerLimits | None = None,
+        limits: ConnectionLimits | None = None,
         carrier: Callable[[], Any] | None = None,
-    ) -> Place:
+    ) -> SocketAddress:
         """Listen. Returns where."""
         carrier = carrier or (lambda: Zmtp(socket_type, b"house", limits=ZmtpLimits(max_payload=8 * MIB)))
-        door = Door(session, "door", place, carrier, limits or PeerLimits())
+        door = ListenerSocket(session, "door", place, carrier, limits or ConnectionLimits())
         if session not in self.line.sessions:
             self.run(self.line.sessions.append, session)
         return self.run(self.host.listen, door)
 
-    def dial(self, session: Any, place: Place, carrier: Zmtp) -> Peer:
+    def dial(self, session: Any, place: SocketAddress, carrier: Zmtp) -> StreamConnection:
         if session not in self.line.sessions:
             self.run(self.line.sessions.append, session)
         return self.run(self.line.connections.dial, session, place, "dialled", carrier)
@@ -190,8 +190,8 @@ class Echo:
 
     def __init__(self, line: Runner) -> None:
         self.line = line
-        self.present: list[Peer] = []
-        self.losses: list[tuple[Peer, list[object]]] = []
+        self.present: list[StreamConnection] = []
+        self.losses: list[tuple[StreamConnection, list[object]]] = []
         self.too_large: list[TooLarge] = []
 
     def opened(self, peer: Any, now: float) -> None:
@@ -233,16 +233,16 @@ class Asker(Echo):
         return [bytes(frame) for frame in message]
 
 
-def endpoint(place: Place) -> str:
+def endpoint(place: SocketAddress) -> str:
     """A place as libzmq writes it."""
-    return f"tcp://{place}" if isinstance(place, TcpPlace) else f"ipc://{place}"
+    return f"tcp://{place}" if isinstance(place, TcpAddress) else f"ipc://{place}"
 
 
-def place_of(written: str) -> Place:
+def place_of(written: str) -> SocketAddress:
     if written.startswith("ipc://"):
-        return UnixPlace(written[6:])
+        return UnixAddress(written[6:])
     host, _, port = written[6:].rpartition(":")
-    return TcpPlace(host.strip("[]"), int(port))
+    return TcpAddress(host.strip("[]"), int(port))
 
 
 class Visitors:
@@ -257,12 +257,12 @@ class Visitors:
             each.close(linger=0)
         self._context.term()
 
-    def visit(self, kind: int, where: Place | str, **options: Any) -> zmq.Socket:
+    def visit(self, kind: int, where: SocketAddress | str, **options: Any) -> zmq.Socket:
         visitor = self._make(kind, options)
         visitor.connect(where if isinstance(where, str) else endpoint(where))
         return visitor
 
-    def receive(self, kind: int, where: Place, **options: Any) -> zmq.Socket:
+    def receive(self, kind: int, where: SocketAddress, **options: Any) -> zmq.Socket:
         receiver = self._make(kind, options)
         receiver.bind(endpoint(where))
         return receiver
@@ -294,9 +294,9 @@ def ready_command(socket_type: bytes, identity: bytes = b"") -> bytes:
 class Raw:
     """A peer on a plain socket that does only what it is told, and nothing by itself: it never answers a PING."""
 
-    def __init__(self, where: Place | str, receive_buffer: int = 0, source: str = "") -> None:
+    def __init__(self, where: SocketAddress | str, receive_buffer: int = 0, source: str = "") -> None:
         place = place_of(where) if isinstance(where, str) else where
-        if isinstance(place, UnixPlace):
+        if isinstance(place, UnixAddress):
             self.socket, address = socket.socket(socket.AF_UNIX), place.path
         else:
             family = socket.AF_INET6 if ":" in place.host else socket.AF_INET

@@ -17,7 +17,7 @@ from house import MIB, BrokerHouse, Raw, Visitors, Workers, ready_command
 from dragoman.carriers.zmtp import encode
 from dragoman.carriers.zmtp_commands import OUR_GREETING
 from dragoman.core.policy import Policy
-from dragoman.streams.sockets import PlaceTaken
+from dragoman.streams.sockets import AddressInUse
 from programs import until
 
 Start = Callable[..., BrokerHouse]
@@ -402,9 +402,9 @@ def test_a_flood_of_results_nobody_asked_for_is_not_a_flood_of_log_lines(broker_
 def test_a_port_or_path_that_is_taken_keeps_the_broker_from_starting(broker_house: Start, free_path: Path) -> None:
     house = broker_house(URL, f"pingpong+ipc://{free_path}")
     port = house.workers.rpartition(":")[2]
-    with pytest.raises(PlaceTaken, match=f"127.0.0.1:{port} is taken"):
+    with pytest.raises(AddressInUse, match=f"127.0.0.1:{port} is taken"):
         broker_house(f"pingpong+tcp://127.0.0.1:{port}")
-    with pytest.raises(PlaceTaken, match=f"{free_path} is taken"):
+    with pytest.raises(AddressInUse, match=f"{free_path} is taken"):
         broker_house(f"pingpong+ipc://{free_path}")
     assert free_path.is_socket()
 
@@ -414,14 +414,14 @@ def test_a_place_that_is_taken_leaves_nothing_of_the_other_listeners_behind(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(PlaceTaken):
+        with pytest.raises(AddressInUse):
             broker_house(f"pingpong+ipc://{free_path}", f"pingpong+tcp://127.0.0.1:{port}")
     assert not free_path.exists()
 
 
 def test_a_path_that_is_a_regular_file_keeps_the_broker_from_starting(broker_house: Start, free_path: Path) -> None:
     free_path.write_text("precious")
-    with pytest.raises(PlaceTaken, match="exists and is not a socket"):
+    with pytest.raises(AddressInUse, match="exists and is not a socket"):
         broker_house(f"pingpong+ipc://{free_path}")
     assert free_path.read_text() == "precious"
 

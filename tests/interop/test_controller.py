@@ -18,7 +18,7 @@ import zmq
 from house import MIB, BrokerHouse, Visitors
 
 from dragoman.core.states import BUSY, IDLE, WorkerState
-from dragoman.streams.sockets import PlaceTaken
+from dragoman.streams.sockets import AddressInUse
 from programs import PATIENCE, STRANGERS, Program, Programs, until
 
 Start = Callable[..., BrokerHouse]
@@ -371,7 +371,7 @@ def test_a_second_controller_in_the_same_folder_is_refused_and_the_first_is_unha
     start_worker()
     joined(house)
     sockets = {path.name for path in folder.iterdir()}
-    with pytest.raises(PlaceTaken):
+    with pytest.raises(AddressInUse):
         broker_house(url)
     assert {path.name for path in folder.iterdir()} == sockets
     callers = Callers(visitors, house)

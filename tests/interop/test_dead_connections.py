@@ -10,7 +10,7 @@ from house import Asker, BrokerHouse, House, Raw, open_descriptors, ready_comman
 
 from dragoman.carriers.sp import Sp
 from dragoman.carriers.zmtp_commands import OUR_GREETING
-from dragoman.sdk.address import UnixPlace
+from dragoman.sdk.address import UnixAddress
 from programs import until
 
 Start = Callable[..., BrokerHouse]
@@ -86,7 +86,7 @@ def test_a_greeted_peer_whose_last_bytes_come_with_a_reset_is_let_go(broker: Bro
 def test_all_that_came_before_a_reset_is_read(house: House, free_path: Path) -> None:
     """uvloop's only call for a connection that was reset reads 64 KiB; what had come behind was never read."""
     asker = Asker(house.line)
-    where = house.open(asker, UnixPlace(str(free_path)), carrier=lambda: Sp("REP", ipc=True))
+    where = house.open(asker, UnixAddress(str(free_path)), carrier=lambda: Sp("REP", ipc=True))
     raw = Raw(where)
     raw.say(SP_GREETING)
     until(lambda: asker.present, "it has greeted")

@@ -10,7 +10,7 @@ import pytest
 from house import BrokerHouse
 
 from dragoman.server import serve, wiring
-from dragoman.streams.sockets import PlaceTaken
+from dragoman.streams.sockets import AddressInUse
 
 Start = Callable[..., BrokerHouse]
 
@@ -85,7 +85,7 @@ def test_a_folder_that_fails_when_it_is_open_is_closed_again(
     def fail(self: object) -> None:
         raise OSError(5, "the disk is broken")
 
-    monkeypatch.setattr("dragoman.server.controller_folder.ControlFolder.clear", fail)
+    monkeypatch.setattr("dragoman.server.controller_folder.ControllerFolder.clear", fail)
     house = broker_house()
     assert places(house) == []
     assert house.journal.mentions("the disk is broken")
@@ -95,7 +95,7 @@ def test_a_folder_that_fails_when_it_is_open_is_closed_again(
 def test_a_default_port_that_is_taken_is_an_error(broker_house: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen_on(monkeypatch, taken.getsockname()[1])
-        with pytest.raises(PlaceTaken, match="is taken: another program listens there"):
+        with pytest.raises(AddressInUse, match="is taken: another program listens there"):
             broker_house()
 
 
@@ -104,7 +104,7 @@ def test_a_folder_that_was_asked_for_is_needed(
 ) -> None:
     other_program.bind(f"{defaults[1]}/main.sock")
     other_program.listen()
-    with pytest.raises(PlaceTaken):
+    with pytest.raises(AddressInUse):
         broker_house("memodb+tcp://127.0.0.1:0", f"controller+unix://{defaults[1]}")
 
 

@@ -14,8 +14,8 @@ from house import MIB, Asker, House, Visitors, open_descriptors, port_of
 
 from dragoman.carriers.zmtp import Zmtp
 from dragoman.carriers.zmtp_commands import OUR_GREETING
-from dragoman.sdk.address import Place, TcpPlace, UnixPlace
-from dragoman.server.connection_limits import PeerLimits
+from dragoman.sdk.address import SocketAddress, TcpAddress, UnixAddress
+from dragoman.server.connection_limits import ConnectionLimits
 from dragoman.streams.dial import BackOff
 from programs import until
 
@@ -27,7 +27,9 @@ def req() -> Zmtp:
 
 
 @pytest.mark.parametrize("theirs", [zmq.REP, zmq.ROUTER], ids=["REP", "ROUTER"])
-def test_our_req_asks_a_libzmq_rep_or_router(house: House, visitors: Visitors, place: Place, theirs: int) -> None:
+def test_our_req_asks_a_libzmq_rep_or_router(
+    house: House, visitors: Visitors, place: SocketAddress, theirs: int
+) -> None:
     replier, where = received(visitors, theirs, place)
     asker = Asker(house.line)
     peer = house.dial(asker, where, req())
@@ -43,7 +45,7 @@ def test_our_req_asks_a_libzmq_rep_or_router(house: House, visitors: Visitors, p
 
 @pytest.mark.parametrize("theirs", [zmq.REP, zmq.ROUTER], ids=["REP", "ROUTER"])
 def test_our_dealer_talks_to_a_libzmq_rep_or_router(
-    house: House, visitors: Visitors, place: Place, theirs: int
+    house: House, visitors: Visitors, place: SocketAddress, theirs: int
 ) -> None:
     other, where = received(visitors, theirs, place)
     asker = Asker(house.line)
@@ -64,19 +66,19 @@ def test_dialling_knows_both_families_of_tcp_and_tunes_the_connection(
 ) -> None:
     family = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0][0]
     listens_on = "::1" if family == socket.AF_INET6 else "127.0.0.1"
-    replier, where = received(visitors, zmq.REP, TcpPlace(listens_on, 0))
+    replier, where = received(visitors, zmq.REP, TcpAddress(listens_on, 0))
     asker = Asker(house.line)
-    peer = house.dial(asker, TcpPlace(host, where.port), req())  # type: ignore[union-attr]
+    peer = house.dial(asker, TcpAddress(host, where.port), req())  # type: ignore[union-attr]
     until(lambda: asker.present, "it has greeted")
     house.send(peer, [b"", b"hello"])
     assert replier.recv() == b"hello"
     assert peer.stream._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)  # type: ignore[union-attr]
 
 
-def test_a_dial_that_is_refused_is_a_loss_and_leaves_nothing_behind(house: House, place: Place) -> None:
-    if isinstance(place, TcpPlace):
+def test_a_dial_that_is_refused_is_a_loss_and_leaves_nothing_behind(house: House, place: SocketAddress) -> None:
+    if isinstance(place, TcpAddress):
         with socket.create_server(("127.0.0.1", 0)) as gone:
-            place = TcpPlace("127.0.0.1", gone.getsockname()[1])
+            place = TcpAddress("127.0.0.1", gone.getsockname()[1])
     asker = Asker(house.line)
     house.run(lambda: None)
     before = open_descriptors()
@@ -93,14 +95,14 @@ def test_a_dial_to_a_socket_file_that_nobody_serves_is_a_loss(house: House, free
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(free_path))
     asker = Asker(house.line)
-    house.dial(asker, UnixPlace(str(free_path)), req())
+    house.dial(asker, UnixAddress(str(free_path)), req())
     until(lambda: asker.losses, "it is lost")
     assert_nothing_left(house)
 
 
 def test_a_dial_to_a_name_that_does_not_exist_is_a_loss(house: House) -> None:
     asker = Asker(house.line)
-    peer = house.dial(asker, TcpPlace("no.such.host.invalid", 1), req())
+    peer = house.dial(asker, TcpAddress("no.such.host.invalid", 1), req())
     until(lambda: asker.losses, "it is lost")
     assert "cannot resolve" in (peer.closing or "")
     assert_nothing_left(house)
@@ -117,7 +119,7 @@ def test_a_dial_that_nobody_answers_is_a_loss_after_a_while(house: House) -> Non
                 each.setblocking(False)
                 each.connect_ex(full.getsockname())
             asker = Asker(house.line)
-            house.dial(asker, TcpPlace(*full.getsockname()), req())
+            house.dial(asker, TcpAddress(*full.getsockname()), req())
             until(lambda: asker.losses, "it is lost")
             assert_nothing_left(house)
         finally:
@@ -130,8 +132,8 @@ def test_a_place_that_accepts_and_never_greets_is_a_loss(house: House) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
 
         def dial() -> Any:
-            peer = house.line.connections.dial(asker, TcpPlace(*silent.getsockname()), "dialled", req())
-            peer.limits = PeerLimits(handshake_timeout=0.2)
+            peer = house.line.connections.dial(asker, TcpAddress(*silent.getsockname()), "dialled", req())
+            peer.limits = ConnectionLimits(handshake_timeout=0.2)
             return peer
 
         peer = house.run(dial)
@@ -154,7 +156,7 @@ def test_a_place_that_accepts_and_never_greets_is_a_loss(house: House) -> None:
 def test_a_place_that_speaks_something_else_is_a_loss_and_named(house: House, said: bytes, named: str) -> None:
     asker = Asker(house.line)
     with socket.create_server(("127.0.0.1", 0)) as stranger:
-        house.dial(asker, TcpPlace(*stranger.getsockname()), req())
+        house.dial(asker, TcpAddress(*stranger.getsockname()), req())
         accepted, _ = stranger.accept()
         with accepted:
             accepted.settimeout(15)
@@ -165,7 +167,7 @@ def test_a_place_that_speaks_something_else_is_a_loss_and_named(house: House, sa
     assert_nothing_left(house)
 
 
-def test_a_libzmq_socket_of_the_wrong_kind_is_a_loss(house: House, visitors: Visitors, place: Place) -> None:
+def test_a_libzmq_socket_of_the_wrong_kind_is_a_loss(house: House, visitors: Visitors, place: SocketAddress) -> None:
     _, where = received(visitors, zmq.PULL, place)
     asker = Asker(house.line)
     house.dial(asker, where, req())
@@ -179,7 +181,7 @@ def test_a_dial_that_is_given_up_before_it_succeeds_is_a_loss_and_hangs_up(house
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def dial_and_think_better() -> None:
-            peer = house.line.connections.dial(asker, TcpPlace(*server.getsockname()), "dialled", req())
+            peer = house.line.connections.dial(asker, TcpAddress(*server.getsockname()), "dialled", req())
             house.line.connections.close(peer, "changed our mind")
 
         house.run(dial_and_think_better)
@@ -193,7 +195,7 @@ def test_a_dial_that_is_given_up_before_it_succeeds_is_a_loss_and_hangs_up(house
 
 
 def test_what_is_said_before_a_dialled_peer_has_greeted_is_refused_or_delivered(
-    house: House, visitors: Visitors, place: Place
+    house: House, visitors: Visitors, place: SocketAddress
 ) -> None:
     """It may not vanish, and it may not stand before our greeting on the wire."""
     replier, where = received(visitors, zmq.REP, place)
@@ -212,7 +214,9 @@ def test_what_is_said_before_a_dialled_peer_has_greeted_is_refused_or_delivered(
         assert replier.recv() == b"early"
 
 
-def test_a_place_that_dies_is_a_loss_and_tells_what_never_left(house: House, visitors: Visitors, place: Place) -> None:
+def test_a_place_that_dies_is_a_loss_and_tells_what_never_left(
+    house: House, visitors: Visitors, place: SocketAddress
+) -> None:
     replier, where = received(visitors, zmq.REP, place)
     asker = Asker(house.line)
     peer = house.dial(asker, where, req())
@@ -228,7 +232,7 @@ def test_a_place_that_dies_is_a_loss_and_tells_what_never_left(house: House, vis
 def test_libzmq_that_comes_late_and_comes_back_is_found_again_by_dialling_on(
     house: House, visitors: Visitors, free_path: Path
 ) -> None:
-    where = UnixPlace(str(free_path))
+    where = UnixAddress(str(free_path))
     faithful = Faithful(house.line, where)
     house.run(house.line.sessions.append, faithful)
     house.run(house.line.turn)
@@ -246,7 +250,7 @@ def test_libzmq_that_comes_late_and_comes_back_is_found_again_by_dialling_on(
 class Faithful(Asker):
     """Dials its place again whenever it has lost it, after the back-off of streams/dial.py."""
 
-    def __init__(self, line: Any, where: Place) -> None:
+    def __init__(self, line: Any, where: SocketAddress) -> None:
         super().__init__(line)
         self._where = where
         self._back_off = BackOff(Random(7).uniform, first=0.01, cap=0.1)
@@ -287,10 +291,10 @@ def test_back_off_spreads_a_crowd_and_begins_anew_after_success() -> None:
     assert all(0.05 <= each.next() <= 0.15 for each in crowd)
 
 
-def received(visitors: Visitors, kind: int, place: Place) -> tuple[zmq.Socket, Place]:
+def received(visitors: Visitors, kind: int, place: SocketAddress) -> tuple[zmq.Socket, SocketAddress]:
     """A libzmq socket that listens, and where."""
     receiver = visitors.receive(kind, place)
-    return receiver, TcpPlace(place.host, port_of(receiver)) if isinstance(place, TcpPlace) else place
+    return receiver, TcpAddress(place.host, port_of(receiver)) if isinstance(place, TcpAddress) else place
 
 
 def assert_nothing_left(house: House) -> None:

@@ -15,17 +15,17 @@ from dragoman.carriers.zmtp import Zmtp
 from dragoman.carriers.zmtp_commands import OUR_GREETING
 from dragoman.core.broker import Broker
 from dragoman.core.policy import Policy
-from dragoman.dialects.pingpong.broker_side import PingPongSession
+from dragoman.dialects.pingpong.broker_side import PingPongBrokerSide
 from dragoman.dialects.pingpong.options import ListenerOptions
-from dragoman.sdk.address import TcpPlace
-from dragoman.server.admission import Limits
-from dragoman.server.connection import Peer, PeerLimits
+from dragoman.sdk.address import TcpAddress
+from dragoman.server.admission import AdmissionLimits
+from dragoman.server.connection import PeerLimits, StreamConnection
 from dragoman.server.runner import Runner
-from dragoman.store.null import MemoryDiary
+from dragoman.store.null import NullStore
 from dragoman.testing.entropy import SeededEntropy
 from programs import until
 
-LOOPBACK = TcpPlace("127.0.0.1", 0)
+LOOPBACK = TcpAddress("127.0.0.1", 0)
 
 
 class Clumsy(Echo):
@@ -125,8 +125,8 @@ def test_the_time_it_takes_to_read_all_sockets_after_a_pause_is_excused_as_well(
         now += 0.3
 
     broker = Broker(Policy(), SeededEntropy())
-    line = Runner(broker, MemoryDiary(), lambda: now, lambda *_, **__: None, Limits())
-    session = PingPongSession(broker, line.connections, ListenerOptions(worker_expire=1.0), MIB, now)
+    line = Runner(broker, NullStore(), lambda: now, lambda *_, **__: None, AdmissionLimits())
+    session = PingPongBrokerSide(broker, line.connections, ListenerOptions(worker_expire=1.0), MIB, now)
     line.sessions.append(session)
     for number in range(10):
         carrier = Zmtp("ROUTER")
@@ -164,11 +164,11 @@ def test_a_turn_at_the_very_instant_a_life_sign_is_due_comes_to_an_end(began: fl
     """
     now = began
     broker = Broker(Policy(), SeededEntropy())
-    line = Runner(broker, MemoryDiary(), lambda: now, lambda *_, **__: None, Limits())
+    line = Runner(broker, NullStore(), lambda: now, lambda *_, **__: None, AdmissionLimits())
     asker = Asker(line)
     limits: Any = Unending()
     carrier = Zmtp("ROUTER")
-    peer: Peer = line.connections.connected(asker, "door", carrier, Pipe(), "peer", "address", limits)
+    peer: StreamConnection = line.connections.connected(asker, "door", carrier, Pipe(), "peer", "address", limits)
     line.connections.arrived(peer, carrier.feed(OUR_GREETING + ready_command(b"DEALER")))
     for _ in range(100):
         limits.asked = 0

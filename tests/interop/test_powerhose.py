@@ -13,7 +13,7 @@ import zmq
 from house import BrokerHouse, Raw, Visitors, open_descriptors, place_of
 
 from dragoman.core.states import BUSY, IDLE, WorkerState
-from dragoman.sdk.address import TcpPlace
+from dragoman.sdk.address import TcpAddress
 from programs import PATIENCE, Program, Programs, until
 
 Start = Callable[..., BrokerHouse]
@@ -368,7 +368,7 @@ class Liar:
     """A worker's socket on libzmq that answers what it is told to, and registers itself."""
 
     def __init__(self, visitors: Visitors, house: BrokerHouse) -> None:
-        self.work = visitors.receive(zmq.REP, TcpPlace("127.0.0.1", 0))
+        self.work = visitors.receive(zmq.REP, TcpAddress("127.0.0.1", 0))
         self._endpoint = self.work.getsockopt(zmq.LAST_ENDPOINT).rstrip(b"\0")
         self._master = visitors.visit(zmq.REQ, house.workers)
         self.ping()
@@ -408,7 +408,7 @@ def test_places_that_are_no_workers_are_given_up_and_leave_nothing_behind(
     with socket.create_server(("127.0.0.1", 0)) as dead:
         closed = dead.getsockname()[1]
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        pull = visitors.receive(zmq.PULL, TcpPlace("127.0.0.1", 0))
+        pull = visitors.receive(zmq.PULL, TcpAddress("127.0.0.1", 0))
         wrong = pull.getsockopt(zmq.LAST_ENDPOINT).rstrip(b"\0")
         places = [b"tcp://127.0.0.1:%d" % closed, b"tcp://127.0.0.1:%d" % silent.getsockname()[1], wrong]
         master.send(b"REMOVE:::x")
@@ -431,7 +431,7 @@ class Crew:
 
     def __init__(self, visitors: Visitors, where: str, count: int) -> None:
         self.done: Counter[bytes] = Counter()
-        self._works = [visitors.receive(zmq.REP, TcpPlace("127.0.0.1", 0)) for _ in range(count)]
+        self._works = [visitors.receive(zmq.REP, TcpAddress("127.0.0.1", 0)) for _ in range(count)]
         self._master = visitors.visit(zmq.REQ, where)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._live, name="crew")

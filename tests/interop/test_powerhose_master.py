@@ -17,11 +17,11 @@ import pytest
 import zmq
 from house import open_descriptors
 
-from dragoman.core.effects import Answer
+from dragoman.core.effects import DeliverOutcome
 from dragoman.powerhose import Master, _Call
 from dragoman.sdk.address import AddressError
 from dragoman.sdk.errors import BrokerUnavailable, JobError, JobFailed, JobLost, JobTimeout, PayloadTooLarge
-from dragoman.streams.sockets import PlaceTaken
+from dragoman.streams.sockets import AddressInUse
 from programs import PATIENCE, Programs, until
 
 HANDLERS = """
@@ -145,7 +145,7 @@ def test_answer_that_cannot_be_delivered_is_told_as_a_failure_of_the_broker(
     hire(master)
     answer, failed = _Call.answer, []
 
-    def fails_once(self: _Call, told: Answer) -> None:
+    def fails_once(self: _Call, told: DeliverOutcome) -> None:
         if not failed:
             failed.append(told)
             raise ZeroDivisionError
@@ -333,7 +333,7 @@ def test_data_over_max_payload_is_refused(make: Make, hire: Hire) -> None:
 def test_a_place_that_is_taken_is_an_error_that_says_so(make: Make, transport: str) -> None:
     first = make("tcp://127.0.0.1:*" if transport == "tcp" else "")
     before = threading.active_count(), open_descriptors()
-    with pytest.raises(PlaceTaken, match="is taken: another program listens there"):
+    with pytest.raises(AddressInUse, match="is taken: another program listens there"):
         Master(first.endpoint)
     assert threading.active_count() == before[0]
     until(lambda: open_descriptors() == before[1], "the first has noticed that it was only looked at")

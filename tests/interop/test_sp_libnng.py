@@ -22,8 +22,8 @@ from house import MIB, Asker, Echo, House, Raw, endpoint
 from pynng.nng import MsOption
 
 from dragoman.carriers.carrier import Message, TooLarge
-from dragoman.carriers.sp import Limits, Sp
-from dragoman.sdk.address import Place, TcpPlace, UnixPlace
+from dragoman.carriers.sp import Sp, SpLimits
+from dragoman.sdk.address import SocketAddress, TcpAddress, UnixAddress
 from dragoman.server.runner import Runner
 from programs import PATIENCE, Program, Programs, until
 
@@ -50,19 +50,19 @@ class Nngs:
     def close(self) -> None:
         self._ends.close()
 
-    def visit(self, kind: Any, where: Place, **options: Any) -> Any:
+    def visit(self, kind: Any, where: SocketAddress, **options: Any) -> Any:
         return self._make(kind, options, dial=endpoint(where))
 
-    def receive(self, kind: Any, where: Place, **options: Any) -> tuple[Any, Place]:
+    def receive(self, kind: Any, where: SocketAddress, **options: Any) -> tuple[Any, SocketAddress]:
         made = self._make(kind, options, listen=endpoint(where))
-        if isinstance(where, TcpPlace):
-            where = TcpPlace(where.host, socket.ntohs(made.listeners[0].local_address.port))
+        if isinstance(where, TcpAddress):
+            where = TcpAddress(where.host, socket.ntohs(made.listeners[0].local_address.port))
         return made, where
 
     def contexts(self, made: Any, count: int) -> list[Any]:
         return [self._ends.enter_context(made.new_context()) for _ in range(count)]
 
-    def device(self, front: Place, back: Place) -> Place:
+    def device(self, front: SocketAddress, back: SocketAddress) -> SocketAddress:
         """A device of libnng: takes questions at the front, and asks them at the back with a hop in front."""
         asking = self._make(pynng.Socket, {"opener": pynng.lib.nng_req0_open_raw}, dial=endpoint(back))
         taking, where = self.receive(pynng.Socket, front, opener=pynng.lib.nng_rep0_open_raw)
@@ -115,22 +115,24 @@ def nngs() -> Iterator[Nngs]:
 
 
 @pytest.fixture(params=["tcp", "tcp6", "ipc"])
-def any_place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    where: dict[str, Place] = {
-        "tcp": TcpPlace("127.0.0.1", 0),
-        "tcp6": TcpPlace("::1", 0),
-        "ipc": UnixPlace(str(tmp_path / "s")),
+def any_place(request: pytest.FixtureRequest, tmp_path: Path) -> SocketAddress:
+    where: dict[str, SocketAddress] = {
+        "tcp": TcpAddress("127.0.0.1", 0),
+        "tcp6": TcpAddress("::1", 0),
+        "ipc": UnixAddress(str(tmp_path / "s")),
     }
     return where[request.param]
 
 
-def open_sp(house: House, session: Any, place: Place, protocol: str = "REP", limits: Limits | None = None) -> Place:
-    ipc = isinstance(place, UnixPlace)
-    return house.open(session, place, carrier=lambda: Sp(protocol, ipc=ipc, limits=limits or Limits()))
+def open_sp(
+    house: House, session: Any, place: SocketAddress, protocol: str = "REP", limits: SpLimits | None = None
+) -> SocketAddress:
+    ipc = isinstance(place, UnixAddress)
+    return house.open(session, place, carrier=lambda: Sp(protocol, ipc=ipc, limits=limits or SpLimits()))
 
 
-def dial_sp(house: House, asker: Asker, where: Place) -> Any:
-    peer: Any = house.dial(asker, where, Sp("REQ", ipc=isinstance(where, UnixPlace)))  # type: ignore[arg-type]
+def dial_sp(house: House, asker: Asker, where: SocketAddress) -> Any:
+    peer: Any = house.dial(asker, where, Sp("REQ", ipc=isinstance(where, UnixAddress)))  # type: ignore[arg-type]
     until(lambda: asker.present == [peer], "it has greeted")
     return peer
 
@@ -138,14 +140,14 @@ def dial_sp(house: House, asker: Asker, where: Place) -> Any:
 # ---- every size, each way
 
 
-def test_a_req_gets_every_size_of_question_back(house: House, nngs: Nngs, any_place: Place) -> None:
+def test_a_req_gets_every_size_of_question_back(house: House, nngs: Nngs, any_place: SocketAddress) -> None:
     asker = nngs.visit(pynng.Req0, open_sp(house, Echo(house.line), any_place))
     for payload in PAYLOADS:
         asker.send(payload)
         assert taken(asker) == payload
 
 
-def test_a_rep_answers_every_size_of_question_of_our_req(house: House, nngs: Nngs, any_place: Place) -> None:
+def test_a_rep_answers_every_size_of_question_of_our_req(house: House, nngs: Nngs, any_place: SocketAddress) -> None:
     replier, where = nngs.receive(pynng.Rep0, any_place)
     asker = Asker(house.line)
     peer = dial_sp(house, asker, where)
@@ -156,7 +158,7 @@ def test_a_rep_answers_every_size_of_question_of_our_req(house: House, nngs: Nng
         assert asker.next() == [ID, payload]
 
 
-def test_a_rep_that_dials_our_req_answers_it_too(house: House, nngs: Nngs, place: Place) -> None:
+def test_a_rep_that_dials_our_req_answers_it_too(house: House, nngs: Nngs, place: SocketAddress) -> None:
     """Who dials says nothing about who asks."""
     asker = Asker(house.line)
     replier = nngs.visit(pynng.Rep0, open_sp(house, asker, place, "REQ"))
@@ -168,10 +170,10 @@ def test_a_rep_that_dials_our_req_answers_it_too(house: House, nngs: Nngs, place
         assert asker.next() == [ID, payload]
 
 
-def test_our_rep_dials_a_req(house: House, nngs: Nngs, place: Place) -> None:
+def test_our_rep_dials_a_req(house: House, nngs: Nngs, place: SocketAddress) -> None:
     asker, where = nngs.receive(pynng.Req0, place)
     echo = Echo(house.line)
-    house.dial(echo, where, Sp("REP", ipc=isinstance(where, UnixPlace)))  # type: ignore[arg-type]
+    house.dial(echo, where, Sp("REP", ipc=isinstance(where, UnixAddress)))  # type: ignore[arg-type]
     for payload in PAYLOADS:
         asker.send(payload)
         assert taken(asker) == payload
@@ -181,7 +183,7 @@ def test_our_rep_dials_a_req(house: House, nngs: Nngs, place: Place) -> None:
 
 
 def test_fifty_questions_of_one_connection_are_answered_in_another_order(
-    house: House, nngs: Nngs, place: Place
+    house: House, nngs: Nngs, place: SocketAddress
 ) -> None:
     session = Shuffler(house.line, 50)
     contexts = nngs.contexts(nngs.visit(pynng.Req0, open_sp(house, session, place)), 50)
@@ -192,7 +194,9 @@ def test_fifty_questions_of_one_connection_are_answered_in_another_order(
     assert len({route for _, (route, _) in session.questions}) == 50
 
 
-def test_our_req_asks_fifty_at_once_and_libnng_answers_backwards(house: House, nngs: Nngs, place: Place) -> None:
+def test_our_req_asks_fifty_at_once_and_libnng_answers_backwards(
+    house: House, nngs: Nngs, place: SocketAddress
+) -> None:
     replier, where = nngs.receive(pynng.Rep0, place)
     contexts = nngs.contexts(replier, 50)
     asker = Asker(house.line)
@@ -207,7 +211,7 @@ def test_our_req_asks_fifty_at_once_and_libnng_answers_backwards(house: House, n
     assert len(asker.present) == 1
 
 
-def test_large_questions_of_many_contexts_do_not_mix(house: House, nngs: Nngs, place: Place) -> None:
+def test_large_questions_of_many_contexts_do_not_mix(house: House, nngs: Nngs, place: SocketAddress) -> None:
     contexts = nngs.contexts(nngs.visit(pynng.Req0, open_sp(house, Echo(house.line), place)), 10)
     payloads = [bytes((number,)) * (number * 70_001) for number in range(10)]
     for context, payload in zip(contexts, payloads, strict=True):
@@ -215,7 +219,7 @@ def test_large_questions_of_many_contexts_do_not_mix(house: House, nngs: Nngs, p
     assert [context.recv() for context in contexts] == payloads
 
 
-def test_fifty_peers_at_once_each_get_their_own_answers(house: House, nngs: Nngs, place: Place) -> None:
+def test_fifty_peers_at_once_each_get_their_own_answers(house: House, nngs: Nngs, place: SocketAddress) -> None:
     where = open_sp(house, Echo(house.line), place)
     askers = [nngs.visit(pynng.Req0, where) for _ in range(50)]
     for turn in range(3):
@@ -234,9 +238,11 @@ def test_a_question_that_comes_by_devices_brings_its_hops_and_is_answered_by_the
     house: House, nngs: Nngs, tmp_path: Path, devices: int
 ) -> None:
     session = Shuffler(house.line, 1)
-    where = open_sp(house, session, TcpPlace("127.0.0.1", 0))
+    where = open_sp(house, session, TcpAddress("127.0.0.1", 0))
     for number in range(devices):
-        front: Place = TcpPlace("127.0.0.1", 0) if number % 2 else UnixPlace(str(tmp_path / f"device{number}"))
+        front: SocketAddress = (
+            TcpAddress("127.0.0.1", 0) if number % 2 else UnixAddress(str(tmp_path / f"device{number}"))
+        )
         where = nngs.device(front, where)
     asker = nngs.visit(pynng.Req0, where)
     asker.send(b"you")
@@ -249,7 +255,7 @@ def test_a_question_that_comes_by_devices_brings_its_hops_and_is_answered_by_the
 # ---- again
 
 
-def test_what_is_not_answered_is_sent_again_with_the_same_id(house: House, nngs: Nngs, place: Place) -> None:
+def test_what_is_not_answered_is_sent_again_with_the_same_id(house: House, nngs: Nngs, place: SocketAddress) -> None:
     asker = Asker(house.line)
     visitor = nngs.visit(Req, open_sp(house, asker, place), resend_time=50, resend_tick=10)
     visitor.send(b"patience")
@@ -261,7 +267,7 @@ def test_what_is_not_answered_is_sent_again_with_the_same_id(house: House, nngs:
 
 
 def test_an_answer_to_a_question_of_long_ago_is_not_taken_for_the_next_one(
-    house: House, nngs: Nngs, place: Place
+    house: House, nngs: Nngs, place: SocketAddress
 ) -> None:
     asker = Asker(house.line)
     visitor = nngs.visit(pynng.Req0, open_sp(house, asker, place))
@@ -274,7 +280,9 @@ def test_an_answer_to_a_question_of_long_ago_is_not_taken_for_the_next_one(
     assert taken(visitor) == b"in time"
 
 
-def test_libnng_comes_back_when_we_hang_up_and_asks_again_at_once(house: House, nngs: Nngs, place: Place) -> None:
+def test_libnng_comes_back_when_we_hang_up_and_asks_again_at_once(
+    house: House, nngs: Nngs, place: SocketAddress
+) -> None:
     """No resend timer is due: it asks again because the connection is gone."""
     asker = Asker(house.line)
     visitor = nngs.visit(Req, open_sp(house, asker, place), resend_time=3_600_000)
@@ -291,7 +299,7 @@ def test_libnng_comes_back_when_we_hang_up_and_asks_again_at_once(house: House, 
         assert taken(visitor) == b"answer"
 
 
-def test_a_question_outlives_the_house_it_was_asked_in(loop_name: str, nngs: Nngs, place: Place) -> None:
+def test_a_question_outlives_the_house_it_was_asked_in(loop_name: str, nngs: Nngs, place: SocketAddress) -> None:
     former = House(loop_name)
     try:
         asker = Asker(former.line)
@@ -311,7 +319,9 @@ def test_a_question_outlives_the_house_it_was_asked_in(loop_name: str, nngs: Nng
         house.close()
 
 
-def test_a_rep_that_goes_away_is_a_loss_and_can_be_dialled_again(house: House, nngs: Nngs, place: Place) -> None:
+def test_a_rep_that_goes_away_is_a_loss_and_can_be_dialled_again(
+    house: House, nngs: Nngs, place: SocketAddress
+) -> None:
     asker = Asker(house.line)
     for times in range(1, 4):
         replier, where = nngs.receive(pynng.Rep0, place)
@@ -341,7 +351,7 @@ def test_a_socket_that_does_not_fit_is_refused_by_name(house: House, nngs: Nngs,
     """libnng hangs up as well when it has read our greeting, but its own is on the way by then."""
     kind, name = STRANGERS[stranger]
     echo = Echo(house.line)
-    where = open_sp(house, echo, UnixPlace(str(tmp_path / "s")))
+    where = open_sp(house, echo, UnixAddress(str(tmp_path / "s")))
     with kind(**DEFAULTS) as visitor:
         visitor.dial(endpoint(where), block=False)
         until(lambda: house.counters.bad_messages.get(("echo", "protocol")), "it is counted")
@@ -350,7 +360,7 @@ def test_a_socket_that_does_not_fit_is_refused_by_name(house: House, nngs: Nngs,
     assert echo.losses == []
 
 
-def test_two_reqs_refuse_each_other(house: House, nngs: Nngs, place: Place) -> None:
+def test_two_reqs_refuse_each_other(house: House, nngs: Nngs, place: SocketAddress) -> None:
     asker = Asker(house.line)
     where = open_sp(house, asker, place, "REQ")
     with pynng.Req0(**DEFAULTS) as visitor:
@@ -359,10 +369,12 @@ def test_two_reqs_refuse_each_other(house: House, nngs: Nngs, place: Place) -> N
     assert (asker.present, asker.losses) == ([], [])
 
 
-def test_a_question_over_max_payload_ends_the_connection_at_its_length(house: House, nngs: Nngs, place: Place) -> None:
+def test_a_question_over_max_payload_ends_the_connection_at_its_length(
+    house: House, nngs: Nngs, place: SocketAddress
+) -> None:
     """R80. libnng comes back and asks again, for as long as it lives."""
     echo = Echo(house.line)
-    where = open_sp(house, echo, place, limits=Limits(max_payload=MIB, max_header=0))
+    where = open_sp(house, echo, place, limits=SpLimits(max_payload=MIB, max_header=0))
     visitor = nngs.visit(pynng.Req0, where)
     visitor.send(bytes(MIB))
     assert taken(visitor) == bytes(MIB)
@@ -373,7 +385,7 @@ def test_a_question_over_max_payload_ends_the_connection_at_its_length(house: Ho
     assert taken(visitor) == b"smaller"
 
 
-def test_libnng_too_hangs_up_on_what_is_over_its_limit(house: House, nngs: Nngs, place: Place) -> None:
+def test_libnng_too_hangs_up_on_what_is_over_its_limit(house: House, nngs: Nngs, place: SocketAddress) -> None:
     """Its documents say that it drops the message; the connection goes with it."""
     _, where = nngs.receive(pynng.Rep0, place, recv_max_size=1000)
     asker = Asker(house.line)
@@ -382,9 +394,11 @@ def test_libnng_too_hangs_up_on_what_is_over_its_limit(house: House, nngs: Nngs,
     until(lambda: asker.losses, "it hangs up")
 
 
-def test_what_has_no_request_id_is_handed_up_as_nothing_and_the_peer_goes_on(house: House, place: Place) -> None:
+def test_what_has_no_request_id_is_handed_up_as_nothing_and_the_peer_goes_on(
+    house: House, place: SocketAddress
+) -> None:
     asker = Asker(house.line)
-    ipc = isinstance(place, UnixPlace)
+    ipc = isinstance(place, UnixAddress)
     with Raw(open_sp(house, asker, place)) as raw:
         raw.say(Sp("REQ").outgoing[0])
         assert raw.take(8) == Sp("REP").outgoing[0]
@@ -398,7 +412,7 @@ def taken(theirs: Any) -> bytes:
     return bytes(theirs.recv_msg().bytes)
 
 
-def assert_served(nngs: Nngs, where: Place) -> None:
+def assert_served(nngs: Nngs, where: SocketAddress) -> None:
     asker = nngs.visit(pynng.Req0, where)
     asker.send(b"others")
     assert taken(asker) == b"others"
@@ -413,14 +427,14 @@ def nngcat() -> str:
     return found
 
 
-def test_nngcat_asks_our_rep(house: House, programs: Programs, any_place: Place) -> None:
+def test_nngcat_asks_our_rep(house: House, programs: Programs, any_place: SocketAddress) -> None:
     where = open_sp(house, Shuffler(house.line, 1), any_place)
     asker = programs.start(nngcat(), "--req", "--dial", endpoint(where), "--data", "hello", "--raw")
     assert asker.ends() == 0, asker.err
     assert asker.out == "to hello"
 
 
-def test_nngcat_asks_a_mebibyte(house: House, programs: Programs, place: Place, tmp_path: Path) -> None:
+def test_nngcat_asks_a_mebibyte(house: House, programs: Programs, place: SocketAddress, tmp_path: Path) -> None:
     question = random.Random(1).randbytes(MIB)
     (tmp_path / "question").write_bytes(question)
     where = open_sp(house, Echo(house.line), place)
@@ -430,7 +444,7 @@ def test_nngcat_asks_a_mebibyte(house: House, programs: Programs, place: Place, 
     assert asker.out_bytes == question
 
 
-def test_nngcat_answers_our_req(house: House, programs: Programs, any_place: Place) -> None:
+def test_nngcat_answers_our_req(house: House, programs: Programs, any_place: SocketAddress) -> None:
     replier = programs.start(nngcat(), "--rep", "--listen", endpoint(any_place), "--data", "answer", "--quoted")
     asker = Asker(house.line)
     peer = dial_sp(house, asker, listens(replier, any_place))
@@ -440,7 +454,7 @@ def test_nngcat_answers_our_req(house: House, programs: Programs, any_place: Pla
     replier.prints(r'"question 2"\n')
 
 
-def test_nngcat_answers_our_req_that_it_dialled(house: House, programs: Programs, place: Place) -> None:
+def test_nngcat_answers_our_req_that_it_dialled(house: House, programs: Programs, place: SocketAddress) -> None:
     asker = Asker(house.line)
     where = open_sp(house, asker, place, "REQ")
     programs.start(nngcat(), "--rep", "--dial", endpoint(where), "--data", "answer", "--raw")
@@ -453,7 +467,7 @@ LISTENING_TCP = "0A"  # a state in /proc/net/tcp
 LISTENING_UNIX = "00010000"  # a flag in /proc/net/unix
 
 
-def listens(program: Program, place: Place) -> Place:
+def listens(program: Program, place: SocketAddress) -> SocketAddress:
     """Wait until it listens; returns where, which nngcat does not tell."""
 
     def port() -> int:
@@ -472,7 +486,7 @@ def listens(program: Program, place: Place) -> Place:
         lines = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()]
         return any(line[-1] == path and line[3] == LISTENING_UNIX for line in lines)
 
-    if isinstance(place, TcpPlace):
-        return TcpPlace(place.host, until(port, "it listens"))
+    if isinstance(place, TcpAddress):
+        return TcpAddress(place.host, until(port, "it listens"))
     until(lambda: is_there(place.path), "it listens")
     return place

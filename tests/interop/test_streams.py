@@ -14,14 +14,14 @@ import zmq
 from house import MIB, Asker, Echo, House, Raw, Visitors, open_descriptors
 
 from dragoman.carriers.carrier import Frame
-from dragoman.sdk.address import Place, TcpPlace, UnixPlace
-from dragoman.server.admission import Limits
-from dragoman.server.connection_limits import PeerLimits
-from dragoman.streams.sockets import PlaceTaken
+from dragoman.sdk.address import SocketAddress, TcpAddress, UnixAddress
+from dragoman.server.admission import AdmissionLimits
+from dragoman.server.connection_limits import ConnectionLimits
+from dragoman.streams.sockets import AddressInUse
 from dragoman.streams.stream import Stream
 from programs import until
 
-LOOPBACK = TcpPlace("127.0.0.1", 0)
+LOOPBACK = TcpAddress("127.0.0.1", 0)
 
 # ---------------------------------------------------------------- places
 
@@ -29,21 +29,21 @@ LOOPBACK = TcpPlace("127.0.0.1", 0)
 def test_a_port_that_is_taken_is_refused_and_named(house: House) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(PlaceTaken, match=rf"127\.0\.0\.1:{port} is taken"):
-            house.open(Echo(house.line), TcpPlace("127.0.0.1", port))
+        with pytest.raises(AddressInUse, match=rf"127\.0\.0\.1:{port} is taken"):
+            house.open(Echo(house.line), TcpAddress("127.0.0.1", port))
 
 
 def test_a_host_that_is_not_ours_is_an_error_that_names_it(house: House) -> None:
     with pytest.raises(OSError, match=r"cannot listen on 192\.0\.2\.1:7"):
-        house.open(Echo(house.line), TcpPlace("192.0.2.1", 7))
+        house.open(Echo(house.line), TcpAddress("192.0.2.1", 7))
     with pytest.raises(OSError, match=r"cannot resolve 'no\.such\.host\.invalid'"):
-        house.open(Echo(house.line), TcpPlace("no.such.host.invalid", 7))
+        house.open(Echo(house.line), TcpAddress("no.such.host.invalid", 7))
 
 
 def test_a_socket_file_is_for_its_owner_only_and_goes_when_we_do(loop_name: str, free_path: Path) -> None:
     house = House(loop_name)
     try:
-        house.open(Echo(house.line), UnixPlace(str(free_path)))
+        house.open(Echo(house.line), UnixAddress(str(free_path)))
         assert stat.S_IMODE(free_path.stat().st_mode) == 0o600
     finally:
         house.close()
@@ -52,7 +52,7 @@ def test_a_socket_file_is_for_its_owner_only_and_goes_when_we_do(loop_name: str,
 
 def test_a_socket_file_whose_owner_died_is_cleaned_away(house: House, visitors: Visitors, free_path: Path) -> None:
     leave_stale_socket(free_path)
-    where = house.open(Echo(house.line), UnixPlace(str(free_path)))
+    where = house.open(Echo(house.line), UnixAddress(str(free_path)))
     asker = visitors.visit(zmq.REQ, where)
     asker.send(b"hello")
     assert asker.recv() == b"hello"
@@ -61,10 +61,10 @@ def test_a_socket_file_whose_owner_died_is_cleaned_away(house: House, visitors: 
 def test_a_socket_file_whose_owner_lives_is_refused_and_left_in_peace(
     house: House, visitors: Visitors, free_path: Path
 ) -> None:
-    where = house.open(Echo(house.line), UnixPlace(str(free_path)))
+    where = house.open(Echo(house.line), UnixAddress(str(free_path)))
     rival = House("asyncio")
     try:
-        with pytest.raises(PlaceTaken, match="is taken: another program listens there"):
+        with pytest.raises(AddressInUse, match="is taken: another program listens there"):
             rival.open(Echo(rival.line), where)
     finally:
         rival.close()
@@ -78,15 +78,15 @@ def test_a_socket_file_whose_owner_is_too_busy_to_accept_is_refused(house: House
         busy.bind(str(free_path))
         busy.listen(0)
         waiting.connect(str(free_path))
-        with pytest.raises(PlaceTaken, match="is taken"):
-            house.open(Echo(house.line), UnixPlace(str(free_path)))
+        with pytest.raises(AddressInUse, match="is taken"):
+            house.open(Echo(house.line), UnixAddress(str(free_path)))
     assert free_path.exists()
 
 
 def test_a_path_that_is_a_regular_file_is_refused_and_kept(house: House, free_path: Path) -> None:
     free_path.write_text("precious")
-    with pytest.raises(PlaceTaken, match="exists and is not a socket"):
-        house.open(Echo(house.line), UnixPlace(str(free_path)))
+    with pytest.raises(AddressInUse, match="exists and is not a socket"):
+        house.open(Echo(house.line), UnixAddress(str(free_path)))
     assert free_path.read_text() == "precious"
 
 
@@ -94,15 +94,15 @@ def test_a_path_that_leads_to_a_file_by_a_link_is_refused_and_kept(house: House,
     precious = free_path.with_name("precious")
     precious.write_text("precious")
     free_path.symlink_to(precious)
-    with pytest.raises(PlaceTaken, match="exists and is not a socket"):
-        house.open(Echo(house.line), UnixPlace(str(free_path)))
+    with pytest.raises(AddressInUse, match="exists and is not a socket"):
+        house.open(Echo(house.line), UnixAddress(str(free_path)))
     assert free_path.is_symlink()
     assert precious.read_text() == "precious"
 
 
 def test_a_path_in_a_folder_that_is_missing_is_an_error_that_names_it(house: House, free_path: Path) -> None:
     with pytest.raises(OSError, match=f"cannot listen on {free_path}/s: No such file"):
-        house.open(Echo(house.line), UnixPlace(f"{free_path}/s"))
+        house.open(Echo(house.line), UnixAddress(f"{free_path}/s"))
 
 
 def test_a_socket_file_that_somebody_put_in_our_place_is_not_removed(loop_name: str, free_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_socket_file_that_somebody_put_in_our_place_is_not_removed(loop_name: 
     house = House(loop_name)
     rival = socket.socket(socket.AF_UNIX)
     try:
-        house.open(Echo(house.line), UnixPlace(str(free_path)))
+        house.open(Echo(house.line), UnixAddress(str(free_path)))
         free_path.unlink()
         rival.bind(str(free_path))
         rival.listen()
@@ -134,7 +134,7 @@ def test_a_house_that_closes_leaves_no_descriptor_open(loop_name: str, free_path
     before = open_descriptors()
     house = House(loop_name)
     echo = Echo(house.line)
-    raws = [Raw(house.open(echo, each)) for each in (LOOPBACK, UnixPlace(str(free_path)))]
+    raws = [Raw(house.open(echo, each)) for each in (LOOPBACK, UnixAddress(str(free_path)))]
     raws[0].greet()
     house.close()
     for raw in raws:
@@ -147,7 +147,7 @@ def test_a_house_that_closes_leaves_no_descriptor_open(loop_name: str, free_path
 
 
 def test_what_one_turn_produces_for_a_peer_is_written_once(
-    house: House, place: Place, monkeypatch: pytest.MonkeyPatch
+    house: House, place: SocketAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writes: list[int] = []
     write = Stream.write
@@ -167,7 +167,7 @@ def test_what_one_turn_produces_for_a_peer_is_written_once(
 
 
 def test_a_gathered_write_of_more_buffers_than_the_kernel_takes_at_once_arrives_whole(
-    house: House, visitors: Visitors, place: Place
+    house: House, visitors: Visitors, place: SocketAddress
 ) -> None:
     """A frame from 16 KiB on is a buffer of its own, and the kernel takes 1024 at most."""
     asker = Asker(house.line)
@@ -187,10 +187,10 @@ def test_a_gathered_write_of_more_buffers_than_the_kernel_takes_at_once_arrives_
 
 
 def test_a_peer_that_stops_reading_is_disconnected_at_its_bound_and_others_are_not(
-    house: House, visitors: Visitors, place: Place
+    house: House, visitors: Visitors, place: SocketAddress
 ) -> None:
     echo = Echo(house.line)
-    where = house.open(echo, place, limits=PeerLimits(max_send_buffer=MIB))
+    where = house.open(echo, place, limits=ConnectionLimits(max_send_buffer=MIB))
     with Raw(where, receive_buffer=4_096) as stuck:
         stuck.greet()
         flood(stuck, bytes(65_536), 300)
@@ -203,13 +203,13 @@ def test_a_peer_that_stops_reading_is_disconnected_at_its_bound_and_others_are_n
 
 
 def test_one_message_larger_than_the_send_buffer_is_still_delivered(
-    house: House, visitors: Visitors, place: Place
+    house: House, visitors: Visitors, place: SocketAddress
 ) -> None:
     """L5 and carriers.md: the bound is `max_send_buffer`, *or one message if that is larger*.
 
     Otherwise the defaults (32 MiB of buffer, 64 MiB of payload) cut off whoever is sent 40 MiB.
     """
-    where = house.open(Echo(house.line), place, limits=PeerLimits(max_send_buffer=65_536))
+    where = house.open(Echo(house.line), place, limits=ConnectionLimits(max_send_buffer=65_536))
     dealer = visitors.visit(zmq.DEALER, where)
     large = bytes(8 * MIB)
     dealer.send(large)
@@ -217,9 +217,11 @@ def test_one_message_larger_than_the_send_buffer_is_still_delivered(
     assert house.counters.disconnected_slow == 0
 
 
-def test_the_largest_buffer_goes_first_and_once_when_all_together_are_too_much(loop_name: str, place: Place) -> None:
+def test_the_largest_buffer_goes_first_and_once_when_all_together_are_too_much(
+    loop_name: str, place: SocketAddress
+) -> None:
     """All in one turn: the largest is still there when the next is written, and was counted and logged again."""
-    house = House(loop_name, Limits(max_memory=45 * MIB))
+    house = House(loop_name, AdmissionLimits(max_memory=45 * MIB))
     sizes = {b"large": 32 * MIB, b"middle": 28 * MIB, b"small": 8 * MIB}
     with ExitStack() as crowd:
         crowd.callback(house.close)
@@ -241,7 +243,7 @@ def test_a_peer_that_reads_slowly_but_steadily_is_not_taken_for_dead(house: Hous
     Without that, whoever needs longer than `carrier_timeout` (15 s) to take in one large job is cut off every time.
     """
     asker = Asker(house.line)
-    where = house.open(asker, LOOPBACK, limits=PeerLimits(carrier_ping=0.2, carrier_timeout=1.0))
+    where = house.open(asker, LOOPBACK, limits=ConnectionLimits(carrier_ping=0.2, carrier_timeout=1.0))
     size = 8 * MIB
     with Raw(where, receive_buffer=65_536) as slow:
         slow.greet()

@@ -12,15 +12,15 @@ import pytest
 from house import Asker, Echo, House, Raw, ready_command
 
 from dragoman.carriers.zmtp_commands import OUR_GREETING
-from dragoman.sdk.address import Place, TcpPlace, UnixPlace
+from dragoman.sdk.address import SocketAddress, TcpAddress, UnixAddress
 from programs import until
 
-LOOPBACK = TcpPlace("127.0.0.1", 0)
+LOOPBACK = TcpAddress("127.0.0.1", 0)
 
 # ---------------------------------------------------------------- which messages never left
 
 
-def test_marks_of_messages_that_never_left_come_back_and_others_do_not(house: House, place: Place) -> None:
+def test_marks_of_messages_that_never_left_come_back_and_others_do_not(house: House, place: SocketAddress) -> None:
     asker = Asker(house.line)
     with Raw(house.open(asker, place), receive_buffer=4_096) as raw:
         raw.greet()
@@ -38,7 +38,7 @@ def test_marks_of_messages_that_never_left_come_back_and_others_do_not(house: Ho
     assert 0 < taken < 200
 
 
-def test_what_a_slow_peer_reads_later_does_not_come_back(house: House, place: Place) -> None:
+def test_what_a_slow_peer_reads_later_does_not_come_back(house: House, place: SocketAddress) -> None:
     asker = Asker(house.line)
     with Raw(house.open(asker, place), receive_buffer=4_096) as raw:
         raw.greet()
@@ -54,7 +54,7 @@ def test_what_a_slow_peer_reads_later_does_not_come_back(house: House, place: Pl
     assert len(unsent) <= 10
 
 
-def test_a_message_whose_write_fails_never_left(house: House, place: Place) -> None:
+def test_a_message_whose_write_fails_never_left(house: House, place: SocketAddress) -> None:
     """A peer resets its connection; before the loop hears of it, we write: the kernel refuses, so nothing has left."""
     asker = Asker(house.line)
     raw = Raw(house.open(asker, place)).greet()
@@ -73,7 +73,7 @@ def test_a_message_whose_write_fails_never_left(house: House, place: Place) -> N
 def test_a_message_that_the_peer_had_not_read_when_it_closed_comes_back(house: House, tmp_path: Path) -> None:
     """R8, on a Unix socket, where closing with unread bytes is told to the sender."""
     asker = Asker(house.line)
-    raw = Raw(house.open(asker, UnixPlace(str(tmp_path / "s")))).greet()
+    raw = Raw(house.open(asker, UnixAddress(str(tmp_path / "s")))).greet()
     until(lambda: asker.present, "it has greeted")
     house.run(write_then, house, asker, ["a job"], raw.socket.close)
     until(lambda: asker.losses, "it is lost")
@@ -96,7 +96,7 @@ def test_a_message_written_to_a_peer_that_has_closed_comes_back(house: House) ->
 
 
 @pytest.mark.parametrize("after", ["nothing", "something unread", "a reset"])
-def test_a_message_that_the_peer_has_read_does_not_come_back(house: House, place: Place, after: str) -> None:
+def test_a_message_that_the_peer_has_read_does_not_come_back(house: House, place: SocketAddress, after: str) -> None:
     """R9: also if the connection ends with a reset, which may have another cause."""
     asker = Asker(house.line)
     raw = Raw(house.open(asker, place)).greet()
@@ -117,7 +117,7 @@ def test_a_message_that_the_peer_has_read_does_not_come_back(house: House, place
 def test_a_message_does_not_come_back_once_the_peer_has_spoken_after_it(house: House, tmp_path: Path) -> None:
     """What it says may be the result; whether a word behind that was read is not asked."""
     asker = Asker(house.line)
-    raw = Raw(house.open(asker, UnixPlace(str(tmp_path / "s")))).greet()
+    raw = Raw(house.open(asker, UnixAddress(str(tmp_path / "s")))).greet()
     until(lambda: asker.present, "it has greeted")
     house.run(write_then, house, asker, ["a job"], lambda: None)
     raw.message(b"a word")
@@ -127,7 +127,7 @@ def test_a_message_does_not_come_back_once_the_peer_has_spoken_after_it(house: H
     assert asker.losses[0][1] == []
 
 
-def test_a_peer_is_lost_only_once_however_it_ends(house: House, place: Place) -> None:
+def test_a_peer_is_lost_only_once_however_it_ends(house: House, place: SocketAddress) -> None:
     asker = Asker(house.line)
     raw = Raw(house.open(asker, place)).greet()
     until(lambda: asker.present, "it has greeted")
@@ -149,7 +149,7 @@ def test_a_peer_is_lost_only_once_however_it_ends(house: House, place: Place) ->
     assert not house.line.connections.admission.addresses
 
 
-def test_what_is_said_before_closing_still_arrives(house: House, place: Place) -> None:
+def test_what_is_said_before_closing_still_arrives(house: House, place: SocketAddress) -> None:
     asker = Asker(house.line)
     with Raw(house.open(asker, place)) as raw:
         raw.greet()
@@ -196,7 +196,9 @@ def first_byte(first_message: bytes) -> int:
 
 
 @pytest.mark.parametrize("has_read", [True, False], ids=["read", "unread"])
-def test_a_connection_is_closed_in_order_if_the_peer_has_read_all(house: House, place: Place, has_read: bool) -> None:
+def test_a_connection_is_closed_in_order_if_the_peer_has_read_all(
+    house: House, place: SocketAddress, has_read: bool
+) -> None:
     """libnng shuts a socket down before it closes it: the end comes before the reset that unread bytes cause."""
     echo = Echo(house.line)
     raw = Raw(house.open(echo, place)).greet()
@@ -215,7 +217,7 @@ def test_a_connection_is_closed_in_order_if_the_peer_has_read_all(house: House, 
     assert echo.losses[0][0].closed_in_order is has_read
 
 
-def test_a_connection_that_is_reset_or_closed_by_us_is_not_closed_in_order(house: House, place: Place) -> None:
+def test_a_connection_that_is_reset_or_closed_by_us_is_not_closed_in_order(house: House, place: SocketAddress) -> None:
     echo = Echo(house.line)
     where = house.open(echo, place)
     with Raw(where).greet() as raw:

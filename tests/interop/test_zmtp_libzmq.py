@@ -9,7 +9,7 @@ from house import MIB, Asker, Echo, House, Visitors
 from dragoman.carriers import zmtp
 from dragoman.carriers.zmtp import Zmtp
 from dragoman.carriers.zmtp_commands import answer_to
-from dragoman.sdk.address import Place, TcpPlace
+from dragoman.sdk.address import SocketAddress, TcpAddress
 from programs import until
 
 SHAPES: dict[str, list[bytes]] = {
@@ -25,7 +25,9 @@ SHAPES: dict[str, list[bytes]] = {
 
 
 @pytest.mark.parametrize("ours", ["ROUTER", "REP"])
-def test_a_dealer_gets_every_shape_of_message_back(house: House, visitors: Visitors, place: Place, ours: str) -> None:
+def test_a_dealer_gets_every_shape_of_message_back(
+    house: House, visitors: Visitors, place: SocketAddress, ours: str
+) -> None:
     dealer = visitors.visit(zmq.DEALER, house.open(Echo(house.line), place, ours))
     for shape in SHAPES.values():
         dealer.send_multipart(shape)
@@ -33,7 +35,9 @@ def test_a_dealer_gets_every_shape_of_message_back(house: House, visitors: Visit
 
 
 @pytest.mark.parametrize("ours", ["ROUTER", "REP"])
-def test_a_req_gets_every_shape_of_message_back(house: House, visitors: Visitors, place: Place, ours: str) -> None:
+def test_a_req_gets_every_shape_of_message_back(
+    house: House, visitors: Visitors, place: SocketAddress, ours: str
+) -> None:
     asker = visitors.visit(zmq.REQ, house.open(Echo(house.line), place, ours))
     for shape in SHAPES.values():
         asker.send_multipart(shape)
@@ -41,7 +45,9 @@ def test_a_req_gets_every_shape_of_message_back(house: House, visitors: Visitors
 
 
 @pytest.mark.parametrize("ours", ["ROUTER", "DEALER"])
-def test_a_router_gets_every_shape_of_message_back(house: House, visitors: Visitors, place: Place, ours: str) -> None:
+def test_a_router_gets_every_shape_of_message_back(
+    house: House, visitors: Visitors, place: SocketAddress, ours: str
+) -> None:
     """It addresses us by the identity we announce, so it must wait until we have greeted."""
     echo = Echo(house.line)
     router = visitors.visit(zmq.ROUTER, house.open(echo, place, ours), router_mandatory=1)
@@ -52,7 +58,7 @@ def test_a_router_gets_every_shape_of_message_back(house: House, visitors: Visit
 
 @pytest.mark.parametrize("ours", ["DEALER", "REQ"])
 def test_a_rep_that_connects_to_us_answers_every_shape_of_question(
-    house: House, visitors: Visitors, place: Place, ours: str
+    house: House, visitors: Visitors, place: SocketAddress, ours: str
 ) -> None:
     asker = Asker(house.line)
     replier = visitors.visit(zmq.REP, house.open(asker, place, ours))
@@ -65,7 +71,7 @@ def test_a_rep_that_connects_to_us_answers_every_shape_of_question(
 
 
 def test_a_router_that_connects_to_our_req_gets_every_shape_of_question(
-    house: House, visitors: Visitors, place: Place
+    house: House, visitors: Visitors, place: SocketAddress
 ) -> None:
     echo = Echo(house.line)
     router = visitors.visit(zmq.ROUTER, house.open(echo, place, "REQ"))
@@ -75,7 +81,7 @@ def test_a_router_that_connects_to_our_req_gets_every_shape_of_question(
         assert router.recv_multipart() == [b"house", b"", *shape]
 
 
-def test_the_routing_id_of_a_peer_is_its_identity(house: House, visitors: Visitors, place: Place) -> None:
+def test_the_routing_id_of_a_peer_is_its_identity(house: House, visitors: Visitors, place: SocketAddress) -> None:
     echo = Echo(house.line)
     where = house.open(echo, place)
     named = bytes(range(1, 256))  # the longest that is allowed
@@ -85,7 +91,7 @@ def test_the_routing_id_of_a_peer_is_its_identity(house: House, visitors: Visito
     assert sorted(peer.identity for peer in echo.present) == [b"", named]
 
 
-def test_messages_of_a_connection_keep_their_order(house: House, visitors: Visitors, place: Place) -> None:
+def test_messages_of_a_connection_keep_their_order(house: House, visitors: Visitors, place: SocketAddress) -> None:
     dealer = visitors.visit(zmq.DEALER, house.open(Echo(house.line), place))
     sizes = [number * 37 % 70_000 for number in range(2_000)]
     for number, size in enumerate(sizes):
@@ -95,7 +101,7 @@ def test_messages_of_a_connection_keep_their_order(house: House, visitors: Visit
 
 
 def test_the_heartbeats_of_libzmq_are_answered_in_the_middle_of_large_messages(
-    house: House, visitors: Visitors, place: Place, monkeypatch: pytest.MonkeyPatch
+    house: House, visitors: Visitors, place: SocketAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pings: list[bytes] = []
 
@@ -122,7 +128,7 @@ def test_the_heartbeats_of_libzmq_are_answered_in_the_middle_of_large_messages(
 
 
 def test_libzmq_drops_us_when_we_do_not_answer_its_heartbeats(
-    house: House, visitors: Visitors, place: Place, monkeypatch: pytest.MonkeyPatch
+    house: House, visitors: Visitors, place: SocketAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The control of the test above: heartbeats are on, and it does matter that they are answered."""
     monkeypatch.setattr(zmtp, "answer_to", lambda body: None)
@@ -132,7 +138,7 @@ def test_libzmq_drops_us_when_we_do_not_answer_its_heartbeats(
     until(lambda: echo.losses, "it gives us up")
 
 
-def test_libzmq_comes_back_when_we_hang_up(house: House, visitors: Visitors, place: Place) -> None:
+def test_libzmq_comes_back_when_we_hang_up(house: House, visitors: Visitors, place: SocketAddress) -> None:
     echo = Echo(house.line)
     dealer = visitors.visit(zmq.DEALER, house.open(echo, place), routing_id=b"again")
     for times in range(1, 4):
@@ -143,7 +149,9 @@ def test_libzmq_comes_back_when_we_hang_up(house: House, visitors: Visitors, pla
         until(lambda times=times: len(echo.losses) == times, "the session has heard that it is lost")
 
 
-def test_libzmq_comes_back_when_the_whole_house_was_gone(loop_name: str, visitors: Visitors, place: Place) -> None:
+def test_libzmq_comes_back_when_the_whole_house_was_gone(
+    loop_name: str, visitors: Visitors, place: SocketAddress
+) -> None:
     former = House(loop_name)
     try:
         where = former.open(Echo(former.line), place)
@@ -163,7 +171,9 @@ def test_libzmq_comes_back_when_the_whole_house_was_gone(loop_name: str, visitor
         house.close()
 
 
-def test_two_hundred_peers_at_once_each_get_their_own_messages(house: House, visitors: Visitors, place: Place) -> None:
+def test_two_hundred_peers_at_once_each_get_their_own_messages(
+    house: House, visitors: Visitors, place: SocketAddress
+) -> None:
     where = house.open(Echo(house.line), place)
     dealers = [visitors.visit(zmq.DEALER, where) for _ in range(200)]
     for round_ in range(5):
@@ -177,7 +187,7 @@ def test_two_hundred_peers_at_once_each_get_their_own_messages(house: House, vis
 
 @pytest.mark.parametrize("family", ["127.0.0.1", "::1", "localhost"])
 def test_tcp_listens_on_both_families(house: House, visitors: Visitors, family: str) -> None:
-    where = house.open(Echo(house.line), TcpPlace(family, 0))
+    where = house.open(Echo(house.line), TcpAddress(family, 0))
     asker = visitors.visit(zmq.REQ, where)
     asker.send(b"hello")
     assert asker.recv() == b"hello"
@@ -190,7 +200,7 @@ STRANGERS = {"PUSH": zmq.PUSH, "SUB": zmq.SUB, "REP": zmq.REP, "PAIR": zmq.PAIR}
 
 @pytest.mark.parametrize("stranger", STRANGERS)
 def test_a_libzmq_socket_that_does_not_fit_is_refused_by_name(
-    house: House, visitors: Visitors, place: Place, stranger: str
+    house: House, visitors: Visitors, place: SocketAddress, stranger: str
 ) -> None:
     echo = Echo(house.line)
     where = house.open(echo, place)
@@ -204,7 +214,7 @@ def test_a_libzmq_socket_that_does_not_fit_is_refused_by_name(
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "CURVE"])
 def test_a_libzmq_peer_that_wants_another_mechanism_gives_up_and_leaves_nothing_behind(
-    house: House, visitors: Visitors, place: Place, mechanism: str
+    house: House, visitors: Visitors, place: SocketAddress, mechanism: str
 ) -> None:
     """libzmq 4.3.5 reads our greeting first, sees NULL, and hangs up before it has said what it wants itself."""
     if mechanism == "CURVE" and not zmq.has("curve"):
@@ -229,7 +239,7 @@ def test_a_libzmq_peer_that_wants_another_mechanism_gives_up_and_leaves_nothing_
     assert echo.losses == []
 
 
-def assert_served(visitors: Visitors, where: Place) -> None:
+def assert_served(visitors: Visitors, where: SocketAddress) -> None:
     asker = visitors.visit(zmq.REQ, where)
     asker.send(b"others")
     assert asker.recv() == b"others"

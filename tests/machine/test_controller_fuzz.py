@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dragoman.carriers.length_prefix import Limits, Prefixed
+from dragoman.carriers.length_prefix import LengthPrefix, LengthPrefixLimits
 from dragoman.carriers.malformed import Malformed
 from dragoman.dialects.controller import codec
 from dragoman.dialects.controller.editions import SEED, SHIFTED, Edition
@@ -85,7 +85,7 @@ def test_random_bytes_are_understood_or_malformed(seed: int) -> None:
 def test_any_stream_gives_heads_and_as_many_extra_bytes_as_they_count(extra_of: Callable[[bytes], int]) -> None:
     rng = random.Random("streams")
     for _ in range(INPUTS // 10):
-        carrier = Prefixed(extra_of, limits=Limits(max_payload=1000))
+        carrier = LengthPrefix(extra_of, limits=LengthPrefixLimits(max_payload=1000))
         heads = [likely_head(rng) for _ in range(3)]
         stream = b"".join(len(head).to_bytes(8, "little") + head + rng.randbytes(rng.choice((0, 2))) for head in heads)
         for message in carrier.feed(stream):

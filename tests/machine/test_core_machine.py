@@ -23,14 +23,14 @@ from naive import Naive
 
 from dragoman.core import model
 from dragoman.core.broker import Broker
-from dragoman.core.effects import Accept, Answer, Dismiss, Effect, Give
+from dragoman.core.effects import Acknowledge, DeliverOutcome, Effect, RemoveWorker, SendJob
 from dragoman.core.invariants import check
 from dragoman.core.model import Attempt, Job, Worker
-from dragoman.core.options import Terms, Wishes
+from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
 from dragoman.core.states import JobState, WorkerState
-from dragoman.core.store_entries import Save
+from dragoman.core.store_entries import StoreJob
 from dragoman.testing.entropy import SeededEntropy
 
 SERVICES = ["a", "b"]
@@ -90,7 +90,7 @@ class Machine(RuleBasedStateMachine):
         effects = list(self.broker.effects)
         self.broker.effects.clear()
         for effect in effects:
-            if isinstance(effect, Give):
+            if isinstance(effect, SendJob):
                 attempt = effect.attempt
                 assert attempt.job.attempt is attempt, "a Give that is not current"
                 assert attempt.worker.state is not WorkerState.GONE
@@ -101,17 +101,17 @@ class Machine(RuleBasedStateMachine):
                 self.keys[attempt] = (attempt.job.id, self.handed_out[attempt.job.id])
                 self.attempts.append(attempt)
                 attempt.mark_sent()
-            elif isinstance(effect, Answer):
+            elif isinstance(effect, DeliverOutcome):
                 self.answers[effect.caller] += 1  # type: ignore[index]
                 effect.caller.remove_job(effect.job)
-            elif isinstance(effect, Accept):
+            elif isinstance(effect, Acknowledge):
                 self.accepts[effect.caller, effect.job.id] += 1  # type: ignore[index]
-            elif isinstance(effect, Save):
+            elif isinstance(effect, StoreJob):
                 assert effect.number == self.last_save + 1
                 self.last_save = effect.number
                 if effect.job.attempt is not None:
                     self.tokens.setdefault(effect.job.attempt.token, effect.number)
-            elif isinstance(effect, Dismiss):
+            elif isinstance(effect, RemoveWorker):
                 assert effect.worker.state is WorkerState.GONE
         return effects
 
@@ -146,7 +146,7 @@ class AgainstTheModel(Machine):
     @initialize()
     def begin(self) -> None:
         for service in SERVICES:  # so that both are known
-            worker = self.broker.join(NOBODY, None, "first", [service], Terms(), 0.0)
+            worker = self.broker.join(NOBODY, None, "first", [service], WorkerProfile(), 0.0)
             assert worker is not None
             self.broker.leave(worker, 0.0, "gone")
 
@@ -154,7 +154,7 @@ class AgainstTheModel(Machine):
         service=st.sampled_from(SERVICES),
         deadline=st.sampled_from([inf, inf, 11.7, -1.0]),
         wishes=st.builds(
-            Wishes,
+            JobOptions,
             attempts=st.integers(1, 4),
             delay=st.sampled_from([0.0, 0.0, 0.0, 4.3]),
             priority=st.sampled_from([5, 5, 4, 9]),
@@ -163,7 +163,7 @@ class AgainstTheModel(Machine):
             orphan_grace=st.sampled_from([0.0, 2.7]),
         ),
     )
-    def submit(self, service: str, deadline: float, wishes: Wishes) -> None:
+    def submit(self, service: str, deadline: float, wishes: JobOptions) -> None:
         self.advance(0.0)
         own = len(self.jobs) * 0.0013  # jobs given at the same moment are not over at the same moment
         wishes = replace(wishes, job_timeout=wishes.job_timeout + own)
@@ -196,7 +196,7 @@ class AgainstTheModel(Machine):
     ) -> None:
         self.advance(0.0)
         own = len(self.workers) * 0.011
-        terms = Terms(
+        terms = WorkerProfile(
             lease=lease + own,
             silent_while_busy=silent,
             may_refuse=may_refuse,
@@ -403,7 +403,7 @@ class AtTheBounds(Machine):
         deadline=st.sampled_from([inf, 10.0, 0.0]),
         key=st.sampled_from([None, None, "k", "l", "", "\ud800"]),
         wishes=st.builds(
-            Wishes,
+            JobOptions,
             attempts=st.sampled_from([None, 1, 2, 100]),
             delay=st.sampled_from([0.0, 0.0, 5.0]),
             priority=st.integers(0, 9),
@@ -415,7 +415,7 @@ class AtTheBounds(Machine):
             orphan_grace=st.sampled_from([0.0, 3.0]),
         ),
     )
-    def submit(self, service: str, payload: bytes, deadline: float, key: str | None, wishes: Wishes) -> None:
+    def submit(self, service: str, payload: bytes, deadline: float, key: str | None, wishes: JobOptions) -> None:
         caller = Caller()
         job = self.broker.submit(service, payload, caller, wishes, self.now, deadline=self.now + deadline, key=key)
         self.carry_out()
@@ -451,7 +451,7 @@ class AtTheBounds(Machine):
         is_idle: bool,
         pulls: bool,
     ) -> None:
-        terms = Terms(
+        terms = WorkerProfile(
             lease=lease,
             silent_while_busy=silent,
             may_refuse=may_refuse,
@@ -486,7 +486,7 @@ class AtTheBounds(Machine):
     def hurry(self, rounds: int) -> None:
         """Background jobs come, and are done at once."""
         for _ in range(3):
-            self.submit("a", b"one", inf, None, Wishes(durable=True, waits=True, attempts=2))
+            self.submit("a", b"one", inf, None, JobOptions(durable=True, waits=True, attempts=2))
         for _ in range(rounds):
             self.save_up_to(self.last_save)
             for attempt in [each for each in self.attempts if each.job.attempt is each and each.job.wishes.durable]:
@@ -605,7 +605,7 @@ class AtTheBounds(Machine):
             assert rounds < 100, "it never comes to rest"
             for service in list(broker.roster.services):
                 if service not in helpers:
-                    helper = broker.join(NOBODY, None, "helper", [service], Terms(unproven_limit=inf), self.now)
+                    helper = broker.join(NOBODY, None, "helper", [service], WorkerProfile(unproven_limit=inf), self.now)
                     assert helper is not None
                     helpers[service] = helper
                 broker.idle(helpers[service], self.now)

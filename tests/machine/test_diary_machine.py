@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from unit.diary.world import WALL, House, Loop
 
-from dragoman.core.effects import Accept, Answer, Give
+from dragoman.core.effects import Acknowledge, DeliverOutcome, SendJob
 from dragoman.core.model import Attempt, Job, JobId
-from dragoman.core.restore import Kept
+from dragoman.core.restore import StoredJob
 from dragoman.core.states import DELAYED, RUNNING, Outcome
-from dragoman.store.limits import DiaryLimits
-from dragoman.store.sqlite import SqliteDiary
+from dragoman.store.limits import StoreLimits
+from dragoman.store.sqlite import SqliteStore
 
-LIMITS = DiaryLimits(ballast=0, idle=3_600.0, retry=3_600.0, load_batch=3)  # nothing happens by itself
+LIMITS = StoreLimits(ballast=0, idle=3_600.0, retry=3_600.0, load_batch=3)  # nothing happens by itself
 KEEP = 50.0
 
 
@@ -147,9 +147,9 @@ class DiaryMachine(RuleBasedStateMachine):
     def hear(self) -> None:
         """Note what has been promised until now."""
         for effect in self.house.caller.heard:
-            if isinstance(effect, Accept):
+            if isinstance(effect, Acknowledge):
                 self.accepted[effect.job.id] = None
-            elif isinstance(effect, Answer) and effect.job is not None:
+            elif isinstance(effect, DeliverOutcome) and effect.job is not None:
                 self.told[effect.job.id] = effect.outcome
         self.told = {id: outcome for id, outcome in self.told.items() if id in self.house.broker.jobs}
         self.house.caller.heard.clear()
@@ -163,7 +163,7 @@ class DiaryMachine(RuleBasedStateMachine):
     def check_payloads(self) -> None:
         """Whatever is handed out has its bytes."""
         self.house.settle()
-        for give in self.house.workers.of(Give):
+        for give in self.house.workers.of(SendJob):
             job = give.attempt.job
             assert len(job.payload) in (0, 1, 300, 5_000)
 
@@ -176,10 +176,10 @@ class DiaryMachine(RuleBasedStateMachine):
             shutil.copyfile(path, folder / path.name)
         return folder
 
-    def read_copy(self) -> list[Kept]:
-        found: list[Kept] = []
+    def read_copy(self) -> list[StoredJob]:
+        found: list[StoredJob] = []
         loop, is_over = Loop(), []
-        diary = SqliteDiary(self.copy(), loop.post, lambda: WALL, LIMITS)
+        diary = SqliteStore(self.copy(), loop.post, lambda: WALL, LIMITS)
         diary.load(found.extend, lambda: is_over.append(True))
         loop.run_until(lambda: is_over)
         diary.close()
@@ -190,7 +190,7 @@ def failed(sentence: str) -> None:
     raise AssertionError(sentence)
 
 
-def check_same(kept: Kept, job: Job, stranded: Container[bytes]) -> None:
+def check_same(kept: StoredJob, job: Job, stranded: Container[bytes]) -> None:
     for name in ("id", "wishes", "key", "digest", "retry_of", "spent", "deaths", "outcome", "reason"):
         assert getattr(kept, name) == getattr(job, name), name
     assert kept.quarantined == (job.quarantined or job.retried_as is not None)  # its retry takes it out again

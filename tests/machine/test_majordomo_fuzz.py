@@ -11,10 +11,10 @@ import pytest
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.states import Outcome
 from dragoman.dialects.majordomo import codec
-from dragoman.dialects.majordomo.editions import WIRES, Wire
+from dragoman.dialects.majordomo.editions import WIRES, EditionFrames
 from dragoman.dialects.majordomo.messages import ClientRequest, Disconnect, Heartbeat, Ready, WorkerReply
-from dragoman.dialects.majordomo.multiframe import Framed
-from dragoman.server.admission import Limits
+from dragoman.dialects.majordomo.multiframe import MultiframeBody
+from dragoman.server.admission import AdmissionLimits
 from unit.dialects.majordomo.world import MAX_PAYLOAD, SPEECHES, Side, World
 
 INPUTS = 20_000
@@ -94,7 +94,7 @@ def test_any_message_is_a_word_or_malformed_and_means_what_it_says() -> None:
     assert counts.keys() >= {"no envelope", "bad service name", "too many frames", "reserved service"}
 
 
-def worker(frames: list[bytes], wire: Wire) -> str:
+def worker(frames: list[bytes], wire: EditionFrames) -> str:
     try:
         word = codec.read_worker(frames, wire)
     except Malformed as problem:
@@ -108,13 +108,13 @@ def worker(frames: list[bytes], wire: Wire) -> str:
             assert frames == codec.write_disconnect(wire)
         case WorkerReply():
             envelope = [*wire.worker_head, wire.final if word.is_final else wire.partial, word.client, b""]
-            body = word.body.frames if isinstance(word.body, Framed) else [word.body]
+            body = word.body.frames if isinstance(word.body, MultiframeBody) else [word.body]
             assert frames in ([*envelope, *body], envelope)  # no body is an empty one
             assert frames != envelope or word.body == b""
     return type(word).__name__
 
 
-def client(frames: list[bytes], wire: Wire) -> str:
+def client(frames: list[bytes], wire: EditionFrames) -> str:
     try:
         word = codec.read_client(frames, wire)
     except Malformed as problem:
@@ -133,7 +133,7 @@ class Crowd:
 
     def __init__(self, start: str) -> None:
         self.rng = random.Random(start)
-        self.world = World(job_timeout=8, queue_timeout=4, attempts=2, limits=Limits(bad_messages=10**9))
+        self.world = World(job_timeout=8, queue_timeout=4, attempts=2, limits=AdmissionLimits(bad_messages=10**9))
         self.honest = self.world.worker(service=b"honest")
         self.caller = self.world.connect()
         self.sides: list[Side] = []

@@ -15,7 +15,7 @@ from typing import Any
 from dragoman.carriers.carrier import Frame
 from dragoman.carriers.malformed import Malformed
 from dragoman.dialects.native import codec
-from dragoman.dialects.native.messages import ACK, OUTCOMES, Failed, Flag, Hello, Order, Role, Welcome
+from dragoman.dialects.native.messages import ACK, OUTCOMES, Failed, Flag, Hello, Role, SubmitHeader, Welcome
 
 INPUTS = 20_000
 Frames = list[Frame]
@@ -29,7 +29,7 @@ def failed_again(said: Failed) -> Frames:
     return codec.write_failed(said.outcome, said.name, said.type, said.message, said.detail)
 
 
-def order_again(order: Order) -> Frames:
+def order_again(order: SubmitHeader) -> Frames:
     return [codec.write_order(order)]
 
 
@@ -116,7 +116,10 @@ def a_valid_message(rng: random.Random) -> Frames:
             codec.write_welcome(Welcome(seconds, seconds, 1 << 30, 5, seconds, True, "e", text(rng)), Role.CLIENT),
             codec.write_error(rng.randrange(256), "role", text(rng)),
             codec.write_bye(text(rng), is_final=rng.random() < 0.5),
-            [codec.write_order(Order(services[0], Flag(rng.randrange(8)), rng.randrange(10), 7, seconds)), *names],
+            [
+                codec.write_order(SubmitHeader(services[0], Flag(rng.randrange(8)), rng.randrange(10), 7, seconds)),
+                *names,
+            ],
             codec.write_jobs("echo", [codec.write_record(each, each, 1, seconds) for each in names], payloads),
             codec.write_recall(name(rng), text(rng)),
             codec.write_result(names, payloads),

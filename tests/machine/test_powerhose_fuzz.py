@@ -12,7 +12,7 @@ import pytest
 from dragoman.carriers.malformed import Malformed
 from dragoman.dialects.powerhose import codec
 from dragoman.dialects.powerhose.messages import Job, Ping, Remove, Wake
-from dragoman.server.dial_policy import Reach
+from dragoman.server.dial_policy import DialPolicy
 from unit.dialects.powerhose.world import ERROR, FORBIDDEN, PONG, REMOVED, WAKE, Bench, World, fields
 
 INPUTS = 20_000
@@ -92,7 +92,7 @@ def result(body: bytes, id: bytes, has_ids: bool) -> str:
 
 def test_any_endpoint_has_a_place_or_a_reason() -> None:
     rng = random.Random("reach")
-    reach = Reach(["/no/such/folder"], ["10.0.0.0/8"])
+    reach = DialPolicy(["/no/such/folder"], ["10.0.0.0/8"])
     pieces = ["tcp", "ipc", "://", ":", "/", "..", "@", "[", "]", "::", "127.0.0.1", "10.1.1.1", "9001", "0", "%", "*"]
     counts: Counter[str] = Counter()
     for _ in range(INPUTS // 4):

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from dragoman.carriers import length_prefix as carrier_module
 from dragoman.carriers.carrier import TooLarge
-from dragoman.carriers.length_prefix import Limits, Prefixed
+from dragoman.carriers.length_prefix import LengthPrefix, LengthPrefixLimits
 from dragoman.carriers.malformed import Malformed
 
-TINY = Limits(max_head=40, max_payload=120)
+TINY = LengthPrefixLimits(max_head=40, max_payload=120)
 INPUTS = 20_000
 
 Outcome = tuple[list[list[bytes]], str, bool, bool]
@@ -50,7 +50,7 @@ def extra_of(head: bytes) -> int:
 
 def run(stream: bytes, sizes: Iterator[int], use_gap: bool = False) -> Outcome:
     """Hears the whole stream in pieces of the given sizes, and tells all that can be seen."""
-    carrier = Prefixed(extra_of, limits=TINY)
+    carrier = LengthPrefix(extra_of, limits=TINY)
     messages: list[list[bytes]] = []
     pos = 0
     while pos < len(stream):
@@ -117,7 +117,7 @@ def random_message(rng: random.Random) -> list[bytes]:
 
 
 def random_conversation(rng: random.Random) -> bytes:
-    carrier = Prefixed(extra_of)
+    carrier = LengthPrefix(extra_of)
     return b"".join(buffer for _ in range(rng.randint(1, 5)) for buffer in carrier.encode(random_message(rng)))
 
 
@@ -192,7 +192,7 @@ def test_any_bytes_give_the_same_end_in_all_cuts(stream: bytes, seed: int) -> No
 @settings(derandomize=True, deadline=None, max_examples=300)
 @given(st.lists(st.tuples(st.binary(max_size=39), st.binary(max_size=120)), max_size=5), st.integers(0, 1 << 32))
 def test_what_we_encode_comes_back(pairs: list[tuple[bytes, bytes]], seed: int) -> None:
-    carrier = Prefixed(extra_of)
+    carrier = LengthPrefix(extra_of)
     messages = [[bytes([len(extra)]) + more, extra] for more, extra in pairs]
     stream = b"".join(buffer for message in messages for buffer in carrier.encode(message))
     assert assert_cuts_do_not_matter(stream, random.Random(seed)) == (messages, "", False, len(messages) == 1)

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from dragoman.carriers import sp as carrier
 from dragoman.carriers.carrier import TooLarge
 from dragoman.carriers.malformed import Malformed
-from dragoman.carriers.sp import Limits, Sp
+from dragoman.carriers.sp import Sp, SpLimits
 
-TINY = Limits(max_payload=120, max_header=20, max_words=3)
+TINY = SpLimits(max_payload=120, max_header=20, max_words=3)
 MOST = 120 + 20 + 4 * 3
 INPUTS = 20_000
 GREETING = b"\0SP\0\0\x30\0\0"

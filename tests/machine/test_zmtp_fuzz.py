@@ -18,9 +18,9 @@ from dragoman.carriers import zmtp as carrier
 from dragoman.carriers.carrier import Message, TooLarge
 from dragoman.carriers.zmtp import Zmtp, encode
 from dragoman.carriers.zmtp_commands import OUR_GREETING
-from dragoman.carriers.zmtp_limits import Limits
+from dragoman.carriers.zmtp_limits import ZmtpLimits
 
-TINY = Limits(
+TINY = ZmtpLimits(
     max_payload=120, hard_cap=400, max_frames=6, max_identity=10, max_handshake=200, max_metadata=80, max_command=40
 )
 TINY_LARGE_FRAME = 24

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 from typing import Any
 
 from dragoman.http.app import make_app
-from dragoman.http.broker_side import HttpSession
-from dragoman.http.context import Door
-from dragoman.http.disconnect import HANGUP, Hangup
+from dragoman.http.broker_side import HttpBrokerSide
+from dragoman.http.context import AppContext
+from dragoman.http.disconnect import HANGUP, DisconnectSignal
 from dragoman.http.options import ListenerOptions
-from dragoman.operations.handlers import Desk
+from dragoman.operations.handlers import OperationHandlers
 from dragoman.operations.schemas import HealthView
-from dragoman.store.null import MemoryDiary
+from dragoman.store.null import NullStore
 from pairs.world import World
 
 _doors: dict[World, Any] = {}  # the application of each world
@@ -33,7 +33,7 @@ class Exchange:
         self.headers: dict[str, str] = {}
         self.content = b""
         self.is_over = False
-        self.hangup = Hangup()
+        self.hangup = DisconnectSignal()
         path, _, query = path.partition("?")
         scope = {
             "type": "http",
@@ -101,10 +101,12 @@ def _the_loop() -> asyncio.AbstractEventLoop:
 
 def _app(world: World, options: ListenerOptions) -> Any:
     if world not in _doors:
-        session = HttpSession(world.broker, world.line.connections, options)
-        desk = Desk(world.broker, world.line, MemoryDiary(), lambda: 0.0)
+        session = HttpBrokerSide(world.broker, world.line.connections, options)
+        desk = OperationHandlers(world.broker, world.line, NullStore(), lambda: 0.0)
         world.line.sessions += [session, desk]
-        _doors[world] = make_app(Door(world.broker, desk, session, world.line, lambda: world.now, _no_health, 200_000))
+        _doors[world] = make_app(
+            AppContext(world.broker, desk, session, world.line, lambda: world.now, _no_health, 200_000)
+        )
     return _doors[world]
 
 

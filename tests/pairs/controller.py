@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from dragoman.carriers.length_prefix import Prefixed
+from dragoman.carriers.length_prefix import LengthPrefix
 from dragoman.dialects.controller.codec import extra_of_control, extra_of_pulse
 from pairs.people import MAX_PAYLOAD, People
 from pairs.world import SERVICE, Connection, Dialled, World
@@ -28,7 +28,7 @@ class SeedWorker:
         self._door.session._exchanges.reach = _reach
         self._task = self._seen = self._id = 0
         self._id = self._pulse(self.register)
-        world.places[self._place] = lambda: Prefixed(extra_of_control)
+        world.places[self._place] = lambda: LengthPrefix(extra_of_control)
         self._pulse(self.ok)
 
     def jobs(self) -> list[bytes]:
@@ -59,7 +59,7 @@ class SeedWorker:
         connection.say(_written(error, self._task, len(extra)), extra)
 
     def _pulse(self, kind: int) -> int:
-        connection = Connection(self._world, self._door, Prefixed(extra_of_pulse), USER)
+        connection = Connection(self._world, self._door, LengthPrefix(extra_of_pulse), USER)
         connection.say(_written(kind, self._id, self._task, NEXT_PULSE))
         ((head, _),) = connection.take()
         answer = _read(head)

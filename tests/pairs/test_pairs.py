@@ -12,9 +12,9 @@ from math import inf
 import pytest
 
 from case_tables import check_every_row
-from dragoman.core.effects import Answer, Effect
+from dragoman.core.effects import DeliverOutcome, Effect
 from dragoman.core.model import Caller as BrokerCaller
-from dragoman.core.options import Wishes
+from dragoman.core.options import JobOptions
 from dragoman.core.recipients import Recipient
 from dragoman.core.states import Outcome
 from dragoman.dialects.catalogue import DIALECTS
@@ -131,7 +131,7 @@ class Outcomes(Recipient):
         self.outcomes: list[Outcome] = []
 
     def execute(self, effect: Effect, now: float) -> None:
-        if isinstance(effect, Answer):
+        if isinstance(effect, DeliverOutcome):
             self.outcomes.append(effect.outcome)
 
 
@@ -140,7 +140,7 @@ def test_a_job_without_any_limit_has_the_listener_s_where_workers_are_silent(wor
     """D5: nothing else would notice that such a worker hangs."""
     world = World()
     told, worker = Outcomes(), workers.worker(world)
-    unlimited = Wishes(job_timeout=inf, attempts=1)  # such as that of a background job with `timeout=None`
+    unlimited = JobOptions(job_timeout=inf, attempts=1)  # such as that of a background job with `timeout=None`
     assert world.broker.submit(SERVICE, b"bonjour", BrokerCaller(told), unlimited, world.now)
     world.line.turn()
     assert worker.jobs() == [b"bonjour"]
@@ -171,7 +171,7 @@ class FailsOnce(Recipient):
         self._has_failed = False
 
     def execute(self, effect: Effect, now: float) -> None:
-        if isinstance(effect, Answer) and not self._has_failed:
+        if isinstance(effect, DeliverOutcome) and not self._has_failed:
             self._has_failed = True
             raise ZeroDivisionError
         self._real.execute(effect, now)

@@ -10,11 +10,11 @@ from dragoman.carriers.carrier import Carrier, Frame, Message
 from dragoman.core.broker import Broker
 from dragoman.core.model import Job
 from dragoman.core.policy import Policy
-from dragoman.server.admission import Limits
-from dragoman.server.connection import Peer
+from dragoman.server.admission import AdmissionLimits
+from dragoman.server.connection import StreamConnection
 from dragoman.server.runner import Runner
 from dragoman.server.wiring import prepare
-from dragoman.store.null import MemoryDiary
+from dragoman.store.null import NullStore
 from dragoman.streams.byte_stream import ByteStream
 from dragoman.testing.entropy import SeededEntropy
 
@@ -28,13 +28,19 @@ class World:
         self.broker = Broker(Policy(), SeededEntropy())
         self.counters = self.broker.counters
         self.line = Runner(
-            self.broker, MemoryDiary(), lambda: self.now, self._log, Limits(), dialler=self._note_dial, strict=strict
+            self.broker,
+            NullStore(),
+            lambda: self.now,
+            self._log,
+            AdmissionLimits(),
+            dialler=self._note_dial,
+            strict=strict,
         )
         self.may_fail = False  # a fault of the broker is what the test is about
         self.connections: list[Connection] = []
         self.places: dict[str, Callable[[], Carrier]] = {}  # where workers listen, and what they speak there
         self.dialled: dict[str, list[Dialled]] = {}  # the connections that were made to each
-        self._dials: list[tuple[Peer, str]] = []
+        self._dials: list[tuple[StreamConnection, str]] = []
         self._listeners: dict[str, dict[str, Any]] = {}
 
     def door(self, url: str, who: str) -> Any:
@@ -66,7 +72,7 @@ class World:
         (job,) = self.broker.jobs.values()
         return job
 
-    def _note_dial(self, peer: Peer, place: object) -> None:
+    def _note_dial(self, peer: StreamConnection, place: object) -> None:
         self._dials.append((peer, str(place)))
 
     def _log(self, level: str, event: str, **fields: object) -> None:
@@ -147,7 +153,7 @@ class Connection(ByteStream):
 class Dialled(Connection):
     """The same, of a connection that the broker has made to a peer."""
 
-    def __init__(self, world: World, peer: Peer, carrier: Carrier) -> None:
+    def __init__(self, world: World, peer: StreamConnection, carrier: Carrier) -> None:
         self._begin(world, carrier, peer.carrier)
         self._peer = peer
         world.line.connections.dialled(peer, self)

@@ -2,7 +2,7 @@
 
 A `Life` is one run of the broker from start to crash: a Runner with its Broker and session, fed real bytes through a
 real Zmtp object a connection. A turn happens at this very instant when the line asks for one (`wake`), and at the time
-the last turn returned. `House` outlives crashes: it is the address at which actors knock.
+the last turn returned. `ServerContext` outlives crashes: it is the address at which actors knock.
 
 A *paused* life (D13) does nothing at all while bytes and connections pile up in front of it. When it goes on, some
 sockets may be read before the turn that notices the pause and some after it: a real loop gives no promise.
@@ -21,13 +21,13 @@ from dragoman.core.invariants import check
 from dragoman.core.policy import Policy
 from dragoman.core.states import JobState
 from dragoman.dialects.frontend import FRONTEND
-from dragoman.dialects.pingpong.broker_side import PingPongSession
+from dragoman.dialects.pingpong.broker_side import PingPongBrokerSide
 from dragoman.dialects.pingpong.options import ListenerOptions
-from dragoman.server.admission import Limits
-from dragoman.server.connection import Peer
+from dragoman.server.admission import AdmissionLimits
+from dragoman.server.connection import StreamConnection
 from dragoman.server.event_log import EventLog
 from dragoman.server.runner import Runner
-from dragoman.store.null import MemoryDiary
+from dragoman.store.null import NullStore
 from dragoman.testing.entropy import SeededEntropy
 from sim.oracle import Oracle, WatchedSession
 from sim.pipes import End, Weather, Wire
@@ -118,14 +118,14 @@ class Life:
         self._world = world
         self._ends: dict[End, None] = {}
         self._waiting: list[tuple[str, Wire]] = []  # knocked during a pause
-        self._ended_late: list[tuple[Peer, End, str]] = []  # read just before a pause, not yet told
+        self._ended_late: list[tuple[StreamConnection, End, str]] = []  # read just before a pause, not yet told
         self._resumed = 0.0
         self._timer_due = 0.0
         self._timer_number = 0
         self.broker = kinds.broker(Policy(), SeededEntropy(world.random.random().hex()), first_worker=first_worker)
-        self.line = Runner(self.broker, MemoryDiary(), lambda: world.now, self._log, Limits(), wake=self._wake)
+        self.line = Runner(self.broker, NullStore(), lambda: world.now, self._log, AdmissionLimits(), wake=self._wake)
         EventLog(self.broker.events, self._log, drain_timeout=30.0)
-        self.session: PingPongSession = kinds.session(
+        self.session: PingPongBrokerSide = kinds.session(
             house.oracle, self.broker, self.line.connections, options, MAX_PAYLOAD, world
         )
         self.line.sessions.append(self.session)
@@ -219,7 +219,7 @@ class Life:
     def address_of(self, end: End) -> str:
         return end.label
 
-    def _arrived(self, peer: Peer, carrier: Carrier, data: bytes) -> None:
+    def _arrived(self, peer: StreamConnection, carrier: Carrier, data: bytes) -> None:
         if self.is_alive:
             self._house.touched(self)
             messages = carrier.feed(data)
@@ -229,7 +229,7 @@ class Life:
             if self.pauses_before and self.broker.effects:
                 self._maybe_pause()
 
-    def _ended(self, peer: Peer, end: End, problem: str) -> None:
+    def _ended(self, peer: StreamConnection, end: End, problem: str) -> None:
         if self.is_paused:
             self._ended_late.append((peer, end, problem))
         elif self.is_alive:

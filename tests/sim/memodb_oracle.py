@@ -27,15 +27,15 @@ from typing import Any
 
 from dragoman.carriers.carrier import Frame
 from dragoman.core.broker import Broker
-from dragoman.core.effects import Answer
+from dragoman.core.effects import DeliverOutcome
 from dragoman.core.model import Attempt
 from dragoman.core.states import DONE, RUNNING, Outcome, WorkerState
-from dragoman.dialects.memodb.broker_side import MemoDbSession
+from dragoman.dialects.memodb.broker_side import MemoDbBrokerSide
 from dragoman.dialects.memodb.callers import Callers
 from dragoman.dialects.memodb.messages import Ready
 from dragoman.dialects.memodb.options import ListenerOptions
-from dragoman.dialects.memodb.records import Call, Contacts, Guest
-from dragoman.server.connection import Peer
+from dragoman.dialects.memodb.records import ConnectionRecord, MemoDbWorker, PendingCall
+from dragoman.server.connection import StreamConnection
 from dragoman.server.connections import Connections
 from dragoman.server.runner import Runner
 from sim.oracle import LATE_GIVE, require, result_of
@@ -184,13 +184,13 @@ class MemoDbOracle:
         most = record.accepted * self._attempts
         require(record.gives <= most, "I8", f"{bytes(job.payload[:16])!r}: {record.gives} hand-outs of {most}")
 
-    def takes_back(self, guest: Guest, attempt: Attempt) -> None:
+    def takes_back(self, guest: MemoDbWorker, attempt: Attempt) -> None:
         """It never left us, so what is said instead may be something else."""
         self.hit("unsent JOB taken back")
         self._by_job[attempt.job.id].gives -= 1
         self._first.pop(self._last_of.pop(guest.id), None)
 
-    def replies(self, session: WatchedMemoDb, peer: Peer, route: bytes, body: bytes) -> None:
+    def replies(self, session: WatchedMemoDb, peer: StreamConnection, route: bytes, body: bytes) -> None:
         key = peer.label[:-1], route
         self.asked(peer.label, route)
         worker = body[10:26] if body[9] == 0x50 else b""
@@ -209,7 +209,7 @@ class MemoDbOracle:
         if worker:
             self._last_of[worker] = key
 
-    def silence(self, answer: Answer, now: float, queue_timeout: float) -> None:
+    def silence(self, answer: DeliverOutcome, now: float, queue_timeout: float) -> None:
         job = answer.job
         if job is None:
             return
@@ -277,7 +277,7 @@ class WatchedLine:
         self.bad_message = line.bad_message
         self.close = line.close
 
-    def send(self, peer: Peer, frames: list[bytes | bytearray], mark: object = None) -> None:
+    def send(self, peer: StreamConnection, frames: list[bytes | bytearray], mark: object = None) -> None:
         self._oracle.replies(self.session, peer, bytes(frames[0]), b"".join(frames[1:]))
         self._line.send(peer, frames, mark)
 
@@ -292,7 +292,7 @@ class WatchedCallers(Callers):
         self._oracle = oracle
 
     def hear_job(  # type: ignore[override]
-        self, peer: Peer, route: bytes, mark: int, service: str, timeout: int, payload: Frame, now: float
+        self, peer: StreamConnection, route: bytes, mark: int, service: str, timeout: int, payload: Frame, now: float
     ) -> None:
         accepted = self._broker.counters.accepted
         call = peer.guest.waiting.get(route)
@@ -308,16 +308,16 @@ class WatchedCallers(Callers):
         if self._broker.counters.accepted > accepted:
             self._oracle.accepts(beginning)
 
-    def _adopt(self, call: Call, peer: Peer, route: bytes) -> None:  # type: ignore[override]
+    def _adopt(self, call: PendingCall, peer: StreamConnection, route: bytes) -> None:  # type: ignore[override]
         if call.job is None:
             self._oracle.hit("answer asked for on a new connection")
         else:
             self._oracle.hit("running job adopted" if call.job.state is RUNNING else "waiting job adopted")
         super()._adopt(call, peer, route)
 
-    def answer(self, answer: Answer, now: float) -> None:
+    def answer(self, answer: DeliverOutcome, now: float) -> None:
         call = answer.caller
-        assert isinstance(call, Call)
+        assert isinstance(call, PendingCall)
         if not call.is_over:
             if answer.outcome is not DONE:
                 self._oracle.silence(answer, now, self._options.queue_timeout)
@@ -326,7 +326,7 @@ class WatchedCallers(Callers):
         super().answer(answer, now)
 
 
-class WatchedMemoDb(MemoDbSession):
+class WatchedMemoDb(MemoDbBrokerSide):
     """The real session, watched like its callers."""
 
     callers_type = WatchedCallers
@@ -347,7 +347,7 @@ class WatchedMemoDb(MemoDbSession):
         self._callers = self.callers_type(oracle, self)
 
     @property
-    def guests(self) -> dict[bytes, Guest]:
+    def guests(self) -> dict[bytes, MemoDbWorker]:
         return self._guests
 
     @property
@@ -356,14 +356,21 @@ class WatchedMemoDb(MemoDbSession):
 
     # ---------------------------------------------------------------- workers
 
-    def _hear_ready(self, peer: Peer, route: bytes, mark: int, ready: Ready, now: float) -> None:  # type: ignore[override]
+    def _hear_ready(self, peer: StreamConnection, route: bytes, mark: int, ready: Ready, now: float) -> None:  # type: ignore[override]
         super()._hear_ready(peer, route, mark, ready, now)
         oracle = self._oracle
         many = f"{len(self._guests)} workers in the books, and only {oracle.workers} there"
         require(not oracle.is_exact or len(self._guests) <= oracle.workers, "R61", many)
 
     def _hear_worker(  # type: ignore[override]
-        self, peer: Peer, route: bytes, mark: int, id: bytes, result: Frame | None, is_leaving: bool, now: float
+        self,
+        peer: StreamConnection,
+        route: bytes,
+        mark: int,
+        id: bytes,
+        result: Frame | None,
+        is_leaving: bool,
+        now: float,
     ) -> None:
         guest = self._guests.get(id)
         if guest is None:
@@ -375,7 +382,7 @@ class WatchedMemoDb(MemoDbSession):
             self._oracle.hit("goodbyes")
         super()._hear_worker(peer, route, mark, id, result, is_leaving, now)
 
-    def _hear_again(self, guest: Guest, peer: Peer, route: bytes, now: float) -> None:  # type: ignore[override]
+    def _hear_again(self, guest: MemoDbWorker, peer: StreamConnection, route: bytes, now: float) -> None:  # type: ignore[override]
         hit = self._oracle.hit
         kind = KINDS[self._oracle.asked(peer.label, route)[8]]
         if guest.peer is peer:
@@ -389,7 +396,7 @@ class WatchedMemoDb(MemoDbSession):
         super()._hear_again(guest, peer, route, now)
 
     def _give(self, attempt: Attempt, now: float) -> None:
-        guest: Guest = attempt.worker.remote
+        guest: MemoDbWorker = attempt.worker.remote
         if guest.peer is None:
             self._oracle.hit("hand-out to a worker that has just gone")
         else:
@@ -398,7 +405,7 @@ class WatchedMemoDb(MemoDbSession):
         super()._give(attempt, now)
 
     def _take_back(self, attempt: Attempt, now: float) -> None:
-        guest: Guest = attempt.worker.remote
+        guest: MemoDbWorker = attempt.worker.remote
         held, was_known = guest.attempt, guest.id in self._guests
         super()._take_back(attempt, now)
         if held is attempt and was_known:
@@ -422,7 +429,7 @@ def books(session: WatchedMemoDb, line: Runner) -> None:
     for call in waiting:
         require(not call.is_over, "books", "a call waits and is over")
     for peer in peers:
-        contacts: Contacts = peer.guest
+        contacts: ConnectionRecord = peer.guest
         for guest in contacts.guests:
             require(guest.peer is peer and session.guests.get(guest.id) is guest, "books", "a guest at two places")
         for route, guest in contacts.readies.items():

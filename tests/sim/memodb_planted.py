@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dragoman.carriers.carrier import Frame
 from dragoman.dialects.memodb.codec import write_heartbeat
 from dragoman.dialects.memodb.messages import Ready
-from dragoman.dialects.memodb.records import Guest
-from dragoman.server.connection import Peer
+from dragoman.dialects.memodb.records import MemoDbWorker
+from dragoman.server.connection import StreamConnection
 from sim.memodb_oracle import WatchedCallers, WatchedMemoDb
 
 NOBODY = -1
@@ -21,7 +21,14 @@ class KeyedByConnection(WatchedMemoDb):
     """A worker's request is known again on its own connection only, so a repeated RESULT is another one (R60)."""
 
     def _hear_worker(  # type: ignore[override]
-        self, peer: Peer, route: bytes, mark: int, id: bytes, result: Frame | None, is_leaving: bool, now: float
+        self,
+        peer: StreamConnection,
+        route: bytes,
+        mark: int,
+        id: bytes,
+        result: Frame | None,
+        is_leaving: bool,
+        now: float,
     ) -> None:
         guest = self._guests.get(id)
         if guest is not None and guest.peer is not peer:
@@ -33,7 +40,14 @@ class NoReplay(WatchedMemoDb):
     """A worker's request is never known again: a repeated RESULT is booked on its next job (R60)."""
 
     def _hear_worker(  # type: ignore[override]
-        self, peer: Peer, route: bytes, mark: int, id: bytes, result: Frame | None, is_leaving: bool, now: float
+        self,
+        peer: StreamConnection,
+        route: bytes,
+        mark: int,
+        id: bytes,
+        result: Frame | None,
+        is_leaving: bool,
+        now: float,
     ) -> None:
         guest = self._guests.get(id)
         if guest is not None:
@@ -44,7 +58,7 @@ class NoReplay(WatchedMemoDb):
 class HeartbeatForReplay(WatchedMemoDb):
     """Whoever asks again is told that there is no job, whatever it was told before (R60)."""
 
-    def _hear_again(self, guest: Guest, peer: Peer, route: bytes, now: float) -> None:  # type: ignore[override]
+    def _hear_again(self, guest: MemoDbWorker, peer: StreamConnection, route: bytes, now: float) -> None:  # type: ignore[override]
         if guest.answer is not None:
             guest.answer = [write_heartbeat(guest.id)]
         super()._hear_again(guest, peer, route, now)
@@ -53,7 +67,7 @@ class HeartbeatForReplay(WatchedMemoDb):
 class ReadyOnNewConnection(WatchedMemoDb):
     """READY on another connection is another worker, and the former one a ghost (R61)."""
 
-    def _hear_ready(self, peer: Peer, route: bytes, mark: int, ready: Ready, now: float) -> None:  # type: ignore[override]
+    def _hear_ready(self, peer: StreamConnection, route: bytes, mark: int, ready: Ready, now: float) -> None:  # type: ignore[override]
         self._lost_readies.clear()
         super()._hear_ready(peer, route, mark, ready, now)
 
@@ -61,7 +75,7 @@ class ReadyOnNewConnection(WatchedMemoDb):
 class ReadyByTimer(WatchedMemoDb):
     """READY repeated on its connection is another worker (R61)."""
 
-    def _hear_ready(self, peer: Peer, route: bytes, mark: int, ready: Ready, now: float) -> None:  # type: ignore[override]
+    def _hear_ready(self, peer: StreamConnection, route: bytes, mark: int, ready: Ready, now: float) -> None:  # type: ignore[override]
         peer.guest.readies.pop(route, None)
         super()._hear_ready(peer, route, mark, ready, now)
 
@@ -70,7 +84,7 @@ class JobByTimer(WatchedCallers):
     """A caller's JOB repeated on its connection is another job (R62, R74)."""
 
     def hear_job(  # type: ignore[override]
-        self, peer: Peer, route: bytes, mark: int, service: str, timeout: int, payload: Frame, now: float
+        self, peer: StreamConnection, route: bytes, mark: int, service: str, timeout: int, payload: Frame, now: float
     ) -> None:
         call = peer.guest.waiting.get(route)
         if call is not None:
@@ -82,7 +96,7 @@ class JobOnNewConnection(WatchedCallers):
     """A caller's JOB on another connection is another job (R62, R63)."""
 
     def hear_job(  # type: ignore[override]
-        self, peer: Peer, route: bytes, mark: int, service: str, timeout: int, payload: Frame, now: float
+        self, peer: StreamConnection, route: bytes, mark: int, service: str, timeout: int, payload: Frame, now: float
     ) -> None:
         for call in self.orphans.values():
             call.mark = NOBODY
@@ -94,7 +108,7 @@ class AdoptedByIdAlone(WatchedCallers):
     """A request with the id of a lost one is taken for it, whatever it says (R62)."""
 
     def hear_job(  # type: ignore[override]
-        self, peer: Peer, route: bytes, mark: int, service: str, timeout: int, payload: Frame, now: float
+        self, peer: StreamConnection, route: bytes, mark: int, service: str, timeout: int, payload: Frame, now: float
     ) -> None:
         for key in list(self.orphans):
             if key[:2] == (peer.address, route[-4:]) and key[2] != mark:
@@ -107,7 +121,7 @@ class AdoptedByIdAlone(WatchedCallers):
 class GivenAgain(WatchedMemoDb):
     """A job whose worker's connection ended goes to another worker at once (R65)."""
 
-    def lost(self, peer: Peer, unsent: Sequence[object], now: float) -> None:  # type: ignore[override]
+    def lost(self, peer: StreamConnection, unsent: Sequence[object], now: float) -> None:  # type: ignore[override]
         held = [guest.attempt for guest in peer.guest.guests if guest.attempt is not None]
         super().lost(peer, list(dict.fromkeys([*unsent, *held])), now)
 

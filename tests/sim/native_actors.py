@@ -12,18 +12,18 @@ from math import inf
 
 from dragoman.carriers.carrier import Frame
 from dragoman.carriers.zmtp import Zmtp
-from dragoman.carriers.zmtp_limits import Limits
+from dragoman.carriers.zmtp_limits import ZmtpLimits
 from dragoman.core.states import Outcome
 from dragoman.dialects.native.options import ClientOptions, WorkerOptions
 from dragoman.dialects.native.peer import ClientSide, WorkerSide
-from dragoman.dialects.sides import NOTHING_SAID, Assignment, Failure, Wishes
+from dragoman.dialects.sides import NOTHING_SAID, Failure, JobInfo, SubmitOptions
 from sim.house import House
 from sim.native_oracle import NativeOracle, require
 from sim.oracle import result_of
 from sim.pipes import End, Wire
 
 ENDPOINT = "native"
-LIMITS = Limits(max_frames=2000)
+LIMITS = ZmtpLimits(max_frames=2000)
 Dialled = Callable[["Program", Wire, int], None]
 
 
@@ -152,7 +152,7 @@ class Client(Program):
         random = self.world.random
         self.side: ClientSide = ClientSide(ClientOptions(window=window), self, random.randbytes(16).hex())
         self.awaited: set[bytes] = set()  # ids that it has sent and has heard no outcome of
-        self._wishes = Wishes("echo", waits=True, attempts=oracle.attempts)
+        self._wishes = SubmitOptions("echo", waits=True, attempts=oracle.attempts)
         self._jobs = jobs
         self._pace = pace
         self.open_jobs = 0
@@ -249,7 +249,7 @@ class Worker(Program):
 
     # ---------------------------------------------------------------- the port
 
-    def run(self, ticket: Hashable, payload: Frame, assignment: Assignment = NOTHING_SAID) -> None:
+    def run(self, ticket: Hashable, payload: Frame, assignment: JobInfo = NOTHING_SAID) -> None:
         self.oracle.executes(self.name, bytes(payload), assignment.job_id)
         self._working.add(ticket)
         self.world.after(self.world.random.uniform(0.0, self._slowest), self._finish, ticket, bytes(payload))

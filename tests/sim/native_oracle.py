@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dragoman.core.broker import Broker
-from dragoman.core.effects import Effect, Give
+from dragoman.core.effects import Effect, SendJob
 from dragoman.core.states import ENDED
-from dragoman.dialects.native.broker_side import NativeSession
+from dragoman.dialects.native.broker_side import NativeBrokerSide
 from dragoman.dialects.native.clients import Clients
 from dragoman.dialects.native.options import ListenerOptions
 from dragoman.dialects.sides import Failure
@@ -156,7 +156,7 @@ class NativeOracle:
 class WatchedClients(Clients):
     """The real clients of a session, and the oracle looking over their shoulder. It changes nothing."""
 
-    def __init__(self, oracle: NativeOracle, session: NativeSession) -> None:
+    def __init__(self, oracle: NativeOracle, session: NativeBrokerSide) -> None:
         super().__init__(session, session._broker, session._line, session._options, None)
         self.oracle = oracle
 
@@ -167,7 +167,7 @@ class WatchedClients(Clients):
         self.oracle.hit("outcomes told again", sum(map(len, client.peer.out)) > before)
 
 
-class WatchedNative(NativeSession):
+class WatchedNative(NativeBrokerSide):
     """The real session, watched like its clients."""
 
     clients_type = WatchedClients
@@ -187,10 +187,10 @@ class WatchedNative(NativeSession):
 
     def execute(self, effect: Effect, now: float) -> None:
         super().execute(effect, now)
-        self.oracle.gives_said += type(effect) is Give
+        self.oracle.gives_said += type(effect) is SendJob
 
 
-def books(session: NativeSession) -> None:
+def books(session: NativeBrokerSide) -> None:
     """What the session knows of its clients is what the broker knows, and no more is kept than may be."""
     sessions, options = session._clients.sessions, session._options
     for secret, client in sessions._by_secret.items():

@@ -8,18 +8,18 @@ from __future__ import annotations
 from typing import Any
 
 from dragoman.carriers.carrier import Message
-from dragoman.core.effects import Answer
-from dragoman.dialects.native.client_sessions import Client
+from dragoman.core.effects import DeliverOutcome
+from dragoman.dialects.native.client_sessions import ClientSession
 from dragoman.dialects.native.codec import read_list, write_list
 from dragoman.dialects.native.messages import MISSING, Hello
-from dragoman.server.connection import Peer
+from dragoman.server.connection import StreamConnection
 from sim.native_oracle import WatchedClients, WatchedNative
 
 
 class NothingKept(WatchedClients):
     """Outcomes are forgotten once they are told: what did not arrive is missing, and runs again."""
 
-    def _resume(self, client: Client, message: Message, now: float) -> None:
+    def _resume(self, client: ClientSession, message: Message, now: float) -> None:
         client.heard(list(client.kept_messages()))
         super()._resume(client, message, now)
 
@@ -27,7 +27,7 @@ class NothingKept(WatchedClients):
 class AllToldAgain(WatchedClients):
     """Whoever comes back is told everything that is kept, not only what it asks for."""
 
-    def _resume(self, client: Client, message: Message, now: float) -> None:
+    def _resume(self, client: ClientSession, message: Message, now: float) -> None:
         ids = list(client.kept_messages())
         super()._resume(client, [message[0], bytes(message[1]) + b"".join(ids)], now)
 
@@ -35,7 +35,7 @@ class AllToldAgain(WatchedClients):
 class ToldAgainOnOneConnection(WatchedClients):
     """An outcome that came between WELCOME and RESUME is told again."""
 
-    def _resume(self, client: Client, message: Message, now: float) -> None:
+    def _resume(self, client: ClientSession, message: Message, now: float) -> None:
         client.connection += 1
         super()._resume(client, message, now)
 
@@ -43,7 +43,7 @@ class ToldAgainOnOneConnection(WatchedClients):
 class MissingThoughItRuns(WatchedClients):
     """A job that is under way is said to be missing."""
 
-    def _resume(self, client: Client, message: Message, now: float) -> None:
+    def _resume(self, client: ClientSession, message: Message, now: float) -> None:
         present = [id for id in read_list(message) if client.open_job(id) is not None]
         super()._resume(client, message, now)
         if present and client.peer is not None:
@@ -53,7 +53,7 @@ class MissingThoughItRuns(WatchedClients):
 class NeverCountedBack(WatchedClients):
     """A job that has ended while its client was away stays in the window."""
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, answer: DeliverOutcome) -> None:
         client: Any = answer.caller
         super().answer(answer)
         if client.peer is None and answer.job is not None:
@@ -63,7 +63,7 @@ class NeverCountedBack(WatchedClients):
 class OldConnectionHeard(WatchedClients):
     """Whoever comes back takes over, but what arrives late by the old connection is heard all the same."""
 
-    def enter(self, peer: Peer, hello: Hello, now: float) -> tuple[Client, bool]:  # type: ignore[override]
+    def enter(self, peer: StreamConnection, hello: Hello, now: float) -> tuple[ClientSession, bool]:  # type: ignore[override]
         client = self.sessions._by_secret.get(hello.session + hello.epoch)
         former: Any = client.peer if client is not None else None
         if client is not None and former is not None:
@@ -78,7 +78,7 @@ class OldConnectionHeard(WatchedClients):
 class NeverAdopted(WatchedClients):
     """Whoever comes back finds its waiting jobs cancelled some time later."""
 
-    def enter(self, peer: Peer, hello: Hello, now: float) -> tuple[Client, bool]:  # type: ignore[override]
+    def enter(self, peer: StreamConnection, hello: Hello, now: float) -> tuple[ClientSession, bool]:  # type: ignore[override]
         entered = super().enter(peer, hello, now)
         for job in peer.guest.open_jobs():
             job.orphan_due = now + 0.5
@@ -89,7 +89,7 @@ class NeverAdopted(WatchedClients):
 class AbandonedAtOnce(WatchedClients):
     """Whose connection breaks is forgotten, and not waited for."""
 
-    def lost(self, client: Client, now: float) -> None:
+    def lost(self, client: ClientSession, now: float) -> None:
         self.leave(client)
         super().lost(client, now)
 
@@ -97,7 +97,7 @@ class AbandonedAtOnce(WatchedClients):
 class KnownBySecretAlone(WatchedClients):
     """A session of whose WELCOME its client never heard is taken for the one it means."""
 
-    def enter(self, peer: Peer, hello: Hello, now: float) -> tuple[Client, bool]:  # type: ignore[override]
+    def enter(self, peer: StreamConnection, hello: Hello, now: float) -> tuple[ClientSession, bool]:  # type: ignore[override]
         for secret, client in self.sessions._by_secret.items():
             if secret.startswith(hello.session):
                 hello = Hello(hello.role, session=hello.session, epoch=client.epoch, window=hello.window)

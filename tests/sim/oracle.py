@@ -34,14 +34,14 @@ from typing import Any
 
 from dragoman.carriers.carrier import Message, TooLarge
 from dragoman.core.broker import Broker
-from dragoman.core.effects import Answer, Effect, Give
+from dragoman.core.effects import DeliverOutcome, Effect, SendJob
 from dragoman.core.model import Attempt, JobId
 from dragoman.core.states import Outcome, WorkerState
-from dragoman.dialects.pingpong.broker_side import PingPongSession
+from dragoman.dialects.pingpong.broker_side import PingPongBrokerSide
 from dragoman.dialects.pingpong.messages import PING, READY
 from dragoman.dialects.pingpong.options import ListenerOptions
 from dragoman.dialects.pingpong.remote_workers import RemoteWorker
-from dragoman.server.connection import Peer
+from dragoman.server.connection import StreamConnection
 from dragoman.server.connections import Connections
 from sim.world import World
 
@@ -171,7 +171,7 @@ class Oracle:
         if attempt.number > 1:
             self.hit("second attempts" if attempt.number == 2 else "third attempts")
 
-    def answers(self, answer: Answer, now: float) -> None:
+    def answers(self, answer: DeliverOutcome, now: float) -> None:
         job = answer.job
         if job is None:
             return
@@ -237,7 +237,7 @@ class Oracle:
         return None
 
 
-class WatchedSession(PingPongSession):
+class WatchedSession(PingPongBrokerSide):
     """The real session, and the oracle looking over its shoulder. It changes nothing."""
 
     def __init__(
@@ -253,13 +253,13 @@ class WatchedSession(PingPongSession):
         self._oracle = oracle
 
     def execute(self, effect: Effect, now: float) -> None:
-        if isinstance(effect, Give):
+        if isinstance(effect, SendJob):
             self._oracle.gives(effect.attempt, now)
-        elif isinstance(effect, Answer):
+        elif isinstance(effect, DeliverOutcome):
             self._oracle.answers(effect, now)
         super().execute(effect, now)
 
-    def hear(self, peer: Peer, message: Message | TooLarge, now: float) -> None:  # type: ignore[override]
+    def hear(self, peer: StreamConnection, message: Message | TooLarge, now: float) -> None:  # type: ignore[override]
         guest = peer.guest
         if guest is None:
             super().hear(peer, message, now)
@@ -269,7 +269,7 @@ class WatchedSession(PingPongSession):
         super().hear(peer, message, now)
         self._compare(guest, before, message, now, is_answered=len(peer.out) > pending)
 
-    def lost(self, peer: Peer, unsent: Sequence[object], now: float) -> None:  # type: ignore[override]
+    def lost(self, peer: StreamConnection, unsent: Sequence[object], now: float) -> None:  # type: ignore[override]
         if unsent:
             self._oracle.hit("not started", len(unsent))
         if isinstance(peer.guest, RemoteWorker) and self._standing(peer.guest) is WorkerState.UNPROVEN:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, assert_type
 
-from dragoman import AsyncClient, Client, CronView, JobView, ServiceView, WorkerView
+from dragoman import AsyncClient, Client, JobView, ScheduleView, ServiceView, WorkerView
 
 with Client("tcp://127.0.0.1:7400") as client:
     job = client.enqueue("resize", b"big", delay=60, key="42", attempts=5, retry_first=1, not_before=datetime.now(UTC))
@@ -27,9 +27,9 @@ with Client("tcp://127.0.0.1:7400") as client:
     assert_type(client.resume("resize"), ServiceView)
     assert_type(client.purge("resize", states=["waiting"]), int)
     assert_type(client.drain(7, now=True), WorkerView)
-    assert_type(client.recur("nightly", "resize", b"all", cron="0 3 * * *", timezone="Europe/Rome"), CronView)
-    assert_type(client.recurring(), list[CronView])
-    assert_type(client.stop_recurring("nightly"), CronView)
+    assert_type(client.recur("nightly", "resize", b"all", cron="0 3 * * *", timezone="Europe/Rome"), ScheduleView)
+    assert_type(client.recurring(), list[ScheduleView])
+    assert_type(client.stop_recurring("nightly"), ScheduleView)
 
     client.enqueue("resize", patience=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     client.enqueue("resize", delay="soon")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -50,5 +50,5 @@ async def main() -> None:
         assert_type(await client.result(job, codec="json"), Any)
         assert_type(await client.job(job), JobView)
         assert_type(await client.jobs(quarantined=True), list[JobView])
-        assert_type(await client.recur("tick", "resize", every=60), CronView)
+        assert_type(await client.recur("tick", "resize", every=60), ScheduleView)
         await client.enqueue("resize", patience=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

@@ -6,7 +6,7 @@ import concurrent.futures
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, assert_type
 
-from dragoman import AsyncClient, AsyncJob, Client, JobFuture
+from dragoman import AsyncClient, AsyncJobFuture, Client, JobFuture
 
 # ---------------------------------------------------------------- bytes, unless somebody says otherwise
 
@@ -93,13 +93,13 @@ async def main() -> None:
         assert_type(await client.call("describe", {"picture": 42}, codec="json"), Any)
         assert_type(await client.call("resize", codec="bytes"), bytes)
         job = client.submit("resize", b"big")
-        assert_type(job, AsyncJob[bytes])
+        assert_type(job, AsyncJobFuture[bytes])
         assert_type(await job, bytes)
         assert_type(job.parts(), AsyncIterator[bytes])
         assert_type(client.map("resize", [b"1", b"22"]), AsyncIterator[bytes])
         assert_type(client.map("resize", client.map("turn", [b"1"])), AsyncIterator[bytes])
         async for done in client.as_completed([job]):
-            assert_type(done, AsyncJob[bytes])
+            assert_type(done, AsyncJobFuture[bytes])
         await client.call("resize", b"big", patience=3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
     async with AsyncClient(codec="cbor") as objects:
         assert_type(objects, AsyncClient[Any])

@@ -12,7 +12,7 @@ from call_counts import counting
 from dragoman.core.broker import Broker
 from dragoman.core.invariants import check
 from dragoman.core.model import Attempt, Caller, Job
-from dragoman.core.options import Terms, Wishes
+from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
 from dragoman.testing.entropy import SeededEntropy
@@ -26,7 +26,7 @@ def test_a_crowd_of_held_back_workers_is_walked_once_and_not_by_every_job() -> N
     """R38. A bug: each job looked at every one of them, to see whether its time was over."""
     broker = Broker(Policy(), SeededEntropy())
     for number in range(1_000):
-        worker = broker.join(Recipient(), None, f"w{number}", ("s",), Terms(), 0.0, held_back_until=60.0)
+        worker = broker.join(Recipient(), None, f"w{number}", ("s",), WorkerProfile(), 0.0, held_back_until=60.0)
         assert worker is not None
         broker.idle(worker, 0.0)
     service = broker.roster.services["s"]
@@ -34,7 +34,7 @@ def test_a_crowd_of_held_back_workers_is_walked_once_and_not_by_every_job() -> N
     def walks(now: float) -> int:
         with counting() as calls:
             for _ in range(50):
-                broker.succeed(_attempt(broker.submit("s", b"x", Caller(Recipient()), Wishes(), now)), b"", now)
+                broker.succeed(_attempt(broker.submit("s", b"x", Caller(Recipient()), JobOptions(), now)), b"", now)
         return calls["core.worker_registry", "_trust_again"]
 
     assert (walks(now=1.0), service.held_back_until) == (0, 60.0)
@@ -53,10 +53,10 @@ def _attempt(job: Job | None) -> Attempt:
 def test_objects_of_a_running_and_of_a_waiting_job() -> None:
     """Memory of a job, in blocks that Python allocates. Afterwards nothing is left, not even for the collector."""
     broker = Broker(Policy(), SeededEntropy())
-    worker = broker.join(Recipient(), None, "w", ("s",), Terms(capacity=10_000), 0.0)
+    worker = broker.join(Recipient(), None, "w", ("s",), WorkerProfile(capacity=10_000), 0.0)
     assert worker is not None
     broker.idle(worker, 0.0)
-    caller, wishes, jobs = Caller(Recipient()), Wishes(), list[Job]()
+    caller, wishes, jobs = Caller(Recipient()), JobOptions(), list[Job]()
 
     def blocks_a_job(service: str, count: int = 1_000) -> float:
         gc.collect()

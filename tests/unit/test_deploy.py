@@ -24,13 +24,13 @@ from dragoman.dialects.catalogue import DIALECTS
 from dragoman.http import health
 from dragoman.http import metrics as told
 from dragoman.http.exposition import Kind
-from dragoman.sdk.address import TcpPlace, parse
+from dragoman.sdk.address import TcpAddress, parse
 from dragoman.sdk.targets import worker_target
-from dragoman.server.admission import Limits
+from dragoman.server.admission import AdmissionLimits
 from dragoman.server.config import load
 from dragoman.server.runner import Runner
 from dragoman.server.wiring import prepare
-from dragoman.store.null import MemoryDiary
+from dragoman.store.null import NullStore
 from dragoman.testing.entropy import SeededEntropy
 
 ROOT = Path(__file__).parents[2]
@@ -146,7 +146,7 @@ def test_every_command_and_flag_exists(name: str) -> None:
         worker_target(given["url"], given["services"])
         return
     broker = Broker(Policy(), SeededEntropy())
-    line = Runner(broker, MemoryDiary(), lambda: 0.0, lambda level, event, **fields: None, Limits())
+    line = Runner(broker, NullStore(), lambda: 0.0, lambda level, event, **fields: None, AdmissionLimits())
     for url in given["urls"]:
         prepare(url, broker, line)
 
@@ -154,7 +154,7 @@ def test_every_command_and_flag_exists(name: str) -> None:
 def ports_of(words: list[str]) -> dict[int, str]:
     """Where a command listens, and in which dialect."""
     urls = [parse(word, DIALECTS) for word in words if "://" in word]
-    return {url.place.port: url.dialect for url in urls if isinstance(url.place, TcpPlace)}
+    return {url.place.port: url.dialect for url in urls if isinstance(url.place, TcpAddress)}
 
 
 def test_a_container_exposes_the_ports_it_listens_on() -> None:

@@ -25,11 +25,11 @@ from dragoman.operations.schemas import DAY, JOB_TIMEOUT
 from dragoman.sdk.address import read_value
 from dragoman.sdk.targets import caller_target, worker_target
 from dragoman.sdk.worker import DEFAULT_URL
-from dragoman.server.admission import Limits
+from dragoman.server.admission import AdmissionLimits
 from dragoman.server.config import load
 from dragoman.server.runner import Runner
 from dragoman.server.wiring import ListenerOptions, default_listeners, prepare
-from dragoman.store.null import MemoryDiary
+from dragoman.store.null import NullStore
 from dragoman.testing.entropy import SeededEntropy
 
 ROOT = Path(__file__).parents[2]
@@ -217,7 +217,7 @@ def check_urls(context: click.Context) -> None:
         caller_target(given["url"], given["service"])
     elif context.info_name == "serve":
         broker = Broker(Policy(), SeededEntropy())
-        line = Runner(broker, MemoryDiary(), lambda: 0.0, lambda level, event, **fields: None, Limits())
+        line = Runner(broker, NullStore(), lambda: 0.0, lambda level, event, **fields: None, AdmissionLimits())
         for url in given["urls"]:
             prepare(url, broker, line)
 

@@ -18,7 +18,7 @@ LARGE_FRAME: Final = 64 * 1024  # from here on a frame that is not yet whole get
 MIB: Final = 1024 * 1024
 
 
-class Large:
+class LargeFrame:
     """One frame of `size` bytes under way. `gap` is where its next bytes belong; none once it is whole."""
 
     __slots__ = ("_size", "_then", "buffer", "gap")
@@ -68,4 +68,4 @@ class Large:
             self.gap = view[filled:]
 
 
-NOTHING: Final = Large(0, 0)  # for a carrier that has no large frame under way; its gap is nobody's
+NOTHING: Final = LargeFrame(0, 0)  # for a carrier that has no large frame under way; its gap is nobody's

@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dragoman.carriers.carrier import Carrier, Frame, Messages
-from dragoman.carriers.large_frame import LARGE_FRAME, MIB, NOTHING, Large
+from dragoman.carriers.large_frame import LARGE_FRAME, MIB, NOTHING, LargeFrame
 from dragoman.carriers.malformed import Malformed
 
 BETWEEN: Final = 0
@@ -44,7 +44,7 @@ PASSED_THROUGH: Final = 16 * 1024  # from here on `encode` hands the extra bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class LengthPrefixLimits:
     """What one peer may make us hold, in bytes."""
 
     max_head: int = 64 * 1024
@@ -55,10 +55,10 @@ class Limits:
             raise ValueError(f"max_head and max_payload must be above 0: {self}")
 
 
-DEFAULT_LIMITS: Final = Limits()
+DEFAULT_LIMITS: Final = LengthPrefixLimits()
 
 
-class Prefixed(Carrier):
+class LengthPrefix(Carrier):
     """One peer's stream: bytes in, messages out. It says nothing itself."""
 
     # fmt: off
@@ -73,7 +73,7 @@ class Prefixed(Carrier):
         *,
         single: bool = False,
         refusal: bytes = b"",
-        limits: Limits = DEFAULT_LIMITS,
+        limits: LengthPrefixLimits = DEFAULT_LIMITS,
     ) -> None:
         """`single`: one message is all that may come; with bytes behind it, it is not handed up (R81).
         `refusal`: the head that says so to a peer which failed."""
@@ -217,7 +217,7 @@ class Prefixed(Carrier):
         if count < LARGE_FRAME:
             return self._hold(EXTRA, data, pos, end)
         self._step = LARGE
-        self._large = Large(count, len(data) - pos)
+        self._large = LargeFrame(count, len(data) - pos)
         pos = self._large.pour(data, pos)
         self._look_at_large(messages)
         return pos

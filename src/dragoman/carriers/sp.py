@@ -44,7 +44,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dragoman.carriers.carrier import Carrier, Frame, Messages
-from dragoman.carriers.large_frame import LARGE_FRAME, MIB, NOTHING, Large
+from dragoman.carriers.large_frame import LARGE_FRAME, MIB, NOTHING, LargeFrame
 from dragoman.carriers.malformed import Malformed
 
 GREETING: Final = 0
@@ -67,7 +67,7 @@ PASSED_THROUGH: Final = 16 * 1024  # from here on `encode` hands a frame on inst
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class SpLimits:
     """What one peer may make us hold, in bytes (`max_words`: in words)."""
 
     max_payload: int = 64 * MIB
@@ -79,7 +79,7 @@ class Limits:
             raise ValueError(f"max_payload and max_words must be above 0, max_header at least 0: {self}")
 
 
-DEFAULT_LIMITS: Final = Limits()
+DEFAULT_LIMITS: Final = SpLimits()
 
 
 class Sp(Carrier):
@@ -91,7 +91,7 @@ class Sp(Carrier):
     )
     # fmt: on
 
-    def __init__(self, protocol: str, *, ipc: bool = False, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(self, protocol: str, *, ipc: bool = False, limits: SpLimits = DEFAULT_LIMITS) -> None:
         if protocol not in ACCEPTED:
             raise ValueError(f"protocol {protocol!r} is none of {', '.join(ACCEPTED)}")
         self.protocol = protocol
@@ -210,7 +210,7 @@ class Sp(Carrier):
         if length < LARGE_FRAME:
             return self._hold(data, pos, end)
         self._step = LARGE
-        self._large = Large(length, end_of_data - start, LARGE_FRAME, ROOM)
+        self._large = LargeFrame(length, end_of_data - start, LARGE_FRAME, ROOM)
         return self._pour(data, start, messages)
 
     def _hold(self, data: bytes, pos: int, end: int) -> int:

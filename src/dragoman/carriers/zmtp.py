@@ -34,11 +34,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from dragoman.carriers.carrier import Carrier, Frame, Message, Messages, TooLarge, size_of
-from dragoman.carriers.large_frame import LARGE_FRAME, NOTHING, Large
+from dragoman.carriers.large_frame import LARGE_FRAME, NOTHING, LargeFrame
 from dragoman.carriers.malformed import Malformed
 from dragoman.carriers.zmtp_commands import COMMAND, LONG, MORE, answer_to, check_command_flags, ping
 from dragoman.carriers.zmtp_handshake import Handshake
-from dragoman.carriers.zmtp_limits import DEFAULT_LIMITS, KIB, MIB, Limits
+from dragoman.carriers.zmtp_limits import DEFAULT_LIMITS, KIB, MIB, ZmtpLimits
 
 HANDSHAKE: Final = 0
 BETWEEN: Final = 1
@@ -105,7 +105,7 @@ class Zmtp(Carrier):
     # fmt: on
 
     def __init__(
-        self, socket_type: str, identity: bytes = b"", *, dials: bool = False, limits: Limits = DEFAULT_LIMITS
+        self, socket_type: str, identity: bytes = b"", *, dials: bool = False, limits: ZmtpLimits = DEFAULT_LIMITS
     ) -> None:
         handshake = Handshake(socket_type, identity, dials, limits)
         self._handshake: Handshake | None = handshake  # None once it is done
@@ -293,7 +293,7 @@ class Zmtp(Carrier):
             return self._hold(data, pos, end)
         self._step = LARGE
         self._more = more
-        self._large = Large(length, end_of_data - start, LARGE_FRAME, MIB)
+        self._large = LargeFrame(length, end_of_data - start, LARGE_FRAME, MIB)
         return self._pour(data, start, messages)
 
     def _end_frame(self, frame: Frame, more: int, messages: Messages) -> None:

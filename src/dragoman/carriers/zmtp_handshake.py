@@ -25,7 +25,7 @@ from dragoman.carriers.zmtp_commands import (
     span_of_ready,
     split_command,
 )
-from dragoman.carriers.zmtp_limits import Limits
+from dragoman.carriers.zmtp_limits import ZmtpLimits
 
 
 class Handshake:
@@ -43,7 +43,7 @@ class Handshake:
         "peer_version",
     )
 
-    def __init__(self, socket_type: str, identity: bytes, dials: bool, limits: Limits) -> None:
+    def __init__(self, socket_type: str, identity: bytes, dials: bool, limits: ZmtpLimits) -> None:
         if socket_type not in ACCEPTED:
             raise ValueError(f"socket type {socket_type!r} is none of {', '.join(ACCEPTED)}")
         if len(identity) > limits.max_identity:

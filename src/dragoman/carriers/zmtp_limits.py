@@ -10,7 +10,7 @@ MIB: Final = 1024 * KIB
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ZmtpLimits:
     """The most that one peer may make us hold, in bytes (`max_frames`: in frames)."""
 
     max_payload: int = 64 * MIB  # all frames of a message; above it the message is skipped
@@ -26,4 +26,4 @@ class Limits:
             raise ValueError(f"max_payload {self.max_payload} must be above 0 and at most hard_cap {self.hard_cap}")
 
 
-DEFAULT_LIMITS: Final = Limits()
+DEFAULT_LIMITS: Final = ZmtpLimits()

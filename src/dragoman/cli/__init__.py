@@ -14,7 +14,7 @@ from dragoman.cli.cancel import cancel
 from dragoman.cli.config import config
 from dragoman.cli.drain import drain
 from dragoman.cli.enqueue import enqueue
-from dragoman.cli.exit_codes import DONE, FAILED, INTERRUPTED, USAGE, complain, unwritable
+from dragoman.cli.exit_codes import DONE, FAILED, INTERRUPTED, USAGE, unwritable, warn
 from dragoman.cli.health import health
 from dragoman.cli.job import job
 from dragoman.cli.jobs import jobs
@@ -77,7 +77,7 @@ def main() -> None:
     except OSError as error:
         if error.filename is not None or error.strerror is None:
             raise
-        complain(unwritable(error))
+        warn(unwritable(error))
         code = FAILED
     if code != DONE:
         _drop_unwritten()

@@ -8,7 +8,7 @@ from math import isnan
 
 import click
 
-from dragoman.cli.exit_codes import FAILED, TIMED_OUT, UNREACHABLE, USAGE, give_up
+from dragoman.cli.exit_codes import FAILED, TIMED_OUT, UNREACHABLE, USAGE, fail
 from dragoman.cli.seconds import SECONDS
 
 
@@ -50,18 +50,18 @@ def call(service: str, data: str, url: str, timeout: float | str | None) -> None
     from dragoman.sdk.errors import BrokerUnavailable, JobError, JobTimeout
 
     if isinstance(timeout, float) and isnan(timeout):
-        give_up("--timeout: nan is no number of seconds", USAGE)
+        fail("--timeout: nan is no number of seconds", USAGE)
     payload = sys.stdin.buffer.read() if data == "-" else data.encode("utf-8", "surrogateescape")
     try:
         result = asyncio.run(_call(url, service, payload, timeout))
     except AddressError as error:
-        give_up(str(error), USAGE)
+        fail(str(error), USAGE)
     except BrokerUnavailable as error:
-        give_up(str(error), UNREACHABLE)
+        fail(str(error), UNREACHABLE)
     except JobTimeout as error:
-        give_up(str(error), TIMED_OUT)
+        fail(str(error), TIMED_OUT)
     except JobError as error:
-        give_up(str(error), FAILED)
+        fail(str(error), FAILED)
     except KeyboardInterrupt:
         raise click.exceptions.Exit(130) from None
     sys.stdout.buffer.write(result)

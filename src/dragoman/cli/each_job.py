@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import click
 
-from dragoman.cli.exit_codes import complain
+from dragoman.cli.exit_codes import warn
 from dragoman.cli.http import exit_code, problem_of, request
 
 
@@ -19,7 +19,7 @@ def ask_each(jobs: Sequence[str], url: str, method: str, path: Callable[[str], s
         if answer.status < 400:
             click.echo(answer.json()["id"])
         else:
-            complain(f"job {job}: {problem_of(answer)}")
+            warn(f"job {job}: {problem_of(answer)}")
             code = code or exit_code(answer)
     raise click.exceptions.Exit(code)
 

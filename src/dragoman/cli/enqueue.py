@@ -8,7 +8,7 @@ import click
 
 from dragoman.cli.http import connect_option, give_up_on, path, request
 from dragoman.cli.result import EXITS, print_result
-from dragoman.cli.retry_options import rest_options
+from dragoman.cli.retry_options import retry_options
 from dragoman.cli.seconds import SECONDS
 
 
@@ -34,7 +34,7 @@ Examples:
     metavar="S",
     help="Seconds that one attempt may run: up to 86400 (1 day), or `none` for no limit.  [default: 60]",
 )
-@rest_options
+@retry_options
 @click.option("--key", metavar="KEY", help="A second job with this key and the same payload is the first one.")
 @click.option("--wait", type=click.FloatRange(min=0), metavar="S", help="Wait so long for the result, and print it.")
 def enqueue(

@@ -18,7 +18,7 @@ DISK = 74
 INTERRUPTED = 130
 
 
-def complain(message: str, *, kept: str = "") -> None:
+def warn(message: str, *, kept: str = "") -> None:
     """Prints an error to standard error, without anything that a terminal would obey (T14), in one line: what peers say
     must not look like a line of ours. `kept`: characters that may stand as they are, where all of it is ours."""
     click.echo(f"dragoman: {printable(message, kept)}", err=True)
@@ -29,7 +29,7 @@ def unwritable(error: OSError) -> str:
     return f"cannot write to standard output: {error.strerror}"
 
 
-def give_up(message: str, code: int, *, kept: str = "") -> NoReturn:
+def fail(message: str, code: int, *, kept: str = "") -> NoReturn:
     """Prints an error and ends the command with an exit code."""
-    complain(message, kept=kept)
+    warn(message, kept=kept)
     raise click.exceptions.Exit(code)

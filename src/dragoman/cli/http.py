@@ -10,7 +10,7 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 
 import click
 
-from dragoman.cli.exit_codes import FAILED, TIMED_OUT, UNREACHABLE, USAGE, give_up
+from dragoman.cli.exit_codes import FAILED, TIMED_OUT, UNREACHABLE, USAGE, fail
 
 if TYPE_CHECKING:
     from http.client import HTTPConnection
@@ -42,7 +42,7 @@ class Answer:
         try:
             return json.loads(self.body)
         except ValueError:
-            give_up(f"{NO_BROKER}: HTTP status {self.status}, and no JSON", FAILED)
+            fail(f"{NO_BROKER}: HTTP status {self.status}, and no JSON", FAILED)
 
 
 def path(*parts: object) -> str:
@@ -81,15 +81,15 @@ def request(
         response = connection.getresponse()
         return Answer(response.status, response.read())
     except TimeoutError:
-        give_up(f"the broker at {url} has not answered for {wait + PATIENCE:g} s", UNREACHABLE)
+        fail(f"the broker at {url} has not answered for {wait + PATIENCE:g} s", UNREACHABLE)
     except (OSError, HTTPException) as error:
         if isinstance(error, BadStatusLine) and not isinstance(error, RemoteDisconnected):
-            give_up(
+            fail(
                 f"{url} {_spoken(str(error))}: this is not the broker's HTTP address. "
                 f"Use --connect {WRITTEN}; the default is {DEFAULT}",
                 UNREACHABLE,
             )
-        give_up(
+        fail(
             f"no broker answers at {url}: {error}. Start one with `dragoman serve`, or say --connect {WRITTEN}",
             UNREACHABLE,
         )
@@ -107,7 +107,7 @@ def _spoken(line: str) -> str:
 
 
 def give_up_on(answer: Answer) -> NoReturn:
-    give_up(problem_of(answer), exit_code(answer))
+    fail(problem_of(answer), exit_code(answer))
 
 
 def problem_of(answer: Answer) -> str:
@@ -130,11 +130,11 @@ def _connection(url: str, timeout: float) -> HTTPConnection:
         parts = urlsplit(url)
         host, port = parts.hostname, parts.port
     except ValueError as error:
-        give_up(f"--connect {url}: {error}; write {WRITTEN}", USAGE)
+        fail(f"--connect {url}: {error}; write {WRITTEN}", USAGE)
     if parts.scheme in ("http+unix", "http+ipc") and parts.path and not parts.netloc:
         return _unix_connection(unquote(parts.path), timeout)
     if parts.scheme != "http" or not host or parts.path.strip("/") or parts.query or parts.username:
-        give_up(f"--connect {url}: write {WRITTEN}", USAGE)
+        fail(f"--connect {url}: write {WRITTEN}", USAGE)
     return HTTPConnection(host, port or 80, timeout=timeout)
 
 

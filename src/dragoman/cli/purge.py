@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from dragoman.cli.exit_codes import USAGE, give_up
+from dragoman.cli.exit_codes import USAGE, fail
 from dragoman.cli.http import ask, connect_option, path
 from dragoman.cli.tables import plain
 
@@ -31,7 +31,7 @@ def purge(service: str, url: str, ended: bool, yes: bool) -> None:
     what = f"Forget how the ended jobs of {name} ended" if ended else f"Cancel all jobs of {name} that wait"
     if not yes:
         if not sys.stdin.isatty():
-            give_up("there is no way back from a purge: say --yes if nobody can be asked", USAGE)
+            fail("there is no way back from a purge: say --yes if nobody can be asked", USAGE)
         click.confirm(f"{what}?", abort=True)
     states = ["ended"] if ended else ["waiting", "delayed"]
     view = ask(url, "POST", path("services", service, "purge"), said={"states": states})

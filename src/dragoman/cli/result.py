@@ -7,7 +7,7 @@ import time
 
 import click
 
-from dragoman.cli.exit_codes import TIMED_OUT, give_up
+from dragoman.cli.exit_codes import TIMED_OUT, fail
 from dragoman.cli.http import connect_option, give_up_on, path, request
 
 A_TIME = 60.0  # seconds that one request waits at most
@@ -53,7 +53,7 @@ def print_result(url: str, job: str, wait: float) -> None:
         if answer.status == 200:
             break
         if time.monotonic() >= end:
-            give_up(f"job {job} has not ended yet: it is {answer.json()['state']}", TIMED_OUT)
+            fail(f"job {job} has not ended yet: it is {answer.json()['state']}", TIMED_OUT)
     sys.stdout.buffer.write(answer.body)
     if sys.stdout.isatty() and not answer.body.endswith(b"\n"):
         sys.stdout.buffer.write(b"\n")

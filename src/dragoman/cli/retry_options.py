@@ -32,7 +32,7 @@ OPTIONS = (
 )
 
 
-def rest_options(command: Command) -> Command:
+def retry_options(command: Command) -> Command:
     for option in reversed(OPTIONS):
         command = option(command)
     return command

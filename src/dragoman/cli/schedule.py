@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from dragoman.cli.exit_codes import USAGE, give_up
+from dragoman.cli.exit_codes import USAGE, fail
 from dragoman.cli.http import ask, connect_option, json_option, path
-from dragoman.cli.retry_options import rest_options
+from dragoman.cli.retry_options import retry_options
 from dragoman.cli.seconds import NO_LIMIT, SECONDS
 from dragoman.cli.tables import ago, plain, print_facts, print_json, print_table
 
@@ -89,7 +89,7 @@ Examples:
     metavar="S",
     help="Seconds that one attempt may run: up to 86400 (1 day), or `none` for no limit.  [default: 60]",
 )
-@rest_options
+@retry_options
 @json_option
 def set_(
     name: str,
@@ -107,7 +107,7 @@ def set_(
     recurring job of this name already, this one takes its place.
     """
     if (expression is None) == (every is None):
-        give_up("say one of --cron and --every", USAGE)
+        fail("say one of --cron and --every", USAGE)
     payload = sys.stdin.buffer.read() if data == "-" else data.encode("utf-8", "surrogateescape")
     said = {"service": service, "cron": expression, "every": every, **more}
     said["payload_base64"] = b64encode(payload).decode()

@@ -15,10 +15,10 @@ import click
 
 from dragoman import __version__
 from dragoman.cli.build_info import how_built
-from dragoman.cli.exit_codes import DISK, FAILED, TAKEN, USAGE, complain, give_up, unwritable
+from dragoman.cli.exit_codes import DISK, FAILED, TAKEN, USAGE, fail, unwritable, warn
 
 if TYPE_CHECKING:
-    from dragoman.server.config import Config, Sourced
+    from dragoman.server.config import Config, SettingSource
     from dragoman.server.wiring import Listener
 
 SETTINGS = [
@@ -52,23 +52,23 @@ def serve(urls: tuple[str, ...], path: str | None, **flags: object) -> None:
     """
     from dragoman.sdk.address import AddressError
     from dragoman.server import serve as server
-    from dragoman.server.datadir import FolderTaken
-    from dragoman.store.errors import DiaryError
-    from dragoman.streams.sockets import PlaceTaken
+    from dragoman.server.datadir import DataFolderLocked
+    from dragoman.store.errors import StoreError
+    from dragoman.streams.sockets import AddressInUse
 
     settings = load_settings(urls, path, flags)
     try:
         announce = partial(_announce, drain_timeout=settings.drain_timeout)
         code = server.run(settings, os.environ, announce, __version__)
     except AddressError as error:
-        give_up(str(error), USAGE)
-    except (FolderTaken, PlaceTaken) as error:
-        give_up(error.strerror if isinstance(error, PlaceTaken) and error.strerror else str(error), TAKEN)
-    except DiaryError as error:
-        give_up(str(error), DISK)
+        fail(str(error), USAGE)
+    except (DataFolderLocked, AddressInUse) as error:
+        fail(error.strerror if isinstance(error, AddressInUse) and error.strerror else str(error), TAKEN)
+    except StoreError as error:
+        fail(str(error), DISK)
     except OSError as error:
         where = f" ({error.filename})" if error.filename else ""
-        give_up(f"cannot start: {error.strerror or error}{where}", DISK if error.filename else USAGE)
+        fail(f"cannot start: {error.strerror or error}{where}", DISK if error.filename else USAGE)
     raise click.exceptions.Exit(code)
 
 
@@ -80,28 +80,30 @@ def load_settings(urls: tuple[str, ...], path: str | None, flags: dict[str, obje
     return load_sourced(urls, path, flags)[0]
 
 
-def load_sourced(urls: tuple[str, ...], path: str | None, flags: dict[str, object]) -> tuple[Config, list[Sourced]]:
+def load_sourced(
+    urls: tuple[str, ...], path: str | None, flags: dict[str, object]
+) -> tuple[Config, list[SettingSource]]:
     """The settings, and where each comes from."""
     from dragoman.server.config import ConfigError, load, unknown_variables
 
     for warning in unknown_variables(os.environ):
-        complain(f"warning: {warning}")
+        warn(f"warning: {warning}")
     for each in cast(tuple[str, ...], flags.pop("others")):
         name, equals, value = each.partition("=")
         if not equals:
-            give_up(f"--set {each}: write NAME=VALUE", USAGE)
+            fail(f"--set {each}: write NAME=VALUE", USAGE)
         flags[name] = value.split() if name == "listen" else value
     try:
         return load({"listen": urls, **flags}, os.environ, path)
     except ConfigError as error:
-        give_up(str(error), USAGE)
+        fail(str(error), USAGE)
 
 
 def _announce(opened: list[tuple[Listener, list[tuple[str, str]]]], folder: Path | None, drain_timeout: float) -> None:
     try:
         _print_places(opened, folder, drain_timeout)
     except OSError as error:
-        give_up(unwritable(error), FAILED)
+        fail(unwritable(error), FAILED)
 
 
 def _print_places(

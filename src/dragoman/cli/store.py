@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import click
 
-from dragoman.cli.exit_codes import DISK, TAKEN, USAGE, give_up
+from dragoman.cli.exit_codes import DISK, TAKEN, USAGE, fail
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ def check(folder: str) -> None:
         for line in found.jobs:
             click.echo(f"affected: {line}")
         advice = "To read what can be read: dragoman diary recover"
-        give_up(f"the diary in {folder} is damaged: {found.sentence}. {advice}", DISK)
+        fail(f"the diary in {folder} is damaged: {found.sentence}. {advice}", DISK)
     click.echo("in order")
 
 
@@ -84,40 +84,40 @@ def rescue(pid: int, folder: str) -> None:
     broker runs as.
     """
     from dragoman.store import recovery
-    from dragoman.store.errors import DiaryError
+    from dragoman.store.errors import StoreError
     from dragoman.store.rescue import rescue as save
 
     path = Path(folder).expanduser()
     try:
         save(pid, path)
         found = recovery.check(path)
-    except DiaryError as error:
-        give_up(str(error), DISK)
+    except StoreError as error:
+        fail(str(error), DISK)
     if found:
-        give_up(f"saved in {path}, but damaged: {found}", DISK)
+        fail(f"saved in {path}, but damaged: {found}", DISK)
     click.echo(f"saved in {path}: in order. Stop the broker with SIGTERM, and start one with --data {path}")
 
 
 def _with_folder(folder: str, act: Callable[[Path], T]) -> T:
     """Do something to a diary that nobody else may touch meanwhile."""
-    from dragoman.server.datadir import FolderLock, FolderTaken
-    from dragoman.store.errors import DiaryError
+    from dragoman.server.datadir import DataFolderLocked, FolderLock
+    from dragoman.store.errors import StoreError
     from dragoman.store.losses import is_there
 
     path = Path(folder).expanduser()
     if not path.is_dir():
-        give_up(f"there is no folder {path}", USAGE)
+        fail(f"there is no folder {path}", USAGE)
     try:
         if not is_there(path):
-            give_up(f"there is no diary in {path}", USAGE)
+            fail(f"there is no diary in {path}", USAGE)
         held = FolderLock(path)
-    except FolderTaken as error:
-        give_up(f"{error}: stop it first", TAKEN)
+    except DataFolderLocked as error:
+        fail(f"{error}: stop it first", TAKEN)
     except OSError as error:
-        give_up(f"{path} cannot be used: {error.strerror or error}", DISK)
+        fail(f"{path} cannot be used: {error.strerror or error}", DISK)
     try:
         return act(path)
-    except DiaryError as error:
-        give_up(str(error), DISK)
+    except StoreError as error:
+        fail(str(error), DISK)
     finally:
         held.close()

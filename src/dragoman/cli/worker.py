@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dragoman.cli.exit_codes import USAGE, complain, give_up
+from dragoman.cli.exit_codes import USAGE, fail, warn
 from dragoman.sdk.printable import log_to_stderr
 
 if TYPE_CHECKING:
-    from dragoman.sdk.loading import CannotLoad, Reference
+    from dragoman.sdk.loading import HandlerLoadError, ObjectReference
     from dragoman.sdk.worker import Worker
 
 MOST = click.IntRange(1, 1000)
@@ -93,7 +93,7 @@ def worker(
     SIGTERM and SIGINT finish the jobs in hand, then leave. A second signal stops at once.
     """
     if (target is None) == (command is None):
-        give_up("give either MODULE:OBJECT or --exec CMD", USAGE)
+        fail("give either MODULE:OBJECT or --exec CMD", USAGE)
     log_to_stderr(log_level.upper(), force=True)
     given: dict[str, Any] = {
         "concurrency": concurrency,
@@ -110,7 +110,7 @@ def worker(
         else:
             code = _run_program(command or "", services, url, said, reloads)
     except ValueError as error:  # an AddressError is one
-        give_up(str(error), USAGE)
+        fail(str(error), USAGE)
     except KeyboardInterrupt:
         raise click.exceptions.Exit(130) from None
     raise click.exceptions.Exit(code)
@@ -122,8 +122,8 @@ def worker(
 def _run_object(
     target: str, services: tuple[str, ...], url: str | None, said: dict[str, Any], log_level: str, reloads: bool
 ) -> int:
-    from dragoman.sdk.loading import CannotLoad, load, parse_reference
-    from dragoman.sdk.reload import Watch, start_anew
+    from dragoman.sdk.loading import HandlerLoadError, load, parse_reference
+    from dragoman.sdk.reload import FileWatcher, restart
     from dragoman.sdk.worker_runner import run
 
     folder = os.getcwd()
@@ -132,16 +132,16 @@ def _run_object(
     try:
         home = parse_reference(target)
         made = _worker_of(load(home), target, services, url, said)
-        watch = Watch() if reloads else None
+        watch = FileWatcher() if reloads else None
         code = run(made, home, log_level, watch)
-    except CannotLoad as error:
+    except HandlerLoadError as error:
         if not reloads:
-            give_up(f"cannot run {target}: {error}", USAGE, kept="\n")  # its traceback is our own
+            fail(f"cannot run {target}: {error}", USAGE, kept="\n")  # its traceback is our own
         watch = _wait_for_better(target, error, home)
         code = 0
     if watch is not None and watch.changed:
-        complain(f"changed: {', '.join(map(os.path.relpath, watch.changed))}; starting anew")
-        start_anew()
+        warn(f"changed: {', '.join(map(os.path.relpath, watch.changed))}; starting anew")
+        restart()
     return code
 
 
@@ -149,7 +149,7 @@ def _worker_of(found: Any, target: str, services: tuple[str, ...], url: str | No
     """The worker that was found, or one that offers the function that was. Raises CannotLoad and ValueError."""
     from dataclasses import replace
 
-    from dragoman.sdk.loading import CannotLoad
+    from dragoman.sdk.loading import HandlerLoadError
     from dragoman.sdk.targets import worker_target
     from dragoman.sdk.worker import DEFAULT_URL, Worker
 
@@ -157,27 +157,29 @@ def _worker_of(found: Any, target: str, services: tuple[str, ...], url: str | No
         if services:
             missing = [name for name in services if name not in found.services]
             if missing:
-                raise CannotLoad(f"it offers {', '.join(found.services) or 'nothing'}, and not {', '.join(missing)}")
+                raise HandlerLoadError(
+                    f"it offers {', '.join(found.services) or 'nothing'}, and not {', '.join(missing)}"
+                )
             found.services = {name: found.services[name] for name in services}
         found.url = url or found.url
         found.execution = replace(found.execution, **said)
         return found
     if not callable(found):
-        raise CannotLoad(f"{target} is a {type(found).__name__}, neither a Worker nor something to call")
+        raise HandlerLoadError(f"{target} is a {type(found).__name__}, neither a Worker nor something to call")
     made = Worker(url or DEFAULT_URL, **said)
     for name in worker_target(made.url, services).services:
         try:
             made.service(name)(found)
         except TypeError as error:
-            raise CannotLoad(str(error)) from error
+            raise HandlerLoadError(str(error)) from error
     return made
 
 
-def _wait_for_better(target: str, error: CannotLoad, home: Reference) -> Any:
+def _wait_for_better(target: str, error: HandlerLoadError, home: ObjectReference) -> Any:
     """It cannot be run as it is: wait until somebody has changed it."""
     from importlib.util import find_spec
 
-    from dragoman.sdk.reload import Watch, files_in
+    from dragoman.sdk.reload import FileWatcher, files_in
 
     files = set()
     cause: BaseException | None = error
@@ -188,9 +190,9 @@ def _wait_for_better(target: str, error: CannotLoad, home: Reference) -> Any:
         spec = find_spec(home.module)
     except (ImportError, ValueError):
         spec = None
-    watch = Watch({*files, spec.origin} if spec is not None and spec.origin else files)
-    complain(f"cannot run {target}: {error}")
-    complain("waiting for a change")
+    watch = FileWatcher({*files, spec.origin} if spec is not None and spec.origin else files)
+    warn(f"cannot run {target}: {error}")
+    warn("waiting for a change")
     watch.wait_here()
     return watch
 
@@ -199,23 +201,23 @@ def _wait_for_better(target: str, error: CannotLoad, home: Reference) -> Any:
 
 
 def _run_program(command: str, services: tuple[str, ...], url: str | None, said: dict[str, Any], reloads: bool) -> int:
-    from dragoman.sdk.execution import Execution
-    from dragoman.sdk.program_pool import Programs
+    from dragoman.sdk.execution import ExecutionOptions
+    from dragoman.sdk.program_pool import ProgramPool
     from dragoman.sdk.targets import worker_target
     from dragoman.sdk.worker import DEFAULT_URL
-    from dragoman.sdk.worker_runner import Shift
+    from dragoman.sdk.worker_runner import WorkerRunner
 
     if reloads or said.keys() & {"threads", "max_jobs", "max_memory"}:
-        give_up(
+        fail(
             "--exec starts a new program for each job: --reload, --threads, --max-jobs, --max-memory are not for it",
             USAGE,
         )
     target = worker_target(url or DEFAULT_URL, services)
-    execution = Execution(**said)
-    hands = dict.fromkeys(target.services, Programs(_check_command(command)))
+    execution = ExecutionOptions(**said)
+    hands = dict.fromkeys(target.services, ProgramPool(_check_command(command)))
     concurrency = execution.jobs_at_once(())
     # Not uvloop: there, a program that ends without reading its input is an accident, and one that cannot be run, too.
-    shift = Shift(target, hands, concurrency, execution.cancel_grace, loop_factory=asyncio.new_event_loop)
+    shift = WorkerRunner(target, hands, concurrency, execution.cancel_grace, loop_factory=asyncio.new_event_loop)
     return shift.run()
 
 
@@ -223,11 +225,11 @@ def _check_command(command: str) -> str:
     try:
         words = shlex.split(command)
     except ValueError as error:
-        give_up(f"cannot read the command {command!r}: {error}", USAGE)
+        fail(f"cannot read the command {command!r}: {error}", USAGE)
     if not words:
-        give_up("--exec needs a command", USAGE)
+        fail("--exec needs a command", USAGE)
     if shutil.which(words[0]) is None:
-        give_up(f"there is no program {words[0]!r} to run (looked in PATH)", USAGE)
+        fail(f"there is no program {words[0]!r} to run (looked in PATH)", USAGE)
     return command
 
 
@@ -237,6 +239,6 @@ def _size(text: str) -> int:
     try:
         size = read_value(int, text)
     except ValueError as error:
-        give_up(f"--max-memory {text} {error}", USAGE)
+        fail(f"--max-memory {text} {error}", USAGE)
     assert isinstance(size, int)
     return size

@@ -7,31 +7,31 @@ from typing import Final
 
 from dragoman.core.model import Service
 from dragoman.core.names import is_name
-from dragoman.core.options import Wishes
+from dragoman.core.options import JobOptions
 from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
-from dragoman.core.states import Refusal
+from dragoman.core.states import RefusalReason
 
 PATIENCE_OVER: Final = "its deadline passed"
 CALLER_GONE: Final = "its caller has gone"
 GIVEN_BACK: Final = "given back by its worker"
 STOPPED: Final = "the broker stopped while it ran"
 GOODBYE: Final = "the broker stops"
-BEING_DRAINED: Final = f"{Refusal.DRAINING}: the broker is about to stop"
+BEING_DRAINED: Final = f"{RefusalReason.DRAINING}: the broker is about to stop"
 
 
-def objection(
-    name: str, service: Service | None, wishes: Wishes, policy: Policy, is_draining: bool, owner: Owner | None
-) -> tuple[Refusal, str] | None:
+def refusal_for(
+    name: str, service: Service | None, wishes: JobOptions, policy: Policy, is_draining: bool, owner: Owner | None
+) -> tuple[RefusalReason, str] | None:
     """Why a job for this service is turned away, or None. `service` is the one of that name, if there is one."""
     if is_draining:
-        return Refusal.DRAINING, "the broker is about to stop"
+        return RefusalReason.DRAINING, "the broker is about to stop"
     if not is_name(name, policy.max_service_bytes):
-        return Refusal.INVALID, f"a service name is 1 to {policy.max_service_bytes} bytes of printable text"
+        return RefusalReason.INVALID, f"a service name is 1 to {policy.max_service_bytes} bytes of printable text"
     if not wishes.waits and (service is None or not service.is_known):
-        return Refusal.NO_SUCH_SERVICE, f"no worker offers '{name}'"
+        return RefusalReason.NO_SUCH_SERVICE, f"no worker offers '{name}'"
     if owner is not None and owner.names >= policy.max_services_per_caller and (service is None or not service.jobs):
-        return Refusal.BUSY, (
+        return RefusalReason.BUSY, (
             f"{owner.label} has jobs for {owner.names} names that no worker has offered; at most "
             f"{policy.max_services_per_caller} are allowed (max_services_per_caller): start workers for them, or wait "
             "until their jobs have ended"
@@ -39,12 +39,12 @@ def objection(
     return None
 
 
-def is_offer(services: Collection[str], policy: Policy) -> bool:
+def can_offer(services: Collection[str], policy: Policy) -> bool:
     """Whether a worker may offer these: not too many, and names."""
     if not 0 < len(services) <= policy.max_services_per_worker:
         return False
     return all(is_name(each, policy.max_service_bytes) for each in services)
 
 
-def too_many_names(known: int) -> tuple[Refusal, str]:
-    return Refusal.BUSY, f"{known} services are known already (max_services)"
+def too_many_services(known: int) -> tuple[RefusalReason, str]:
+    return RefusalReason.BUSY, f"{known} services are known already (max_services)"

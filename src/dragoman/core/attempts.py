@@ -17,17 +17,17 @@ from dragoman.core.counters import Counters
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.delays import Delays
 from dragoman.core.dispatch import Dispatch
-from dragoman.core.effects import Effect, Give, Recall
+from dragoman.core.effects import CancelAttempt, Effect, SendJob
 from dragoman.core.entropy import Entropy
 from dragoman.core.failure import Failure
 from dragoman.core.infinity import inf
-from dragoman.core.job_registry import Ledger
-from dragoman.core.leases import patience_over
+from dragoman.core.job_registry import JobRegistry
+from dragoman.core.leases import lease_expired_at
 from dragoman.core.model import ABSENT, Attempt, Job, Token, Worker
 from dragoman.core.policy import Policy
 from dragoman.core.retries import are_spent, back_off, note_ending, remember_tried
-from dragoman.core.states import CANCELLED, FAILED, GONE, LOST, REFUSED, TIMED_OUT, WAITING, Outcome, Refusal
-from dragoman.core.worker_registry import Roster
+from dragoman.core.states import CANCELLED, FAILED, GONE, LOST, REFUSED, TIMED_OUT, WAITING, Outcome, RefusalReason
+from dragoman.core.worker_registry import WorkerRegistry
 
 
 class Attempts:
@@ -51,8 +51,8 @@ class Attempts:
         policy: Policy,
         entropy: Entropy,
         counters: Counters,
-        roster: Roster,
-        ledger: Ledger,
+        roster: WorkerRegistry,
+        ledger: JobRegistry,
         deadlines: Deadlines[Any],
         effects: list[Effect],
         dispatch: Dispatch,
@@ -92,10 +92,12 @@ class Attempts:
             return
         reason = f"no result within {worker.run_time(attempt.job):g} s"
         self.doubt(attempt, now)
-        self._effects.append(Recall(attempt, reason))
+        self._effects.append(CancelAttempt(attempt, reason))
         self.spend(attempt, TIMED_OUT, reason, now)
 
-    def end_early(self, job: Job, outcome: Outcome, reason: str, now: float, refusal: Refusal | None = None) -> None:
+    def end_early(
+        self, job: Job, outcome: Outcome, reason: str, now: float, refusal: RefusalReason | None = None
+    ) -> None:
         """End a job in any state. A worker that holds it is told, and is unproven until it proves free."""
         attempt = job.attempt
         if job.state is WAITING and job.order != inf:
@@ -103,7 +105,7 @@ class Attempts:
         is_unseen = attempt is not None and take_back(attempt, self._effects)
         if attempt is not None and not is_unseen:
             self.doubt(attempt, now)
-            self._effects.append(Recall(attempt, reason))
+            self._effects.append(CancelAttempt(attempt, reason))
         self._ledger.end(job, outcome, b"", reason, now, refusal)
         if attempt is not None and is_unseen:
             self._free_unsent(attempt, now)
@@ -125,7 +127,7 @@ class Attempts:
         worker.unproven[attempt.token] = attempt
         self._roster.settle(worker, now)
         # What else it runs is no sooner due than it was; to ask that again each time would cost a crowd its square.
-        self._deadlines.arm(worker, patience_over(worker))
+        self._deadlines.arm(worker, lease_expired_at(worker))
 
     def late_result(self, attempt: Attempt, now: float) -> None:
         """Count a result that came after its attempt had ended. It only proves the worker free (D2, D11)."""
@@ -142,7 +144,7 @@ class Attempts:
         job.refusals += 1
         remember_tried(job, attempt.worker)
         if self._dispatch.is_draining and not job.wishes.durable:
-            self._ledger.end(job, REFUSED, b"", BEING_DRAINED, now, Refusal.DRAINING)
+            self._ledger.end(job, REFUSED, b"", BEING_DRAINED, now, RefusalReason.DRAINING)
         elif job.queue_due <= now:
             self._ledger.end(job, TIMED_OUT, b"", f"no worker took it within {job.wishes.queue_timeout:g} s", now)
         elif self._outlives_caller(job, now):
@@ -213,7 +215,7 @@ class Attempts:
         job.refusals = 0
         job.queue_due = inf
         if self._dispatch.is_draining and not job.wishes.durable:
-            self._ledger.end(job, REFUSED, b"", BEING_DRAINED, now, Refusal.DRAINING)
+            self._ledger.end(job, REFUSED, b"", BEING_DRAINED, now, RefusalReason.DRAINING)
         elif self._outlives_caller(job, now):
             self._retry_after(job, delay, now)
 
@@ -288,7 +290,7 @@ def take_back(attempt: Attempt, effects: list[Effect]) -> bool:
     if attempt.is_sent:  # without asking, a crowd that ends in one tick would cost its square
         return False
     for index, effect in enumerate(effects):
-        if type(effect) is Give and effect.attempt is attempt:
+        if type(effect) is SendJob and effect.attempt is attempt:
             del effects[index]
             return True
     # Otherwise it waits for its payload or its commit, and will find that it is too late.

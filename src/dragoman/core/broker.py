@@ -13,18 +13,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from dragoman.core.admission import CALLER_GONE, is_offer, objection, too_many_names
-from dragoman.core.effects import Answer
+from dragoman.core.admission import CALLER_GONE, can_offer, refusal_for, too_many_services
+from dragoman.core.effects import DeliverOutcome
 from dragoman.core.events import WORKER_JOINED
 from dragoman.core.failure import Failure
 from dragoman.core.infinity import inf
-from dragoman.core.leases import worker_due
+from dragoman.core.leases import worker_deadline
 from dragoman.core.model import Attempt, Caller, Job, JobId, Payload, Worker
 from dragoman.core.optional_verbs import OptionalVerbs
-from dragoman.core.options import Terms, Wishes
+from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.owners import Owner
 from dragoman.core.recipients import Recipient, RemoteWorker
-from dragoman.core.states import CANCELLED, DONE, ENDED, FAILED, REFUSED, RUNNING, Outcome, Refusal
+from dragoman.core.states import CANCELLED, DONE, ENDED, FAILED, REFUSED, RUNNING, Outcome, RefusalReason
 
 
 class Broker(OptionalVerbs):
@@ -38,7 +38,7 @@ class Broker(OptionalVerbs):
         service: str,
         payload: Payload,
         caller: Caller,
-        wishes: Wishes,
+        wishes: JobOptions,
         now: float,
         *,
         deadline: float = inf,
@@ -49,12 +49,12 @@ class Broker(OptionalVerbs):
         """Let a job in. None means that it was refused, and an Answer says why. `id`: if it brought one."""
         known = self.roster.services.get(service)
         if known is None or self.dispatch.is_draining or not known.is_known:
-            refusal = objection(service, known, wishes, self.policy, self.is_draining, owner)
+            refusal = refusal_for(service, known, wishes, self.policy, self.is_draining, owner)
             if refusal is not None:
                 return self._turn_away(service, caller, *refusal)
             known = self.roster.service(service)
             if known is None:
-                return self._turn_away(service, caller, *too_many_names(len(self.roster.services)))
+                return self._turn_away(service, caller, *too_many_services(len(self.roster.services)))
         if key is not None:
             first = self.ledger.first_with(known, key)
             misuse = self.ledger.misuse(key, first, payload, wishes)
@@ -69,7 +69,7 @@ class Broker(OptionalVerbs):
             return self._turn_away(service, caller, *clash)
         job = self.ledger.admit(id, known, payload, (caller,), wishes, now, key, owner)
         if job is None:
-            return self._turn_away(service, caller, Refusal.BUSY, self.ledger.lack_of_room(known, key, owner))
+            return self._turn_away(service, caller, RefusalReason.BUSY, self.ledger.lack_of_room(known, key, owner))
         job.deadline = deadline
         caller.add_job(job)
         if wishes.durable or wishes.delay > 0.0:
@@ -102,7 +102,7 @@ class Broker(OptionalVerbs):
         remote: RemoteWorker | None,
         name: str,
         services: Collection[str],
-        terms: Terms,
+        terms: WorkerProfile,
         now: float,
         *,
         held_back_until: float = 0.0,
@@ -110,7 +110,7 @@ class Broker(OptionalVerbs):
     ) -> Worker | None:
         """A worker comes. It is *booting* until it says that it is idle. None: it offers more names than we keep.
         `origin`: the label of its connection, for those who follow events."""
-        offered = self.roster.services_for(dict.fromkeys(services)) if is_offer(services, self.policy) else None
+        offered = self.roster.services_for(dict.fromkeys(services)) if can_offer(services, self.policy) else None
         if offered is None:
             return None
         worker = Worker(self.roster.next_id(), recipient, remote, name, terms, now)
@@ -119,7 +119,7 @@ class Broker(OptionalVerbs):
         self.roster.enter(worker, offered)
         if self.events.wanted & WORKER_JOINED:
             self.events.worker_changed(WORKER_JOINED, worker)
-        self._deadlines.arm(worker, worker_due(worker))
+        self._deadlines.arm(worker, worker_deadline(worker))
         return worker
 
     def idle(self, worker: Worker, now: float) -> bool:
@@ -197,7 +197,7 @@ class Broker(OptionalVerbs):
     def next_deadline(self) -> float:
         return self._deadlines.next()
 
-    def _turn_away(self, service: str, caller: Caller, refusal: Refusal, reason: str) -> Job | None:
+    def _turn_away(self, service: str, caller: Caller, refusal: RefusalReason, reason: str) -> Job | None:
         self.counters.refuse(self.roster.counted_as(service), refusal, reason)
-        self.effects.append(Answer(caller, None, REFUSED, b"", f"{refusal}: {reason}", refusal))
+        self.effects.append(DeliverOutcome(caller, None, REFUSED, b"", f"{refusal}: {reason}", refusal))
         return None

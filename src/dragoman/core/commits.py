@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from enum import Enum, auto
 
 from dragoman.core.model import Attempt, Job
-from dragoman.core.store_entries import Note, Save
+from dragoman.core.store_entries import StoreJob, StoreValue
 
 
-class Promise(Enum):
+class AfterCommit(Enum):
     """The action that follows once a save is committed."""
 
     ACCEPT = auto()  # acknowledge the job to its callers
@@ -19,10 +19,10 @@ class Promise(Enum):
     NOTHING = auto()
 
 
-Held = tuple[Job, Promise, Attempt | None]
+Held = tuple[Job, AfterCommit, Attempt | None]
 
 
-class Gate:
+class PendingCommits:
     __slots__ = ("_held", "_unwritten", "last", "safe")
 
     def __init__(self) -> None:
@@ -31,18 +31,18 @@ class Gate:
         self._held: deque[tuple[int, Held]] = deque()
         self._unwritten: list[Held] = []  # attempts whose save failed: the store writes them as soon as it can (R101)
 
-    def hold(self, job: Job, promise: Promise, rewrites: bool = False) -> Save:
-        """Store the job as it is now. With `Promise.GIVE`, its current attempt waits for that."""
+    def hold(self, job: Job, promise: AfterCommit, rewrites: bool = False) -> StoreJob:
+        """Store the job as it is now. With `AfterCommit.GIVE`, its current attempt waits for that."""
         self.last += 1
         if not job.number:
             job.number = self.last
-        self._held.append((self.last, (job, promise, job.attempt if promise is Promise.GIVE else None)))
-        return Save(job, self.last, rewrites)
+        self._held.append((self.last, (job, promise, job.attempt if promise is AfterCommit.GIVE else None)))
+        return StoreJob(job, self.last, rewrites)
 
-    def note(self, key: str, value: str | None) -> Note:
+    def note(self, key: str, value: str | None) -> StoreValue:
         """Store a value that belongs to no job."""
         self.last += 1
-        return Note(key, value, self.last)
+        return StoreValue(key, value, self.last)
 
     def release(self, number: int, is_written: bool) -> Iterator[Held]:
         """All that was held for saves up to this one, in order; attempts only if the store has them."""
@@ -52,7 +52,7 @@ class Gate:
             yield from unwritten
         while self._held and self._held[0][0] <= number:
             held = self._held.popleft()[1]
-            if is_written or held[1] is not Promise.GIVE:
+            if is_written or held[1] is not AfterCommit.GIVE:
                 yield held
             else:
                 self._unwritten.append(held)

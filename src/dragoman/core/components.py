@@ -14,10 +14,10 @@ from dragoman.core.entropy import Entropy
 from dragoman.core.events import Events
 from dragoman.core.expiry import Expiry
 from dragoman.core.infinity import inf
-from dragoman.core.job_registry import Ledger
+from dragoman.core.job_registry import JobRegistry
 from dragoman.core.owners import Owners
 from dragoman.core.policy import Policy
-from dragoman.core.worker_registry import Roster
+from dragoman.core.worker_registry import WorkerRegistry
 
 
 class Components:
@@ -32,10 +32,10 @@ class Components:
         self.effects: list[Effect] = []  # the runner walks through them in order
         self.owners = Owners()
         self.resumed_at = -inf  # when we last came back from a pause of our own (D13)
-        self.roster = roster = Roster(policy.age_step, policy.max_services, first_worker)
+        self.roster = roster = WorkerRegistry(policy.age_step, policy.max_services, first_worker)
         deadlines: Deadlines[Any] = Deadlines()
         self.events = Events(self.effects)
-        self.ledger = ledger = Ledger(policy, counters, deadlines, self.effects, self.events)
+        self.ledger = ledger = JobRegistry(policy, counters, deadlines, self.effects, self.events)
         self.dispatch = dispatch = Dispatch(policy, entropy, counters, roster, ledger, deadlines, self.effects)
         self.delays = delays = Delays(policy, ledger, deadlines, dispatch)
         self.attempts = Attempts(policy, entropy, counters, roster, ledger, deadlines, self.effects, dispatch, delays)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from dragoman.core.states import DONE, Outcome, Refusal
+from dragoman.core.states import DONE, Outcome, RefusalReason
 
 MOST_NAMED: Final = 1_000  # services whose dropped jobs are counted by name
 UNNAMED: Final = ""  # stands for all other services, and for names that are no services
@@ -82,10 +82,10 @@ class Counters:
         """Accepted jobs by how they ended."""
         return self.undone | {DONE: self.done}
 
-    def refuse(self, service: str, cause: Refusal, reason: str) -> None:
+    def refuse(self, service: str, cause: RefusalReason, reason: str) -> None:
         """Count a submit that was turned away. `service`: UNNAMED if there is no such service."""
         self.refused += 1
-        if cause is not Refusal.DRAINING:  # expected, and logged as `draining`
+        if cause is not RefusalReason.DRAINING:  # expected, and logged as `draining`
             self.drop(service, cause, reason)
 
     def drop(self, service: str, cause: str, reason: str) -> None:

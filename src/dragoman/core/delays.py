@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from dragoman.core.commits import Promise
+from dragoman.core.commits import AfterCommit
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.dispatch import Dispatch
 from dragoman.core.infinity import inf
-from dragoman.core.job_registry import Ledger
+from dragoman.core.job_registry import JobRegistry
 from dragoman.core.lifecycle import move_job
 from dragoman.core.model import Job
 from dragoman.core.policy import Policy
@@ -24,7 +24,7 @@ class Delays:
 
     __slots__ = ("_deadlines", "_dispatch", "_ledger", "_policy")
 
-    def __init__(self, policy: Policy, ledger: Ledger, deadlines: Deadlines[Any], dispatch: Dispatch) -> None:
+    def __init__(self, policy: Policy, ledger: JobRegistry, deadlines: Deadlines[Any], dispatch: Dispatch) -> None:
         self._policy = policy
         self._ledger = ledger
         self._deadlines = deadlines
@@ -35,7 +35,7 @@ class Delays:
         told, and its worker is sent it, when the store has it. One commit serves both if a worker is idle."""
         wishes = job.wishes
         if wishes.durable:
-            self._ledger.save(job, Promise.ACCEPT)
+            self._ledger.save(job, AfterCommit.ACCEPT)
         if wishes.delay > 0:
             self.delay(job, now + min(wishes.delay, self._policy.max_delay))
             return

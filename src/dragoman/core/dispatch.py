@@ -10,19 +10,19 @@ from __future__ import annotations
 from typing import Any
 
 from dragoman.core.admission import PATIENCE_OVER
-from dragoman.core.commits import Promise
+from dragoman.core.commits import AfterCommit
 from dragoman.core.counters import Counters
 from dragoman.core.deadlines import Deadlines
-from dragoman.core.effects import Dismiss, Effect, Give
+from dragoman.core.effects import Effect, RemoveWorker, SendJob
 from dragoman.core.entropy import Entropy
 from dragoman.core.events import JOB_WAITING, WORKER_LEFT
-from dragoman.core.job_registry import Ledger
-from dragoman.core.leases import worker_due
+from dragoman.core.job_registry import JobRegistry
+from dragoman.core.leases import worker_deadline
 from dragoman.core.lifecycle import move_worker
 from dragoman.core.model import Attempt, Job, Service, Worker
 from dragoman.core.policy import Policy
-from dragoman.core.states import BOOTING, DETACHED, DRAINING, IDLE, RUNNING, TIMED_OUT, Farewell
-from dragoman.core.worker_registry import Roster
+from dragoman.core.states import BOOTING, DETACHED, DRAINING, IDLE, RUNNING, TIMED_OUT, RemovalReason
+from dragoman.core.worker_registry import WorkerRegistry
 
 
 class Dispatch:
@@ -45,8 +45,8 @@ class Dispatch:
         policy: Policy,
         entropy: Entropy,
         counters: Counters,
-        roster: Roster,
-        ledger: Ledger,
+        roster: WorkerRegistry,
+        ledger: JobRegistry,
         deadlines: Deadlines[Any],
         effects: list[Effect],
     ) -> None:
@@ -98,9 +98,9 @@ class Dispatch:
         if due < worker.alarm:
             self._deadlines.arm(worker, due)
         if job.wishes.durable:
-            self._ledger.save(job, Promise.GIVE)  # R108: it leaves when the store has it
+            self._ledger.save(job, AfterCommit.GIVE)  # R108: it leaves when the store has it
         else:
-            self._effects.append(Give(attempt))
+            self._effects.append(SendJob(attempt))
         return has_room
 
     def hand_out(self, service: Service, now: float) -> None:
@@ -122,7 +122,7 @@ class Dispatch:
             return
         if worker.state is DETACHED or worker.asked <= 0:
             self._roster.settle(worker, now)
-            self._deadlines.arm(worker, worker_due(worker))
+            self._deadlines.arm(worker, worker_deadline(worker))
             return
         while (job := self._next_job(worker)) is not None:
             job.service.queue.take(job)
@@ -130,7 +130,7 @@ class Dispatch:
                 return
         self._roster.settle(worker, now)
         if worker.seen + worker.terms.lease < worker.alarm:  # only its lease can be due earlier than it was
-            self._deadlines.arm(worker, worker_due(worker))
+            self._deadlines.arm(worker, worker_deadline(worker))
 
     def idle(self, worker: Worker, now: float) -> bool:
         """Free the slots of attempts that are over. False: no slot was taken by such a one."""
@@ -145,7 +145,7 @@ class Dispatch:
     def dismiss_if_drained(self, worker: Worker) -> None:
         """Dismiss a draining worker once it holds nothing."""
         if not worker.running and not worker.unproven and not worker.stays:
-            self._effects.append(Dismiss(worker, Farewell.DRAINED, "drained"))
+            self._effects.append(RemoveWorker(worker, RemovalReason.DRAINED, "drained"))
             self.remove(worker, "drained")
 
     def remove(self, worker: Worker, reason: str) -> list[Attempt]:

@@ -6,7 +6,7 @@ from dragoman.core.archive import OBJECT_BYTES
 from dragoman.core.model import Payload, Token
 
 
-class Early:
+class EarlyResults:
     __slots__ = ("_bytes", "_max_bytes", "_results")
 
     def __init__(self, max_bytes: int) -> None:

@@ -9,7 +9,7 @@ from dragoman.core.failure import Failure
 from dragoman.core.model import Attempt, Caller, Job, Payload, Worker
 from dragoman.core.recipients import Effect as Effect
 from dragoman.core.recipients import Recipient
-from dragoman.core.states import Farewell, Outcome, Refusal
+from dragoman.core.states import Outcome, RefusalReason, RemovalReason
 
 
 class Delivery(Effect):
@@ -21,7 +21,7 @@ class Delivery(Effect):
         raise NotImplementedError
 
 
-class Give(Delivery):
+class SendJob(Delivery):
     """Hand this attempt's job to its worker."""
 
     __slots__ = ("attempt",)
@@ -33,7 +33,7 @@ class Give(Delivery):
         return self.attempt.worker.recipient
 
 
-class Recall(Delivery):
+class CancelAttempt(Delivery):
     """The attempt is over: tell the worker, where its dialect has a word for it."""
 
     __slots__ = ("attempt", "reason")
@@ -46,12 +46,12 @@ class Recall(Delivery):
         return self.attempt.worker.recipient
 
 
-class Dismiss(Delivery):
+class RemoveWorker(Delivery):
     """The broker has let this worker go."""
 
     __slots__ = ("farewell", "reason", "worker")
 
-    def __init__(self, worker: Worker, farewell: Farewell, reason: str) -> None:
+    def __init__(self, worker: Worker, farewell: RemovalReason, reason: str) -> None:
         self.worker = worker
         self.farewell = farewell
         self.reason = reason
@@ -60,7 +60,7 @@ class Dismiss(Delivery):
         return self.worker.recipient
 
 
-class Answer(Delivery):
+class DeliverOutcome(Delivery):
     """Tell one caller how its job ended. `job` is None for a submit that was refused at the door."""
 
     __slots__ = ("caller", "failure", "job", "outcome", "reason", "refusal", "result")
@@ -72,7 +72,7 @@ class Answer(Delivery):
         outcome: Outcome,
         result: Payload = b"",
         reason: str = "",
-        refusal: Refusal | None = None,
+        refusal: RefusalReason | None = None,
         failure: Failure | None = None,
     ) -> None:
         self.caller = caller
@@ -87,7 +87,7 @@ class Answer(Delivery):
         return self.caller.recipient
 
 
-class Accept(Delivery):
+class Acknowledge(Delivery):
     """Tell a caller that its background job is safe: the diary has it."""
 
     __slots__ = ("caller", "job")
@@ -100,7 +100,7 @@ class Accept(Delivery):
         return self.caller.recipient
 
 
-class Progress(Delivery):
+class DeliverProgress(Delivery):
     """Pass on what a running job reports, or a part of its result. Another attempt's parts begin anew."""
 
     __slots__ = ("attempt", "caller", "is_part", "payload")

@@ -14,14 +14,14 @@ from dragoman.core.counters import Counters
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.delays import Delays
 from dragoman.core.dispatch import Dispatch
-from dragoman.core.effects import Dismiss, Effect
+from dragoman.core.effects import Effect, RemoveWorker
 from dragoman.core.infinity import inf
-from dragoman.core.job_registry import Ledger
-from dragoman.core.leases import lease_of, patience_over, unproven_since, worker_due
+from dragoman.core.job_registry import JobRegistry
+from dragoman.core.leases import lease_expired_at, lease_of, stuck_since, worker_deadline
 from dragoman.core.model import Job, Worker
 from dragoman.core.policy import Policy
-from dragoman.core.states import CANCELLED, DELAYED, ENDED, GONE, TIMED_OUT, Farewell
-from dragoman.core.worker_registry import Roster
+from dragoman.core.states import CANCELLED, DELAYED, ENDED, GONE, TIMED_OUT, RemovalReason
+from dragoman.core.worker_registry import WorkerRegistry
 
 
 class Expiry:
@@ -43,8 +43,8 @@ class Expiry:
         self,
         policy: Policy,
         counters: Counters,
-        roster: Roster,
-        ledger: Ledger,
+        roster: WorkerRegistry,
+        ledger: JobRegistry,
         deadlines: Deadlines[Any],
         effects: list[Effect],
         dispatch: Dispatch,
@@ -101,7 +101,7 @@ class Expiry:
 
     def _judge_worker(self, worker: Worker, now: float) -> None:
         """Judge attempts that run for too long, up to the moment at which the worker's time was over; then itself."""
-        until = min(now, patience_over(worker))
+        until = min(now, lease_expired_at(worker))
         for attempt in [each for each in worker.running.values() if each.over_at <= until]:
             job = attempt.job
             if job.attempt is not attempt:
@@ -112,16 +112,16 @@ class Expiry:
                 self._attempts.overrun(attempt, now)
         if worker.state is GONE:
             return
-        if patience_over(worker) > now:
-            self._deadlines.arm(worker, worker_due(worker))
+        if lease_expired_at(worker) > now:
+            self._deadlines.arm(worker, worker_deadline(worker))
             return
         reason = _lateness(worker, now)
         self._counters.expired_workers += 1
-        self._effects.append(Dismiss(worker, Farewell.EXPIRED, reason))
-        if worker.terms.ends_with_connection and unproven_since(worker) + worker.terms.unproven_limit > now:
+        self._effects.append(RemoveWorker(worker, RemovalReason.EXPIRED, reason))
+        if worker.terms.ends_with_connection and stuck_since(worker) + worker.terms.unproven_limit > now:
             worker.seen = now  # its session hangs up in this turn, and says what never left; else we look again
             self._roster.retire(worker)
-            self._deadlines.arm(worker, worker_due(worker))
+            self._deadlines.arm(worker, worker_deadline(worker))
         else:
             self._attempts.leave(worker, now, reason, ())
 
@@ -129,7 +129,7 @@ class Expiry:
 def _lateness(worker: Worker, now: float) -> str:
     """The reason to give up a worker that is due."""
     terms = worker.terms
-    if unproven_since(worker) + terms.unproven_limit <= now:
+    if stuck_since(worker) + terms.unproven_limit <= now:
         return f"it did not prove itself free within {terms.unproven_limit:g} s"
     if worker.seen + lease_of(worker) > now:
         return f"its worker was out of reach for {terms.detach_timeout:g} s"

@@ -7,7 +7,7 @@ from math import inf
 from dragoman.core import deadlines, queues
 from dragoman.core.broker import Broker
 from dragoman.core.errors import InvariantBroken
-from dragoman.core.leases import worker_due
+from dragoman.core.leases import worker_deadline
 from dragoman.core.model import Job, Service, Worker
 from dragoman.core.owners import Owner
 from dragoman.core.states import BUSY, DETACHED, DRAINING, ENDED, GONE, IDLE, RESTING, RUNNING, UNPROVEN, WAITING
@@ -175,7 +175,7 @@ def _check_deadlines(broker: Broker) -> None:
         if job.alarm > job.due():
             raise broken("I11", f"{_name(job)} will not be looked at in time")
     for worker in broker.roster.workers.values():
-        if worker.alarm > worker_due(worker):
+        if worker.alarm > worker_deadline(worker):
             raise broken("I11", f"worker {worker.id} will not be looked at in time")
 
 

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from dragoman.core.counters import QUEUE_TIMEOUT
-from dragoman.core.effects import Answer
+from dragoman.core.effects import DeliverOutcome
 from dragoman.core.events import JOB_ENDED, JOB_MOVES
 from dragoman.core.failure import Failure
 from dragoman.core.infinity import inf
 from dragoman.core.kept_jobs import BEING_READ, KeptJobs, digest
 from dragoman.core.lifecycle import move_job
 from dragoman.core.model import Caller, Job, JobId, Payload, Service
-from dragoman.core.options import Wishes
+from dragoman.core.options import JobOptions
 from dragoman.core.owners import Owner
 from dragoman.core.retries import note_last
-from dragoman.core.states import DONE, ENDED, RUNNING, TIMED_OUT, JobState, Outcome, Refusal
+from dragoman.core.states import DONE, ENDED, RUNNING, TIMED_OUT, JobState, Outcome, RefusalReason
 
 
-class Ledger(KeptJobs):
+class JobRegistry(KeptJobs):
     __slots__ = ()
 
     def admit(
@@ -25,7 +25,7 @@ class Ledger(KeptJobs):
         service: Service,
         payload: Payload,
         callers: tuple[Caller, ...],
-        wishes: Wishes,
+        wishes: JobOptions,
         now: float,
         key: str | None = None,
         owner: Owner | None = None,
@@ -80,7 +80,7 @@ class Ledger(KeptJobs):
         result: Payload,
         reason: str,
         now: float,
-        refusal: Refusal | None = None,
+        refusal: RefusalReason | None = None,
         failure: Failure | None = None,
     ) -> None:
         attempt = job.attempt
@@ -123,7 +123,7 @@ class Ledger(KeptJobs):
         if outcome is DONE and not job.callers:
             self._counters.unclaimed_results += 1
         for caller in job.callers:
-            self._effects.append(Answer(caller, job, outcome, result, reason, refusal, failure))
+            self._effects.append(DeliverOutcome(caller, job, outcome, result, reason, refusal, failure))
 
     def move(self, job: Job, to: JobState) -> None:
         move_job(job, to)

@@ -11,21 +11,21 @@ from hashlib import blake2b
 from typing import Any, Final
 
 from dragoman.core.archive import Archive
-from dragoman.core.commits import Gate, Promise
+from dragoman.core.commits import AfterCommit, PendingCommits
 from dragoman.core.counters import Counters
 from dragoman.core.deadlines import Deadlines
-from dragoman.core.early_results import Early
-from dragoman.core.effects import Accept, Answer, Effect
+from dragoman.core.early_results import EarlyResults
+from dragoman.core.effects import Acknowledge, DeliverOutcome, Effect
 from dragoman.core.events import JOB_ENDED, Events
 from dragoman.core.infinity import inf
 from dragoman.core.lifecycle import move_job
 from dragoman.core.model import ABSENT, Attempt, Caller, Job, JobId, Payload, Service
 from dragoman.core.names import is_name
-from dragoman.core.options import Wishes
+from dragoman.core.options import JobOptions
 from dragoman.core.parts import Parts
 from dragoman.core.policy import Policy
-from dragoman.core.states import ENDED, WAITING, Outcome, Refusal
-from dragoman.core.store_entries import Erase
+from dragoman.core.states import ENDED, WAITING, Outcome, RefusalReason
+from dragoman.core.store_entries import DeleteJob
 
 BEING_READ: Final = "the diary is still being read, and may have this job: ask again in a moment"
 
@@ -62,45 +62,47 @@ class KeptJobs:
         self.bytes = 0  # payloads of those
         self.part_bytes = 0  # parts of results, of those that run
         self.is_loading = False  # jobs of an earlier run still come back: which ids and keys are taken is not known
-        self.early = Early(policy.max_memory)  # results that may be of those
+        self.early = EarlyResults(policy.max_memory)  # results that may be of those
         self.events = events
-        self.gate = Gate()
+        self.gate = PendingCommits()
         self._archive = Archive(policy.max_outcome_bytes)
         self._policy = policy
         self._counters = counters
         self._deadlines = deadlines
         self._effects = effects
 
-    def clash(self, id: JobId, wishes: Wishes) -> tuple[Refusal, str] | None:
+    def clash(self, id: JobId, wishes: JobOptions) -> tuple[RefusalReason, str] | None:
         """The objection to an id that a job brought, or None."""
         if id in self.jobs:
-            return Refusal.INVALID, "a job of this id is here already"
+            return RefusalReason.INVALID, "a job of this id is here already"
         if self.is_loading and wishes.durable:
-            return Refusal.BUSY, BEING_READ
+            return RefusalReason.BUSY, BEING_READ
         return None
 
-    def save(self, job: Job, promise: Promise = Promise.NOTHING) -> None:
+    def save(self, job: Job, promise: AfterCommit = AfterCommit.NOTHING) -> None:
         self._effects.append(self.gate.hold(job, promise))
 
     def rewrite(self, job: Job) -> None:
         """Store also what the job asks for: that has changed."""
-        self._effects.append(self.gate.hold(job, Promise.NOTHING, rewrites=True))
+        self._effects.append(self.gate.hold(job, AfterCommit.NOTHING, rewrites=True))
 
     # ---------------------------------------------------------------- idempotency keys (R24)
 
     def first_with(self, service: Service, key: str) -> Job | None:
         return self._archive.find(service.name, key)
 
-    def misuse(self, key: str, first: Job | None, payload: Payload, wishes: Wishes) -> tuple[Refusal, str] | None:
+    def misuse(
+        self, key: str, first: Job | None, payload: Payload, wishes: JobOptions
+    ) -> tuple[RefusalReason, str] | None:
         """The reason to refuse a submit with this key, or None. `first`: the job that has the key already."""
         if not is_name(key, self._policy.max_key_bytes):
-            return Refusal.INVALID, f"a key is 1 to {self._policy.max_key_bytes} bytes"
+            return RefusalReason.INVALID, f"a key is 1 to {self._policy.max_key_bytes} bytes"
         if first is None:
             return None
         if wishes.durable and not first.wishes.durable:  # we would acknowledge what the diary does not have
-            return Refusal.KEY_REUSED, f"'{key}' came with a call before"
+            return RefusalReason.KEY_REUSED, f"'{key}' came with a call before"
         if first.digest != digest(payload):
-            return Refusal.KEY_REUSED, f"'{key}' came with another payload before"
+            return RefusalReason.KEY_REUSED, f"'{key}' came with another payload before"
         return None
 
     def join_first(self, first: Job, caller: Caller) -> None:
@@ -108,7 +110,7 @@ class KeptJobs:
         if not self.attend(first, caller):
             return
         if first.wishes.durable and first.state is not ENDED and self.gate.has_accepted(first):
-            self._effects.append(Accept(caller, first))
+            self._effects.append(Acknowledge(caller, first))
 
     def attend(self, job: Job, caller: Caller) -> bool:
         """One more waits for this job. False if it has ended: it is answered at once."""
@@ -179,13 +181,13 @@ class KeptJobs:
 
     # ---------------------------------------------------------------- outcomes that are kept
 
-    def tell(self, job: Job, newcomers: tuple[Caller, ...] = (), refusal: Refusal | None = None) -> None:
+    def tell(self, job: Job, newcomers: tuple[Caller, ...] = (), refusal: RefusalReason | None = None) -> None:
         """Answer whoever waits for a job whose outcome is kept."""
         assert job.outcome is not None
         if not job.is_told and self.events.wanted & JOB_ENDED:
             self.events.job_ended(job, job.reason)
         for caller in job.callers + newcomers:
-            answer = Answer(caller, job, job.outcome, job.result, job.reason, refusal, job.failure)
+            answer = DeliverOutcome(caller, job, job.outcome, job.result, job.reason, refusal, job.failure)
             self._effects.append(answer)
         job.callers = ()
         job.is_told = True
@@ -196,18 +198,18 @@ class KeptJobs:
         self._drop(job)
         self._counters.erased += 1
         if job.wishes.durable:
-            self._effects.append(Erase(job))
+            self._effects.append(DeleteJob(job))
 
-    def _keep(self, job: Job, now: float, refusal: Refusal | None) -> None:
+    def _keep(self, job: Job, now: float, refusal: RefusalReason | None) -> None:
         """Somebody may come back for this outcome: keep it for a while, within bounds (L20)."""
-        if refusal is Refusal.DIARY:  # never acknowledged and never stored: as if it had not come
+        if refusal is RefusalReason.DIARY:  # never acknowledged and never stored: as if it had not come
             self.tell(job, refusal=refusal)
             self._return_to_quarantine(job)
             self._drop(job)
             return
         if not job.outlives_end:
             if job.wishes.durable:
-                self.save(job, Promise.ANSWER)  # it is erased once that is written: nothing is told before
+                self.save(job, AfterCommit.ANSWER)  # it is erased once that is written: nothing is told before
             else:
                 self.tell(job, refusal=refusal)
                 self._drop(job)
@@ -215,7 +217,7 @@ class KeptJobs:
         self._archive.keep(job, now + self._policy.keep_outcomes)
         self._deadlines.arm(job, job.keep_until)
         if job.wishes.durable:
-            self.save(job, Promise.ANSWER)
+            self.save(job, AfterCommit.ANSWER)
         else:
             self.tell(job, refusal=refusal)
         for oldest in self._archive.beyond_bounds():

@@ -6,18 +6,18 @@ from dragoman.core.infinity import inf
 from dragoman.core.model import Worker
 
 
-def worker_due(worker: Worker) -> float:
+def worker_deadline(worker: Worker) -> float:
     """When this worker, or something it runs, must be looked at next."""
-    due = patience_over(worker)
+    due = lease_expired_at(worker)
     for attempt in worker.running.values():
         due = min(due, attempt.over_at)
     return due
 
 
-def patience_over(worker: Worker) -> float:
+def lease_expired_at(worker: Worker) -> float:
     """When it is given up if nothing is heard of it. A life sign moves this, never a job's time (R6)."""
     lease = lease_of(worker)
-    due = min(worker.seen + lease, unproven_since(worker) + worker.terms.unproven_limit)
+    due = min(worker.seen + lease, stuck_since(worker) + worker.terms.unproven_limit)
     if worker.away_since != inf and lease == inf:  # nothing else says for how long it is waited for
         due = min(due, worker.away_since + worker.terms.detach_timeout)
     return due
@@ -29,7 +29,7 @@ def lease_of(worker: Worker) -> float:
     return inf if terms.silent_while_busy and (worker.running or worker.unproven) else terms.lease
 
 
-def unproven_since(worker: Worker) -> float:
+def stuck_since(worker: Worker) -> float:
     """When its oldest slot in doubt came into doubt."""
     for attempt in worker.unproven.values():
         return attempt.doubted

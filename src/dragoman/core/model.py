@@ -17,13 +17,13 @@ from dragoman.core.failure import Failure
 from dragoman.core.histogram import Histogram
 from dragoman.core.idle import IdleList
 from dragoman.core.infinity import inf
-from dragoman.core.options import ALWAYS_ASKS, Terms, Wishes
+from dragoman.core.options import ALWAYS_ASKS, JobOptions, WorkerProfile
 from dragoman.core.owners import Owner
 from dragoman.core.parts import Parts
 from dragoman.core.parts import Payload as Payload
 from dragoman.core.queues import Queue, Queued
 from dragoman.core.recipients import Recipient, RemoteWorker
-from dragoman.core.states import BOOTING, DELAYED, DONE, RUNNING, WAITING, Ending, JobState, Outcome, WorkerState
+from dragoman.core.states import BOOTING, DELAYED, DONE, RUNNING, WAITING, AttemptRecord, JobState, Outcome, WorkerState
 
 JobId = NewType("JobId", bytes)  # 16 bytes in UUIDv7 layout, shown as 32 lower-case hex digits
 WorkerId = NewType("WorkerId", int)
@@ -146,7 +146,7 @@ class Job(Queued):
     # fmt: on
 
     def __init__(
-        self, id: JobId, service: Service, payload: Payload, callers: tuple[Caller, ...], wishes: Wishes, now: float
+        self, id: JobId, service: Service, payload: Payload, callers: tuple[Caller, ...], wishes: JobOptions, now: float
     ) -> None:
         self.id = id
         self.service = service
@@ -169,7 +169,7 @@ class Job(Queued):
         self.deaths = 0  # of these, how many ended with the worker's death
         self.refusals = 0  # hand-outs in a row that no worker can have seen
         self.tried: tuple[WorkerId, ...] = ()
-        self.history: list[Ending] | None = None
+        self.history: list[AttemptRecord] | None = None
         self.key: str | None = None
         self.digest = b""
         self.retry_of: JobId | None = None
@@ -240,7 +240,13 @@ class Worker:
     )
 
     def __init__(
-        self, id: WorkerId, recipient: Recipient, remote: RemoteWorker | None, name: str, terms: Terms, now: float
+        self,
+        id: WorkerId,
+        recipient: Recipient,
+        remote: RemoteWorker | None,
+        name: str,
+        terms: WorkerProfile,
+        now: float,
     ) -> None:
         self.id = id
         self.recipient = recipient  # receives the effects that concern this worker

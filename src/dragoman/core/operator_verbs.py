@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dragoman.core.admission import BEING_DRAINED, GOODBYE, STOPPED
-from dragoman.core.commits import Promise
+from dragoman.core.commits import AfterCommit
 from dragoman.core.components import Components
-from dragoman.core.effects import Accept, Dismiss, Give
+from dragoman.core.effects import Acknowledge, RemoveWorker, SendJob
 from dragoman.core.events import BROKER_DRAINING, SERVICE_PAUSED, SERVICE_RESUMED, WORKER_DRAINING
 from dragoman.core.infinity import inf
 from dragoman.core.model import Job, Service, Worker
-from dragoman.core.states import DELAYED, DRAINING, ENDED, GONE, REFUSED, WAITING, Farewell, Refusal
+from dragoman.core.states import DELAYED, DRAINING, ENDED, GONE, REFUSED, WAITING, RefusalReason, RemovalReason
 
 
 class OperatorVerbs(Components):
@@ -42,7 +42,7 @@ class OperatorVerbs(Components):
         if worker.state is GONE:
             return
         if at_once:
-            self.effects.append(Dismiss(worker, Farewell.KILLED, "killed by an operator"))
+            self.effects.append(RemoveWorker(worker, RemovalReason.KILLED, "killed by an operator"))
             self.attempts.leave(worker, now, "its worker was killed by an operator", ())
             return
         if worker.state is not DRAINING and self.events.wanted & WORKER_DRAINING:
@@ -79,12 +79,12 @@ class OperatorVerbs(Components):
             self.events.broker_draining(sum(len(worker.running) for worker in self.roster.workers.values()))
         self.is_draining = True
         for job in [j for j in self.jobs.values() if j.state in (WAITING, DELAYED) and not j.wishes.durable]:
-            self.attempts.end_early(job, REFUSED, BEING_DRAINED, now, Refusal.DRAINING)
+            self.attempts.end_early(job, REFUSED, BEING_DRAINED, now, RefusalReason.DRAINING)
 
     def abort(self, now: float) -> None:
         """The time for draining is over: every attempt that still runs is given up."""
         for worker in list(self.roster.workers.values()):
-            self.effects.append(Dismiss(worker, Farewell.STOPPED, GOODBYE))
+            self.effects.append(RemoveWorker(worker, RemovalReason.STOPPED, GOODBYE))
             self.attempts.leave(worker, now, STOPPED, ())
 
     # ---------------------------------------------------------------- store and time
@@ -92,21 +92,21 @@ class OperatorVerbs(Components):
     def saved(self, number: int, now: float, problem: str | None = None) -> None:
         """The diary has committed everything up to this save, or could not: then new jobs are refused."""
         for job, promise, attempt in self.ledger.gate.release(number, problem is None):
-            if promise is Promise.GIVE:
+            if promise is AfterCommit.GIVE:
                 if attempt is not None and job.attempt is attempt:
                     if attempt.worker.away_since == inf:
-                        self.effects.append(Give(attempt))
+                        self.effects.append(SendJob(attempt))
                     else:  # it came out of reach during the commit
                         self.attempts.undelivered(attempt, now)
-            elif promise is Promise.ANSWER:
+            elif promise is AfterCommit.ANSWER:
                 self.ledger.tell(job)
                 if not job.outlives_end:
                     self.ledger.erase(job)
-            elif promise is Promise.ACCEPT:
+            elif promise is AfterCommit.ACCEPT:
                 if problem is None:
-                    self.effects.extend(Accept(caller, job) for caller in job.callers)
+                    self.effects.extend(Acknowledge(caller, job) for caller in job.callers)
                 elif job.state is not ENDED:
-                    self.attempts.end_early(job, REFUSED, f"diary: {problem}", now, Refusal.DIARY)
+                    self.attempts.end_early(job, REFUSED, f"diary: {problem}", now, RefusalReason.DIARY)
 
     def shift(self, gap: float, now: float) -> None:
         """We were paused, not they: no lease ran meanwhile (D13, R22)."""

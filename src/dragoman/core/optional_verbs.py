@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from dragoman.core.admission import is_offer
-from dragoman.core.effects import Progress
+from dragoman.core.admission import can_offer
+from dragoman.core.effects import DeliverProgress
 from dragoman.core.events import JOB_PROGRESS
 from dragoman.core.infinity import inf
-from dragoman.core.leases import worker_due
+from dragoman.core.leases import worker_deadline
 from dragoman.core.model import Attempt, Caller, Payload, Service, Worker
 from dragoman.core.operator_verbs import OperatorVerbs
 from dragoman.core.states import BOOTING, DETACHED, ENDED, GONE, IDLE
@@ -36,7 +36,7 @@ class OptionalVerbs(OperatorVerbs):
         if worker.away_since == inf and worker.state is not BOOTING and worker.state is not GONE:
             worker.away_since = now
             self.roster.settle(worker, now)
-            self._deadlines.arm(worker, worker_due(worker))
+            self._deadlines.arm(worker, worker_deadline(worker))
 
     def attach(self, worker: Worker, now: float) -> None:
         """It is within reach again."""
@@ -64,7 +64,7 @@ class OptionalVerbs(OperatorVerbs):
     def offer(self, worker: Worker, services: Collection[str], now: float) -> bool:
         """The worker offers these services from now on, or none; what it holds is not touched (R132). False: it has
         gone, or these are too many, or not names."""
-        if worker.state is GONE or not (is_offer(services, self.policy) or not services):
+        if worker.state is GONE or not (can_offer(services, self.policy) or not services):
             return False
         offered = self.roster.services_for(dict.fromkeys(services))
         if offered is None:
@@ -114,7 +114,7 @@ class OptionalVerbs(OperatorVerbs):
         if is_part and not job.wishes.streams:
             self.ledger.keep_part(attempt, payload)
             return True
-        self.effects.extend(Progress(caller, attempt, payload, is_part) for caller in job.callers)
+        self.effects.extend(DeliverProgress(caller, attempt, payload, is_part) for caller in job.callers)
         if not is_part and self.events.wanted & JOB_PROGRESS:
             self.events.job_progressed(job, payload)
         return True

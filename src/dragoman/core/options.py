@@ -13,7 +13,7 @@ ALWAYS_ASKS: Final = 1 << 60  # jobs that a worker asks for which does not pull:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class WorkerProfile:
     """The properties of a worker that its dialect sets. One object serves all workers of a listener."""
 
     lease: float = inf  # how long a silent worker is believed to live
@@ -36,7 +36,7 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class JobOptions:
     """The options of a job. One object serves all jobs that ask for the same."""
 
     queue_timeout: float = inf  # waiting before a hand-out

@@ -8,12 +8,12 @@ from dragoman.core.broker import Broker
 from dragoman.core.infinity import inf
 from dragoman.core.lifecycle import move_job, move_worker
 from dragoman.core.model import ABSENT, Attempt, Job, JobId, Token, Worker
-from dragoman.core.options import Terms, Wishes
+from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.retries import longest_back_off
-from dragoman.core.states import IDLE, RUNNING, Ending, Outcome
+from dragoman.core.states import IDLE, RUNNING, AttemptRecord, Outcome
 
 
-class Kept:
+class StoredJob:
     """A job as the diary has it. Times are on this run's clock; its bytes stay where they are until they are needed."""
 
     __slots__ = (
@@ -40,7 +40,7 @@ class Kept:
         "worker",
     )
 
-    def __init__(self, number: int, id: JobId, service: str, wishes: Wishes, created: float) -> None:
+    def __init__(self, number: int, id: JobId, service: str, wishes: JobOptions, created: float) -> None:
         self.number = number
         self.id = id
         self.service = service
@@ -51,7 +51,7 @@ class Kept:
         self.retry_of: JobId | None = None
         self.spent = 0
         self.deaths = 0
-        self.history: list[Ending] | None = None
+        self.history: list[AttemptRecord] | None = None
         self.start_at = 0.0  # if it rests: until when
         # If it was given out and nothing has been heard of that:
         self.token: Token | None = None
@@ -66,7 +66,7 @@ class Kept:
         self.keep_until = inf
 
 
-def restore(broker: Broker, kept: Kept, now: float, nobody: Any) -> Job:
+def restore(broker: Broker, kept: StoredJob, now: float, nobody: Any) -> Job:
     """Let a job of an earlier run in again. `nobody` is the session of workers that may have gone with that run."""
     service = broker.roster.restore_service(kept.service)
     job = Job(kept.id, service, ABSENT, (), kept.wishes, kept.created)
@@ -86,7 +86,7 @@ def restore(broker: Broker, kept: Kept, now: float, nobody: Any) -> Job:
     return job
 
 
-def _start_at(broker: Broker, job: Job, kept: Kept, now: float) -> float:
+def _start_at(broker: Broker, job: Job, kept: StoredJob, now: float) -> float:
     """When a delayed job starts, at most its whole delay from now: stored times are as right as the wall clock was, and
     one that was set back since would turn seconds into days (R25)."""
     if kept.spent:
@@ -94,7 +94,7 @@ def _start_at(broker: Broker, job: Job, kept: Kept, now: float) -> float:
     return min(max(kept.start_at, kept.created + kept.wishes.delay), now + kept.wishes.delay)
 
 
-def _restore_ended(broker: Broker, job: Job, kept: Kept, now: float) -> None:
+def _restore_ended(broker: Broker, job: Job, kept: StoredJob, now: float) -> None:
     assert kept.outcome is not None
     job.reason, job.quarantined = kept.reason, kept.quarantined
     job.result = ABSENT
@@ -105,10 +105,10 @@ def _restore_ended(broker: Broker, job: Job, kept: Kept, now: float) -> None:
         broker.ledger.erase(job)
 
 
-def _strand(broker: Broker, job: Job, kept: Kept, token: Token, now: float, nobody: Any) -> None:
+def _strand(broker: Broker, job: Job, kept: StoredJob, token: Token, now: float, nobody: Any) -> None:
     """It was given out. A worker that can name its attempt has some time to deliver; with others it is lost at once."""
     roster = broker.roster
-    terms = Terms(detach_timeout=broker.policy.resume)
+    terms = WorkerProfile(detach_timeout=broker.policy.resume)
     worker = Worker(roster.next_id(), nobody, None, kept.worker, terms, now)
     roster.enter(worker, ())
     move_worker(worker, IDLE)

@@ -7,7 +7,7 @@ from typing import Final
 from dragoman.core.admission import STOPPED
 from dragoman.core.model import Attempt, Job, Worker
 from dragoman.core.policy import Policy
-from dragoman.core.states import LOST, Ending, Outcome
+from dragoman.core.states import LOST, AttemptRecord, Outcome
 
 TRIED_KEPT: Final = 16  # so many workers a job remembers (R12)
 
@@ -21,14 +21,14 @@ def note_ending(job: Job, worker: Worker, outcome: Outcome, reason: str) -> None
     remember_tried(job, worker)
     if job.history is None:
         job.history = []
-    job.history.append(Ending(job.spent, worker.name, outcome, reason))
+    job.history.append(AttemptRecord(job.spent, worker.name, outcome, reason))
 
 
 def note_last(job: Job, attempt: Attempt, outcome: Outcome, reason: str) -> None:
     """The job has ended while this attempt ran: it is not spent, but part of the history."""
     if job.history is None:
         job.history = []
-    job.history.append(Ending(attempt.number, attempt.worker.name, outcome, reason))
+    job.history.append(AttemptRecord(attempt.number, attempt.worker.name, outcome, reason))
 
 
 def remember_tried(job: Job, worker: Worker) -> None:

@@ -26,7 +26,7 @@ class Outcome(StrEnum):
     REFUSED = "refused"
 
 
-class Refusal(StrEnum):
+class RefusalReason(StrEnum):
     """The reason for which a submit was refused. Each dialect maps these to its own words in one table."""
 
     NO_SUCH_SERVICE = "no such service"
@@ -69,7 +69,7 @@ DRAINING: Final = WorkerState.DRAINING
 GONE: Final = WorkerState.GONE
 
 
-class Farewell(StrEnum):
+class RemovalReason(StrEnum):
     """The reason for which the broker removed a worker."""
 
     EXPIRED = "expired"  # its lease ran out
@@ -80,11 +80,11 @@ class Farewell(StrEnum):
     @property
     def is_final(self) -> bool:
         """Whether the worker shall not come back."""
-        return self in (Farewell.DRAINED, Farewell.KILLED)
+        return self in (RemovalReason.DRAINED, RemovalReason.KILLED)
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class AttemptRecord:
     """The end of one attempt without a result: an entry of a job's history."""
 
     number: int

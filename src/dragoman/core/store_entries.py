@@ -6,7 +6,7 @@ from dragoman.core.model import Job
 from dragoman.core.recipients import Effect
 
 
-class Save(Effect):
+class StoreJob(Effect):
     """Write this job, as it is now, into the diary, then say `saved(number)`. Numbers rise; so must the commits.
 
     `rewrites`: what it asks for has changed since it was written first.
@@ -20,7 +20,7 @@ class Save(Effect):
         self.rewrites = rewrites
 
 
-class Note(Effect):
+class StoreValue(Effect):
     """Write down something that is no job, such as that a service is paused: `value` under `key`, or nothing more."""
 
     __slots__ = ("key", "number", "value")
@@ -31,7 +31,7 @@ class Note(Effect):
         self.number = number  # as in Save
 
 
-class Erase(Effect):
+class DeleteJob(Effect):
     """The keep time of this job's outcome is over: remove it from the diary."""
 
     __slots__ = ("job",)
@@ -40,4 +40,4 @@ class Erase(Effect):
         self.job = job
 
 
-StoreEntry = Save | Note | Erase
+StoreEntry = StoreJob | StoreValue | DeleteJob

@@ -11,7 +11,7 @@ from dragoman.core.service_names import ServiceNames
 from dragoman.core.states import BUSY, DRAINING, GONE, IDLE
 
 
-class Roster(ServiceNames):
+class WorkerRegistry(ServiceNames):
     __slots__ = ("_last_id", "workers")
 
     def __init__(self, age_step: float, max_services: int, first_id: int) -> None:

@@ -23,7 +23,7 @@ class Dialect:
 
     # The broker: its options, its connections' limits, and how it listens.
     options: str  # the module of ListenerOptions, WorkerOptions and ClientOptions
-    limits: str = "dragoman.server.connection:PeerLimits"
+    limits: str = "dragoman.server.connection_limits:ConnectionLimits"
     listen: str
 
     # The SDK: how clients and workers speak it, and the class that is one worker's life.

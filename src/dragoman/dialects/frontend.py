@@ -6,11 +6,11 @@ from typing import Final
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.core.broker import Broker
-from dragoman.core.effects import Answer
-from dragoman.core.options import Wishes
+from dragoman.core.effects import DeliverOutcome
+from dragoman.core.options import JobOptions
 from dragoman.core.oversize import over_max_payload
-from dragoman.core.states import DONE, REFUSED, Refusal
-from dragoman.dialects.interface import Line, Peer
+from dragoman.core.states import DONE, REFUSED, RefusalReason
+from dragoman.dialects.interface import BrokerIO, Connection
 from dragoman.dialects.single_frame_calls import read_call, write_error
 
 FRONTEND: Final = "frontend"
@@ -19,35 +19,35 @@ FRONTEND: Final = "frontend"
 class Frontend:
     """Callers are their connections: nothing is known of them besides."""
 
-    def __init__(self, broker: Broker, line: Line, service: str, wishes: Wishes, max_payload: int) -> None:
+    def __init__(self, broker: Broker, line: BrokerIO, service: str, wishes: JobOptions, max_payload: int) -> None:
         self._broker = broker
         self._line = line
         self._service = service
         self._wishes = wishes
         self._max_payload = max_payload
 
-    def hear(self, peer: Peer, message: Message | TooLarge, now: float) -> None:
+    def hear(self, peer: Connection, message: Message | TooLarge, now: float) -> None:
         """Raises Malformed."""
         if type(message) is TooLarge:
             self._refuse_large(peer, message)
         else:
             self._submit(peer, read_call(message), now)
 
-    def answer(self, answer: Answer) -> None:
-        peer: Peer = answer.caller  # type: ignore[assignment]
+    def answer(self, answer: DeliverOutcome) -> None:
+        peer: Connection = answer.caller  # type: ignore[assignment]
         peer.remove_job(answer.job)
         if answer.outcome is DONE:
             self._line.send(peer, [b"", answer.result])
         else:
             self._line.send(peer, write_error(answer.outcome, answer.reason))
 
-    def lost(self, peer: Peer, now: float) -> None:
+    def lost(self, peer: Connection, now: float) -> None:
         self._broker.caller_gone(peer, now)
 
-    def _submit(self, peer: Peer, payload: Frame, now: float) -> None:
+    def _submit(self, peer: Connection, payload: Frame, now: float) -> None:
         self._broker.submit(self._service, payload, peer, self._wishes, now, owner=peer.owner)
 
-    def _refuse_large(self, peer: Peer, message: TooLarge) -> None:
+    def _refuse_large(self, peer: Connection, message: TooLarge) -> None:
         reason = over_max_payload("payload", message.size, self._max_payload)
-        self._broker.counters.refuse(self._service, Refusal.INVALID, reason)
+        self._broker.counters.refuse(self._service, RefusalReason.INVALID, reason)
         self._line.send(peer, write_error(REFUSED, reason))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class LifeSigns:
+class HeartbeatTimers:
     """The times of one connection, in both directions.
 
     `every`: so many seconds after `said`, the next heartbeat is due. `patience`: so many seconds after `heard`, the

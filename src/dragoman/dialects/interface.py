@@ -20,7 +20,7 @@ from dragoman.core.recipients import TimedRecipient
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Peer(Caller):
+class Connection(Caller):
     """One connection's other end."""
 
     __slots__ = (
@@ -36,7 +36,7 @@ class Peer(Caller):
         "since",
     )
 
-    session: Session
+    session: BrokerSide
     guest: Any  # the session's own record of this peer; the line never looks at it
     endpoint: str  # which of the session's places it came by, or the name it was dialled under
     identity: bytes  # its routing id, or empty. A name, not a proof
@@ -49,22 +49,24 @@ class Peer(Caller):
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Line:
+class BrokerIO:
     """What a session may ask for."""
 
-    def send(self, to: Peer, frames: Sequence[Frame], mark: object = None) -> None:
+    def send(self, to: Connection, frames: Sequence[Frame], mark: object = None) -> None:
         """Write a message. If the connection ends before its last byte left us, `mark` comes back in `lost`."""
         raise NotImplementedError
 
-    def dial(self, session: Session, place: object, endpoint: str, carrier: Carrier, limits: Any = None) -> Peer:
+    def dial(
+        self, session: BrokerSide, place: object, endpoint: str, carrier: Carrier, limits: Any = None
+    ) -> Connection:
         """Connect to a place. `opened` follows when the peer has greeted, `lost` if it never does."""
         raise NotImplementedError
 
-    def close(self, whom: Peer, reason: str) -> None:
+    def close(self, whom: Connection, reason: str) -> None:
         """Write what is pending, then end the connection. `lost` follows."""
         raise NotImplementedError
 
-    def when_process_ends(self, whose: Peer, call: Callable[[float], None]) -> Callable[[], None] | None:
+    def when_process_ends(self, whose: Connection, call: Callable[[float], None]) -> Callable[[], None] | None:
         """Be called, once, when this peer's process has ended. To be asked while the peer is connected: its process id
         cannot be another process's then. Returns what stops the watch, or None where a process cannot be watched."""
         raise NotImplementedError
@@ -73,39 +75,39 @@ class Line:
         """Be called, once, when all effects of this turn have been carried out and before anything is written."""
         raise NotImplementedError
 
-    def when_settled(self, whose: Peer, call: Callable[[float], object]) -> None:
+    def when_settled(self, whose: Connection, call: Callable[[float], object]) -> None:
         """Be called, once, when the connection has stayed open for a moment; never if it has ended by then. A worker
         that has just joined is idle from then on, and not sooner (D7)."""
         raise NotImplementedError
 
-    def bad_message(self, sender: Peer, reason: str, detail: str = "") -> None:
+    def bad_message(self, sender: Connection, reason: str, detail: str = "") -> None:
         """D6: count it, log it once a second at most, and close the connection after too many."""
         raise NotImplementedError
 
-    def remark(self, event: str, /, *, level: str = "info", peer: Peer | None = None, **fields: object) -> None:
+    def remark(self, event: str, /, *, level: str = "info", peer: Connection | None = None, **fields: object) -> None:
         """Something an operator may want to read."""
         raise NotImplementedError
 
-    def remark_limited(self, event: str, /, *, peer: Peer, level: str = "info", **fields: object) -> None:
+    def remark_limited(self, event: str, /, *, peer: Connection, level: str = "info", **fields: object) -> None:
         """The same, for something that a peer may do often: one line a second about each."""
         raise NotImplementedError
 
-    def complain(self, event: str, /, *, peer: Peer | None = None, **fields: object) -> None:
+    def complain(self, event: str, /, *, peer: Connection | None = None, **fields: object) -> None:
         """A warning about somebody who may give cause for many: a flood of causes is not a flood of lines."""
         raise NotImplementedError
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
-class Session(TimedRecipient):
+class BrokerSide(TimedRecipient):
     """The broker's side of one listener's conversations in one dialect."""
 
-    def opened(self, peer: Peer, now: float) -> None:
+    def opened(self, peer: Connection, now: float) -> None:
         """The carrier's handshake is done."""
         raise NotImplementedError
 
-    def hear(self, peer: Peer, message: Message | TooLarge, now: float) -> None:
+    def hear(self, peer: Connection, message: Message | TooLarge, now: float) -> None:
         raise NotImplementedError
 
-    def lost(self, peer: Peer, unsent: Sequence[object], now: float) -> None:
+    def lost(self, peer: Connection, unsent: Sequence[object], now: float) -> None:
         """The connection has ended; the messages with these marks never left us whole."""
         raise NotImplementedError

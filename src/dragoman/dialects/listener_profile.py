@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from dragoman.core.infinity import inf
-from dragoman.core.options import Terms, Wishes
+from dragoman.core.options import JobOptions, WorkerProfile
 
 
 class JobLimits(Protocol):
@@ -32,9 +32,9 @@ class WorkerLimits(Protocol):
     def unproven_limit(self) -> float: ...
 
 
-def job_options(options: JobLimits) -> Wishes:
+def job_options(options: JobLimits) -> JobOptions:
     """The options of jobs whose service exists as soon as the listener does: callers may come before workers."""
-    return Wishes(
+    return JobOptions(
         queue_timeout=options.queue_timeout or inf,
         job_timeout=options.job_timeout or inf,
         attempts=options.attempts,
@@ -42,9 +42,9 @@ def job_options(options: JobLimits) -> Wishes:
     )
 
 
-def silent_worker(options: WorkerLimits, lease: float) -> Terms:
+def silent_worker(options: WorkerLimits, lease: float) -> WorkerProfile:
     """The profile of workers that have one thread and say nothing while they work: the time-out judges the job (D5)."""
-    return Terms(
+    return WorkerProfile(
         lease=lease,
         silent_while_busy=True,
         unproven_limit=options.unproven_limit,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from dragoman.core.broker import Broker
-from dragoman.dialects.interface import Line, Peer
+from dragoman.dialects.interface import BrokerIO, Connection
 
 CAME_BACK: Final = "its worker came back on a new connection"
 
@@ -18,13 +18,13 @@ class RoutingIds:
     former connection before it is closed, so that its worker leaves with a reason of its own.
     """
 
-    def __init__(self, broker: Broker, line: Line, leave: Callable[[Peer, float], None]) -> None:
+    def __init__(self, broker: Broker, line: BrokerIO, leave: Callable[[Connection, float], None]) -> None:
         self._broker = broker
         self._line = line
         self._leave = leave
-        self.owners: dict[tuple[str, bytes], Peer] = {}
+        self.owners: dict[tuple[str, bytes], Connection] = {}
 
-    def take(self, peer: Peer, now: float) -> None:
+    def take(self, peer: Connection, now: float) -> None:
         """A connection has opened: its routing id, if it has one, is its own from now on."""
         if not peer.identity:
             return
@@ -37,7 +37,7 @@ class RoutingIds:
             self._line.close(former, "its routing id came on a new connection")
         self.owners[key] = peer
 
-    def release(self, peer: Peer) -> None:
+    def release(self, peer: Connection) -> None:
         """A connection has ended. Its routing id may be another's already."""
         key = (peer.endpoint, peer.identity)
         if self.owners.get(key) is peer:

@@ -18,7 +18,7 @@ from dragoman.core.states import Outcome as Outcome
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class JobInfo:
     """What a worker is told of a job besides its payload, as far as its wire says."""
 
     service: str = ""
@@ -27,15 +27,15 @@ class Assignment:
     timeout: float = inf  # seconds that it may run
 
 
-NOTHING_SAID: Final = Assignment()
+NOTHING_SAID: Final = JobInfo()
 
 
-class WorkerPort(Protocol):
+class WorkerIO(Protocol):
     """What a worker's conversation asks for."""
 
     def send(self, frames: Sequence[Frame]) -> None: ...
 
-    def run(self, ticket: Hashable, payload: Frame, assignment: Assignment = NOTHING_SAID) -> None:
+    def run(self, ticket: Hashable, payload: Frame, assignment: JobInfo = NOTHING_SAID) -> None:
         """Start the job. `finished`, `failed` or `returned` follows with the same ticket."""
 
     def recall(self, ticket: Hashable, reason: str) -> None:
@@ -82,7 +82,7 @@ class WorkerSide(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Wishes:
+class SubmitOptions:
     """What a caller asks for besides the result. Most wires have no words for most of it; `None` is not said, and a
     time-out of inf is none.
 
@@ -116,7 +116,7 @@ def answer_too_large(answer: TooLarge) -> Malformed:
     return Malformed("too large", f"the answer has {answer.size} bytes, more than this client takes")
 
 
-class ClientPort(Protocol):
+class ClientIO(Protocol):
     """What a client's conversation asks for."""
 
     def send(self, frames: Sequence[Frame]) -> None: ...
@@ -176,7 +176,7 @@ class ClientSide(Protocol):
 
     def tick(self, now: float) -> float: ...
 
-    def submit(self, ticket: Hashable, wishes: Wishes, payload: Frame, id: bytes, now: float) -> None:
+    def submit(self, ticket: Hashable, wishes: SubmitOptions, payload: Frame, id: bytes, now: float) -> None:
         """Call, with all that the wire has words for. What is submitted may wait for `flush`."""
         timeout = wishes.timeout if wishes.job_timeout is None else wishes.job_timeout
         self.call(ticket, wishes.service, payload, timeout, now)

@@ -11,7 +11,7 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.core.infinity import inf
 from dragoman.core.states import DONE, REFUSED, Outcome
 from dragoman.dialects import sides
-from dragoman.dialects.sides import ClientPort
+from dragoman.dialects.sides import ClientIO
 from dragoman.dialects.single_frame_calls import ERROR
 
 CLIENT_SOCKET: Final = "REQ"  # a frontend may be a ROUTER or a REP
@@ -61,7 +61,7 @@ class ClientSide(sides.ClientSide):
     patience = inf
     hint = ""
 
-    def __init__(self, port: ClientPort, worker_word: bytes) -> None:
+    def __init__(self, port: ClientIO, worker_word: bytes) -> None:
         self._port = port
         self._worker_word = worker_word  # what a place for workers would answer
         self._ticket: Hashable = None

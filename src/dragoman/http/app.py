@@ -9,24 +9,24 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dragoman.http import calls, events, health, metrics, operation_routes, worker_routes
-from dragoman.http.context import Door
+from dragoman.http.context import AppContext
 from dragoman.http.openapi import document_operation
-from dragoman.http.operation_call import HungUp
-from dragoman.http.operations import Operation
-from dragoman.http.problems import Refused, problem
+from dragoman.http.operation_call import ClientDisconnected
+from dragoman.http.operations import HttpOperation
+from dragoman.http.problems import HttpError, problem
 from dragoman.http.routes import Methods, Routes
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 
-def all_operations() -> list[Operation]:
+def all_operations() -> list[HttpOperation]:
     modules = (calls, operation_routes, worker_routes, events, health, metrics)
     operations = [operation for module in modules for operation in module.OPERATIONS]
     return [*operations, document_operation(operations)]
 
 
-def make_app(door: Door, operations: Iterable[Operation] | None = None) -> ASGIApp:
+def make_app(door: AppContext, operations: Iterable[HttpOperation] | None = None) -> ASGIApp:
     """What a server may serve. An exception that is not meant goes to the server, which says 500 and logs it."""
     routes = Routes(operations if operations is not None else all_operations())
 
@@ -34,16 +34,16 @@ def make_app(door: Door, operations: Iterable[Operation] | None = None) -> ASGIA
         assert scope["type"] == "http", "nothing but HTTP is spoken here"
         try:
             response = await _answer(door, routes, scope, receive, send)
-        except Refused as refused:
+        except HttpError as refused:
             response = refused.response
-        except HungUp:
+        except ClientDisconnected:
             response = Response(status_code=204)  # nobody reads it
         await response(scope, receive, send)
 
     return app
 
 
-def make_too_large(door: Door) -> Callable[[dict[str, Any]], None]:
+def make_too_large(door: AppContext) -> Callable[[dict[str, Any]], None]:
     """What a server tells of requests whose bodies are too large: to some operations that means something."""
     routes = Routes(each for each in all_operations() if each.too_large is not None)
 
@@ -59,7 +59,7 @@ def make_too_large(door: Door) -> Callable[[dict[str, Any]], None]:
     return too_large
 
 
-async def _answer(door: Door, routes: Routes, scope: Scope, receive: Receive, send: Send) -> Response:
+async def _answer(door: AppContext, routes: Routes, scope: Scope, receive: Receive, send: Send) -> Response:
     found = routes.find(scope["raw_path"])
     if found is None:
         return problem(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dragoman.http.connection import Connection
-from dragoman.http.framing import Fault
+from dragoman.http.framing import RequestError
 
 
-class Bodies:
+class BodyBudget:
     def __init__(self, max_memory: int) -> None:
         self.total = 0
         self._max_memory = max_memory
@@ -24,6 +24,6 @@ class Bodies:
         """It is whole, or given up."""
         self.total -= self._held.pop(connection, 0)
 
-    def fault(self) -> Fault:
+    def fault(self) -> RequestError:
         detail = f"Bodies that are under way take too much, and this is the largest: max_memory is {self._max_memory}."
-        return Fault(503, "busy", "Busy", detail)
+        return RequestError(503, "busy", "Busy", detail)

@@ -17,42 +17,44 @@ from typing import Any, Final, Protocol, cast
 from dragoman.core.admission import PATIENCE_OVER
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
-from dragoman.core.effects import Answer, Dismiss, Effect, Give, Recall
+from dragoman.core.effects import CancelAttempt, DeliverOutcome, Effect, RemoveWorker, SendJob
 from dragoman.core.failure import Failure
 from dragoman.core.model import Attempt, Payload, Token, WorkerId
-from dragoman.core.options import Terms, Wishes
+from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.owners import Owner
 from dragoman.core.recipients import TimedRecipient
 from dragoman.core.states import BOOTING, TIMED_OUT
-from dragoman.http.call_headers import Plans
+from dragoman.http.call_headers import CallHeadersCache
 from dragoman.http.options import ListenerOptions
-from dragoman.http.remote_worker import Call, Guest, Offer, Poll
+from dragoman.http.remote_worker import HttpWorker, PendingCall, PendingPoll, UnsentJob
 from dragoman.http.sse import Streams
-from dragoman.http.subscribers import Listeners
+from dragoman.http.subscribers import Subscribers
 
 MOST_STREAMS: Final = 64
 FETCH: Final = 1.0  # so long a job waits for its worker to ask for it; then another may have it (R8)
 
 
-class Line(Protocol):
+class RunnerAccess(Protocol):
     """What this session asks of the line."""
 
     def ask_for_turn(self) -> None: ...
 
 
-class HttpSession(TimedRecipient):
+class HttpBrokerSide(TimedRecipient):
     dialect = "http"
 
-    def __init__(self, broker: Broker, line: Line, options: ListenerOptions, streams: Streams | None = None) -> None:
+    def __init__(
+        self, broker: Broker, line: RunnerAccess, options: ListenerOptions, streams: Streams | None = None
+    ) -> None:
         self.options = options
-        self.plans = Plans(options)
+        self.plans = CallHeadersCache(options)
         self.streams = streams or Streams(MOST_STREAMS)
-        self.listeners = Listeners(broker.events)
+        self.listeners = Subscribers(broker.events)
         self.is_closed = False
         self._broker = broker
         self._line = line
-        self._guests: dict[WorkerId, Guest] = {}
-        self._waiting: Deadlines[Call | Poll | Offer] = Deadlines()
+        self._guests: dict[WorkerId, HttpWorker] = {}
+        self._waiting: Deadlines[PendingCall | PendingPoll | UnsentJob] = Deadlines()
 
     # ---------------------------------------------------------------- callers
 
@@ -60,22 +62,22 @@ class HttpSession(TimedRecipient):
         self,
         service: str,
         payload: Payload,
-        wishes: Wishes,
-        answer: Future[Answer | None],
+        wishes: JobOptions,
+        answer: Future[DeliverOutcome | None],
         now: float,
         *,
         deadline: float,
         key: str | None,
         owner: Owner | None = None,
-    ) -> Call:
-        call = Call(self, answer)
+    ) -> PendingCall:
+        call = PendingCall(self, answer)
         self._broker.submit(service, payload, call, wishes, now, deadline=deadline, key=key, owner=owner)
         if call.job is not None and call.job.deadline > deadline:  # it has joined another's
             self._waiting.arm(call, deadline)
         self._line.ask_for_turn()
         return call
 
-    def hang_up(self, call: Call, now: float) -> None:
+    def hang_up(self, call: PendingCall, now: float) -> None:
         """Nobody waits any more: a call that waits is withdrawn, one that runs may end (R122)."""
         _tell(call.answer, None)
         self._waiting.disarm(call)
@@ -90,9 +92,9 @@ class HttpSession(TimedRecipient):
 
     def join(
         self, name: str, services: Collection[str], capacity: int, lease: float, origin: str, now: float
-    ) -> Guest | None:
+    ) -> HttpWorker | None:
         """A worker comes. It gets nothing before it asks. None: there are too many names of services."""
-        guest = Guest(self._broker.entropy.token().hex())
+        guest = HttpWorker(self._broker.entropy.token().hex())
         terms = _terms(capacity, lease, self.options.unproven_limit)
         worker = self._broker.join(self, guest, name, services, terms, now, origin=origin)
         if worker is None:
@@ -102,10 +104,10 @@ class HttpSession(TimedRecipient):
         self._line.ask_for_turn()
         return guest
 
-    def guest(self, id: int) -> Guest | None:
+    def guest(self, id: int) -> HttpWorker | None:
         return self._guests.get(WorkerId(id))
 
-    def leave(self, guest: Guest, now: float) -> None:
+    def leave(self, guest: HttpWorker, now: float) -> None:
         """It goes: what it was given follows D8."""
         unseen = [offer.attempt for offer in guest.offers.values()]
         self._forget(guest, "it has left")
@@ -113,12 +115,17 @@ class HttpSession(TimedRecipient):
         self._line.ask_for_turn()
 
     def poll(
-        self, guest: Guest, wait: float, held: Collection[str] | None, answer: Future[Attempt | str | None], now: float
-    ) -> Poll:
+        self,
+        guest: HttpWorker,
+        wait: float,
+        held: Collection[str] | None,
+        answer: Future[Attempt | str | None],
+        now: float,
+    ) -> PendingPoll:
         """A worker asks for a job. `held`: what it says it holds, by tokens; None if it does not say."""
         worker = guest.worker
         self._broker.seen(worker, now)
-        poll = Poll(guest, answer, now + min(wait, self.options.long_poll, worker.terms.lease / 2))
+        poll = PendingPoll(guest, answer, now + min(wait, self.options.long_poll, worker.terms.lease / 2))
         owed = self._owed(guest, held, now)
         if owed is not None:
             self._hand_over(poll, owed)
@@ -135,7 +142,7 @@ class HttpSession(TimedRecipient):
         self._line.ask_for_turn()
         return poll
 
-    def drop(self, poll: Poll, now: float) -> None:
+    def drop(self, poll: PendingPoll, now: float) -> None:
         """The worker hung up on its `next`. If that has an answer, it may be lost (R124)."""
         guest, attempt = poll.guest, poll.attempt
         _tell(poll.answer, None)
@@ -148,13 +155,13 @@ class HttpSession(TimedRecipient):
                 self._offer(guest, attempt, now)
         self._line.ask_for_turn()
 
-    def succeed(self, guest: Guest, attempt: Attempt, result: Payload, now: float) -> bool:
+    def succeed(self, guest: HttpWorker, attempt: Attempt, result: Payload, now: float) -> bool:
         """False if it came too late."""
         self._ask(guest, now)
         self._line.ask_for_turn()
         return self._broker.succeed(attempt, result, now)
 
-    def fail(self, guest: Guest, attempt: Attempt, reason: str, failure: Failure | None, now: float) -> bool:
+    def fail(self, guest: HttpWorker, attempt: Attempt, reason: str, failure: Failure | None, now: float) -> bool:
         self._ask(guest, now)
         self._line.ask_for_turn()
         return self._broker.fail(attempt, reason, now, failure)
@@ -176,31 +183,31 @@ class HttpSession(TimedRecipient):
     # ---------------------------------------------------------------- as a session
 
     def execute(self, effect: Effect, now: float) -> None:
-        if type(effect) is Answer:
+        if type(effect) is DeliverOutcome:
             call = effect.caller
-            assert isinstance(call, Call)
+            assert isinstance(call, PendingCall)
             call.remove_job(effect.job)
             self._waiting.disarm(call)
             _tell(call.answer, effect)
-        elif type(effect) is Give:
+        elif type(effect) is SendJob:
             self._give(effect.attempt, now)
-        elif isinstance(effect, Recall):
+        elif isinstance(effect, CancelAttempt):
             self._recall(effect.attempt, now)
-        elif isinstance(effect, Dismiss):
-            guest = cast(Guest, effect.worker.remote)
+        elif isinstance(effect, RemoveWorker):
+            guest = cast(HttpWorker, effect.worker.remote)
             self._forget(guest, effect.reason)
         # Accept: background jobs are the desk's. Progress: a response cannot tell it; whoever wants it watches.
 
     def tick(self, now: float) -> float:
         for each in self._waiting.due(now):
-            if isinstance(each, Poll):
+            if isinstance(each, PendingPoll):
                 self._broker.seen(each.guest.worker, now)
                 _tell(each.answer, None)
                 self._take_away(each, now)
-            elif isinstance(each, Call):
+            elif isinstance(each, PendingCall):
                 job = each.job
                 self._broker.caller_gone(each, now)
-                _tell(each.answer, Answer(each, job, TIMED_OUT, b"", PATIENCE_OVER))
+                _tell(each.answer, DeliverOutcome(each, job, TIMED_OUT, b"", PATIENCE_OVER))
             else:
                 del each.guest.offers[each.attempt.token]
                 self._ask(each.guest, now)
@@ -210,7 +217,7 @@ class HttpSession(TimedRecipient):
     # ---------------------------------------------------------------- inside
 
     def _give(self, attempt: Attempt, now: float) -> None:
-        guest = cast(Guest, attempt.worker.remote)
+        guest = cast(HttpWorker, attempt.worker.remote)
         if guest.polls:
             poll = guest.polls.popleft()
             self._waiting.disarm(poll)
@@ -218,16 +225,16 @@ class HttpSession(TimedRecipient):
         else:
             self._offer(guest, attempt, now)
 
-    def _hand_over(self, poll: Poll, attempt: Attempt) -> None:
+    def _hand_over(self, poll: PendingPoll, attempt: Attempt) -> None:
         poll.attempt = poll.guest.latest = attempt
         poll.payload = attempt.job.payload
         _tell(poll.answer, attempt)
 
-    def _offer(self, guest: Guest, attempt: Attempt, now: float) -> None:
-        offer = guest.offers[attempt.token] = Offer(guest, attempt)
+    def _offer(self, guest: HttpWorker, attempt: Attempt, now: float) -> None:
+        offer = guest.offers[attempt.token] = UnsentJob(guest, attempt)
         self._waiting.arm(offer, now + FETCH)
 
-    def _owed(self, guest: Guest, held: Collection[str] | None, now: float) -> Attempt | None:
+    def _owed(self, guest: HttpWorker, held: Collection[str] | None, now: float) -> Attempt | None:
         """What a worker that asks for a job should have already."""
         worker = guest.worker
         while guest.again:
@@ -249,7 +256,7 @@ class HttpSession(TimedRecipient):
 
     def _recall(self, attempt: Attempt, now: float) -> None:
         """A worker hears of it when it next speaks of it. What never left us is nobody's."""
-        guest = cast(Guest, attempt.worker.remote)
+        guest = cast(HttpWorker, attempt.worker.remote)
         guest.again.pop(attempt.token, None)
         offer = guest.offers.pop(attempt.token, None)
         if offer is not None:
@@ -257,18 +264,18 @@ class HttpSession(TimedRecipient):
             self._ask(guest, now)
             self._broker.undelivered(attempt, now)
 
-    def _take_away(self, poll: Poll, now: float) -> None:
+    def _take_away(self, poll: PendingPoll, now: float) -> None:
         """It has its answer, or nobody waits for one."""
         self._waiting.disarm(poll)
         if poll in poll.guest.polls:
             poll.guest.polls.remove(poll)
         self._ask(poll.guest, now)
 
-    def _ask(self, guest: Guest, now: float) -> None:
+    def _ask(self, guest: HttpWorker, now: float) -> None:
         """It asks for a job by each `next` that waits. Without one it is given nothing, however free it is (R131)."""
         self._broker.ask(guest.worker, len(guest.polls), now)
 
-    def _forget(self, guest: Guest, reason: str) -> None:
+    def _forget(self, guest: HttpWorker, reason: str) -> None:
         self._guests.pop(guest.worker.id, None)
         while guest.polls:
             poll = guest.polls.popleft()
@@ -280,8 +287,8 @@ class HttpSession(TimedRecipient):
 
 
 @lru_cache(maxsize=1024)
-def _terms(capacity: int, lease: float, unproven_limit: float) -> Terms:
-    return Terms(
+def _terms(capacity: int, lease: float, unproven_limit: float) -> WorkerProfile:
+    return WorkerProfile(
         lease=lease, capacity=capacity, unproven_limit=unproven_limit, may_return=True, comes_back=True, pulls=True
     )
 

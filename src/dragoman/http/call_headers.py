@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
-from dragoman.core.options import DEFAULT_PRIORITY, Wishes
+from dragoman.core.options import DEFAULT_PRIORITY, JobOptions
 from dragoman.http.headers import Header
 from dragoman.http.options import ListenerOptions
-from dragoman.http.problems import Refused, told_as_problem
-from dragoman.operations.schemas import Attempts, JobTimeout, Key, Priority, Problem
-from dragoman.operations.validation import sentence
+from dragoman.http.problems import HttpError, problem_response
+from dragoman.operations.schemas import Attempts, ErrorView, JobTimeout, Key, Priority
+from dragoman.operations.validation import explain
 
 if TYPE_CHECKING:
     from starlette.types import Scope
@@ -32,7 +32,7 @@ KINDS = {header.name.lower().encode(): header for header in HEADERS}
 KEY = b"idempotency-key"
 
 
-class Plan:
+class CallHeaders:
     """What the headers of a call ask for."""
 
     __slots__ = ("key", "patience", "wishes")
@@ -41,7 +41,7 @@ class Plan:
         self.patience: float = said.get(b"dragoman-timeout") or inf
         self.key: str | None = said.get(KEY)
         default = inf if b"dragoman-timeout" in said else options.job_timeout  # a deadline alone judges
-        self.wishes = Wishes(
+        self.wishes = JobOptions(
             queue_timeout=options.queue_timeout or inf,
             job_timeout=said.get(b"dragoman-job-timeout", default) or inf,
             attempts=said.get(b"dragoman-attempts", options.attempts),
@@ -50,18 +50,18 @@ class Plan:
         )
 
 
-class Plans:
+class CallHeadersCache:
     """The plans of calls, each read once."""
 
     def __init__(self, options: ListenerOptions) -> None:
         self._options = options
-        self._known: dict[tuple[tuple[bytes, bytes], ...], Plan] = {}
+        self._known: dict[tuple[tuple[bytes, bytes], ...], CallHeaders] = {}
 
-    def of(self, scope: Scope) -> Plan:
+    def of(self, scope: Scope) -> CallHeaders:
         said = tuple(each for each in scope["headers"] if each[0] in KINDS)
         plan = self._known.get(said)
         if plan is None:
-            plan = Plan(_read(said), self._options)
+            plan = CallHeaders(_read(said), self._options)
             if plan.key is None and sum(len(value) for _, value in said) <= LONGEST_PLAN:
                 if len(self._known) >= MOST_PLANS:
                     self._known.clear()
@@ -80,9 +80,9 @@ def _read(said: tuple[tuple[bytes, bytes], ...]) -> dict[bytes, Any]:
         except UnicodeDecodeError:
             _object(header, "it is not UTF-8")
         except msgspec.ValidationError as error:
-            _object(header, sentence(error, header.kind))
+            _object(header, explain(error, header.kind))
     return words
 
 
 def _object(header: Header, detail: str) -> NoReturn:
-    raise Refused(told_as_problem(Problem(kind="invalid", detail=f"{header.name}: {detail}")))
+    raise HttpError(problem_response(ErrorView(kind="invalid", detail=f"{header.name}: {detail}")))

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dragoman.core.effects import Answer
+from dragoman.core.effects import DeliverOutcome
 from dragoman.core.model import Payload
 from dragoman.core.states import DONE
 from dragoman.http.call_headers import HEADERS
-from dragoman.http.context import Door
-from dragoman.http.disconnect import HANGUP, Hangup
-from dragoman.http.operation_call import HungUp
-from dragoman.http.operations import BYTES, Operation
+from dragoman.http.context import AppContext
+from dragoman.http.disconnect import HANGUP, DisconnectSignal
+from dragoman.http.operation_call import ClientDisconnected
+from dragoman.http.operations import BYTES, HttpOperation
 from dragoman.http.outcomes import outcome_response
-from dragoman.http.problems import Refused, problem, told_as_problem
-from dragoman.operations.handlers import PROBLEMS
-from dragoman.operations.schemas import Problem, ServiceName
+from dragoman.http.problems import HttpError, problem, problem_response
+from dragoman.operations.handlers import ERROR_KINDS
+from dragoman.operations.schemas import ErrorView, ServiceName
 
 if TYPE_CHECKING:
     from starlette.types import Receive
@@ -39,19 +39,19 @@ class Result(Response):
         ]
 
 
-async def call(door: Door, request: Request) -> Response:
+async def call(door: AppContext, request: Request) -> Response:
     scope = request.scope
     session = door.session
     plan = session.plans.of(scope)
     payload = await _payload(door, request.receive)
     if plan.key is not None and door.desk.is_loading:
         detail = "jobs of the last run are still being read: keys cannot be looked up yet"
-        raise Refused(told_as_problem(Problem(kind="loading", detail=detail)))
-    hangup: Hangup | None = scope.get("extensions", {}).get(HANGUP)
+        raise HttpError(problem_response(ErrorView(kind="loading", detail=detail)))
+    hangup: DisconnectSignal | None = scope.get("extensions", {}).get(HANGUP)
     if hangup is not None and hangup.is_gone:
-        raise HungUp
+        raise ClientDisconnected
     now = door.now()
-    answer: Future[Answer | None] = get_running_loop().create_future()
+    answer: Future[DeliverOutcome | None] = get_running_loop().create_future()
     caller = session.call(
         request.path_params["service"],
         payload,
@@ -70,11 +70,11 @@ async def call(door: Door, request: Request) -> Response:
         session.hang_up(caller, door.now())
         raise
     if said is None:
-        raise HungUp
+        raise ClientDisconnected
     return _response(said)
 
 
-async def _payload(door: Door, receive: Receive) -> Payload:
+async def _payload(door: AppContext, receive: Receive) -> Payload:
     """The body, which is most often here already and in one piece."""
     message = await receive()
     body: Payload = message.get("body", b"")
@@ -83,24 +83,24 @@ async def _payload(door: Door, receive: Receive) -> Payload:
         body = bytearray(body) if type(body) is bytes else body
         body += message.get("body", b"")
     if message["type"] != "http.request":
-        raise HungUp
+        raise ClientDisconnected
     if len(body) > door.max_payload:
-        raise Refused(problem(413, "too-large", "Too large", f"max_payload is {door.max_payload} bytes."))
+        raise HttpError(problem(413, "too-large", "Too large", f"max_payload is {door.max_payload} bytes."))
     return body
 
 
-def _response(said: Answer) -> Response:
+def _response(said: DeliverOutcome) -> Response:
     job = said.job
     if said.outcome is DONE and job is not None:
         return Result(said.result, job.id.hex().encode())
     if job is None or said.refusal is not None:
-        kind: Any = PROBLEMS[said.refusal] if said.refusal is not None else "busy"
-        return told_as_problem(Problem(kind=kind, detail=said.reason))
+        kind: Any = ERROR_KINDS[said.refusal] if said.refusal is not None else "busy"
+        return problem_response(ErrorView(kind=kind, detail=said.reason))
     return outcome_response(job.id.hex(), said.outcome.value, said.reason, said.result, said.failure)
 
 
 OPERATIONS = [
-    Operation(
+    HttpOperation(
         "POST",
         "/v1/call/{service}",
         "call",

@@ -10,18 +10,18 @@ from dragoman.core.broker import Broker
 from dragoman.core.owners import Owner
 from dragoman.http.hosts import is_local
 from dragoman.http.labels import ServiceLabels
-from dragoman.operations.handlers import Desk
+from dragoman.operations.handlers import OperationHandlers
 from dragoman.operations.schemas import HealthView
 
 if TYPE_CHECKING:
-    from dragoman.http.broker_side import HttpSession
+    from dragoman.http.broker_side import HttpBrokerSide
 
 
 @dataclass(slots=True)
-class Door:
+class AppContext:
     broker: Broker
-    desk: Desk
-    session: HttpSession
+    desk: OperationHandlers
+    session: HttpBrokerSide
     line: Any  # the line: `ask_for_turn()` asks for one after a verb was called
     now: Callable[[], float]
     health: Callable[[], HealthView]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 HANGUP = "dragoman.hangup"
 
 
-class Hangup:
+class DisconnectSignal:
     """In a request's scope: whom to call if the caller goes before the response is complete, and whether it has."""
 
     __slots__ = ("call", "is_gone")

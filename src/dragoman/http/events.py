@@ -8,34 +8,34 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dragoman.core.model import JobId
-from dragoman.http.context import Door
-from dragoman.http.operations import EVENTS, Operation
-from dragoman.http.problems import Refused, told_as_problem
+from dragoman.http.context import AppContext
+from dragoman.http.operations import EVENTS, HttpOperation
+from dragoman.http.problems import HttpError, problem_response
 from dragoman.http.request_parsing import in_path
-from dragoman.operations.schemas import JobName, Problem
+from dragoman.operations.schemas import ErrorView, JobIdText
 
 
-async def all_events(door: Door, request: Request) -> Any:
+async def all_events(door: AppContext, request: Request) -> Any:
     if request.method == "HEAD":
         return Response(media_type=EVENTS)
     return door.session.listeners.listen(door.session.streams)
 
 
-async def job_events(door: Door, request: Request) -> Any:
-    name = in_path(request, "id", JobName)
+async def job_events(door: AppContext, request: Request) -> Any:
+    name = in_path(request, "id", JobIdText)
     job = door.broker.jobs.get(JobId(bytes.fromhex(name)))
     if job is None and door.desk.is_loading:
-        raise Refused(told_as_problem(Problem(kind="loading", detail="jobs of the last run are still being read")))
+        raise HttpError(problem_response(ErrorView(kind="loading", detail="jobs of the last run are still being read")))
     if job is None:
         detail = "there is no such job: it never was, or its outcome has been erased"
-        raise Refused(told_as_problem(Problem(kind="not found", detail=detail)))
+        raise HttpError(problem_response(ErrorView(kind="not found", detail=detail)))
     if request.method == "HEAD":
         return Response(media_type=EVENTS)
     return door.session.listeners.listen(door.session.streams, job)
 
 
 OPERATIONS = [
-    Operation(
+    HttpOperation(
         "GET",
         "/v1/events",
         "events",
@@ -45,7 +45,7 @@ OPERATIONS = [
         "events",
         problems=(429,),
     ),
-    Operation(
+    HttpOperation(
         "GET",
         "/v1/jobs/{id}/events",
         "job-events",
@@ -53,7 +53,7 @@ OPERATIONS = [
         job_events,
         {200: EVENTS},
         "events",
-        path_types={"id": JobName},
+        path_types={"id": JobIdText},
         problems=(404, 422, 429, 503),
     ),
 ]

@@ -31,7 +31,7 @@ SMALLEST_AVERAGE = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class RequestError:
     """Why a request is refused: a word for counters and programs, and a sentence for people. Never what was sent."""
 
     status: int
@@ -40,14 +40,14 @@ class Fault:
     detail: str
 
 
-class Refused(Exception):
-    def __init__(self, fault: Fault) -> None:
+class BadRequest(Exception):
+    def __init__(self, fault: RequestError) -> None:
         super().__init__(fault.reason)
         self.fault = fault
 
 
-def malformed(reason: str, detail: str) -> Fault:
-    return Fault(400, reason, "Malformed request", detail)
+def malformed(reason: str, detail: str) -> RequestError:
+    return RequestError(400, reason, "Malformed request", detail)
 
 
 LINE_END = malformed("bare-line-end", "Lines end with CR LF: this has a CR or a LF alone.")
@@ -67,29 +67,37 @@ BAD_REQUEST = malformed("malformed-request", "The request is not HTTP/1.1, or it
 TWO_LENGTHS = malformed("two-lengths", "Content-Length and Transfer-Encoding exclude each other.")
 BAD_LENGTH = malformed("malformed-length", "Content-Length is a number of bytes, in up to 18 digits.")
 BAD_CODING = malformed("malformed-coding", "Transfer-Encoding is chunked, and said once, or not there.")
-FOREIGN_HOST = Fault(403, "foreign-host", "Foreign host", "This server does not answer to the name that was asked for.")
-FOREIGN_ORIGIN = Fault(403, "foreign-origin", "Foreign origin", "Pages that are not served from here may not ask here.")
-ENCODED = Fault(415, "content-encoding", "Encoded body", "Bodies are taken as they are: send no Content-Encoding.")
-MULTIPART = Fault(415, "multipart", "Multipart body", "Bodies are taken whole: send the payload itself, no form.")
+FOREIGN_HOST = RequestError(
+    403, "foreign-host", "Foreign host", "This server does not answer to the name that was asked for."
+)
+FOREIGN_ORIGIN = RequestError(
+    403, "foreign-origin", "Foreign origin", "Pages that are not served from here may not ask here."
+)
+ENCODED = RequestError(
+    415, "content-encoding", "Encoded body", "Bodies are taken as they are: send no Content-Encoding."
+)
+MULTIPART = RequestError(
+    415, "multipart", "Multipart body", "Bodies are taken whole: send the payload itself, no form."
+)
 
 
-def head_too_large(limits: HttpLimits) -> Fault:
-    return Fault(431, "head-too-large", "Head too large", f"max_head is {limits.max_head} bytes.")
+def head_too_large(limits: HttpLimits) -> RequestError:
+    return RequestError(431, "head-too-large", "Head too large", f"max_head is {limits.max_head} bytes.")
 
 
-def target_too_long(limits: HttpLimits) -> Fault:
-    return Fault(414, "target-too-long", "Target too long", f"max_target is {limits.max_target} bytes.")
+def target_too_long(limits: HttpLimits) -> RequestError:
+    return RequestError(414, "target-too-long", "Target too long", f"max_target is {limits.max_target} bytes.")
 
 
-def too_many_fields(limits: HttpLimits) -> Fault:
-    return Fault(431, "too-many-fields", "Too many fields", f"max_fields is {limits.max_fields}.")
+def too_many_fields(limits: HttpLimits) -> RequestError:
+    return RequestError(431, "too-many-fields", "Too many fields", f"max_fields is {limits.max_fields}.")
 
 
-def payload_too_large(limits: HttpLimits) -> Fault:
-    return Fault(413, "too-large", "Too large", f"max_payload is {limits.max_payload} bytes.")
+def payload_too_large(limits: HttpLimits) -> RequestError:
+    return RequestError(413, "too-large", "Too large", f"max_payload is {limits.max_payload} bytes.")
 
 
-def repeated(name: bytes) -> Fault:
+def repeated(name: bytes) -> RequestError:
     return malformed("repeated-field", f"{name.decode()} is given more than once.")
 
 
@@ -97,17 +105,17 @@ def read_head(head: bytes, limits: HttpLimits) -> re.Match[bytes]:
     """A whole head, its empty line included: method, target and minor version, if its form is right. Raises Refused."""
     found = HEAD.fullmatch(head)
     if found is None:
-        raise Refused(judge_part(head, limits) or _form(head))
+        raise BadRequest(judge_part(head, limits) or _form(head))
     if found.end(2) - found.start(2) > limits.max_target:
-        raise Refused(target_too_long(limits))
+        raise BadRequest(target_too_long(limits))
     if len(head) > limits.max_head:
-        raise Refused(head_too_large(limits))
+        raise BadRequest(head_too_large(limits))
     if head.count(b"\n") - 2 > limits.max_fields:
-        raise Refused(too_many_fields(limits))
+        raise BadRequest(too_many_fields(limits))
     return found
 
 
-def judge_part(part: bytes, limits: HttpLimits) -> Fault | None:
+def judge_part(part: bytes, limits: HttpLimits) -> RequestError | None:
     """What is already wrong with the beginning of a head: whoever sends it need not wait to hear of it."""
     if not b"A" <= part[:1] <= b"Z":
         return BAD_LINE
@@ -137,11 +145,11 @@ def without_upgrade(head: bytes) -> bytes:
     return UPGRADE.sub(b"", head)
 
 
-def _form(head: bytes) -> Fault:
+def _form(head: bytes) -> RequestError:
     return FOLDED if b"\r\n " in head or b"\r\n\t" in head else BAD_FIELD
 
 
-def what_is_wrong(head: re.Match[bytes]) -> Fault:
+def what_is_wrong(head: re.Match[bytes]) -> RequestError:
     """Of a head whose form is right, and which the parser refuses all the same: it does not say why."""
     lines = [line.partition(b":") for line in head[0].split(b"\r\n")[1:]]
     lengths = [value.strip() for name, _, value in lines if name.lower() == b"content-length"]
@@ -161,14 +169,14 @@ def body_length(fields: list[tuple[bytes, bytes]], head: re.Match[bytes], limits
     for name, value in fields:
         if name in WATCHED:
             if name in watched:
-                raise Refused(repeated(name))
+                raise BadRequest(repeated(name))
             watched[name] = value
     host = watched.pop(b"host", None)
     if host is None:
         if head[3] == b"1":
-            raise Refused(malformed("no-host", "HTTP/1.1 requests have a field Host."))
+            raise BadRequest(malformed("no-host", "HTTP/1.1 requests have a field Host."))
     elif not hosts.is_ours(host):
-        raise Refused(FOREIGN_HOST)
+        raise BadRequest(FOREIGN_HOST)
     target = head[2]
     if target[:1] != b"/":
         _check_target(head[1], target, hosts)
@@ -177,40 +185,42 @@ def body_length(fields: list[tuple[bytes, bytes]], head: re.Match[bytes], limits
 
 def _check_target(method: bytes, target: bytes, hosts: Hosts) -> None:
     if method == b"CONNECT":
-        raise Refused(Fault(501, "tunnel", "No tunnels", "This is not a proxy."))
+        raise BadRequest(RequestError(501, "tunnel", "No tunnels", "This is not a proxy."))
     if target == b"*" and method == b"OPTIONS":
         return
     if b"://" not in target:
-        raise Refused(BAD_LINE)
+        raise BadRequest(BAD_LINE)
     if not hosts.is_our_target(target):
-        raise Refused(FOREIGN_HOST)
+        raise BadRequest(FOREIGN_HOST)
 
 
 def _body_length(watched: dict[bytes, bytes], host: bytes, version: bytes, limits: HttpLimits) -> int:
     origin = watched.get(b"origin")
     if origin is not None and not is_own_origin(origin, host):
-        raise Refused(FOREIGN_ORIGIN)
+        raise BadRequest(FOREIGN_ORIGIN)
     length = 0
     stated = watched.get(b"content-length")
     coding = watched.get(b"transfer-encoding")
     if coding is not None:
         if stated is not None:
-            raise Refused(TWO_LENGTHS)
+            raise BadRequest(TWO_LENGTHS)
         if version == b"0":
-            raise Refused(malformed("chunks-in-http-1.0", "HTTP/1.0 has no Transfer-Encoding."))
+            raise BadRequest(malformed("chunks-in-http-1.0", "HTTP/1.0 has no Transfer-Encoding."))
         if coding.lower() != b"chunked":
-            raise Refused(Fault(501, "transfer-encoding", "Unknown transfer encoding", "Only chunked is known."))
+            raise BadRequest(
+                RequestError(501, "transfer-encoding", "Unknown transfer encoding", "Only chunked is known.")
+            )
         length = IN_CHUNKS
     elif stated is not None:
         if LENGTH.fullmatch(stated) is None:
-            raise Refused(BAD_LENGTH)
+            raise BadRequest(BAD_LENGTH)
         length = int(stated)
         if length > limits.max_payload:
-            raise Refused(payload_too_large(limits))
+            raise BadRequest(payload_too_large(limits))
     if watched.get(b"content-encoding", b"identity").lower() != b"identity":
-        raise Refused(ENCODED)
+        raise BadRequest(ENCODED)
     if watched.get(b"content-type", b"")[:10].lower() == b"multipart/":
-        raise Refused(MULTIPART)
+        raise BadRequest(MULTIPART)
     return length
 
 
@@ -240,7 +250,7 @@ class Chunks:
             end = data.find(b"\n", at, at + LONGEST_LINE) + 1
             line = self._line + data[at : end or len(data)]
             if len(line) > LONGEST_LINE:
-                raise Refused(BAD_CHUNK)
+                raise BadRequest(BAD_CHUNK)
             if not end:
                 self._line = line
                 return None
@@ -253,11 +263,11 @@ class Chunks:
         if self._awaits == "size":
             found = SIZE_LINE.fullmatch(line)
             if found is None:
-                raise Refused(BAD_CHUNK)
+                raise BadRequest(BAD_CHUNK)
             self._begin_chunk(int(found[1], 16))
             return False
         if line != b"\r\n":
-            raise Refused(BAD_CHUNK if self._awaits == "end of chunk" else TRAILERS)
+            raise BadRequest(BAD_CHUNK if self._awaits == "end of chunk" else TRAILERS)
         is_last = self._awaits == "end"
         self._awaits = "size"
         return is_last
@@ -268,6 +278,6 @@ class Chunks:
         self._count += 1
         self.total += size
         if self.total > self._limits.max_payload:
-            raise Refused(payload_too_large(self._limits))
+            raise BadRequest(payload_too_large(self._limits))
         if self._count > MANY_CHUNKS and self.total < self._count * SMALLEST_AVERAGE:
-            raise Refused(TINY_CHUNKS)
+            raise BadRequest(TINY_CHUNKS)

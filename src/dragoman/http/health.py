@@ -6,20 +6,20 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from dragoman.http.context import Door
-from dragoman.http.operations import TEXT, Operation
+from dragoman.http.context import AppContext
+from dragoman.http.operations import TEXT, HttpOperation
 from dragoman.http.problems import problem
 from dragoman.operations.schemas import HealthView
 
 RETRY_AFTER = "1"  # seconds; most of what makes a broker unready passes
 
 
-async def livez(door: Door, request: Request) -> Response:
+async def livez(door: AppContext, request: Request) -> Response:
     """That this is answered at all is the answer: the loop turns."""
     return PlainTextResponse("alive\n", headers={"Cache-Control": "no-store"})
 
 
-async def readyz(door: Door, request: Request) -> Response:
+async def readyz(door: AppContext, request: Request) -> Response:
     view = door.health()
     if view.ready:
         return PlainTextResponse("ready\n", headers={"Cache-Control": "no-store"})
@@ -28,7 +28,7 @@ async def readyz(door: Door, request: Request) -> Response:
     return problem(503, "not-ready", "The broker takes no new jobs now", detail, headers)
 
 
-async def health(door: Door, request: Request) -> Response:
+async def health(door: AppContext, request: Request) -> Response:
     body = msgspec.json.encode(door.health())
     return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
 
@@ -36,7 +36,7 @@ async def health(door: Door, request: Request) -> Response:
 PATHS = ("/livez", "/readyz", "/v1/health")  # answered even when there are too many connections (R127)
 
 OPERATIONS = [
-    Operation(
+    HttpOperation(
         method="GET",
         path="/livez",
         name="livez",
@@ -45,7 +45,7 @@ OPERATIONS = [
         answers={200: TEXT},
         tag="health",
     ),
-    Operation(
+    HttpOperation(
         method="GET",
         path="/readyz",
         name="readyz",
@@ -55,7 +55,7 @@ OPERATIONS = [
         tag="health",
         problems=(503,),
     ),
-    Operation(
+    HttpOperation(
         method="GET",
         path="/v1/health",
         name="health",

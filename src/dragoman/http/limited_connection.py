@@ -14,11 +14,11 @@ from typing import Any, cast
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from dragoman.http.disconnect import Hangup
-from dragoman.http.framing import Chunks, Fault
+from dragoman.http.disconnect import DisconnectSignal
+from dragoman.http.framing import Chunks, RequestError
 from dragoman.http.hosts import is_local
 from dragoman.http.problems import MEDIA_TYPE, problem_body
-from dragoman.http.server_state import Watch
+from dragoman.http.server_state import HttpServerState
 from dragoman.http.transports import tune
 
 LINGER = 2.0  # so long we listen to somebody we refused: closing on unread bytes would take our answer back
@@ -27,7 +27,7 @@ MOST_AHEAD = 1 << 16  # bytes of requests that came before their turn
 RESERVE = 128  # connections above the limits; when there are more, the oldest of them is cut
 RESERVE_TIMEOUT = 1.0  # so long one of them may take to send a health check
 
-STOPPING = Fault(503, "draining", "Draining", "The broker is about to stop: ask again later.")
+STOPPING = RequestError(503, "draining", "Draining", "The broker is about to stop: ask again later.")
 
 
 class Phase(Enum):
@@ -45,7 +45,7 @@ IDLE, HEAD, LENGTH, CHUNKS, ANSWER, REFUSED = Phase
 class LimitedConnection(HttpToolsProtocol):
     """The beginning, the time limits and the end of a connection."""
 
-    def __init__(self, config: Config, watch: Watch) -> None:
+    def __init__(self, config: Config, watch: HttpServerState) -> None:
         super().__init__(config, watch.shared, {}, watch.loop)
         self.access_log = False
         self.address = "unix"
@@ -57,7 +57,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._is_new = True  # no request yet
         self._has_blank = False  # an empty line stood before this head
         self._head: re.Match[bytes] | None = None  # the one the parser is at work on
-        self._fault: Fault | None = None  # found in it
+        self._fault: RequestError | None = None  # found in it
         self._is_upgrade = False  # it wishes for another protocol
         self._following = 0  # bytes that came with the head
         self._left = 0  # bytes of a body that are still to come
@@ -67,9 +67,9 @@ class LimitedConnection(HttpToolsProtocol):
         self._unsent = 0  # bytes that wait to be written, when last looked at
         self._moved = 0.0  # when some of them last went
         self._host = ""
-        self._hangup = Hangup()
+        self._hangup = DisconnectSignal()
         self._running: RequestResponseCycle | None = None
-        self._no_room: Fault | None = None  # it is in the reserve: only a health check is answered (R127)
+        self._no_room: RequestError | None = None  # it is in the reserve: only a health check is answered (R127)
 
     # ------------------------------------------------------------ the beginning
 
@@ -90,7 +90,7 @@ class LimitedConnection(HttpToolsProtocol):
         elif fault := self._crowd():
             self._enter_reserve(fault, now)
 
-    def _crowd(self) -> Fault | None:
+    def _crowd(self) -> RequestError | None:
         limits, watch = self._limits, self._watch
         is_near = is_local(self._host)
         most = limits.max_connections_per_local_address if is_near else limits.max_connections_per_address
@@ -101,9 +101,9 @@ class LimitedConnection(HttpToolsProtocol):
             detail = f"{name} is {most}."
         else:
             return None
-        return Fault(503, "too-many-connections", "Too many connections", detail)
+        return RequestError(503, "too-many-connections", "Too many connections", detail)
 
-    def _enter_reserve(self, fault: Fault, now: float) -> None:
+    def _enter_reserve(self, fault: RequestError, now: float) -> None:
         """Only a health check is answered here, and it must come at once; everything else gets this fault."""
         watch = self._watch
         self._no_room, self._due = fault, now + RESERVE_TIMEOUT
@@ -156,17 +156,19 @@ class LimitedConnection(HttpToolsProtocol):
             return
         spent = now - self._began
         if spent >= limits.body_timeout:
-            self._refuse(Fault(408, "body-timeout", "Body too slow", f"body_timeout is {limits.body_timeout:g} s."))
+            self._refuse(
+                RequestError(408, "body-timeout", "Body too slow", f"body_timeout is {limits.body_timeout:g} s.")
+            )
         elif self._came < (spent - limits.body_grace) * limits.min_body_rate:
             detail = f"min_body_rate is {limits.min_body_rate} bytes a second after {limits.body_grace:g} s."
-            self._refuse(Fault(408, "slow-body", "Body too slow", detail))
+            self._refuse(RequestError(408, "slow-body", "Body too slow", detail))
 
     def _end_patience(self) -> None:
         if self._no_room is not None and self._phase is not REFUSED:
             self._refuse(self._no_room)
         elif self._phase is HEAD:
             detail = f"head_timeout is {self._limits.head_timeout:g} s."
-            self._refuse(Fault(408, "head-timeout", "Head too slow", detail))
+            self._refuse(RequestError(408, "head-timeout", "Head too slow", detail))
         elif self._phase is IDLE:
             if self._is_new:
                 self._watch.report("silent-connection", self.address)
@@ -247,7 +249,7 @@ class LimitedConnection(HttpToolsProtocol):
         """Refuse the body of this connection: others need the room that it takes."""
         self._refuse(self._watch.bodies.fault())
 
-    def _refuse(self, fault: Fault) -> None:
+    def _refuse(self, fault: RequestError) -> None:
         cycle = self._running
         is_answering = cycle is not None and cycle.response_started and not cycle.response_complete
         self._turn_deaf()
@@ -262,7 +264,7 @@ class LimitedConnection(HttpToolsProtocol):
         if fault.status == 413:
             self._watch.too_large(cast("dict[str, Any]", self.scope))
 
-    def _words(self, fault: Fault) -> bytes:
+    def _words(self, fault: RequestError) -> bytes:
         body = problem_body(fault.status, fault.reason, fault.title, fault.detail)
         headers = [
             *self.server_state.default_headers,

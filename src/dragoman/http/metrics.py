@@ -8,10 +8,10 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dragoman.http.context import Door
+from dragoman.http.context import AppContext
 from dragoman.http.exposition import OPENMETRICS, Kind, media_type
-from dragoman.http.metrics_snapshot import Scrape
-from dragoman.http.operations import TEXT, Operation
+from dragoman.http.metrics_snapshot import MetricsSnapshot
+from dragoman.http.operations import TEXT, HttpOperation
 
 COUNTER, GAUGE, HISTOGRAM, INFO = Kind
 
@@ -71,15 +71,15 @@ METRICS: Final[Mapping[str, tuple[Kind, str]]] = {
 }
 
 
-async def metrics(door: Door, request: Request) -> Response:
+async def metrics(door: AppContext, request: Request) -> Response:
     """Read when asked for: nothing is kept for a scraper that may never come."""
     media = media_type(request.headers.get("accept", ""))
-    body = await Scrape(door, METRICS, media == OPENMETRICS).text(COUNTERS)
+    body = await MetricsSnapshot(door, METRICS, media == OPENMETRICS).text(COUNTERS)
     return Response(body, headers={"Content-Type": media, "Cache-Control": "no-store"})
 
 
 OPERATIONS = [
-    Operation(
+    HttpOperation(
         method="GET",
         path="/metrics",
         name="metrics",

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any
 
 from dragoman.core.model import Service
-from dragoman.http.context import Door
+from dragoman.http.context import AppContext
 from dragoman.http.exposition import Kind, head, histogram, labels, sample
 from dragoman.http.labels import OTHER, Tally
 from dragoman.http.process_metrics import process_numbers
@@ -26,10 +26,10 @@ GAUGES = {
 HISTOGRAMS = {"dragoman_queue_seconds": "waited", "dragoman_run_seconds": "ran"}
 
 
-class Scrape:
+class MetricsSnapshot:
     """Used once. Each part of the text is true of one moment; the parts are of moments close together."""
 
-    def __init__(self, door: Door, metrics: Mapping[str, tuple[Kind, str]], is_openmetrics: bool) -> None:
+    def __init__(self, door: AppContext, metrics: Mapping[str, tuple[Kind, str]], is_openmetrics: bool) -> None:
         self._door = door
         self._broker = door.broker
         self._metrics = metrics

@@ -11,12 +11,12 @@ from msgspec.structs import fields
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dragoman.http.context import Door
+from dragoman.http.context import AppContext
 from dragoman.http.headers import Header
-from dragoman.http.operations import TEXT, Operation
+from dragoman.http.operations import TEXT, HttpOperation
 from dragoman.http.problems import MEDIA_TYPE as PROBLEM
 from dragoman.http.request_parsing import JSON
-from dragoman.operations.schemas import FailureView, JobName, View
+from dragoman.operations.schemas import FailureView, JobIdText, View
 
 OpenApi = dict[str, Any]
 REFERENCE = "#/components/schemas/{name}"
@@ -65,25 +65,25 @@ class ProblemDetails(View):
     title: Annotated[str, Meta(examples=["Not found"])]
     status: Annotated[int, Meta(ge=400, le=599, examples=[404])]
     detail: Annotated[str, Meta(description="A sentence for people.", examples=["there is no such job"])]
-    job: JobName | msgspec.UnsetType = msgspec.UNSET
+    job: JobIdText | msgspec.UnsetType = msgspec.UNSET
     error: FailureView | msgspec.UnsetType = msgspec.UNSET
 
 
-def document_operation(operations: Sequence[Operation]) -> Operation:
+def document_operation(operations: Sequence[HttpOperation]) -> HttpOperation:
     """The operation that tells of these, and of itself."""
     written: list[bytes] = []
 
-    async def handler(door: Door, request: Request) -> Response:
+    async def handler(door: AppContext, request: Request) -> Response:
         if not written:
             written.append(msgspec.json.encode(document([*operations, itself], door.health().version)))
         return Response(written[0], media_type=JSON)
 
     summary = "This document: OpenAPI 3.1."
-    itself = Operation("GET", "/openapi.json", "openapi", summary, handler, {200: OpenApi}, "about")
+    itself = HttpOperation("GET", "/openapi.json", "openapi", summary, handler, {200: OpenApi}, "about")
     return itself
 
 
-def document(operations: Sequence[Operation], version: str) -> OpenApi:
+def document(operations: Sequence[HttpOperation], version: str) -> OpenApi:
     schemas = Schemas(operations)
     paths: dict[str, OpenApi] = {}
     for operation in operations:
@@ -102,7 +102,7 @@ def document(operations: Sequence[Operation], version: str) -> OpenApi:
 class Schemas:
     """JSON Schemas of all types that operations name; those that have a name are among the components."""
 
-    def __init__(self, operations: Sequence[Operation]) -> None:
+    def __init__(self, operations: Sequence[HttpOperation]) -> None:
         bodies = [kind for each in operations for kind in each.bodies]
         bodies += [kind for each in operations for answer in each.answers.values() for kind in _kinds(answer)]
         words = [kind for each in operations for kind in each.path_types.values()]
@@ -115,7 +115,7 @@ class Schemas:
         return self._schemas[repr(kind)]
 
 
-def _operation(operation: Operation, schemas: Schemas) -> OpenApi:
+def _operation(operation: HttpOperation, schemas: Schemas) -> OpenApi:
     made: OpenApi = {
         "operationId": operation.name,
         "tags": [operation.tag],
@@ -130,14 +130,14 @@ def _operation(operation: Operation, schemas: Schemas) -> OpenApi:
     return made
 
 
-def _in_path(operation: Operation, schemas: Schemas) -> list[OpenApi]:
+def _in_path(operation: HttpOperation, schemas: Schemas) -> list[OpenApi]:
     return [
         {"name": name, "in": "path", "required": True, "schema": schemas.of(kind)}
         for name, kind in operation.path_types.items()
     ]
 
 
-def _in_query(operation: Operation) -> list[OpenApi]:
+def _in_query(operation: HttpOperation) -> list[OpenApi]:
     if operation.query is None:
         return []
     _, components = msgspec.json.schema_components([operation.query], ref_template=REFERENCE)
@@ -156,14 +156,14 @@ def _without_null(schema: OpenApi) -> OpenApi:
     return {**kind}
 
 
-def _in_headers(operation: Operation, schemas: Schemas) -> list[OpenApi]:
+def _in_headers(operation: HttpOperation, schemas: Schemas) -> list[OpenApi]:
     return [
         {"in": "header", "name": each.name, "required": each.is_required, **_told(each, schemas)}
         for each in operation.headers
     ]
 
 
-def _responses(operation: Operation, schemas: Schemas) -> OpenApi:
+def _responses(operation: HttpOperation, schemas: Schemas) -> OpenApi:
     responses: OpenApi = {}
     for status, kind in operation.answers.items():
         responses[str(status)] = {"description": DESCRIPTIONS[status]}
@@ -213,6 +213,6 @@ def _is_needed(kind: Any) -> bool:
     return not _is_media_type(kind) and any(each.required for each in fields(kind))
 
 
-def _headers(operation: Operation) -> list[Header]:
+def _headers(operation: HttpOperation) -> list[Header]:
     said: Mapping[int, tuple[Header, ...]] = operation.answer_headers
     return [*operation.headers, *(header for headers in said.values() for header in headers)]

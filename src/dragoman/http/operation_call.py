@@ -10,17 +10,17 @@ from starlette.requests import Request
 from dragoman.core.failure import Failure
 from dragoman.core.model import Payload
 from dragoman.core.owners import Owner
-from dragoman.http.context import Door
-from dragoman.http.disconnect import HANGUP, Hangup
-from dragoman.http.problems import Refused, told_as_problem
-from dragoman.operations.schemas import Problem, View
+from dragoman.http.context import AppContext
+from dragoman.http.disconnect import HANGUP, DisconnectSignal
+from dragoman.http.problems import HttpError, problem_response
+from dragoman.operations.schemas import ErrorView, View
 
 
-class HungUp(Exception):
+class ClientDisconnected(Exception):
     """Nobody is there any more to be answered."""
 
 
-class Waiter:
+class FutureResponder:
     """The asker for one request: what it is told ends a future."""
 
     __slots__ = ("owner", "told")
@@ -33,30 +33,30 @@ class Waiter:
         if not self.told.done():
             self.told.set_result((view, payload, failure))
 
-    def refuse(self, problem: Problem) -> None:
+    def refuse(self, problem: ErrorView) -> None:
         if not self.told.done():
-            self.told.set_exception(Refused(told_as_problem(problem)))
+            self.told.set_exception(HttpError(problem_response(problem)))
 
     def hang_up(self) -> None:
         if not self.told.done():
-            self.told.set_exception(HungUp())
+            self.told.set_exception(ClientDisconnected())
 
 
-async def ask(door: Door, request: Request, question: str, form: Any, payload: Payload = b"") -> Any:
+async def call_operation(door: AppContext, request: Request, question: str, form: Any, payload: Payload = b"") -> Any:
     """The view that the desk answers with. Raises Refused if that is a problem, and HungUp if the caller does not wait
     for it."""
-    view, _, _ = await ask_for_result(door, request, question, form, payload)
+    view, _, _ = await call_for_result(door, request, question, form, payload)
     return view
 
 
-async def ask_for_result(
-    door: Door, request: Request, question: str, form: Any, payload: Payload = b""
+async def call_for_result(
+    door: AppContext, request: Request, question: str, form: Any, payload: Payload = b""
 ) -> tuple[Any, Payload, Failure | None]:
     """The same, with the result and the failure of the job it is about."""
-    hangup: Hangup | None = request.scope.get("extensions", {}).get(HANGUP)
+    hangup: DisconnectSignal | None = request.scope.get("extensions", {}).get(HANGUP)
     if hangup is not None and hangup.is_gone:
-        raise HungUp
-    waiter = Waiter(door.owner(request.scope))
+        raise ClientDisconnected
+    waiter = FutureResponder(door.owner(request.scope))
     ticket = door.desk.ask(question, form, payload, waiter, door.now())
     door.line.ask_for_turn()
     if hangup is not None:

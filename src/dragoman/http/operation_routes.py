@@ -12,31 +12,31 @@ from msgspec.structs import asdict
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dragoman.http.context import Door
+from dragoman.http.context import AppContext
 from dragoman.http.headers import Header
-from dragoman.http.operation_call import ask, ask_for_result
-from dragoman.http.operations import BYTES, Operation
+from dragoman.http.operation_call import call_for_result, call_operation
+from dragoman.http.operations import BYTES, HttpOperation
 from dragoman.http.outcomes import outcome_response
 from dragoman.http.preferences import key_of, preferred_wait
-from dragoman.http.problems import Refused, problem
+from dragoman.http.problems import HttpError, problem
 from dragoman.http.request_parsing import JSON, body_of, in_body, in_path, in_query, is_json, without
 from dragoman.operations.schemas import (
-    CronForm,
-    CronRef,
-    CronsView,
-    CronView,
-    DrainForm,
-    JobName,
+    DrainRequest,
+    EmptyRequest,
+    EnqueueRequest,
+    JobIdText,
     JobRef,
-    JobsForm,
     JobsView,
     JobView,
-    NoForm,
-    Order,
-    PauseForm,
-    PurgeForm,
+    ListJobsRequest,
+    PauseRequest,
+    PurgeRequest,
     PurgeView,
-    ResultForm,
+    ResultRequest,
+    ScheduleRef,
+    ScheduleRequest,
+    SchedulesView,
+    ScheduleView,
     ServiceName,
     ServiceRef,
     ServicesView,
@@ -52,76 +52,76 @@ WorkerNumber = Annotated[int, Meta(ge=0, le=2**53, description="A worker's numbe
 CronName = Annotated[str, Meta(min_length=1, max_length=128, description="What a recurring job is called.")]
 
 # What comes by a path stands in no body.
-OrderQuery = without(Order, "OrderQuery", "payload", "payload_base64", open=["service"])
-ResultQuery = without(ResultForm, "ResultQuery", "id")
-PauseBody = without(PauseForm, "PauseBody", "name")
-PurgeBody = without(PurgeForm, "PurgeBody", "name")
-DrainBody = without(DrainForm, "DrainBody", "id")
-CronBody = without(CronForm, "CronBody", "name")
+OrderQuery = without(EnqueueRequest, "OrderQuery", "payload", "payload_base64", open=["service"])
+ResultQuery = without(ResultRequest, "ResultQuery", "id")
+PauseBody = without(PauseRequest, "PauseBody", "name")
+PurgeBody = without(PurgeRequest, "PurgeBody", "name")
+DrainBody = without(DrainRequest, "DrainBody", "id")
+CronBody = without(ScheduleRequest, "CronBody", "name")
 
-Handler = Callable[[Door, Request], Awaitable[Response]]
+Handler = Callable[[AppContext, Request], Awaitable[Response]]
 
 
-def told(view: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+def json_response(view: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
     return Response(msgspec.json.encode(view), status, headers, media_type=JSON)
 
 
 # ---------------------------------------------------------------- jobs
 
 
-async def enqueue(door: Door, request: Request) -> Response:
+async def enqueue(door: AppContext, request: Request) -> Response:
     order, payload = await _order(door, request)
     order.key = key_of(request, order.key)
-    view = await ask(door, request, "enqueue", order, payload)
+    view = await call_operation(door, request, "enqueue", order, payload)
     headers = {"Location": f"/v1/jobs/{view.id}"}
     wait = preferred_wait(request)
     if wait is not None:
         headers["Preference-Applied"] = f"wait={wait:g}"
     elif view.state != "ended":  # else it is an older one of the same key, and how it ended is known
-        return told(view, 202, headers)
-    view, result, failure = await ask_for_result(door, request, "result", ResultForm(id=view.id, wait=wait or 0.0))
+        return json_response(view, 202, headers)
+    view, result, failure = await call_for_result(door, request, "result", ResultRequest(id=view.id, wait=wait or 0.0))
     if view.state != "ended":
-        return told(view, 202, headers)
+        return json_response(view, 202, headers)
     show_result(view, result, failure)
-    return told(view, 200, headers)
+    return json_response(view, 200, headers)
 
 
-async def _order(door: Door, request: Request) -> tuple[Order, bytes]:
+async def _order(door: AppContext, request: Request) -> tuple[EnqueueRequest, bytes]:
     """Whoever names the service in the query sends a payload as it is; else the body is an order."""
     if "service" in request.query_params:
         said = in_query(request, OrderQuery)
-        return Order(**asdict(said)), await body_of(door, request)
+        return EnqueueRequest(**asdict(said)), await body_of(door, request)
     if not is_json(request):
         detail = f"Send an order as {JSON}, or name the service in the query and send the payload as it is."
-        raise Refused(problem(415, "wrong-content-type", "Wrong content type", detail))
-    in_query(request, NoForm)
-    return await in_body(door, request, Order), b""
+        raise HttpError(problem(415, "wrong-content-type", "Wrong content type", detail))
+    in_query(request, EmptyRequest)
+    return await in_body(door, request, EnqueueRequest), b""
 
 
-async def jobs(door: Door, request: Request) -> Response:
-    form = in_query(request, JobsForm)
-    view = await ask(door, request, "jobs", form)
+async def jobs(door: AppContext, request: Request) -> Response:
+    form = in_query(request, ListJobsRequest)
+    view = await call_operation(door, request, "jobs", form)
     if view.after is None:
-        return told(view)
+        return json_response(view)
     said = {**msgspec.to_builtins(form), "after": view.after}
     query = urlencode(
         {name: str(each).lower() if each is True or each is False else each for name, each in said.items()}
     )
-    return told(view, headers={"Link": f'</v1/jobs?{query}>; rel="next"'})
+    return json_response(view, headers={"Link": f'</v1/jobs?{query}>; rel="next"'})
 
 
-async def result(door: Door, request: Request) -> Response:
-    id = in_path(request, "id", JobName)
+async def result(door: AppContext, request: Request) -> Response:
+    id = in_path(request, "id", JobIdText)
     wait = in_query(request, ResultQuery).wait
-    view, result, failure = await ask_for_result(door, request, "result", ResultForm(id=id, wait=wait))
+    view, result, failure = await call_for_result(door, request, "result", ResultRequest(id=id, wait=wait))
     if view.state != "ended":
-        return told(view, 202)
+        return json_response(view, 202)
     return outcome_response(view.id, view.outcome, view.reason, result, failure)
 
 
-async def retry(door: Door, request: Request) -> Response:
-    view = await ask(door, request, "retry", JobRef(id=in_path(request, "id", JobName)))
-    return told(view, 202, {"Location": f"/v1/jobs/{view.id}"})
+async def retry(door: AppContext, request: Request) -> Response:
+    view = await call_operation(door, request, "retry", JobRef(id=in_path(request, "id", JobIdText)))
+    return json_response(view, 202, {"Location": f"/v1/jobs/{view.id}"})
 
 
 # ---------------------------------------------------------------- the rest, which is all alike
@@ -130,9 +130,9 @@ async def retry(door: Door, request: Request) -> Response:
 def _plain(question: str) -> Handler:
     """A question in which nothing is said."""
 
-    async def handler(door: Door, request: Request) -> Response:
-        view = await ask(door, request, question, NoForm())
-        return told(view)
+    async def handler(door: AppContext, request: Request) -> Response:
+        view = await call_operation(door, request, question, EmptyRequest())
+        return json_response(view)
 
     return handler
 
@@ -140,17 +140,17 @@ def _plain(question: str) -> Handler:
 def _about(question: str, form: Any, name: str, kind: Any, body: Any = None) -> Handler:
     """A question about what the path names. `body`: the form of what else is said."""
 
-    async def handler(door: Door, request: Request) -> Response:
+    async def handler(door: AppContext, request: Request) -> Response:
         named = {name: in_path(request, name, kind)}
         said = asdict(await in_body(door, request, body)) if body is not None else {}
-        view = await ask(door, request, question, form(**named, **said))
-        return told(view)
+        view = await call_operation(door, request, question, form(**named, **said))
+        return json_response(view)
 
     return handler
 
 
 def _of_job(question: str) -> Handler:
-    return _about(question, JobRef, "id", JobName)
+    return _about(question, JobRef, "id", JobIdText)
 
 
 def _of_service(question: str, form: Any = ServiceRef, body: Any = None) -> Handler:
@@ -161,11 +161,11 @@ def _of_worker(question: str, form: Any = WorkerRef, body: Any = None) -> Handle
     return _about(question, form, "id", WorkerNumber, body)
 
 
-def _of_cron(question: str, form: Any = CronRef, body: Any = None) -> Handler:
+def _of_cron(question: str, form: Any = ScheduleRef, body: Any = None) -> Handler:
     return _about(question, form, "name", CronName, body)
 
 
-JOB = {"id": JobName}
+JOB = {"id": JobIdText}
 SERVICE = {"name": ServiceName}
 WORKER = {"id": WorkerNumber}
 CRON = {"name": CronName}
@@ -176,7 +176,7 @@ APPLIED = Header("Preference-Applied", str, "`wait=30`: the wait that was prefer
 LINK = Header("Link", str, '`<…>; rel="next"`: the next page, if there are more.')
 
 OPERATIONS = [
-    Operation(
+    HttpOperation(
         "POST",
         "/v1/jobs",
         "enqueue",
@@ -188,7 +188,7 @@ OPERATIONS = [
         {202: JobView, 200: JobView},
         "jobs",
         query=OrderQuery,
-        bodies=(Order, BYTES),
+        bodies=(EnqueueRequest, BYTES),
         headers=(
             Header("Idempotency-Key", str, "A second order with the same key and payload joins the first job."),
             Header("Prefer", str, "`wait=30`: wait so many seconds for the outcome."),
@@ -196,7 +196,7 @@ OPERATIONS = [
         problems=(400, 409, 413, 415, 422, 429, *WRITES),
         answer_headers={200: (LOCATION, APPLIED), 202: (LOCATION, APPLIED)},
     ),
-    Operation(
+    HttpOperation(
         "GET",
         "/v1/jobs",
         "jobs",
@@ -205,11 +205,11 @@ OPERATIONS = [
         jobs,
         {200: JobsView},
         "jobs",
-        query=JobsForm,
+        query=ListJobsRequest,
         problems=(404, 422, 503),
         answer_headers={200: (LINK,)},
     ),
-    Operation(
+    HttpOperation(
         "GET",
         "/v1/jobs/{id}",
         "job",
@@ -220,7 +220,7 @@ OPERATIONS = [
         JOB,
         problems=(404, 422, 503),
     ),
-    Operation(
+    HttpOperation(
         "DELETE",
         "/v1/jobs/{id}",
         "cancel",
@@ -231,7 +231,7 @@ OPERATIONS = [
         JOB,
         problems=(404, 409, 422, *WRITES),
     ),
-    Operation(
+    HttpOperation(
         "GET",
         "/v1/jobs/{id}/result",
         "result",
@@ -244,7 +244,7 @@ OPERATIONS = [
         query=ResultQuery,
         problems=(404, 409, 422, 502, 503, 504),
     ),
-    Operation(
+    HttpOperation(
         "POST",
         "/v1/jobs/{id}/retry",
         "retry",
@@ -257,7 +257,7 @@ OPERATIONS = [
         problems=(404, 409, 422, 429, *WRITES),
         answer_headers={202: (LOCATION,)},
     ),
-    Operation(
+    HttpOperation(
         "GET",
         "/v1/jobs/{id}/why",
         "why",
@@ -268,7 +268,7 @@ OPERATIONS = [
         JOB,
         problems=(404, 422, 503),
     ),
-    Operation(
+    HttpOperation(
         "GET",
         "/v1/services",
         "services",
@@ -277,7 +277,7 @@ OPERATIONS = [
         {200: ServicesView},
         "services",
     ),
-    Operation(
+    HttpOperation(
         "GET",
         "/v1/services/{name}",
         "service",
@@ -288,19 +288,19 @@ OPERATIONS = [
         SERVICE,
         problems=(404, 422),
     ),
-    Operation(
+    HttpOperation(
         "POST",
         "/v1/services/{name}/pause",
         "pause",
         "Hand out no jobs of this service until it is resumed. They go on arriving, and what runs may end.",
-        _of_service("pause", PauseForm, PauseBody),
+        _of_service("pause", PauseRequest, PauseBody),
         {200: ServiceView},
         "services",
         SERVICE,
         bodies=(PauseBody,),
         problems=(400, 413, 415, 422, 429, *WRITES),
     ),
-    Operation(
+    HttpOperation(
         "POST",
         "/v1/services/{name}/resume",
         "resume",
@@ -311,20 +311,20 @@ OPERATIONS = [
         SERVICE,
         problems=(404, 422, *WRITES),
     ),
-    Operation(
+    HttpOperation(
         "POST",
         "/v1/services/{name}/purge",
         "purge",
         "Cancel the jobs of this service that wait or are delayed; of those that have ended, if `states` says so, "
         "forget the outcomes. What runs is left alone.",
-        _of_service("purge", PurgeForm, PurgeBody),
+        _of_service("purge", PurgeRequest, PurgeBody),
         {200: PurgeView},
         "services",
         SERVICE,
         bodies=(PurgeBody,),
         problems=(400, 404, 413, 415, 422, *WRITES),
     ),
-    Operation(
+    HttpOperation(
         "GET",
         "/v1/workers",
         "workers",
@@ -333,7 +333,7 @@ OPERATIONS = [
         {200: WorkersView},
         "workers",
     ),
-    Operation(
+    HttpOperation(
         "GET",
         "/v1/workers/{id}",
         "worker",
@@ -344,81 +344,81 @@ OPERATIONS = [
         WORKER,
         problems=(404, 422),
     ),
-    Operation(
+    HttpOperation(
         "POST",
         "/v1/workers/{id}/drain",
         "drain",
         "Give a worker no more jobs, and let it finish what it holds. Then it is told to end; one whose `comes_back` "
         "is true would join again, so it stays connected without jobs instead. With `now` what it holds is taken from "
         "it, and it is dismissed at once.",
-        _of_worker("drain", DrainForm, DrainBody),
+        _of_worker("drain", DrainRequest, DrainBody),
         {200: WorkerView},
         "workers",
         WORKER,
         bodies=(DrainBody,),
         problems=(400, 404, 413, 415, 422, *WRITES),
     ),
-    Operation(
+    HttpOperation(
         "GET",
         "/v1/cron",
         "recurring",
         "List recurring jobs.",
         _plain("recurring"),
-        {200: CronsView},
+        {200: SchedulesView},
         "cron",
     ),
-    Operation(
+    HttpOperation(
         "GET",
         "/v1/cron/{name}",
         "recurrence",
         "Show one recurring job.",
         _of_cron("recurrence"),
-        {200: CronView},
+        {200: ScheduleView},
         "cron",
         CRON,
         problems=(404, 422),
     ),
-    Operation(
+    HttpOperation(
         "PUT",
         "/v1/cron/{name}",
         "recur",
         "Make a recurring job, or put another in its place. Say one of `cron` and `every`.",
-        _of_cron("recur", CronForm, CronBody),
-        {200: CronView},
+        _of_cron("recur", ScheduleRequest, CronBody),
+        {200: ScheduleView},
         "cron",
         CRON,
         bodies=(CronBody,),
         problems=(400, 413, 415, 422, 429, *WRITES),
     ),
-    Operation(
+    HttpOperation(
         "DELETE",
         "/v1/cron/{name}",
         "stopRecurring",
         "Remove a recurring job. Jobs that it has made already are left alone.",
         _of_cron("stop recurring"),
-        {200: CronView},
+        {200: ScheduleView},
         "cron",
         CRON,
         problems=(404, 422, *WRITES),
     ),
-    Operation(
+    HttpOperation(
         "POST",
         "/v1/cron/{name}/pause",
         "pauseRecurring",
         "Make no more jobs of it until it is resumed.",
         _of_cron("pause recurring"),
-        {200: CronView},
+        {200: ScheduleView},
         "cron",
         CRON,
         problems=(404, 422, *WRITES),
     ),
-    Operation(
+    HttpOperation(
         "POST",
         "/v1/cron/{name}/resume",
         "resumeRecurring",
         "Make jobs of it again, from now on.",
         _of_cron("resume recurring"),
-        {200: CronView},
+        {200: ScheduleView},
         "cron",
         CRON,
         problems=(404, 422, *WRITES),

@@ -9,7 +9,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dragoman.http.context import Door
+from dragoman.http.context import AppContext
 from dragoman.http.headers import Header
 
 BYTES = "application/octet-stream"
@@ -18,12 +18,12 @@ TEXT = "text/plain"
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class HttpOperation:
     method: str
     path: str
     name: str
     summary: str
-    handler: Callable[[Door, Request], Awaitable[Response]]
+    handler: Callable[[AppContext, Request], Awaitable[Response]]
     answers: Mapping[int, Any]  # by status: a form's type, a media type, several of these, or None for no body
     tag: str
     path_types: Mapping[str, Any] = field(default_factory=dict)  # of the names in the path
@@ -31,5 +31,5 @@ class Operation:
     bodies: tuple[Any, ...] = ()  # forms and media types, one of which the body is
     headers: tuple[Header, ...] = ()
     problems: tuple[int, ...] = ()  # statuses that come as problem+json
-    too_large: Callable[[Door, Request], None] | None = None  # what to do if the handler does not see it for that
+    too_large: Callable[[AppContext, Request], None] | None = None  # what to do if the handler does not see it for that
     answer_headers: Mapping[int, tuple[Header, ...]] = field(default_factory=dict)  # worth knowing, by status

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 from starlette.requests import Request
 
-from dragoman.http.problems import Refused, problem
+from dragoman.http.problems import HttpError, problem
 
 LONGEST_WAIT = 3_600.0
 
@@ -21,10 +21,10 @@ def key_of(request: Request, key: str | None) -> str | None:
     try:
         said: str = msgspec.convert(header.encode("latin-1").decode(), Annotated[str, Meta(min_length=1)])
     except (UnicodeDecodeError, msgspec.ValidationError):
-        raise Refused(problem(422, "invalid", "Not valid", "Idempotency-Key: it is empty, or not UTF-8")) from None
+        raise HttpError(problem(422, "invalid", "Not valid", "Idempotency-Key: it is empty, or not UTF-8")) from None
     if key is not None and key != said:
         detail = "Idempotency-Key says one key and `key` another: say one of them"
-        raise Refused(problem(422, "invalid", "Not valid", detail))
+        raise HttpError(problem(422, "invalid", "Not valid", detail))
     return said
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 from starlette.responses import Response
 
-from dragoman.operations.schemas import Problem
+from dragoman.operations.schemas import ErrorView
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -27,7 +27,7 @@ TOLD = {
 RETRY_AFTER = {"busy": "1", "loading": "1", "draining": "5"}
 
 
-class Refused(Exception):
+class HttpError(Exception):
     """A request ends here, with this response."""
 
     def __init__(self, response: Response) -> None:
@@ -45,7 +45,7 @@ def problem_body(status: int, kind: str, title: str, detail: str) -> bytes:
     return msgspec.json.encode({"type": f"urn:dragoman:{kind}", "title": title, "status": status, "detail": detail})
 
 
-def told_as_problem(said: Problem, headers: Iterable[tuple[str, str]] = ()) -> Response:
+def problem_response(said: ErrorView, headers: Iterable[tuple[str, str]] = ()) -> Response:
     status, title = TOLD[said.kind]
     more = [("retry-after", RETRY_AFTER[said.kind])] if said.kind in RETRY_AFTER else []
     return problem(status, said.kind.replace(" ", "-"), title, said.detail, [*headers, *more])

@@ -14,8 +14,8 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from dragoman.http import framing
-from dragoman.http.disconnect import HANGUP, Hangup
-from dragoman.http.framing import Chunks, Refused
+from dragoman.http.disconnect import HANGUP, DisconnectSignal
+from dragoman.http.framing import BadRequest, Chunks
 from dragoman.http.limited_connection import ANSWER, CHUNKS, HEAD, IDLE, LENGTH, MOST_AHEAD, LimitedConnection
 from dragoman.http.problems import problem
 from dragoman.http.transports import ResponseTransport
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
 
 
-class GuardedProtocol(LimitedConnection):
+class LimitedProtocol(LimitedConnection):
     """Judges the bytes of a connection before the parser, and hands requests to the application."""
 
     # ------------------------------------------------------------ bytes in
@@ -49,7 +49,7 @@ class GuardedProtocol(LimitedConnection):
                         self.flow.pause_reading()
                 else:
                     return  # what the refused go on to say
-        except Refused as refused:
+        except BadRequest as refused:
             self._refuse(refused.fault)
         except httptools.HttpParserError:
             assert self._head is not None
@@ -65,14 +65,14 @@ class GuardedProtocol(LimitedConnection):
         end = data.find(b"\r\n\r\n", 0, self._limits.max_head) + 4
         if end < 4:
             if fault := framing.judge_part(data, self._limits):
-                raise Refused(fault)
+                raise BadRequest(fault)
             return self._keep(data)
         rest = b""
         if end < len(data):
             data, rest = data[:end], data[end:]
         self._head = framing.read_head(data, self._limits)
         if self._no_room is not None and not self._is_health_check(self._head):
-            raise Refused(self._no_room)
+            raise BadRequest(self._no_room)
         self._is_new = self._has_blank = False
         self._following = len(rest)
         try:
@@ -80,7 +80,7 @@ class GuardedProtocol(LimitedConnection):
         except httptools.HttpParserUpgrade:
             self._overlook_upgrade(data)
         if self._fault is not None:
-            raise Refused(self._fault)
+            raise BadRequest(self._fault)
         return rest
 
     def _is_health_check(self, head: re.Match[bytes]) -> bool:
@@ -130,7 +130,7 @@ class GuardedProtocol(LimitedConnection):
         bodies = self._watch.bodies
         largest = bodies.grow(self, size)
         if largest is self:
-            raise Refused(bodies.fault())
+            raise BadRequest(bodies.fault())
         if largest is not None:
             largest.give_way()
 
@@ -140,7 +140,7 @@ class GuardedProtocol(LimitedConnection):
         assert self._head is not None
         try:
             length = framing.body_length(self.headers, self._head, self._limits, self._watch.hosts)
-        except Refused as refused:
+        except BadRequest as refused:
             self._fault = refused.fault  # the parser would make an error of its own of it
             if refused.fault.status == 413:
                 self._name_operation(self._head)
@@ -187,7 +187,7 @@ class GuardedProtocol(LimitedConnection):
         self._due = self.loop.time() + self._limits.idle_timeout
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        self._hangup = Hangup()
+        self._hangup = DisconnectSignal()
         self._running = cycle
         cycle.scope["extensions"] = {HANGUP: self._hangup}  # type: ignore[dict-item]
         comes_more = self._phase is not ANSWER and not 0 < self._left <= self._following

@@ -6,29 +6,29 @@ from asyncio import Future
 from collections import deque
 from math import inf
 
-from dragoman.core.effects import Answer
+from dragoman.core.effects import DeliverOutcome
 from dragoman.core.model import Attempt, Caller, Payload, Token, Worker
 from dragoman.core.recipients import Recipient, RemoteWorker
 
 
-class Call(Caller):
+class PendingCall(Caller):
     """Somebody who waits for a job's outcome: one request. Its answer is None if it does not wait any more."""
 
     __slots__ = ("alarm", "alarm_number", "answer")
 
-    def __init__(self, recipient: Recipient, answer: Future[Answer | None]) -> None:
+    def __init__(self, recipient: Recipient, answer: Future[DeliverOutcome | None]) -> None:
         super().__init__(recipient)
         self.answer = answer
         self.alarm = inf
         self.alarm_number = 0
 
 
-class Poll:
+class PendingPoll:
     """A worker's `next`: it is answered with a job, with nothing after a while, or with why its worker is gone."""
 
     __slots__ = ("alarm", "alarm_number", "answer", "attempt", "due", "guest", "is_read", "payload")
 
-    def __init__(self, guest: Guest, answer: Future[Attempt | str | None], due: float) -> None:
+    def __init__(self, guest: HttpWorker, answer: Future[Attempt | str | None], due: float) -> None:
         self.guest = guest
         self.answer = answer
         self.due = due
@@ -39,19 +39,19 @@ class Poll:
         self.alarm_number = 0
 
 
-class Offer:
+class UnsentJob:
     """A job that was given to a worker and has not left us, for its worker does not ask at the moment."""
 
     __slots__ = ("alarm", "alarm_number", "attempt", "guest")
 
-    def __init__(self, guest: Guest, attempt: Attempt) -> None:
+    def __init__(self, guest: HttpWorker, attempt: Attempt) -> None:
         self.guest = guest
         self.attempt = attempt
         self.alarm = inf
         self.alarm_number = 0
 
 
-class Guest(RemoteWorker):
+class HttpWorker(RemoteWorker):
     """A worker."""
 
     __slots__ = ("again", "latest", "offers", "polls", "secret", "worker")
@@ -59,8 +59,8 @@ class Guest(RemoteWorker):
     def __init__(self, secret: str) -> None:
         self.secret = secret  # by which it proves who it is
         self.worker: Worker = None  # type: ignore[assignment]  # set when it has joined
-        self.polls: deque[Poll] = deque()  # not answered yet; the first comes first
-        self.offers: dict[Token, Offer] = {}
+        self.polls: deque[PendingPoll] = deque()  # not answered yet; the first comes first
+        self.offers: dict[Token, UnsentJob] = {}
         self.again: dict[Token, Attempt] = {}  # their answers broke off: it may have seen them, or not (R124)
         self.latest: Attempt | None = None  # the last one that left us, if it has not spoken of it since
 

@@ -13,11 +13,11 @@ import msgspec
 from msgspec.structs import fields
 from starlette.requests import ClientDisconnect, Request
 
-from dragoman.http.context import Door
-from dragoman.http.operation_call import HungUp
-from dragoman.http.problems import Refused, problem
-from dragoman.operations.schemas import Form
-from dragoman.operations.validation import sentence
+from dragoman.http.context import AppContext
+from dragoman.http.operation_call import ClientDisconnected
+from dragoman.http.problems import HttpError, problem
+from dragoman.operations.schemas import OperationRequest
+from dragoman.operations.validation import explain
 
 JSON = "application/json"
 MOST_DETAIL = 500
@@ -32,14 +32,14 @@ def without(form: type[Any], name: str, *left_out: str, open: Collection[str] = 
         elif each.name not in left_out:
             kept.append((each.name, each.type) if each.required else (each.name, each.type, each.default))
     namespace = {"__doc__": form.__doc__}
-    return msgspec.defstruct(name, kept, bases=(Form,), namespace=namespace, module=__name__, kw_only=True)
+    return msgspec.defstruct(name, kept, bases=(OperationRequest,), namespace=namespace, module=__name__, kw_only=True)
 
 
 def in_path(request: Request, name: str, kind: Any) -> Any:
     try:
         return msgspec.convert(request.path_params[name], kind, strict=False)
     except msgspec.ValidationError as error:
-        _invalid(f"{name}, in the path: {sentence(error, kind)}")
+        _invalid(f"{name}, in the path: {explain(error, kind)}")
 
 
 def in_query(request: Request, form: type[Any]) -> Any:
@@ -51,7 +51,7 @@ def in_query(request: Request, form: type[Any]) -> Any:
     try:
         said = msgspec.convert(words, form, strict=False)
     except msgspec.ValidationError as error:
-        _invalid(f"in the query: {sentence(error, form)}")
+        _invalid(f"in the query: {explain(error, form)}")
     for name in words:
         if getattr(said, name) is None and _defaults(form)[name] is None:  # where that is a value, null says something
             _invalid(f"{name}, in the query: leave it out instead of saying null")
@@ -69,31 +69,31 @@ def _defaults(form: type[Any]) -> dict[str, Any]:
     return defaults
 
 
-async def body_of(door: Door, request: Request) -> bytes:
+async def body_of(door: AppContext, request: Request) -> bytes:
     try:
         body = await request.body()
     except ClientDisconnect:
-        raise HungUp from None
+        raise ClientDisconnected from None
     if len(body) > door.max_payload:
         detail = f"max_payload is {door.max_payload} bytes."
-        raise Refused(problem(413, "too-large", "Too large", detail))
+        raise HttpError(problem(413, "too-large", "Too large", detail))
     return body
 
 
-async def in_body(door: Door, request: Request, form: type[Any]) -> Any:
+async def in_body(door: AppContext, request: Request, form: type[Any]) -> Any:
     """The form that the body is, in JSON. No body at all is a form in which nothing is said."""
     body = await body_of(door, request)
     if not body and not is_json(request):
         said: Any = {}
     elif not is_json(request):
         detail = f"Send {JSON}."
-        raise Refused(problem(415, "wrong-content-type", "Wrong content type", detail))
+        raise HttpError(problem(415, "wrong-content-type", "Wrong content type", detail))
     else:
         said = _decoded(body)
     try:
         return msgspec.convert(said, form)
     except msgspec.ValidationError as error:
-        _invalid(f"in the body: {sentence(error, form)}")
+        _invalid(f"in the body: {explain(error, form)}")
 
 
 def is_json(request: Request) -> bool:
@@ -106,11 +106,11 @@ def _decoded(body: bytes) -> Any:
         said = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         detail = "it is too deep" if isinstance(error, RecursionError) else str(error)
-        raise Refused(problem(400, "malformed-json", "Malformed JSON", f"The body is not JSON: {detail}.")) from None
+        raise HttpError(problem(400, "malformed-json", "Malformed JSON", f"The body is not JSON: {detail}.")) from None
     if not isinstance(said, dict):
         return said
     return {name: int(each) if isinstance(each, float) and each.is_integer() else each for name, each in said.items()}
 
 
 def _invalid(detail: str) -> NoReturn:
-    raise Refused(problem(422, "invalid", "Not valid", detail[:MOST_DETAIL]))
+    raise HttpError(problem(422, "invalid", "Not valid", detail[:MOST_DETAIL]))

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from urllib.parse import unquote_to_bytes
 
-from dragoman.http.operations import Operation
+from dragoman.http.operations import HttpOperation
 
-Methods = dict[str, Operation]
+Methods = dict[str, HttpOperation]
 
 
 class Routes:
-    def __init__(self, operations: Iterable[Operation]) -> None:
+    def __init__(self, operations: Iterable[HttpOperation]) -> None:
         self._fixed: dict[str, Methods] = {}
         self._open: dict[int, list[tuple[list[str], Methods]]] = {}  # with names in them, by how many parts
         seen: dict[str, Methods] = {}

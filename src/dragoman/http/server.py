@@ -12,8 +12,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dragoman.http.hosts import Hosts
 from dragoman.http.limits import HttpLimits
-from dragoman.http.protocol import GuardedProtocol
-from dragoman.http.server_state import Report, TooLarge, Watch
+from dragoman.http.protocol import LimitedProtocol
+from dragoman.http.server_state import HttpServerState, Report, TooLarge
 from dragoman.http.transports import Traffic
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class HttpServer:
     ) -> None:
         self._loop = loop
         self._hosts = Hosts(allowed_hosts)
-        self._watch = Watch(loop, limits, self._hosts, report, failed, too_large, health_paths)
+        self._watch = HttpServerState(loop, limits, self._hosts, report, failed, too_large, health_paths)
         self._end_streams = end_streams
         # Loggers are left as they are, for they belong to the process; and nobody before us is believed to be a proxy.
         self._config = Config(
@@ -82,9 +82,9 @@ class HttpServer:
             opening = self._loop.create_server(self.meet, sock=sock, backlog=BACKLOG)
         self._openings.append(self._loop.create_task(opening))
 
-    def meet(self) -> GuardedProtocol:
+    def meet(self) -> LimitedProtocol:
         """Somebody has come: who talks to them."""
-        return GuardedProtocol(self._config, self._watch)
+        return LimitedProtocol(self._config, self._watch)
 
     async def close_gently(self, timeout: float) -> None:
         """Take no more connections, close the idle ones, let running requests end; what remains then is aborted."""

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from uvicorn.server import ServerState
 
-from dragoman.http.body_budget import Bodies
+from dragoman.http.body_budget import BodyBudget
 from dragoman.http.connection import Connection
 from dragoman.http.hosts import Hosts
 from dragoman.http.limits import HttpLimits
@@ -26,7 +26,7 @@ ReportError = Callable[[BaseException], None]
 TooLarge = Callable[[dict[str, Any]], None]
 
 
-class Watch:
+class HttpServerState:
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
@@ -46,7 +46,7 @@ class Watch:
         self.health_paths = frozenset(path.encode() for path in health_paths)
         self.is_closing = False
         self.traffic = Traffic()
-        self.bodies = Bodies(limits.max_memory)
+        self.bodies = BodyBudget(limits.max_memory)
         self.shared = ServerState()
         self.by_address: Counter[str] = Counter()  # without those in the reserve
         self.reserve: dict[Connection, None] = {}  # connections above the limits, the oldest first

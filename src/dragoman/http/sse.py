@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from dragoman.http.disconnect import HANGUP, Hangup
+from dragoman.http.disconnect import HANGUP, DisconnectSignal
 from dragoman.http.problems import problem
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class EventStream:
                 self._ended()
 
     async def _stream(self, scope: Scope, send: Send) -> None:
-        hangup: Hangup | None = scope.get("extensions", {}).get(HANGUP)
+        hangup: DisconnectSignal | None = scope.get("extensions", {}).get(HANGUP)
         if hangup is not None:
             hangup.call = self._drop
             if hangup.is_gone:

@@ -22,16 +22,16 @@ from dragoman.core.events import (
 )
 from dragoman.core.model import Job, JobId
 from dragoman.http.sse import EventStream, Streams
-from dragoman.operations.schemas import Ending, JobName, State, View
+from dragoman.operations.schemas import JobIdText, OutcomeName, State, View
 
 
 class JobEventView(View, omit_defaults=True):
     """The data of a job's event. `progress` where its bytes are UTF-8, else `progress_base64`."""
 
-    id: JobName
+    id: JobIdText
     service: str
     state: State
-    outcome: Ending | None = None
+    outcome: OutcomeName | None = None
     reason: str = ""
     background: bool = False
     quarantined: bool = False
@@ -50,7 +50,7 @@ class WorkerEventView(View):
     services: list[str]
 
 
-class Listeners:
+class Subscribers:
     """The event streams of one HTTP listener: a subscriber while at least one is open."""
 
     def __init__(self, events: Events) -> None:

@@ -17,20 +17,20 @@ from msgspec import Meta
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dragoman.core.admission import is_offer
+from dragoman.core.admission import can_offer
 from dragoman.core.failure import Failure, reported_failure
 from dragoman.core.model import Attempt, Job, Token
 from dragoman.core.names import is_text
 from dragoman.http.broker_side import token_of
-from dragoman.http.context import Door
-from dragoman.http.disconnect import HANGUP, Hangup
+from dragoman.http.context import AppContext
+from dragoman.http.disconnect import HANGUP, DisconnectSignal
 from dragoman.http.headers import Header
-from dragoman.http.operations import BYTES, TEXT, Operation
-from dragoman.http.problems import Refused, problem, told_as_problem
-from dragoman.http.remote_worker import Guest, Poll
+from dragoman.http.operations import BYTES, TEXT, HttpOperation
+from dragoman.http.problems import HttpError, problem, problem_response
+from dragoman.http.remote_worker import HttpWorker, PendingPoll
 from dragoman.http.request_parsing import body_of, in_body, in_path, in_query, is_json
-from dragoman.operations.schemas import Form, Problem, ServiceName, View
-from dragoman.operations.validation import sentence
+from dragoman.operations.schemas import ErrorView, OperationRequest, ServiceName, View
+from dragoman.operations.validation import explain
 
 MOST_NAME_BYTES = 128
 MOST_HELD = 1000  # jobs at once
@@ -41,7 +41,7 @@ WorkerNumber = Annotated[int, Meta(ge=0, le=2**53, description="The id that it w
 TokenText = Annotated[str, Meta(pattern="^[0-9a-f]{32}$", description="32 lower-case hex digits.")]
 
 
-class JoinForm(Form):
+class JoinRequest(OperationRequest):
     """A worker that offers these services."""
 
     services: Annotated[list[ServiceName], Meta(min_length=1, max_length=64)]
@@ -58,15 +58,15 @@ class JoinedView(View):
     max_payload: int
 
 
-class NextForm(Form):
+class NextRequest(OperationRequest):
     wait: Annotated[float, Meta(ge=0, le=600, description="How long to wait for a job, in seconds.")] = 30.0
 
 
-class ResultForm(Form):
+class WorkerResult(OperationRequest):
     outcome: Literal["done", "failed"] = "done"
 
 
-class FailureForm(Form):
+class WorkerFailure(OperationRequest):
     """Why it could not be done."""
 
     message: str
@@ -79,14 +79,14 @@ ATTEMPT = Header("Dragoman-Attempt", TokenText, "Which of its jobs this is about
 HELD = Header("Dragoman-Holding", str, "The attempts that it holds, with commas between: others are given again.")
 
 
-async def join(door: Door, request: Request) -> Response:
-    form: JoinForm = await in_body(door, request, JoinForm)
+async def join(door: AppContext, request: Request) -> Response:
+    form: JoinRequest = await in_body(door, request, JoinRequest)
     session, options = door.session, door.session.options
     name = form.name or _address(request)
     lease = form.lease if form.lease is not None else options.lease
     if not is_text(name) or len(name.encode()) > MOST_NAME_BYTES:
         _refuse("invalid", f"a name is up to {MOST_NAME_BYTES} bytes without control characters")
-    if not is_offer(form.services, door.broker.policy):
+    if not can_offer(form.services, door.broker.policy):
         _refuse("invalid", "a service's name is 1 to 128 bytes without control characters")
     if lease > options.max_lease:
         _refuse("invalid", f"lease {lease:g} is more than {options.max_lease:g} (max_lease)")
@@ -103,11 +103,11 @@ async def join(door: Door, request: Request) -> Response:
     )
 
 
-async def next_job(door: Door, request: Request) -> Response:
+async def next_job(door: AppContext, request: Request) -> Response:
     guest = _worker(door, request)
-    form: NextForm = in_query(request, NextForm)
+    form: NextRequest = in_query(request, NextRequest)
     held = request.headers.get(HELD.name)
-    hangup: Hangup | None = request.scope.get("extensions", {}).get(HANGUP)
+    hangup: DisconnectSignal | None = request.scope.get("extensions", {}).get(HANGUP)
     if hangup is not None and hangup.is_gone:
         return Response(status_code=204)
     session = door.session
@@ -122,7 +122,7 @@ async def next_job(door: Door, request: Request) -> Response:
         session.drop(poll, door.now())
         raise
     if isinstance(said, str):
-        raise Refused(_gone(said))
+        raise HttpError(_gone(said))
     if said is None and session.is_closed:
         _refuse("draining", "the broker is about to stop: ask again later")
     if said is None:
@@ -130,7 +130,7 @@ async def next_job(door: Door, request: Request) -> Response:
     return _job(poll, said, door.now())
 
 
-def _job(poll: Poll, attempt: Attempt, now: float) -> Response:
+def _job(poll: PendingPoll, attempt: Attempt, now: float) -> Response:
     poll.is_read = True
     headers = {
         "dragoman-job": attempt.job.id.hex(),
@@ -142,8 +142,8 @@ def _job(poll: Poll, attempt: Attempt, now: float) -> Response:
     return Response(bytes(poll.payload), headers=headers, media_type=BYTES)
 
 
-async def result(door: Door, request: Request) -> Response:
-    form: ResultForm = in_query(request, ResultForm)
+async def result(door: AppContext, request: Request) -> Response:
+    form: WorkerResult = in_query(request, WorkerResult)
     token = _token(request)
     body = await _answer_of(door, request)
     now = door.now()
@@ -157,19 +157,19 @@ async def result(door: Door, request: Request) -> Response:
         _refuse("loading", BEING_READ)
     if attempt is None:
         door.broker.counters.late_results += 1
-        raise Refused(_stale())
+        raise HttpError(_stale())
     if form.outcome == "done":
         is_current = door.session.succeed(guest, attempt, body, now)
     else:
         reason, failure = _failure(body, request)
         is_current = door.session.fail(guest, attempt, reason, failure, now)
     if not is_current:
-        raise Refused(_quarantined() if attempt.job.quarantined else _stale())
+        raise HttpError(_quarantined() if attempt.job.quarantined else _stale())
     await _stored(door, attempt.job)
     return Response(status_code=204)
 
 
-async def _stored(door: Door, job: Job) -> None:
+async def _stored(door: AppContext, job: Job) -> None:
     """The result of a background job is acknowledged when the store has it (R103). If the store cannot write, the
     broker keeps the result and writes it as soon as it can (R101)."""
     if job.wishes.durable:
@@ -179,7 +179,7 @@ async def _stored(door: Door, job: Job) -> None:
 
 
 async def _deliver_stranded(
-    door: Door, token: Token, form: ResultForm, body: bytes, request: Request, now: float
+    door: AppContext, token: Token, form: WorkerResult, body: bytes, request: Request, now: float
 ) -> Response:
     broker = door.broker
     ending = None if form.outcome == "done" else _failure(body, request)  # first: a wrong body claims nothing
@@ -192,31 +192,31 @@ async def _deliver_stranded(
         is_current = broker.fail(attempt, reason, now, failure)
     door.line.ask_for_turn()
     if not is_current:
-        raise Refused(_stale())
+        raise HttpError(_stale())
     await _stored(door, attempt.job)
     return Response(status_code=204)
 
 
-async def progress(door: Door, request: Request) -> Response:
+async def progress(door: AppContext, request: Request) -> Response:
     token = _token(request)
     body = await body_of(door, request)
     guest = _worker(door, request)
     attempt = guest.attempt(token)
     if attempt is None or not door.session.progress(attempt, body, door.now()):
-        raise Refused(_stale())
+        raise HttpError(_stale())
     return Response(status_code=204, headers=_recalls(guest))
 
 
-async def heartbeat(door: Door, request: Request) -> Response:
+async def heartbeat(door: AppContext, request: Request) -> Response:
     guest = _worker(door, request)
     if ATTEMPT.name in request.headers:
         attempt = guest.attempt(_token(request))
         if attempt is None or attempt.job.attempt is not attempt:
-            raise Refused(_stale())
+            raise HttpError(_stale())
     return Response(status_code=204, headers=_recalls(guest))
 
 
-async def leave(door: Door, request: Request) -> Response:
+async def leave(door: AppContext, request: Request) -> Response:
     door.session.leave(_worker(door, request), door.now())
     return Response(status_code=204)
 
@@ -224,18 +224,18 @@ async def leave(door: Door, request: Request) -> Response:
 # ---------------------------------------------------------------- who asks, and about what
 
 
-def _worker(door: Door, request: Request) -> Guest:
+def _worker(door: AppContext, request: Request) -> HttpWorker:
     """The worker that the path names, if it can prove that this is who asks."""
     guest = door.session.guest(in_path(request, "id", WorkerNumber))
     if guest is None:
-        raise Refused(_gone("it has left, was taken for dead, or the broker was started anew: join again"))
+        raise HttpError(_gone("it has left, was taken for dead, or the broker was started anew: join again"))
     said = request.headers.get(SECRET.name)
     if said is None:
         scheme, _, said = request.headers.get("authorization", "").partition(" ")
         said = said.strip() if scheme.lower() == "bearer" else ""
     if not compare_digest(said.encode(), guest.secret.encode()):
         detail = f"{SECRET.name} is not the token that this worker was given when it joined."
-        raise Refused(problem(403, "wrong-token", "Wrong token", detail))
+        raise HttpError(problem(403, "wrong-token", "Wrong token", detail))
     door.broker.seen(guest.worker, door.now())
     return guest
 
@@ -247,16 +247,16 @@ def _token(request: Request) -> Token:
     return token
 
 
-async def _answer_of(door: Door, request: Request) -> bytes:
+async def _answer_of(door: AppContext, request: Request) -> bytes:
     try:
         return await body_of(door, request)
-    except Refused as refused:
+    except HttpError as refused:
         if refused.response.status_code == 413:
             _end_too_large(door, request)
         raise
 
 
-def _end_too_large(door: Door, request: Request) -> None:
+def _end_too_large(door: AppContext, request: Request) -> None:
     """What is too large is no result, but it is an end: its job would else be given again and again (R16)."""
     broker, now = door.broker, door.now()
     token = token_of(request.headers.get(ATTEMPT.name, ""))
@@ -272,7 +272,7 @@ def _end_too_large(door: Door, request: Request) -> None:
         return
     try:
         guest = _worker(door, request)
-    except Refused:
+    except HttpError:
         return  # it is told that the body is too large
     attempt = guest.attempt(token)
     if attempt is None:
@@ -286,11 +286,11 @@ def _failure(body: bytes, request: Request) -> tuple[str, Failure | None]:
     if not is_json(request):
         return body.decode("utf-8", "replace") or "its worker says no more", None
     try:
-        form = msgspec.json.decode(body, type=FailureForm)
+        form = msgspec.json.decode(body, type=WorkerFailure)
     except (msgspec.ValidationError, UnicodeDecodeError) as error:
-        _refuse("invalid", f"in the body: {sentence(error, FailureForm)}")
+        _refuse("invalid", f"in the body: {explain(error, WorkerFailure)}")
     except msgspec.DecodeError as error:
-        raise Refused(problem(400, "malformed-json", "Malformed JSON", f"The body is not JSON: {error}.")) from None
+        raise HttpError(problem(400, "malformed-json", "Malformed JSON", f"The body is not JSON: {error}.")) from None
     failure = reported_failure(form.type, form.message, form.detail)
     return failure.sentence, failure
 
@@ -308,7 +308,7 @@ def header_text(name: str) -> str:
     return quote(name, safe=SAFE)
 
 
-def _recalls(guest: Guest) -> dict[str, str]:
+def _recalls(guest: HttpWorker) -> dict[str, str]:
     """Which of its jobs nobody waits for any more."""
     over = ",".join(token.hex() for token in guest.worker.unproven)
     return {"dragoman-recall": over} if over else {}
@@ -320,7 +320,7 @@ def _timeout(attempt: Attempt, now: float) -> dict[str, str]:
 
 
 def _refuse(kind: Any, detail: str) -> NoReturn:
-    raise Refused(told_as_problem(Problem(kind=kind, detail=detail)))
+    raise HttpError(problem_response(ErrorView(kind=kind, detail=detail)))
 
 
 def _gone(detail: str) -> Response:
@@ -338,7 +338,7 @@ def _quarantined() -> Response:
 _ID = {"id": WorkerNumber}
 _OF_WORKERS = (403, 410, 422)
 OPERATIONS = [
-    Operation(
+    HttpOperation(
         "POST",
         "/v1/workers",
         "join",
@@ -346,10 +346,10 @@ OPERATIONS = [
         join,
         {201: JoinedView},
         "workers",
-        bodies=(JoinForm,),
+        bodies=(JoinRequest,),
         problems=(400, 413, 415, 422, 429),
     ),
-    Operation(
+    HttpOperation(
         "POST",
         "/v1/workers/{id}/next",
         "next",
@@ -358,11 +358,11 @@ OPERATIONS = [
         {200: BYTES, 204: None},
         "workers",
         path_types=_ID,
-        query=NextForm,
+        query=NextRequest,
         headers=(SECRET, HELD),
         problems=(*_OF_WORKERS, 503),
     ),
-    Operation(
+    HttpOperation(
         "POST",
         "/v1/workers/{id}/result",
         "give-result",
@@ -371,13 +371,13 @@ OPERATIONS = [
         {204: None},
         "workers",
         path_types=_ID,
-        query=ResultForm,
-        bodies=(BYTES, TEXT, FailureForm),
+        query=WorkerResult,
+        bodies=(BYTES, TEXT, WorkerFailure),
         headers=(SECRET, ATTEMPT),
         problems=(*_OF_WORKERS, 400, 409, 413, 503),
         too_large=_end_too_large,
     ),
-    Operation(
+    HttpOperation(
         "POST",
         "/v1/workers/{id}/progress",
         "report-progress",
@@ -390,7 +390,7 @@ OPERATIONS = [
         headers=(SECRET, ATTEMPT),
         problems=(*_OF_WORKERS, 409, 413),
     ),
-    Operation(
+    HttpOperation(
         "POST",
         "/v1/workers/{id}/heartbeat",
         "heartbeat",
@@ -402,7 +402,7 @@ OPERATIONS = [
         headers=(SECRET, replace(ATTEMPT, is_required=False)),
         problems=(*_OF_WORKERS, 409),
     ),
-    Operation(
+    HttpOperation(
         "DELETE",
         "/v1/workers/{id}",
         "leave",

@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import takewhile
 from zoneinfo import ZoneInfo
 
-from dragoman.operations.schemas import Objection
+from dragoman.operations.schemas import OperationError
 
 LONGEST = 256  # characters of an expression
 HORIZON = 41  # years: 29 February falls on a certain day of the week every 28 years, or 40 where a century has none
@@ -140,7 +140,7 @@ def zone_of(name: str) -> ZoneInfo:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):  # OSError: the name of a folder, such as "Europe"
         detail = f'"{name[:64]}" is no time zone that this machine knows; write "UTC" or a name such as "Europe/Berlin"'
-        raise Objection("invalid", detail) from None
+        raise OperationError("invalid", detail) from None
 
 
 # ---------------------------------------------------------------- reading

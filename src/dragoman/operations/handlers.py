@@ -17,38 +17,38 @@ from msgspec.structs import replace
 
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
-from dragoman.core.effects import Accept, Answer, Effect
+from dragoman.core.effects import Acknowledge, DeliverOutcome, Effect
 from dragoman.core.failure import Failure
 from dragoman.core.histogram import Histogram
 from dragoman.core.infinity import inf
 from dragoman.core.model import Job, JobId, Payload, Service, WorkerId
 from dragoman.core.names import is_name
 from dragoman.core.recipients import TimedRecipient
-from dragoman.core.states import DONE, ENDED, Refusal
-from dragoman.operations.job_options import options_of, wishes_for
+from dragoman.core.states import DONE, ENDED, RefusalReason
+from dragoman.operations.job_options import job_options_for, options_of
 from dragoman.operations.payloads import payload_of
 from dragoman.operations.purge import Purge
-from dragoman.operations.responders import NOBODY, Asker, Ticket
-from dragoman.operations.scheduled_run import Run
-from dragoman.operations.scheduler import Calendar
+from dragoman.operations.responders import NULL_RESPONDER, PendingRequest, Responder
+from dragoman.operations.scheduled_run import ScheduledRun
+from dragoman.operations.scheduler import Scheduler
 from dragoman.operations.schemas import (
-    CronForm,
-    CronRef,
-    CronsView,
-    CronView,
-    DrainForm,
+    DrainRequest,
+    EmptyRequest,
+    EnqueueRequest,
+    ErrorView,
     JobRef,
-    JobsForm,
     JobsView,
     JobView,
-    NoForm,
-    Objection,
-    Order,
-    PauseForm,
-    Problem,
-    PurgeForm,
+    ListJobsRequest,
+    OperationError,
+    PauseRequest,
+    PurgeRequest,
     PurgeView,
-    ResultForm,
+    ResultRequest,
+    ScheduleRef,
+    ScheduleRequest,
+    SchedulesView,
+    ScheduleView,
     ServiceRef,
     ServicesView,
     ServiceView,
@@ -65,7 +65,7 @@ UNTIL_LOADED: Final = 0.2  # how often we look whether all jobs of an earlier ru
 STILL_READ: Final = "jobs of the last run are still being read: ask again in a moment"
 
 
-class Line(Protocol):
+class StoreAccess(Protocol):
     """What the desk asks of the line."""
 
     def note(self, key: str, value: str | None) -> None: ...
@@ -75,7 +75,7 @@ class Line(Protocol):
     def fetch(self, job: Job, done: Callable[[Payload, Payload, Failure | None], None]) -> None: ...
 
 
-class Diary(Protocol):
+class StoreStatus(Protocol):
     @property
     def problem(self) -> str | None: ...
 
@@ -83,18 +83,18 @@ class Diary(Protocol):
     def commits(self) -> Histogram: ...
 
 
-class Desk(TimedRecipient):
+class OperationHandlers(TimedRecipient):
     dialect = "desk"
 
-    def __init__(self, broker: Broker, line: Line, diary: Diary, offset: Callable[[], float]) -> None:
+    def __init__(self, broker: Broker, line: StoreAccess, diary: StoreStatus, offset: Callable[[], float]) -> None:
         self.broker = broker
         self._line = line
         self.diary = diary
         self._offset = offset  # what the wall clock is ahead of the one that jobs live by
-        self._waiting: Deadlines[Ticket] = Deadlines()
-        self._purges: list[tuple[Purge, Asker]] = []
+        self._waiting: Deadlines[PendingRequest] = Deadlines()
+        self._purges: list[tuple[Purge, Responder]] = []
         self._next_look = -inf  # when something here may be due
-        self.calendar = Calendar(self._submit_recurring, line.note, self._is_over)
+        self.calendar = Scheduler(self._submit_recurring, line.note, self._is_over)
 
     @property
     def is_loading(self) -> bool:
@@ -103,26 +103,26 @@ class Desk(TimedRecipient):
 
     # ---------------------------------------------------------------- what is asked
 
-    def ask(self, question: str, form: Any, payload: Payload, asker: Asker, now: float) -> Ticket | None:
+    def ask(self, question: str, form: Any, payload: Payload, asker: Responder, now: float) -> PendingRequest | None:
         """Answer, or see to it. A ticket is given to those who may have to wait and may want to leave."""
         self._next_look = -inf
         try:
-            ticket: Ticket | None = QUESTIONS[question][2](self, form, payload, asker, now)
-        except Objection as objection:
+            ticket: PendingRequest | None = OPERATIONS[question][2](self, form, payload, asker, now)
+        except OperationError as objection:
             asker.refuse(objection.problem)
             return None
         return ticket
 
-    def enqueue(self, form: Order, payload: Payload, asker: Asker, now: float) -> Ticket:
+    def enqueue(self, form: EnqueueRequest, payload: Payload, asker: Responder, now: float) -> PendingRequest:
         wishes = options_of(form, now, self._offset(), self.broker.policy.max_delay)
         if form.key is not None and self.is_loading:
-            raise Objection("loading", "jobs of the last run are still being read: keys cannot be looked up yet")
-        ticket = Ticket(self, asker, inf)
+            raise OperationError("loading", "jobs of the last run are still being read: keys cannot be looked up yet")
+        ticket = PendingRequest(self, asker, inf)
         body = payload_of(form, payload)
         self.broker.submit(form.service, body, ticket, wishes, now, key=form.key, owner=asker.owner)
         return ticket
 
-    def job(self, form: JobRef, payload: Payload, asker: Asker, now: float) -> None:
+    def job(self, form: JobRef, payload: Payload, asker: Responder, now: float) -> None:
         job = self._find(form.id)
 
         def show() -> None:
@@ -137,42 +137,44 @@ class Desk(TimedRecipient):
         else:
             self._line.when_saved(lambda _: show())
 
-    def result(self, form: ResultForm, payload: Payload, asker: Asker, now: float) -> Ticket | None:
+    def result(self, form: ResultRequest, payload: Payload, asker: Responder, now: float) -> PendingRequest | None:
         """Its outcome, with the bytes of its result, or how it stands when patience is over."""
         job = self._find(form.id)
         if job.state is not ENDED and form.wait <= 0.0:
             asker.answer(job_view(job, self._offset()))
             return None
-        ticket = Ticket(self, asker, now + form.wait)
+        ticket = PendingRequest(self, asker, now + form.wait)
         if self.broker.ledger.attend(job, ticket) and ticket.due > now:
             self._waiting.arm(ticket, ticket.due)
         return ticket
 
-    def why(self, form: JobRef, payload: Payload, asker: Asker, now: float) -> None:
+    def why(self, form: JobRef, payload: Payload, asker: Responder, now: float) -> None:
         job = self._find(form.id)
         asker.answer(WhyView(id=form.id, why=why(job, self.broker, now, self.diary.problem)))
 
-    def cancel(self, form: JobRef, payload: Payload, asker: Asker, now: float) -> None:
+    def cancel(self, form: JobRef, payload: Payload, asker: Responder, now: float) -> None:
         job = self._find(form.id)
         if not self.broker.withdraw(job, now, "cancelled on request"):
-            raise Objection("conflict", f"it has ended already: {job.outcome}")
+            raise OperationError("conflict", f"it has ended already: {job.outcome}")
         self._answer_when_saved(asker, lambda: job_view(job, self._offset()))
 
-    def retry(self, form: JobRef, payload: Payload, asker: Asker, now: float) -> None:
+    def retry(self, form: JobRef, payload: Payload, asker: Responder, now: float) -> None:
         """A client whose answer was lost asks again, and gets the job that was made the first time."""
         job = self._find(form.id)
         again = self._retried(job)
         if again is None:
             if not job.quarantined:
-                raise Objection("conflict", "only a job in quarantine can be tried again")
+                raise OperationError("conflict", "only a job in quarantine can be tried again")
             if self.is_loading:
-                raise Objection("loading", "jobs of the last run are still being read: it may have been tried again")
+                raise OperationError(
+                    "loading", "jobs of the last run are still being read: it may have been tried again"
+                )
             again = self.broker.retry(job, now)
         if again is None:
-            raise Objection("busy", "there is no room for it, or the broker is about to stop")
+            raise OperationError("busy", "there is no room for it, or the broker is about to stop")
         self._answer_when_saved(asker, partial(self._job_view, again))
 
-    def jobs(self, form: JobsForm, payload: Payload, asker: Asker, now: float) -> None:
+    def jobs(self, form: ListJobsRequest, payload: Payload, asker: Responder, now: float) -> None:
         """The newest first."""
         self._refuse_while_loading()
         offset = self._offset()
@@ -180,71 +182,73 @@ class Desk(TimedRecipient):
         more = found[form.limit - 1].id.hex() if len(found) > form.limit else None
         asker.answer(JobsView(jobs=[job_view(job, offset) for job in found[: form.limit]], after=more))
 
-    def services(self, form: NoForm, payload: Payload, asker: Asker, now: float) -> None:
+    def services(self, form: EmptyRequest, payload: Payload, asker: Responder, now: float) -> None:
         self._refuse_while_loading()
         roster = self.broker.roster
         views = service_views(list(roster.services.values()), list(roster.workers.values()), now)
         asker.answer(ServicesView(services=views))
 
-    def service(self, form: ServiceRef, payload: Payload, asker: Asker, now: float) -> None:
+    def service(self, form: ServiceRef, payload: Payload, asker: Responder, now: float) -> None:
         asker.answer(self._service_view(self._service(form.name), now))
 
-    def pause(self, form: PauseForm, payload: Payload, asker: Asker, now: float) -> None:
+    def pause(self, form: PauseRequest, payload: Payload, asker: Responder, now: float) -> None:
         most = self.broker.policy.max_service_bytes
         if not is_name(form.name, most):
-            raise Objection("invalid", f"a service name is 1 to {most} bytes of printable text")
+            raise OperationError("invalid", f"a service name is 1 to {most} bytes of printable text")
         service = self.broker.pause(form.name, form.by)
         if service is None:
-            raise Objection("busy", f"{len(self.broker.roster.services)} services are known already (max_services)")
+            raise OperationError(
+                "busy", f"{len(self.broker.roster.services)} services are known already (max_services)"
+            )
         self._line.note(f"pause/{form.name}", form.by)
         self._answer_when_saved(asker, lambda: self._service_view(service, now))
 
-    def resume(self, form: ServiceRef, payload: Payload, asker: Asker, now: float) -> None:
+    def resume(self, form: ServiceRef, payload: Payload, asker: Responder, now: float) -> None:
         service = self._service(form.name)
         self.broker.resume(form.name, now)
         self._line.note(f"pause/{form.name}", None)
         self._answer_when_saved(asker, lambda: self._service_view(service, now))
 
-    def purge(self, form: PurgeForm, payload: Payload, asker: Asker, now: float) -> None:
+    def purge(self, form: PurgeRequest, payload: Payload, asker: Responder, now: float) -> None:
         self._refuse_while_loading()
         self._service(form.name)
         self._purges.append((Purge(self.broker, form), asker))
         self._line.when_saved(lambda problem: None)  # asks for a turn
 
-    def workers(self, form: NoForm, payload: Payload, asker: Asker, now: float) -> None:
+    def workers(self, form: EmptyRequest, payload: Payload, asker: Responder, now: float) -> None:
         asker.answer(WorkersView(workers=[worker_view(each, now) for each in self.broker.roster.workers.values()]))
 
-    def worker(self, form: WorkerRef, payload: Payload, asker: Asker, now: float) -> None:
+    def worker(self, form: WorkerRef, payload: Payload, asker: Responder, now: float) -> None:
         asker.answer(self._worker_view(form.id, now))
 
-    def drain(self, form: DrainForm, payload: Payload, asker: Asker, now: float) -> None:
+    def drain(self, form: DrainRequest, payload: Payload, asker: Responder, now: float) -> None:
         self._worker_view(form.id, now)
         worker = self.broker.roster.workers[WorkerId(form.id)]
         self.broker.drain(worker, now, at_once=form.now, stays=worker.terms.comes_back)
         self._answer_when_saved(asker, lambda: worker_view(worker, now))
 
-    def recurring(self, form: NoForm, payload: Payload, asker: Asker, now: float) -> None:
-        asker.answer(CronsView(recurring=self.calendar.list()))
+    def recurring(self, form: EmptyRequest, payload: Payload, asker: Responder, now: float) -> None:
+        asker.answer(SchedulesView(recurring=self.calendar.list()))
 
-    def recur(self, form: CronForm, payload: Payload, asker: Asker, now: float) -> None:
+    def recur(self, form: ScheduleRequest, payload: Payload, asker: Responder, now: float) -> None:
         if payload:
             form = replace(form, payload=None, payload_base64=b64encode(payload_of(form, payload)).decode())
         view = self.calendar.put(form, now, now + self._offset())
         self._answer_when_saved(asker, lambda: view)
 
-    def recurrence(self, form: CronRef, payload: Payload, asker: Asker, now: float) -> None:
+    def recurrence(self, form: ScheduleRef, payload: Payload, asker: Responder, now: float) -> None:
         asker.answer(self.calendar.get(form.name))
 
-    def stop_recurring(self, form: CronRef, payload: Payload, asker: Asker, now: float) -> None:
+    def stop_recurring(self, form: ScheduleRef, payload: Payload, asker: Responder, now: float) -> None:
         view = self.calendar.get(form.name)
         self.calendar.remove(form.name)
         self._answer_when_saved(asker, lambda: view)
 
-    def pause_recurring(self, form: CronRef, payload: Payload, asker: Asker, now: float) -> None:
+    def pause_recurring(self, form: ScheduleRef, payload: Payload, asker: Responder, now: float) -> None:
         view = self.calendar.pause(form.name, now, now + self._offset())
         self._answer_when_saved(asker, lambda: view)
 
-    def resume_recurring(self, form: CronRef, payload: Payload, asker: Asker, now: float) -> None:
+    def resume_recurring(self, form: ScheduleRef, payload: Payload, asker: Responder, now: float) -> None:
         view = self.calendar.resume(form.name, now, now + self._offset())
         self._answer_when_saved(asker, lambda: view)
 
@@ -252,26 +256,26 @@ class Desk(TimedRecipient):
 
     def execute(self, effect: Effect, now: float) -> None:
         self._next_look = -inf
-        if isinstance(effect, Accept):
+        if isinstance(effect, Acknowledge):
             ticket = effect.caller
-            assert isinstance(ticket, Ticket)
+            assert isinstance(ticket, PendingRequest)
             if ticket.due == inf:  # else it waits for the outcome
                 self._done_with(ticket, now).answer(job_view(effect.job, self._offset()))
-        elif isinstance(effect, Answer):
+        elif isinstance(effect, DeliverOutcome):
             ticket = effect.caller
-            assert isinstance(ticket, Ticket)
+            assert isinstance(ticket, PendingRequest)
             job = effect.job
             if job is None or effect.refusal is not None:
-                kind = PROBLEMS.get(effect.refusal, "busy") if effect.refusal is not None else "busy"
-                self._done_with(ticket, now).refuse(Problem(kind=kind, detail=effect.reason))  # type: ignore[arg-type]
+                kind = ERROR_KINDS.get(effect.refusal, "busy") if effect.refusal is not None else "busy"
+                self._done_with(ticket, now).refuse(ErrorView(kind=kind, detail=effect.reason))  # type: ignore[arg-type]
             elif job.outcome is not effect.outcome:  # the job ended otherwise, but that could not be told
-                self._done_with(ticket, now).refuse(Problem(kind="internal", detail=effect.reason))
+                self._done_with(ticket, now).refuse(ErrorView(kind="internal", detail=effect.reason))
             else:
                 view = job_view(job, self._offset())
                 self._done_with(ticket, now).answer(view, effect.result, effect.failure)
         # Progress: whoever wants it watches.
 
-    def leave(self, ticket: Ticket, now: float) -> None:
+    def leave(self, ticket: PendingRequest, now: float) -> None:
         """Whoever waited has gone."""
         self._next_look = -inf
         if ticket.asker is not None:
@@ -295,15 +299,15 @@ class Desk(TimedRecipient):
     def _refuse_while_loading(self) -> None:
         """A list that is not complete yet would look as if jobs were lost."""
         if self.is_loading:
-            raise Objection("loading", STILL_READ)
+            raise OperationError("loading", STILL_READ)
 
     def _find(self, name: str) -> Job:
         job = self.broker.jobs.get(JobId(bytes.fromhex(name)))
         if job is not None:
             return job
         if self.is_loading:
-            raise Objection("loading", STILL_READ)
-        raise Objection("not found", "there is no such job: it never was, or its outcome has been erased")
+            raise OperationError("loading", STILL_READ)
+        raise OperationError("not found", "there is no such job: it never was, or its outcome has been erased")
 
     def _retried(self, job: Job) -> Job | None:
         """The job that an earlier retry made of this one; None if there was none. Objection: it did not end well."""
@@ -314,20 +318,20 @@ class Desk(TimedRecipient):
             return again
         name = job.retried_as.hex()
         if again is None:
-            raise Objection("conflict", f"it was retried already, as job {name}, whose outcome has been erased")
+            raise OperationError("conflict", f"it was retried already, as job {name}, whose outcome has been erased")
         advice = ": retry that one" if again.quarantined else ""
-        raise Objection("conflict", f"it was retried already, as job {name}, which ended {again.outcome}{advice}")
+        raise OperationError("conflict", f"it was retried already, as job {name}, which ended {again.outcome}{advice}")
 
     def _job_view(self, job: Job) -> JobView:
         return job_view(job, self._offset())
 
-    def _matching(self, form: JobsForm) -> Iterator[Job]:
+    def _matching(self, form: ListJobsRequest) -> Iterator[Job]:
         newest_first = iter(reversed(self.broker.jobs.values()))
         if form.after is not None:
             last = bytes.fromhex(form.after)
             if last not in self.broker.jobs:
                 gone = f"the list cannot go on after job {form.after}, which has been erased: start it again"
-                raise Objection("loading", STILL_READ) if self.is_loading else Objection("not found", gone)
+                raise OperationError("loading", STILL_READ) if self.is_loading else OperationError("not found", gone)
             for job in newest_first:
                 if job.id == last:
                     break
@@ -343,7 +347,7 @@ class Desk(TimedRecipient):
     def _service(self, name: str) -> Service:
         service = self.broker.roster.services.get(name)
         if service is None:
-            raise Objection(
+            raise OperationError(
                 "not found", "there is no such service: no worker has offered it, and no job is there for it"
             )
         return service
@@ -354,17 +358,17 @@ class Desk(TimedRecipient):
     def _worker_view(self, id: int, now: float) -> WorkerView:
         worker = self.broker.roster.workers.get(WorkerId(id))
         if worker is None:
-            raise Objection("not found", "there is no such worker: it has gone, or never was")
+            raise OperationError("not found", "there is no such worker: it has gone, or never was")
         return worker_view(worker, now)
 
-    def _submit_recurring(self, form: CronForm, payload: bytes, key: str, now: float) -> JobId | None:
+    def _submit_recurring(self, form: ScheduleRequest, payload: bytes, key: str, now: float) -> JobId | None:
         if self.diary.problem is not None:
             return None
-        wishes = wishes_for(
+        wishes = job_options_for(
             0.0, form.priority, form.attempts, form.timeout, form.retry_first, form.retry_cap, form.retry_jitter
         )
-        run = Run(self.calendar, form.name)
-        job = self.broker.submit(form.service, payload, Ticket(self, run, inf), wishes, now, key=key)
+        run = ScheduledRun(self.calendar, form.name)
+        job = self.broker.submit(form.service, payload, PendingRequest(self, run, inf), wishes, now, key=key)
         run.job = job.id if job is not None else None
         return run.job
 
@@ -372,20 +376,20 @@ class Desk(TimedRecipient):
         job = self.broker.jobs.get(id)
         return job is None or job.state is ENDED
 
-    def _answer_when_saved(self, asker: Asker, view: Callable[[], View]) -> None:
+    def _answer_when_saved(self, asker: Responder, view: Callable[[], View]) -> None:
         def saved(problem: str | None) -> None:
             if problem is None:
                 asker.answer(view())
             else:
-                asker.refuse(Problem(kind="diary", detail=problem))
+                asker.refuse(ErrorView(kind="diary", detail=problem))
 
         self._line.when_saved(saved)
 
-    def _done_with(self, ticket: Ticket, now: float) -> Asker:
+    def _done_with(self, ticket: PendingRequest, now: float) -> Responder:
         asker, ticket.asker = ticket.asker, None
         self._waiting.disarm(ticket)
         self.broker.caller_gone(ticket, now)
-        return asker if asker is not None else NOBODY
+        return asker if asker is not None else NULL_RESPONDER
 
     def _end_waits(self, due: float, now: float) -> None:
         """Of those whose patience is over by then."""
@@ -408,36 +412,36 @@ def _same(view: View) -> View:
 
 
 # How the core's refusals are called here.
-PROBLEMS: Final = {
-    Refusal.NO_SUCH_SERVICE: "no such service",
-    Refusal.BUSY: "busy",
-    Refusal.DRAINING: "draining",
-    Refusal.KEY_REUSED: "key reused",
-    Refusal.DIARY: "diary",
-    Refusal.INVALID: "invalid",
+ERROR_KINDS: Final = {
+    RefusalReason.NO_SUCH_SERVICE: "no such service",
+    RefusalReason.BUSY: "busy",
+    RefusalReason.DRAINING: "draining",
+    RefusalReason.KEY_REUSED: "key reused",
+    RefusalReason.DIARY: "diary",
+    RefusalReason.INVALID: "invalid",
 }
 
 # All that may be asked: the form of the question, what it is answered with, and who knows.
-QUESTIONS: Final[dict[str, tuple[type[Any], type[Any], Callable[..., Ticket | None]]]] = {
-    "enqueue": (Order, JobView, Desk.enqueue),
-    "job": (JobRef, JobView, Desk.job),
-    "result": (ResultForm, JobView, Desk.result),
-    "why": (JobRef, WhyView, Desk.why),
-    "cancel": (JobRef, JobView, Desk.cancel),
-    "retry": (JobRef, JobView, Desk.retry),
-    "jobs": (JobsForm, JobsView, Desk.jobs),
-    "services": (NoForm, ServicesView, Desk.services),
-    "service": (ServiceRef, ServiceView, Desk.service),
-    "pause": (PauseForm, ServiceView, Desk.pause),
-    "resume": (ServiceRef, ServiceView, Desk.resume),
-    "purge": (PurgeForm, PurgeView, Desk.purge),
-    "workers": (NoForm, WorkersView, Desk.workers),
-    "worker": (WorkerRef, WorkerView, Desk.worker),
-    "drain": (DrainForm, WorkerView, Desk.drain),
-    "recurring": (NoForm, CronsView, Desk.recurring),
-    "recurrence": (CronRef, CronView, Desk.recurrence),
-    "recur": (CronForm, CronView, Desk.recur),
-    "stop recurring": (CronRef, CronView, Desk.stop_recurring),
-    "pause recurring": (CronRef, CronView, Desk.pause_recurring),
-    "resume recurring": (CronRef, CronView, Desk.resume_recurring),
+OPERATIONS: Final[dict[str, tuple[type[Any], type[Any], Callable[..., PendingRequest | None]]]] = {
+    "enqueue": (EnqueueRequest, JobView, OperationHandlers.enqueue),
+    "job": (JobRef, JobView, OperationHandlers.job),
+    "result": (ResultRequest, JobView, OperationHandlers.result),
+    "why": (JobRef, WhyView, OperationHandlers.why),
+    "cancel": (JobRef, JobView, OperationHandlers.cancel),
+    "retry": (JobRef, JobView, OperationHandlers.retry),
+    "jobs": (ListJobsRequest, JobsView, OperationHandlers.jobs),
+    "services": (EmptyRequest, ServicesView, OperationHandlers.services),
+    "service": (ServiceRef, ServiceView, OperationHandlers.service),
+    "pause": (PauseRequest, ServiceView, OperationHandlers.pause),
+    "resume": (ServiceRef, ServiceView, OperationHandlers.resume),
+    "purge": (PurgeRequest, PurgeView, OperationHandlers.purge),
+    "workers": (EmptyRequest, WorkersView, OperationHandlers.workers),
+    "worker": (WorkerRef, WorkerView, OperationHandlers.worker),
+    "drain": (DrainRequest, WorkerView, OperationHandlers.drain),
+    "recurring": (EmptyRequest, SchedulesView, OperationHandlers.recurring),
+    "recurrence": (ScheduleRef, ScheduleView, OperationHandlers.recurrence),
+    "recur": (ScheduleRequest, ScheduleView, OperationHandlers.recur),
+    "stop recurring": (ScheduleRef, ScheduleView, OperationHandlers.stop_recurring),
+    "pause recurring": (ScheduleRef, ScheduleView, OperationHandlers.pause_recurring),
+    "resume recurring": (ScheduleRef, ScheduleView, OperationHandlers.resume_recurring),
 }

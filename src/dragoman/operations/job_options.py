@@ -5,27 +5,27 @@ from __future__ import annotations
 from functools import lru_cache
 
 from dragoman.core.infinity import inf
-from dragoman.core.options import Wishes
-from dragoman.operations.schemas import Objection, Order
+from dragoman.core.options import JobOptions
+from dragoman.operations.schemas import EnqueueRequest, OperationError
 from dragoman.operations.validation import duration
 
 
-def options_of(order: Order, now: float, ahead: float, max_delay: float) -> Wishes:
+def options_of(order: EnqueueRequest, now: float, ahead: float, max_delay: float) -> JobOptions:
     """Options of the job that an order asks for. `ahead`: the lead of the wall clock over `now`. Raises Objection."""
     delay = order.delay
     if order.not_before is not None:
         if order.not_before.tzinfo is None:
-            raise Objection("invalid", "not_before: write a zone behind it, such as Z or +02:00")
+            raise OperationError("invalid", "not_before: write a zone behind it, such as Z or +02:00")
         delay = max(delay, order.not_before.timestamp() - ahead - now)
     if delay > max_delay:
-        raise Objection("invalid", f"it would start in more than {duration(max_delay)} (max_delay)")
-    return wishes_for(
+        raise OperationError("invalid", f"it would start in more than {duration(max_delay)} (max_delay)")
+    return job_options_for(
         delay, order.priority, order.attempts, order.timeout, order.retry_first, order.retry_cap, order.retry_jitter
     )
 
 
 @lru_cache(maxsize=1024)
-def wishes_for(
+def job_options_for(
     delay: float,
     priority: int,
     attempts: int,
@@ -33,9 +33,9 @@ def wishes_for(
     retry_first: float | None,
     retry_cap: float | None,
     retry_jitter: float | None,
-) -> Wishes:
+) -> JobOptions:
     """A background job waits for a worker however long it takes for one to come. Equal wishes are one object."""
-    return Wishes(
+    return JobOptions(
         job_timeout=inf if timeout is None else timeout,
         attempts=attempts,
         priority=priority,

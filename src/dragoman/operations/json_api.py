@@ -9,16 +9,16 @@ import msgspec
 from dragoman.core.failure import Failure
 from dragoman.core.model import Payload
 from dragoman.core.owners import Owner
-from dragoman.operations.handlers import QUESTIONS, Desk
-from dragoman.operations.responders import Asker, Ticket
-from dragoman.operations.schemas import Problem, View
-from dragoman.operations.validation import sentence
+from dragoman.operations.handlers import OPERATIONS, OperationHandlers
+from dragoman.operations.responders import PendingRequest, Responder
+from dragoman.operations.schemas import ErrorView, View
+from dragoman.operations.validation import explain
 
 _readers: dict[str, msgspec.json.Decoder[Any]] = {}
 _writer = msgspec.json.Encoder()
 
 
-class WireAsker(Protocol):
+class JsonResponder(Protocol):
     """Whoever asks by a wire. It is told one of these, once."""
 
     @property
@@ -29,32 +29,36 @@ class WireAsker(Protocol):
     def object(self, kind: str, detail: str) -> None: ...
 
 
-class JsonDesk:
+class JsonOperations:
     """The desk, as a wire sees it."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: OperationHandlers) -> None:
         self._desk = desk
 
-    def ask(self, question: str, form: bytes, payload: Payload, asker: WireAsker, now: float) -> Ticket | None:
-        return ask_json(self._desk, question, form, payload, _Written(asker), now)
+    def ask(
+        self, question: str, form: bytes, payload: Payload, asker: JsonResponder, now: float
+    ) -> PendingRequest | None:
+        return call_json(self._desk, question, form, payload, _Written(asker), now)
 
     def leave(self, ticket: Any, now: float) -> None:
         self._desk.leave(ticket, now)
 
 
-def ask_json(desk: Desk, question: str, form: bytes, payload: Payload, asker: Asker, now: float) -> Ticket | None:
+def call_json(
+    desk: OperationHandlers, question: str, form: bytes, payload: Payload, asker: Responder, now: float
+) -> PendingRequest | None:
     """Ask with a form as it came. A form that is not as it should be is answered like any other question."""
     reader = _readers.get(question)
     if reader is None:
-        if question not in QUESTIONS:
-            known = ", ".join(QUESTIONS)
-            asker.refuse(Problem(kind="invalid", detail=f"nothing is called {question[:64]!r}; known are {known}"))
+        if question not in OPERATIONS:
+            known = ", ".join(OPERATIONS)
+            asker.refuse(ErrorView(kind="invalid", detail=f"nothing is called {question[:64]!r}; known are {known}"))
             return None
-        reader = _readers[question] = msgspec.json.Decoder(QUESTIONS[question][0])
+        reader = _readers[question] = msgspec.json.Decoder(OPERATIONS[question][0])
     try:
         read = reader.decode(form or b"{}")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        asker.refuse(Problem(kind="invalid", detail=f"{question}: {sentence(error, QUESTIONS[question][0])}"))
+        asker.refuse(ErrorView(kind="invalid", detail=f"{question}: {explain(error, OPERATIONS[question][0])}"))
         return None
     return desk.ask(question, read, payload, asker, now)
 
@@ -64,7 +68,7 @@ class _Written:
 
     __slots__ = ("_asker",)
 
-    def __init__(self, asker: WireAsker) -> None:
+    def __init__(self, asker: JsonResponder) -> None:
         self._asker = asker
 
     @property
@@ -74,5 +78,5 @@ class _Written:
     def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None:
         self._asker.tell(_writer.encode(view), payload, failure)
 
-    def refuse(self, problem: Problem) -> None:
+    def refuse(self, problem: ErrorView) -> None:
         self._asker.object(problem.kind, problem.detail)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from base64 import b64decode
 
 from dragoman.core.model import Payload
-from dragoman.operations.schemas import CronForm, Objection, Order
+from dragoman.operations.schemas import EnqueueRequest, OperationError, ScheduleRequest
 
 
-def payload_of(form: Order | CronForm, payload: Payload) -> Payload:
+def payload_of(form: EnqueueRequest | ScheduleRequest, payload: Payload) -> Payload:
     """The payload that came apart from the form, or in it."""
     said = [each for each in (form.payload, form.payload_base64) if each is not None]
     if len(said) + bool(payload) > 1:
-        raise Objection("invalid", "say one of payload, payload_base64 and a body, not two")
+        raise OperationError("invalid", "say one of payload, payload_base64 and a body, not two")
     if form.payload is not None:
         return form.payload.encode()
     if form.payload_base64 is not None:
         try:
             return b64decode(form.payload_base64, validate=True)
         except ValueError:
-            raise Objection("invalid", "payload_base64 is not base64") from None
+            raise OperationError("invalid", "payload_base64 is not base64") from None
     return payload

@@ -7,7 +7,7 @@ from collections import deque
 from dragoman.core.broker import Broker
 from dragoman.core.model import Job
 from dragoman.core.states import DELAYED, ENDED, WAITING
-from dragoman.operations.schemas import PurgeForm, PurgeView
+from dragoman.operations.schemas import PurgeRequest, PurgeView
 
 AT_ONCE = 1_000
 
@@ -17,7 +17,7 @@ class Purge:
 
     __slots__ = ("_broker", "_chosen", "_count", "_name")
 
-    def __init__(self, broker: Broker, form: PurgeForm) -> None:
+    def __init__(self, broker: Broker, form: PurgeRequest) -> None:
         self._broker = broker
         self._name = form.name
         self._count = 0

@@ -9,10 +9,10 @@ from dragoman.core.infinity import inf
 from dragoman.core.model import Caller, Payload
 from dragoman.core.owners import Owner
 from dragoman.core.recipients import Recipient
-from dragoman.operations.schemas import Problem, View
+from dragoman.operations.schemas import ErrorView, View
 
 
-class Asker(Protocol):
+class Responder(Protocol):
     """The source of a call. It gets one of these, once."""
 
     @property
@@ -21,30 +21,30 @@ class Asker(Protocol):
 
     def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None: ...
 
-    def refuse(self, problem: Problem) -> None: ...
+    def refuse(self, problem: ErrorView) -> None: ...
 
 
-class Ticket(Caller):
+class PendingRequest(Caller):
     """A call that waits for a job to be accepted, or for its outcome."""
 
     __slots__ = ("alarm", "alarm_number", "asker", "due")
 
-    def __init__(self, recipient: Recipient, asker: Asker, due: float) -> None:
+    def __init__(self, recipient: Recipient, asker: Responder, due: float) -> None:
         super().__init__(recipient)
-        self.asker: Asker | None = asker  # None: it has been answered, or has gone
+        self.asker: Responder | None = asker  # None: it has been answered, or has gone
         self.due = due  # until when it waits for an outcome; inf: it waits for the job to be accepted
         self.alarm = inf
         self.alarm_number = 0
 
 
-class Nobody:
+class NullResponder:
     owner = None
 
     def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None:
         pass
 
-    def refuse(self, problem: Problem) -> None:
+    def refuse(self, problem: ErrorView) -> None:
         pass
 
 
-NOBODY: Final = Nobody()
+NULL_RESPONDER: Final = NullResponder()

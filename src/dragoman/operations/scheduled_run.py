@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dragoman.core.failure import Failure
 from dragoman.core.model import JobId, Payload
-from dragoman.operations.scheduler import Calendar
-from dragoman.operations.schemas import Problem, View
+from dragoman.operations.scheduler import Scheduler
+from dragoman.operations.schemas import ErrorView, View
 
 
-class Run:
+class ScheduledRun:
     __slots__ = ("_calendar", "_name", "job")
     owner = None  # the calendar bounds how many there are
 
-    def __init__(self, calendar: Calendar, name: str) -> None:
+    def __init__(self, calendar: Scheduler, name: str) -> None:
         self._calendar = calendar
         self._name = name
         self.job: JobId | None = None
@@ -20,7 +20,7 @@ class Run:
     def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None:
         pass
 
-    def refuse(self, problem: Problem) -> None:
+    def refuse(self, problem: ErrorView) -> None:
         """At once, and the calendar knows it; or when the diary could not write it."""
         if self.job is not None:
             self._calendar.take_back(self._name, self.job)

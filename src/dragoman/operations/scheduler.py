@@ -28,7 +28,7 @@ from dragoman.core.model import JobId
 from dragoman.core.names import is_name
 from dragoman.operations.cron import Cron, parse, zone_of
 from dragoman.operations.payloads import payload_of
-from dragoman.operations.schemas import CronForm, CronView, Objection
+from dragoman.operations.schemas import OperationError, ScheduleRequest, ScheduleView
 
 MOST: Final = 10_000
 MOST_AT_ONCE: Final = 100  # runs in one turn: at midnight, the broker has others to listen to
@@ -40,10 +40,10 @@ STEP: Final = 1.0  # seconds: a wall clock that falls back by less is being adju
 PREFIX: Final = "cron/"
 
 
-class Memory(msgspec.Struct, kw_only=True):
+class ScheduleState(msgspec.Struct, kw_only=True):
     """What is noted of an entry. Moments are seconds of the wall clock."""
 
-    form: CronForm
+    form: ScheduleRequest
     start: float  # when it was put: where the grid of `every` begins
     since: float
     decided: float
@@ -54,10 +54,10 @@ class Memory(msgspec.Struct, kw_only=True):
     set_back: int = 0  # how often its moments were moved back: part of the keys, since moments then come twice
 
 
-class Entry:
+class Schedule:
     __slots__ = ("alarm", "alarm_number", "before", "cron", "due", "is_refused", "memory", "payload", "zone")
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: ScheduleState) -> None:
         """Objection: the form contradicts itself, or says what cannot be."""
         form = memory.form
         self.memory = memory
@@ -66,7 +66,7 @@ class Entry:
         self.zone = zone_of(form.timezone)
         self.due = inf  # of the wall clock; inf = never
         self.is_refused = False  # its run is due, and was not let in
-        self.before: Memory | None = None  # what was remembered before the last run
+        self.before: ScheduleState | None = None  # what was remembered before the last run
         self.alarm = inf
         self.alarm_number = 0
 
@@ -98,9 +98,9 @@ class Entry:
         moment = datetime.fromtimestamp(self.due, UTC).isoformat()
         return f"{PREFIX}{memory.form.name}/{moment}{f'~{memory.set_back}' if memory.set_back else ''}"
 
-    def view(self) -> CronView:
+    def view(self) -> ScheduleView:
         memory, form = self.memory, self.memory.form
-        return CronView(
+        return ScheduleView(
             name=form.name,
             service=form.service,
             cron=form.cron,
@@ -116,19 +116,19 @@ class Entry:
         )
 
 
-class Calendar:
+class Scheduler:
     def __init__(
         self,
-        submit: Callable[[CronForm, bytes, str, float], JobId | None],
+        submit: Callable[[ScheduleRequest, bytes, str, float], JobId | None],
         note: Callable[[str, str | None], None],
         is_over: Callable[[JobId], bool],
     ) -> None:
         self._submit = submit  # None: not now
         self._note = note
         self._is_over = is_over
-        self._entries: dict[str, Entry] = {}
-        self._coming: Deadlines[Entry] = Deadlines()  # by the wall clock
-        self._refused: deque[Entry] = deque()
+        self._entries: dict[str, Schedule] = {}
+        self._coming: Deadlines[Schedule] = Deadlines()  # by the wall clock
+        self._refused: deque[Schedule] = deque()
         self._retry_at = -inf  # by the clock that jobs live by
         self._wall = -inf  # the latest that the wall clock has shown
         self._ahead = -inf  # how far the wall clock was ahead of the other
@@ -144,34 +144,34 @@ class Calendar:
             if not key.startswith(PREFIX):
                 continue
             try:
-                entry = Entry(msgspec.json.decode(value, type=Memory))
-            except (msgspec.MsgspecError, Objection) as error:
+                entry = Schedule(msgspec.json.decode(value, type=ScheduleState))
+            except (msgspec.MsgspecError, OperationError) as error:
                 problems[key.removeprefix(PREFIX)] = str(error)
                 continue
             self._entries[entry.memory.form.name] = entry
             self._arm(entry, wall)
         return problems
 
-    def list(self) -> list[CronView]:
+    def list(self) -> list[ScheduleView]:
         return [self._entries[name].view() for name in sorted(self._entries)]
 
-    def get(self, name: str) -> CronView:
+    def get(self, name: str) -> ScheduleView:
         return self._find(name).view()
 
-    def put(self, form: CronForm, now: float, wall: float) -> CronView:
+    def put(self, form: ScheduleRequest, now: float, wall: float) -> ScheduleView:
         """Define it, or define it anew: with the same schedule its grid and its counts go on."""
         self._look_at_clocks(now, wall)
-        memory = Memory(form=form, start=wall, since=wall, decided=0.0)
-        entry = Entry(memory)
+        memory = ScheduleState(form=form, start=wall, since=wall, decided=0.0)
+        entry = Schedule(memory)
         check_names(form)
         if entry.next(wall) == inf:
-            raise Objection("invalid", f'"{form.cron}" never comes: no year has such a day')
+            raise OperationError("invalid", f'"{form.cron}" never comes: no year has such a day')
         before = self._entries.get(form.name)
         if before is not None:
             _go_on(memory, before)
             self._disarm(before)
         elif len(self._entries) >= MOST:
-            raise Objection("busy", f"there are {MOST} recurring jobs already: remove one of them first")
+            raise OperationError("busy", f"there are {MOST} recurring jobs already: remove one of them first")
         self._entries[form.name] = entry
         self._arm(entry, wall)
         self._write(entry)
@@ -183,10 +183,10 @@ class Calendar:
         del self._entries[name]
         self._note(PREFIX + name, None)
 
-    def pause(self, name: str, now: float, wall: float) -> CronView:
+    def pause(self, name: str, now: float, wall: float) -> ScheduleView:
         return self._set_paused(name, True, now, wall)
 
-    def resume(self, name: str, now: float, wall: float) -> CronView:
+    def resume(self, name: str, now: float, wall: float) -> ScheduleView:
         """What it missed meanwhile stays missed."""
         return self._set_paused(name, False, now, wall)
 
@@ -245,7 +245,7 @@ class Calendar:
         after = now + min(max(self._coming.next() - wall, 0.0), LONGEST_WAIT) if self._coming.armed else inf
         return min(after, max(self._retry_at, now)) if self._refused else after
 
-    def _come_up(self, entry: Entry, now: float, wall: float) -> None:
+    def _come_up(self, entry: Schedule, now: float, wall: float) -> None:
         """Being reminded is no verdict: the clock may have changed since."""
         memory = entry.memory
         if entry.due <= memory.since <= wall:  # it had gone back, and is right again
@@ -258,12 +258,12 @@ class Calendar:
         else:
             self._run(entry, now, wall)
 
-    def _runs_still(self, memory: Memory) -> bool:
+    def _runs_still(self, memory: ScheduleState) -> bool:
         if memory.form.overlap or memory.last_job is None:
             return False
         return not self._is_over(JobId(bytes.fromhex(memory.last_job)))
 
-    def _run(self, entry: Entry, now: float, wall: float) -> None:
+    def _run(self, entry: Schedule, now: float, wall: float) -> None:
         memory = entry.memory
         job = self._submit(memory.form, entry.payload, entry.key(), now)
         if job is None:
@@ -276,11 +276,11 @@ class Calendar:
         memory.runs += 1
         self._decide(entry, wall)
 
-    def _refuse(self, entry: Entry) -> None:
+    def _refuse(self, entry: Schedule) -> None:
         entry.is_refused = True
         self._refused.append(entry)
 
-    def _decide(self, entry: Entry, wall: float) -> None:
+    def _decide(self, entry: Schedule, wall: float) -> None:
         entry.memory.decided = entry.due
         entry.memory.since = wall
         self._arm(entry, wall)
@@ -293,7 +293,7 @@ class Calendar:
             if entry.memory.since > wall and not is_due:
                 self._arm(entry, wall)
 
-    def _arm(self, entry: Entry, wall: float) -> None:
+    def _arm(self, entry: Schedule, wall: float) -> None:
         self._wall = max(self._wall, wall)
         latest = max(entry.memory.since, entry.memory.decided)
         if entry.cron is None and latest > wall:
@@ -301,17 +301,17 @@ class Calendar:
         entry.due = inf if entry.memory.form.paused else entry.next(_believed(entry.memory, wall))
         self._rearm(entry)
 
-    def _rearm(self, entry: Entry) -> None:
+    def _rearm(self, entry: Schedule) -> None:
         self._coming.disarm(entry)
         self._coming.arm(entry, entry.due)
 
-    def _disarm(self, entry: Entry) -> None:
+    def _disarm(self, entry: Schedule) -> None:
         self._coming.disarm(entry)
         if entry.is_refused:
             entry.is_refused = False
             self._refused.remove(entry)
 
-    def _set_paused(self, name: str, paused: bool, now: float, wall: float) -> CronView:
+    def _set_paused(self, name: str, paused: bool, now: float, wall: float) -> ScheduleView:
         self._look_at_clocks(now, wall)
         entry = self._find(name)
         memory = entry.memory
@@ -323,22 +323,22 @@ class Calendar:
             self._write(entry)
         return entry.view()
 
-    def _write(self, entry: Entry) -> None:
+    def _write(self, entry: Schedule) -> None:
         self._note(PREFIX + entry.memory.form.name, msgspec.json.encode(entry.memory).decode())
 
-    def _find(self, name: str) -> Entry:
+    def _find(self, name: str) -> Schedule:
         try:
             return self._entries[name]
         except KeyError:
-            raise Objection("not found", f'no recurring job is called "{name}"') from None
+            raise OperationError("not found", f'no recurring job is called "{name}"') from None
 
 
-def _believed(memory: Memory, wall: float) -> float:
+def _believed(memory: ScheduleState, wall: float) -> float:
     """Up to when everything is dealt with, for who believes the wall clock."""
     return max(memory.decided, min(memory.since, wall))
 
 
-def _go_on(memory: Memory, before: Entry) -> None:
+def _go_on(memory: ScheduleState, before: Schedule) -> None:
     """What a new definition takes over from the one before it."""
     old, form = before.memory, memory.form
     memory.decided, memory.last, memory.last_job = old.decided, old.last, old.last_job
@@ -349,24 +349,26 @@ def _go_on(memory: Memory, before: Entry) -> None:
             memory.since = old.since  # a run that is due is not lost
 
 
-def cron_of(form: CronForm) -> Cron | None:
+def cron_of(form: ScheduleRequest) -> Cron | None:
     """Its expression, read; None if it comes at an interval."""
     if (form.cron is None) is (form.every is None):
-        raise Objection("invalid", "say one of cron and every, and not both")
+        raise OperationError("invalid", "say one of cron and every, and not both")
     try:
         return parse(form.cron) if form.cron is not None else None
     except ValueError as error:
-        raise Objection("invalid", str(error)) from None
+        raise OperationError("invalid", str(error)) from None
 
 
-def small_payload_of(form: CronForm) -> bytes:
+def small_payload_of(form: ScheduleRequest) -> bytes:
     payload = payload_of(form, b"")
     if len(payload) > MOST_PAYLOAD:
-        raise Objection("invalid", f"a recurring job's payload has at most {MOST_PAYLOAD} bytes, not {len(payload)}")
+        raise OperationError(
+            "invalid", f"a recurring job's payload has at most {MOST_PAYLOAD} bytes, not {len(payload)}"
+        )
     return bytes(payload)
 
 
-def check_names(form: CronForm) -> None:
+def check_names(form: ScheduleRequest) -> None:
     for what, name in (("a recurring job's name", form.name), ("a service name", form.service)):
         if not is_name(name, MOST_NAME):
-            raise Objection("invalid", f"{what} is 1 to {MOST_NAME} bytes without control characters")
+            raise OperationError("invalid", f"{what} is 1 to {MOST_NAME} bytes without control characters")

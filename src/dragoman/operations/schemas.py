@@ -18,7 +18,7 @@ ID = "^[0-9a-f]{32}$"
 NAME = r"^[^\x00-\x1f\x7f-\x9f]+$"  # no control characters
 JOB = "0197f3a2c4d87b12a9e05c61f38d2b74"
 
-JobName = Annotated[str, Meta(pattern=ID, description="A job's id: 32 lower-case hex digits.", examples=[JOB])]
+JobIdText = Annotated[str, Meta(pattern=ID, description="A job's id: 32 lower-case hex digits.", examples=[JOB])]
 ServiceName = Annotated[
     str,
     Meta(
@@ -63,16 +63,16 @@ JobTimeout = Annotated[
 ]
 Delay = Annotated[float, Meta(ge=0, le=30 * DAY, description="Start in so many seconds at the earliest.")]
 Moment = Annotated[datetime, Meta(tz=True, description="A moment, as RFC 3339 writes it.")]
-FirstRest = Annotated[float, Meta(ge=0, le=DAY, description="How long to rest after the first attempt, in seconds.")]
-LongestRest = Annotated[float, Meta(ge=0, le=DAY, description="Each rest is longer than the last, up to this one.")]
+RetryDelay = Annotated[float, Meta(ge=0, le=DAY, description="How long to rest after the first attempt, in seconds.")]
+RetryMaxDelay = Annotated[float, Meta(ge=0, le=DAY, description="Each rest is longer than the last, up to this one.")]
 Jitter = Annotated[float, Meta(ge=0, le=1, description="By what part a rest may be longer or shorter, by chance.")]
-Patience = Annotated[float, Meta(ge=0, le=3_600, description="Wait so many seconds for the job's end.")]
+WaitSeconds = Annotated[float, Meta(ge=0, le=3_600, description="Wait so many seconds for the job's end.")]
 
 State = Literal["waiting", "delayed", "running", "ended"]
-Ending = Literal["done", "failed", "timed out", "lost", "cancelled", "refused"]
+OutcomeName = Literal["done", "failed", "timed out", "lost", "cancelled", "refused"]
 
 
-class Form(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class OperationRequest(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """Something that is asked."""
 
 
@@ -83,7 +83,7 @@ class View(Struct, kw_only=True):
 # ---------------------------------------------------------------- jobs
 
 
-class Order(Form):
+class EnqueueRequest(OperationRequest):
     """A background job: acknowledged once it is on disk. Its payload comes apart from it, or in the form."""
 
     service: ServiceName
@@ -95,35 +95,35 @@ class Order(Form):
     attempts: Attempts = 3
     timeout: JobTimeout | None = JOB_TIMEOUT
     key: Key | None = None
-    retry_first: FirstRest | None = None
-    retry_cap: LongestRest | None = None
+    retry_first: RetryDelay | None = None
+    retry_cap: RetryMaxDelay | None = None
     retry_jitter: Jitter | None = None
 
 
-class JobRef(Form):
-    id: JobName
+class JobRef(OperationRequest):
+    id: JobIdText
 
 
-class ResultForm(Form):
+class ResultRequest(OperationRequest):
     """Wait for a job's outcome for so many seconds."""
 
-    id: JobName
-    wait: Patience = 0.0
+    id: JobIdText
+    wait: WaitSeconds = 0.0
 
 
-class JobsForm(Form):
+class ListJobsRequest(OperationRequest):
     service: ServiceName | None = None
     state: State | None = None
-    outcome: Ending | None = None
+    outcome: OutcomeName | None = None
     quarantined: bool | None = None
     limit: Annotated[int, Meta(ge=1, le=1_000)] = 100
-    after: JobName | None = None
+    after: JobIdText | None = None
 
 
 class AttemptView(View):
     number: int
     worker: str
-    outcome: Ending | None = None
+    outcome: OutcomeName | None = None
     reason: str = ""
 
 
@@ -136,10 +136,10 @@ class FailureView(View):
 
 
 class JobView(View):
-    id: JobName
+    id: JobIdText
     service: str
     state: State
-    outcome: Ending | None
+    outcome: OutcomeName | None
     reason: str
     background: bool
     quarantined: bool
@@ -150,8 +150,8 @@ class JobView(View):
     not_before: Moment | None = None
     kept_until: Moment | None = None
     key: str | None = None
-    retry_of: JobName | None = None
-    retried_as: JobName | None = None
+    retry_of: JobIdText | None = None
+    retried_as: JobIdText | None = None
     result: str | None = None
     result_base64: str | None = None
     error: FailureView | None = None
@@ -159,31 +159,31 @@ class JobView(View):
 
 class JobsView(View):
     jobs: list[JobView]
-    after: JobName | None = None
+    after: JobIdText | None = None
 
 
 class WhyView(View):
-    id: JobName
+    id: JobIdText
     why: str
 
 
 # ---------------------------------------------------------------- services and workers
 
 
-class NoForm(Form):
+class EmptyRequest(OperationRequest):
     pass
 
 
-class ServiceRef(Form):
+class ServiceRef(OperationRequest):
     name: ServiceName
 
 
-class PauseForm(Form):
+class PauseRequest(OperationRequest):
     name: ServiceName
     by: Annotated[str, Meta(min_length=1, max_length=128)] = "an operator"
 
 
-class PurgeForm(Form):
+class PurgeRequest(OperationRequest):
     """End what waits for this service as *cancelled*; of ended jobs, forget the outcomes."""
 
     name: ServiceName
@@ -212,11 +212,11 @@ class ServicesView(View):
     services: list[ServiceView]
 
 
-class WorkerRef(Form):
+class WorkerRef(OperationRequest):
     id: Annotated[int, Meta(ge=0, le=2**53)]
 
 
-class DrainForm(Form):
+class DrainRequest(OperationRequest):
     id: Annotated[int, Meta(ge=0, le=2**53)]
     now: bool = False
 
@@ -228,7 +228,7 @@ class WorkerView(View):
     state: str
     services: list[str]
     capacity: int
-    running: list[JobName]
+    running: list[JobIdText]
     unproven: int
     comes_back: bool
     silent: float
@@ -242,7 +242,7 @@ class WorkersView(View):
 # ---------------------------------------------------------------- recurring jobs
 
 
-class CronForm(Form):
+class ScheduleRequest(OperationRequest):
     """A job that is made again and again, by a cron expression or at an interval; exactly one of the two is said."""
 
     name: Annotated[str, Meta(min_length=1, max_length=128)]
@@ -257,16 +257,16 @@ class CronForm(Form):
     priority: Priority = 5
     attempts: Attempts = 3
     timeout: JobTimeout | None = JOB_TIMEOUT
-    retry_first: FirstRest | None = None
-    retry_cap: LongestRest | None = None
+    retry_first: RetryDelay | None = None
+    retry_cap: RetryMaxDelay | None = None
     retry_jitter: Jitter | None = None
 
 
-class CronRef(Form):
+class ScheduleRef(OperationRequest):
     name: Annotated[str, Meta(min_length=1, max_length=128)]
 
 
-class CronView(View):
+class ScheduleView(View):
     name: str
     service: str
     cron: str | None
@@ -276,13 +276,13 @@ class CronView(View):
     paused: bool
     next: Moment | None
     last: Moment | None
-    last_job: JobName | None
+    last_job: JobIdText | None
     runs: int
     skipped: int
 
 
-class CronsView(View):
-    recurring: list[CronView]
+class SchedulesView(View):
+    recurring: list[ScheduleView]
 
 
 # ---------------------------------------------------------------- the broker
@@ -299,7 +299,7 @@ class HealthView(View):
     loading: bool
 
 
-class Problem(View):
+class ErrorView(View):
     """Why something was not done. `kind` is a word for programs, `detail` a sentence for people."""
 
     kind: Literal[
@@ -317,7 +317,7 @@ class Problem(View):
     detail: str
 
 
-class Objection(Exception):
+class OperationError(Exception):
     def __init__(self, kind: str, detail: str) -> None:
         super().__init__(detail)
-        self.problem = Problem(kind=kind, detail=detail)  # type: ignore[arg-type]
+        self.problem = ErrorView(kind=kind, detail=detail)  # type: ignore[arg-type]

@@ -29,7 +29,7 @@ BOUNDS = {"<=": "at most", ">=": "at least", "<": "less than", ">": "more than"}
 MOMENT = "a moment is written with its time zone, like 2030-01-01T08:00:00+01:00"
 
 
-def sentence(error: Exception, kind: Any) -> str:
+def explain(error: Exception, kind: Any) -> str:
     """What msgspec says of something that should have been a `kind`: a form, or another type."""
     if isinstance(error, RecursionError):
         return "the form is nested too deep"

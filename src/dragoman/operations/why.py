@@ -19,7 +19,7 @@ from dragoman.core.states import (
     RESTING,
     RUNNING,
     UNPROVEN,
-    Ending,
+    AttemptRecord,
 )
 
 
@@ -106,7 +106,7 @@ def _what_they_do(workers: list[Worker], service: Service, now: float) -> str:
 
 def _last_ending(job: Job) -> str:
     assert job.history
-    last: Ending = job.history[-1]
+    last: AttemptRecord = job.history[-1]
     how = "was lost" if last.outcome is LOST else last.outcome.value
     return f"attempt {_of(job, last.number)} {how} at worker {last.worker}: {last.reason}"
 

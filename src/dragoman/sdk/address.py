@@ -39,7 +39,7 @@ class AddressError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class TcpPlace:
+class TcpAddress:
     """A host and a port; port 0 is any free one."""
 
     host: str
@@ -50,7 +50,7 @@ class TcpPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class UnixPlace:
+class UnixAddress:
     """A path in the file system: a socket or, for dialects with several sockets, their folder."""
 
     path: str
@@ -59,7 +59,7 @@ class UnixPlace:
         return self.path
 
 
-Place = TcpPlace | UnixPlace
+SocketAddress = TcpAddress | UnixAddress
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Address:
     url: str
     dialect: str
     transport: str
-    place: Place
+    place: SocketAddress
     options: Mapping[str, str] = field(hash=False)
 
 
@@ -128,12 +128,12 @@ def _unknown_dialect(dialect: str, dialects: Collection[str], url: str) -> Addre
     return address_error(url, f"unknown dialect {dialect!r}{nearest(dialect, dialects)}; known dialects: {known}")
 
 
-def _read_place(transport: str, text: str, url: str) -> Place:
+def _read_place(transport: str, text: str, url: str) -> SocketAddress:
     """Read a place that is percent-decoded already."""
     return _read_unix_place(text, url) if transport in _UNIX_TRANSPORTS else _read_tcp_place(text, url)
 
 
-def _read_unix_place(path: str, url: str) -> UnixPlace:
+def _read_unix_place(path: str, url: str) -> UnixAddress:
     if not path.strip("/"):
         raise address_error(url, "it has no path; write one behind three slashes, such as ipc:///tmp/broker.sock")
     if path.startswith("@"):
@@ -144,10 +144,10 @@ def _read_unix_place(path: str, url: str) -> UnixPlace:
     size = len(path.encode())
     if size > MAX_UNIX_PATH_BYTES:
         raise address_error(url, f"the path has {size} bytes; a Unix socket's may have {MAX_UNIX_PATH_BYTES}")
-    return UnixPlace(path)
+    return UnixAddress(path)
 
 
-def _read_tcp_place(text: str, url: str) -> TcpPlace:
+def _read_tcp_place(text: str, url: str) -> TcpAddress:
     authority, _, path = text.partition("/")
     if "@" in authority:
         raise address_error(url, "an address has no user or password; leave out what stands before the '@'")
@@ -156,7 +156,7 @@ def _read_tcp_place(text: str, url: str) -> TcpPlace:
     if not authority:
         raise address_error(url, "it has no place; write host:port, such as 127.0.0.1:7400")
     host, port = _split_authority(authority, url)
-    return TcpPlace(_read_host(host, url), _read_port(port, url))
+    return TcpAddress(_read_host(host, url), _read_port(port, url))
 
 
 def _split_authority(authority: str, url: str) -> tuple[str, str]:
@@ -229,7 +229,7 @@ def _refuse_control_characters(decoded: str, url: str) -> None:
         raise address_error(url, "control characters cannot stand in an address, not even percent-encoded")
 
 
-def parse_frontend(text: str, beside: Place, url: str) -> Place:
+def parse_frontend(text: str, beside: SocketAddress, url: str) -> SocketAddress:
     """Read the value of `frontend=`, percent-decoded: a port on the host of `beside`, or a whole place."""
     _refuse_control_characters(text, url)
     transport, separator, place = text.partition("://")
@@ -239,18 +239,18 @@ def parse_frontend(text: str, beside: Place, url: str) -> Place:
         if "?" in place or "#" in place:
             raise address_error(url, f"frontend={text}: a place has no options; write them behind the address itself")
         return _read_place(transport, place, url)
-    if isinstance(beside, UnixPlace):
+    if isinstance(beside, UnixAddress):
         raise address_error(
             url,
             f"frontend={text}: beside a path this must be a whole place, percent-encoded: "
             "frontend=ipc%3A%2F%2F%2Ftmp%2Ff.ipc",
         )
-    return TcpPlace(beside.host, _read_port(text, url))
+    return TcpAddress(beside.host, _read_port(text, url))
 
 
-def is_loopback(place: Place) -> bool:
+def is_loopback(place: SocketAddress) -> bool:
     """Whether only this machine can reach `place`. Names are not looked up: of them only `localhost` counts."""
-    if isinstance(place, UnixPlace) or place.host.lower() == "localhost":
+    if isinstance(place, UnixAddress) or place.host.lower() == "localhost":
         return True
     try:
         ip = ipaddress.ip_address(place.host)

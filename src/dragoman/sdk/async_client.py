@@ -10,8 +10,8 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
-from dragoman.dialects.sides import Wishes
-from dragoman.sdk.async_operations import AsyncBackground
+from dragoman.dialects.sides import SubmitOptions
+from dragoman.sdk.async_operations import AsyncClientOperations
 from dragoman.sdk.client_settings import (
     CONNECTIONS,
     DEFAULT_URL,
@@ -23,11 +23,11 @@ from dragoman.sdk.client_settings import (
 from dragoman.sdk.codecs import Codec
 from dragoman.sdk.codecs import codec as codec_of
 from dragoman.sdk.engine import Engine
-from dragoman.sdk.futures import AsyncJob
-from dragoman.sdk.operation import Answer, Question
-from dragoman.sdk.operation_futures import AsyncAsked
-from dragoman.sdk.option_types import ClientOptions, MapOptions, Options, Result
-from dragoman.sdk.submit_options import Asking
+from dragoman.sdk.futures import AsyncJobFuture
+from dragoman.sdk.operation import OperationAnswer, OperationCall
+from dragoman.sdk.operation_futures import AsyncOperationFuture
+from dragoman.sdk.option_types import CallOptions, ClientOptions, MapOptions, Result
+from dragoman.sdk.submit_options import SubmitOptionsCache
 from dragoman.sdk.unset import JOB_TIMEOUT, QUEUE_TIMEOUT, TIMEOUT
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 Each = TypeVar("Each")
 
 
-class AsyncClient(AsyncBackground[Result]):
+class AsyncClient(AsyncClientOperations[Result]):
     """Calls the services of a broker, in any dialect that has callers: the address says which.
 
         async with AsyncClient("tcp://127.0.0.1:7400") as client:
@@ -66,7 +66,7 @@ class AsyncClient(AsyncBackground[Result]):
         """Raises AddressError."""
         self._is_closed = True  # nothing to close, should this fail
         self.url = url
-        self.asking = Asking(url)
+        self.asking = SubmitOptionsCache(url)
         self._codec = codec_of(codec)
         self._options = ClientOptions(connect_timeout=connect_timeout, connections=connections, patient=patient)
         self._settings = settings_of(connect_timeout, connections, patient)
@@ -80,16 +80,16 @@ class AsyncClient(AsyncBackground[Result]):
 
     @overload
     async def call(
-        self, service: str, payload: Any = b"", *, codec: None = None, **options: Unpack[Options]
+        self, service: str, payload: Any = b"", *, codec: None = None, **options: Unpack[CallOptions]
     ) -> Result: ...
 
     @overload
     async def call(
-        self, service: str, payload: Any = b"", *, codec: Literal["bytes"], **options: Unpack[Options]
+        self, service: str, payload: Any = b"", *, codec: Literal["bytes"], **options: Unpack[CallOptions]
     ) -> bytes: ...
 
     @overload
-    async def call(self, service: str, payload: Any = b"", *, codec: str, **options: Unpack[Options]) -> Any: ...
+    async def call(self, service: str, payload: Any = b"", *, codec: str, **options: Unpack[CallOptions]) -> Any: ...
 
     async def call(
         self,
@@ -112,16 +112,18 @@ class AsyncClient(AsyncBackground[Result]):
 
     @overload
     def submit(
-        self, service: str, payload: Any = b"", *, codec: None = None, **options: Unpack[Options]
-    ) -> AsyncJob[Result]: ...
+        self, service: str, payload: Any = b"", *, codec: None = None, **options: Unpack[CallOptions]
+    ) -> AsyncJobFuture[Result]: ...
 
     @overload
     def submit(
-        self, service: str, payload: Any = b"", *, codec: Literal["bytes"], **options: Unpack[Options]
-    ) -> AsyncJob[bytes]: ...
+        self, service: str, payload: Any = b"", *, codec: Literal["bytes"], **options: Unpack[CallOptions]
+    ) -> AsyncJobFuture[bytes]: ...
 
     @overload
-    def submit(self, service: str, payload: Any = b"", *, codec: str, **options: Unpack[Options]) -> AsyncJob[Any]: ...
+    def submit(
+        self, service: str, payload: Any = b"", *, codec: str, **options: Unpack[CallOptions]
+    ) -> AsyncJobFuture[Any]: ...
 
     def submit(
         self,
@@ -135,7 +137,7 @@ class AsyncClient(AsyncBackground[Result]):
         job_timeout: float | None = JOB_TIMEOUT,
         queue_timeout: float | None = QUEUE_TIMEOUT,
         wait: bool = False,
-    ) -> AsyncJob[Any]:
+    ) -> AsyncJobFuture[Any]:
         """Submit a job and go on: what is returned can be awaited. Options as for `Client.call`."""
         wishes = self.asking.wishes(service, timeout, job_timeout, queue_timeout, priority, attempts, wait)
         return self._enter(wishes, payload, self._codec if codec is None else codec_of(codec))
@@ -189,8 +191,10 @@ class AsyncClient(AsyncBackground[Result]):
             return self._map_as_they_come(wishes, aiter(payloads), chosen, size)
         return self._map(wishes, payloads, chosen, size)
 
-    async def _map(self, wishes: Wishes, payloads: Iterable[Any], codec: Codec, window: int) -> AsyncIterator[Any]:
-        under_way: deque[AsyncJob[Any]] = deque()
+    async def _map(
+        self, wishes: SubmitOptions, payloads: Iterable[Any], codec: Codec, window: int
+    ) -> AsyncIterator[Any]:
+        under_way: deque[AsyncJobFuture[Any]] = deque()
         try:
             for payload in payloads:
                 under_way.append(self._enter(wishes, payload, codec))
@@ -202,10 +206,10 @@ class AsyncClient(AsyncBackground[Result]):
             _cancel(under_way)
 
     async def _map_as_they_come(
-        self, wishes: Wishes, payloads: AsyncIterator[Any], codec: Codec, window: int
+        self, wishes: SubmitOptions, payloads: AsyncIterator[Any], codec: Codec, window: int
     ) -> AsyncIterator[Any]:
         """A payload that lets us wait does not keep back the results that are there."""
-        under_way: deque[AsyncJob[Any]] = deque()
+        under_way: deque[AsyncJobFuture[Any]] = deque()
         coming: asyncio.Future[Any] | None = asyncio.ensure_future(_next(payloads))
         try:
             while under_way or coming is not None:
@@ -227,10 +231,10 @@ class AsyncClient(AsyncBackground[Result]):
 
     @staticmethod
     async def as_completed(
-        jobs: Iterable[AsyncJob[Each]], timeout: float | None = None
-    ) -> AsyncIterator[AsyncJob[Each]]:
+        jobs: Iterable[AsyncJobFuture[Each]], timeout: float | None = None
+    ) -> AsyncIterator[AsyncJobFuture[Each]]:
         """The jobs, each as soon as it has ended. Raises TimeoutError if they have not all ended after `timeout`."""
-        ended: asyncio.Queue[AsyncJob[Each]] = asyncio.Queue()
+        ended: asyncio.Queue[AsyncJobFuture[Each]] = asyncio.Queue()
         waited_for = set(jobs)
         for job in waited_for:
             job.add_done_callback(ended.put_nowait)
@@ -241,7 +245,7 @@ class AsyncClient(AsyncBackground[Result]):
                 job = await ended.get()
             yield job
 
-    def executor(self, service: str, *, codec: str | None = None, **options: Unpack[Options]) -> ServiceExecutor:
+    def executor(self, service: str, *, codec: str | None = None, **options: Unpack[CallOptions]) -> ServiceExecutor:
         """A `concurrent.futures.Executor` whose work is done by the workers of `service`, as for
         `loop.run_in_executor`; see ServiceExecutor. Executors belong to threads, so theirs is a client of their own,
         which is closed with this one."""
@@ -281,18 +285,18 @@ class AsyncClient(AsyncBackground[Result]):
         if not self._is_closed and self._engine is not None and self._process == os.getpid():
             warnings.warn(f"unclosed client of {self.url}", ResourceWarning, source=self, stacklevel=2)
 
-    def _enter(self, wishes: Wishes, payload: Any, codec: Codec) -> AsyncJob[Any]:
+    def _enter(self, wishes: SubmitOptions, payload: Any, codec: Codec) -> AsyncJobFuture[Any]:
         engine = self._engine_here()
-        job: AsyncJob[Any] = AsyncJob(self, wishes, as_sent(codec, payload), codec)
+        job: AsyncJobFuture[Any] = AsyncJobFuture(self, wishes, as_sent(codec, payload), codec)
         engine.enter(job)
         return job
 
-    async def _ask(self, question: Question) -> Answer:
+    async def _ask(self, question: OperationCall) -> OperationAnswer:
         engine = self._engine_here()
-        asked = AsyncAsked(question)
+        asked = AsyncOperationFuture(question)
         engine.enter(asked)
         try:
-            answer: Answer = await asked
+            answer: OperationAnswer = await asked
             return answer
         finally:
             if asked.cancelled():
@@ -321,7 +325,7 @@ async def _next(payloads: AsyncIterator[Any]) -> Any:
     return await anext(payloads, _END)
 
 
-def _cancel(jobs: Iterable[AsyncJob[Any]]) -> None:
+def _cancel(jobs: Iterable[AsyncJobFuture[Any]]) -> None:
     for job in jobs:
         if not job.cancel() and not job.cancelled():
             job.exception()  # nobody will ask for it

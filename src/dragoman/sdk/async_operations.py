@@ -11,21 +11,21 @@ from dragoman.sdk.client_settings import BACKGROUND, JOB_TIMEOUT, as_sent
 from dragoman.sdk.codecs import Codec
 from dragoman.sdk.codecs import codec as codec_of
 from dragoman.sdk.errors import DragomanError
-from dragoman.sdk.operation import Answer, Question
-from dragoman.sdk.operation_steps import Plan
-from dragoman.sdk.option_types import EnqueueOptions, JobFilter, RecurOptions, Result
-from dragoman.sdk.submit_options import Asking
+from dragoman.sdk.operation import OperationAnswer, OperationCall
+from dragoman.sdk.operation_steps import Steps
+from dragoman.sdk.option_types import EnqueueOptions, JobFilter, Result, ScheduleOptions
+from dragoman.sdk.submit_options import SubmitOptionsCache
 
 if TYPE_CHECKING:
-    from dragoman.operations.schemas import CronView, JobView, ServiceView, WorkerView
+    from dragoman.operations.schemas import JobView, ScheduleView, ServiceView, WorkerView
 
 T = TypeVar("T")
 
 
-class AsyncBackground(Generic[Result]):
-    """The same as `Background`, awaited; what it all means stands there."""
+class AsyncClientOperations(Generic[Result]):
+    """The same as `ClientOperations`, awaited; what it all means stands there."""
 
-    asking: Asking
+    asking: SubmitOptionsCache
     _codec: Codec
 
     # ---------------------------------------------------------------- jobs
@@ -116,34 +116,34 @@ class AsyncBackground(Generic[Result]):
         *,
         timeout: float | None = JOB_TIMEOUT,
         codec: str | None = None,
-        **options: Unpack[RecurOptions],
-    ) -> CronView:
+        **options: Unpack[ScheduleOptions],
+    ) -> ScheduleView:
         """Make a background job again and again, by a `cron` expression or `every` so many seconds."""
         encoded = as_sent(self._codec if codec is None else codec_of(codec), payload)
         return await self._follow(operation_steps.recur(name, service, encoded, timeout=timeout, **options))
 
-    async def recurring(self) -> list[CronView]:
+    async def recurring(self) -> list[ScheduleView]:
         """All recurring jobs."""
         return await self._follow(operation_steps.recurring())
 
-    async def stop_recurring(self, name: str) -> CronView:
+    async def stop_recurring(self, name: str) -> ScheduleView:
         """Make no more of them. Raises NotFound."""
         return await self._follow(operation_steps.recurrence("stop recurring", name))
 
-    async def pause_recurring(self, name: str) -> CronView:
+    async def pause_recurring(self, name: str) -> ScheduleView:
         """Make none until `resume_recurring`. Raises NotFound."""
         return await self._follow(operation_steps.recurrence("pause recurring", name))
 
-    async def resume_recurring(self, name: str) -> CronView:
+    async def resume_recurring(self, name: str) -> ScheduleView:
         """Make them again. Raises NotFound."""
         return await self._follow(operation_steps.recurrence("resume recurring", name))
 
     # ---------------------------------------------------------------- inside
 
-    async def _ask(self, question: Question) -> Answer:
+    async def _ask(self, question: OperationCall) -> OperationAnswer:
         raise NotImplementedError
 
-    async def _follow(self, plan: Plan[T]) -> T:
+    async def _follow(self, plan: Steps[T]) -> T:
         self.asking.needs(BACKGROUND)
         try:
             step = next(plan)
@@ -158,8 +158,8 @@ class AsyncBackground(Generic[Result]):
             returned: T = end.value
             return returned
 
-    async def _take(self, step: Question | float) -> Answer | None:
-        if isinstance(step, Question):
+    async def _take(self, step: OperationCall | float) -> OperationAnswer | None:
+        if isinstance(step, OperationCall):
             return await self._ask(step)
         await asyncio.sleep(step)
         return None

@@ -14,45 +14,45 @@ from typing import Any
 
 from dragoman.carriers.carrier import Frame
 from dragoman.core.failure import Failure, pack_failure, unpack_failure
-from dragoman.dialects.sides import Assignment
+from dragoman.dialects.sides import JobInfo
 from dragoman.sdk import loading
 from dragoman.sdk.context import Context
-from dragoman.sdk.handlers import CouldNot, Service, describe
-from dragoman.sdk.loading import CannotLoad, Reference
-from dragoman.sdk.parent_death import die_with_parent
+from dragoman.sdk.handlers import Handler, HandlerFailed, describe
+from dragoman.sdk.loading import HandlerLoadError, ObjectReference
+from dragoman.sdk.parent_death import exit_with_parent
 from dragoman.sdk.pipes import BROKEN, DONE, FAILED, JOB, ORDER, PART, PROGRESS, READY, ChildPipe
 from dragoman.sdk.printable import log_to_stderr
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class HandlerSpec:
     """A service, and where its handler is: a function, or a Worker that has it."""
 
     service: str
     codec: str
-    reference: Reference
+    reference: ObjectReference
 
 
 @dataclass(frozen=True, slots=True)
-class Upbringing:
+class ChildSettings:
     """What a child must know from the start."""
 
-    offers: tuple[Offer, ...]
+    offers: tuple[HandlerSpec, ...]
     max_memory: int = 0  # bytes; 0: no limit
     mute: str = ""  # the dialect, if it has no words for reports
     log_level: str = ""  # empty: the handlers' own code sees to that
 
 
-def live(connected: socket.socket, upbringing: Upbringing) -> None:
+def run_child(connected: socket.socket, upbringing: ChildSettings) -> None:
     """What a child process does all its life."""
     _settle_down(upbringing)
     pipe = ChildPipe(connected)
     try:
         services = [_load(each) for each in upbringing.offers]
-    except CannotLoad as problem:
+    except HandlerLoadError as problem:
         pipe.say(BROKEN, payload=str(problem).encode("utf-8", "replace"))
         return
-    memory = Memory(upbringing.max_memory)
+    memory = MemoryLimit(upbringing.max_memory)
     pipe.say(READY)
     try:
         while True:
@@ -65,10 +65,10 @@ def live(connected: socket.socket, upbringing: Upbringing) -> None:
         return  # the parent has gone
 
 
-def _settle_down(upbringing: Upbringing) -> None:
+def _settle_down(upbringing: ChildSettings) -> None:
     # Handlers may have processes of their own, also those of multiprocessing, which a daemon may not.
     multiprocessing.current_process().daemon = False
-    die_with_parent()
+    exit_with_parent()
     os.setsid()  # so that we can be killed together with all that a handler has started
     for each in (signal.SIGINT, signal.SIGTERM):  # they are for the worker: it finishes what we are at
         signal.signal(each, lambda *_: None)
@@ -76,42 +76,42 @@ def _settle_down(upbringing: Upbringing) -> None:
         log_to_stderr(upbringing.log_level.upper())
 
 
-def _load(offer: Offer) -> Service:
+def _load(offer: HandlerSpec) -> Handler:
     found: Any = loading.load(offer.reference)
     offered = getattr(found, "services", None)
     if not callable(found) and isinstance(offered, dict):
         if offer.service not in offered:
-            raise CannotLoad(
+            raise HandlerLoadError(
                 f"{offer.reference} has no service {offer.service!r} here: it must be there once its module is imported"
             )
-        service: Service = offered[offer.service]
+        service: Handler = offered[offer.service]
         return service
     try:
         return describe(offer.service, found, offer.codec)
     except TypeError as error:
-        raise CannotLoad(f"{offer.reference}: {error}") from error
+        raise HandlerLoadError(f"{offer.reference}: {error}") from error
 
 
-def _work(pipe: ChildPipe, job: int, services: list[Service], message: Frame, mute: str) -> tuple[int, Frame]:
+def _work(pipe: ChildPipe, job: int, services: list[Handler], message: Frame, mute: str) -> tuple[int, Frame]:
     number, attempt, seconds, size = ORDER.unpack_from(message)
     service = services[number]
     start = ORDER.size + size
     context = turn = None
     if service.wants_context:
         job_id = bytes(message[ORDER.size : start]).decode()
-        assignment = Assignment(service.name, job_id, attempt, seconds or inf)
-        turn = Turn(pipe, job)
+        assignment = JobInfo(service.name, job_id, attempt, seconds or inf)
+        turn = JobReporter(pipe, job)
         context = Context(service.name, assignment, service.codec, turn.report, turn.is_cancelled, mute)
     try:
         return DONE, service.perform(message[start:], context)
-    except CouldNot as problem:
+    except HandlerFailed as problem:
         return FAILED, pack_failure(problem.failure)
     finally:
         if turn is not None:
             turn.end()
 
 
-class Turn:
+class JobReporter:
     """What a handler says and asks through its context, from any thread: as long as its job runs, and no longer. What a
     thread says that it left behind would be taken for the next job's, and where it looks, the next job would come."""
 
@@ -148,7 +148,7 @@ def read_failure(payload: Frame) -> Failure:
     return failure
 
 
-class Memory:
+class MemoryLimit:
     """How much of it this process has."""
 
     def __init__(self, limit: int) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
-from dragoman.dialects.sides import Wishes
+from dragoman.dialects.sides import SubmitOptions
 from dragoman.sdk.client_settings import (
     CONNECTIONS,
     DEFAULT_URL,
@@ -27,11 +27,11 @@ from dragoman.sdk.codecs import Codec
 from dragoman.sdk.codecs import codec as codec_of
 from dragoman.sdk.engine import Engine
 from dragoman.sdk.futures import ExecutorFuture, JobFuture
-from dragoman.sdk.operation import Answer, Question
-from dragoman.sdk.operation_futures import Asked
-from dragoman.sdk.operations import Background
-from dragoman.sdk.option_types import ClientOptions, MapOptions, Options, Result
-from dragoman.sdk.submit_options import Asking
+from dragoman.sdk.operation import OperationAnswer, OperationCall
+from dragoman.sdk.operation_futures import OperationFuture
+from dragoman.sdk.operations import ClientOperations
+from dragoman.sdk.option_types import CallOptions, ClientOptions, MapOptions, Result
+from dragoman.sdk.submit_options import SubmitOptionsCache
 from dragoman.sdk.unset import JOB_TIMEOUT, QUEUE_TIMEOUT, TIMEOUT
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ Each = TypeVar("Each")
 LAST_WORDS = 5.0  # seconds that `close` waits for its thread
 
 
-class Client(Background[Result]):
+class Client(ClientOperations[Result]):
     """Calls the services of a broker, in any dialect that has callers: the address says which.
 
         with Client("tcp://127.0.0.1:7400") as client:
@@ -76,7 +76,7 @@ class Client(Background[Result]):
         """Raises AddressError."""
         self._is_closed = True  # nothing to close, should this fail
         self.url = url
-        self.asking = Asking(url)
+        self.asking = SubmitOptionsCache(url)
         self._codec = codec_of(codec)
         self._settings = settings_of(connect_timeout, connections, patient)
         self._process = os.getpid()
@@ -87,15 +87,17 @@ class Client(Background[Result]):
     # ---------------------------------------------------------------- jobs
 
     @overload
-    def call(self, service: str, payload: Any = b"", *, codec: None = None, **options: Unpack[Options]) -> Result: ...
+    def call(
+        self, service: str, payload: Any = b"", *, codec: None = None, **options: Unpack[CallOptions]
+    ) -> Result: ...
 
     @overload
     def call(
-        self, service: str, payload: Any = b"", *, codec: Literal["bytes"], **options: Unpack[Options]
+        self, service: str, payload: Any = b"", *, codec: Literal["bytes"], **options: Unpack[CallOptions]
     ) -> bytes: ...
 
     @overload
-    def call(self, service: str, payload: Any = b"", *, codec: str, **options: Unpack[Options]) -> Any: ...
+    def call(self, service: str, payload: Any = b"", *, codec: str, **options: Unpack[CallOptions]) -> Any: ...
 
     def call(
         self,
@@ -130,16 +132,18 @@ class Client(Background[Result]):
 
     @overload
     def submit(
-        self, service: str, payload: Any = b"", *, codec: None = None, **options: Unpack[Options]
+        self, service: str, payload: Any = b"", *, codec: None = None, **options: Unpack[CallOptions]
     ) -> JobFuture[Result]: ...
 
     @overload
     def submit(
-        self, service: str, payload: Any = b"", *, codec: Literal["bytes"], **options: Unpack[Options]
+        self, service: str, payload: Any = b"", *, codec: Literal["bytes"], **options: Unpack[CallOptions]
     ) -> JobFuture[bytes]: ...
 
     @overload
-    def submit(self, service: str, payload: Any = b"", *, codec: str, **options: Unpack[Options]) -> JobFuture[Any]: ...
+    def submit(
+        self, service: str, payload: Any = b"", *, codec: str, **options: Unpack[CallOptions]
+    ) -> JobFuture[Any]: ...
 
     def submit(
         self,
@@ -199,7 +203,7 @@ class Client(Background[Result]):
         chosen = self._codec if codec is None else codec_of(codec)
         return self._map(wishes, iter(payloads), chosen, window_of(self.asking.target, window))
 
-    def _map(self, wishes: Wishes, payloads: Iterator[Any], codec: Codec, window: int) -> Iterator[Any]:
+    def _map(self, wishes: SubmitOptions, payloads: Iterator[Any], codec: Codec, window: int) -> Iterator[Any]:
         under_way: deque[JobFuture[Any]] = deque()
         try:
             for payload in payloads:
@@ -213,7 +217,7 @@ class Client(Background[Result]):
                 job.cancel()
 
     def submit_for_executor(
-        self, service: str, payload: Any, *, codec: str | None = None, **options: Unpack[Options]
+        self, service: str, payload: Any, *, codec: str | None = None, **options: Unpack[CallOptions]
     ) -> JobFuture[Any]:
         """As `submit`, but parts are joined in front of the result, as by `call`, and a failure whose type is a builtin
         exception is that exception, too."""
@@ -225,7 +229,7 @@ class Client(Background[Result]):
         """The jobs, each as soon as it has ended. Raises TimeoutError if they have not all ended after `timeout`."""
         return concurrent.futures.as_completed(futures, timeout)  # type: ignore[return-value]
 
-    def executor(self, service: str, *, codec: str | None = None, **options: Unpack[Options]) -> ServiceExecutor:
+    def executor(self, service: str, *, codec: str | None = None, **options: Unpack[CallOptions]) -> ServiceExecutor:
         """A `concurrent.futures.Executor` whose work is done by the workers of `service`; see ServiceExecutor."""
         from dragoman.sdk.executor import ServiceExecutor
 
@@ -276,7 +280,7 @@ class Client(Background[Result]):
             raise RuntimeError("a callback of this client cannot wait for one of its jobs: the two share a thread")
 
     def _enter(
-        self, wishes: Wishes, payload: Any, codec: Codec, kind: type[JobFuture[Any]] = JobFuture
+        self, wishes: SubmitOptions, payload: Any, codec: Codec, kind: type[JobFuture[Any]] = JobFuture
     ) -> JobFuture[Any]:
         if self._process != os.getpid():
             self.check_process()
@@ -289,10 +293,10 @@ class Client(Background[Result]):
             raise client_is_closed()
         return job
 
-    def _ask(self, question: Question) -> Answer:
+    def _ask(self, question: OperationCall) -> OperationAnswer:
         self.check_may_wait()
         thread = self._thread or self._start()
-        asked = Asked(question)
+        asked = OperationFuture(question)
         thread.engine.enter(asked)
         if self._is_closed:
             thread.engine.refuse_the_rest()
@@ -323,7 +327,7 @@ def _first(under_way: deque[JobFuture[Each]]) -> Each:
 class _IoThread:
     """An event loop in a thread of its own, and the engine on it."""
 
-    def __init__(self, asking: Asking, settings: dict[str, Any]) -> None:
+    def __init__(self, asking: SubmitOptionsCache, settings: dict[str, Any]) -> None:
         self._loop = _new_loop()
         self._is_over = False
         self.engine = Engine(asking.target, self._loop, self._wake, **settings)

@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
-from dragoman.dialects.sides import ClientSide, Failure, Outcome, Wishes
-from dragoman.sdk.errors import BrokerUnavailable, DragomanError, JobFailed, Objected, error_from
-from dragoman.sdk.operation import Question
-from dragoman.sdk.outgoing import Link, open_link
+from dragoman.dialects.sides import ClientSide, Failure, Outcome, SubmitOptions
+from dragoman.sdk.errors import BrokerUnavailable, DragomanError, JobFailed, OperationError, error_from
+from dragoman.sdk.operation import OperationCall
+from dragoman.sdk.outgoing import OutgoingConnection, open_connection
 from dragoman.sdk.targets import Target
 from dragoman.streams.dial import BackOff
 
@@ -22,19 +22,19 @@ LONGEST_REST = 5.0  # seconds between two attempts
 OpenLink = Callable[..., Any]
 
 
-class Job(Protocol):
+class PendingItem(Protocol):
     """What the engine knows of a future; whoever made it is told how it ended."""
 
-    wishes: Wishes
+    wishes: SubmitOptions
     payload: Frame
     job_id: bytes
-    conversation: Conversation | None  # none: it waits for one, or is over
+    conversation: ClientConnection | None  # none: it waits for one, or is over
     is_over: bool
     entered: float
     due: float  # 0: nothing guards it
 
     @property
-    def question(self) -> Question | None:
+    def question(self) -> OperationCall | None:
         """What it asks of the broker itself, if it is no job."""
 
     def __hash__(self) -> int: ...
@@ -48,39 +48,41 @@ class Job(Protocol):
     def tell(self, view: bytes, payload: Frame) -> None: ...
 
 
-class Owner(Protocol):
+class ConnectionOwner(Protocol):
     """Who has conversations, and is told what becomes of them."""
 
-    def paused(self, conversation: Conversation) -> None:
+    def paused(self, conversation: ClientConnection) -> None:
         """It has said or heard something, and is done with it."""
 
-    def ended(self, job: Job) -> None:
+    def ended(self, job: PendingItem) -> None:
         """A job is over; its future is told next."""
 
-    def is_wanted(self, conversation: Conversation) -> bool:
+    def is_wanted(self, conversation: ClientConnection) -> bool:
         """Whether a connection is worth trying for."""
 
     def unreachable(self, problem: BrokerUnavailable) -> None: ...
 
-    def lost(self, conversation: Conversation) -> None:
+    def lost(self, conversation: ClientConnection) -> None:
         """It has no connection any more."""
 
 
-class Conversation:
+class ClientConnection:
     """Implements the client's port of its dialect."""
 
-    def __init__(self, target: Target, owner: Owner, patience: float, open: OpenLink = open_link) -> None:
+    def __init__(
+        self, target: Target, owner: ConnectionOwner, patience: float, open: OpenLink = open_connection
+    ) -> None:
         """`patience`: how long a job waits for a connection, so that several attempts must have room in it."""
         self._target = target
         self._owner = owner
         self._open = open
-        self._link: Link | None = None
+        self._link: OutgoingConnection | None = None
         self._back_off = BackOff(random.uniform, cap=min(LONGEST_REST, patience / 4))
         self._is_shared = target.dialect.calls_at_once
         self._is_rested = True  # it may dial without waiting first
         self._is_heard = False  # the broker has spoken to us on this connection
         self.dialling: asyncio.Task[None] | None = None
-        self.jobs: dict[Job, None] = {}
+        self.jobs: dict[PendingItem, None] = {}
         self.side: ClientSide = target.sides.client_side(target.options, self)
 
     @property
@@ -98,7 +100,7 @@ class Conversation:
 
     # ---------------------------------------------------------------- jobs
 
-    def take(self, job: Job, now: float) -> None:
+    def take(self, job: PendingItem, now: float) -> None:
         self.jobs[job] = None
         job.conversation = self
         question = job.question
@@ -113,7 +115,7 @@ class Conversation:
         if self._link is not None:
             self._link.flush()
 
-    def drop(self, job: Job, now: float) -> None:
+    def drop(self, job: PendingItem, now: float) -> None:
         """Nobody waits for it any more. Where nothing names an answer, this one would be taken for the next call's."""
         del self.jobs[job]
         if self._is_shared:
@@ -223,7 +225,7 @@ class Conversation:
             self._link.send(frames)
 
     def answered(self, ticket: Hashable, result: Frame) -> None:
-        job: Job = ticket  # type: ignore[assignment]
+        job: PendingItem = ticket  # type: ignore[assignment]
         if self.jobs.pop(job, self) is not self:
             self._owner.ended(job)
             job.succeed(result)
@@ -242,21 +244,21 @@ class Conversation:
         self._fail(ticket, BrokerUnavailable(reason))
 
     def reported(self, ticket: Hashable, payload: Frame, is_part: bool, attempt: int) -> None:
-        job: Job = ticket  # type: ignore[assignment]
+        job: PendingItem = ticket  # type: ignore[assignment]
         if job in self.jobs:
             job.report(payload, is_part, attempt)
 
     def told(self, ticket: Hashable, view: bytes, payload: Frame) -> None:
-        job: Job = ticket  # type: ignore[assignment]
+        job: PendingItem = ticket  # type: ignore[assignment]
         if self.jobs.pop(job, self) is not self:
             self._owner.ended(job)
             job.tell(view, payload)
 
     def objected(self, ticket: Hashable, kind: str, detail: str) -> None:
-        self._fail(ticket, Objected(kind, detail))
+        self._fail(ticket, OperationError(kind, detail))
 
     def _fail(self, ticket: Hashable, error: DragomanError) -> None:
-        job: Job = ticket  # type: ignore[assignment]
+        job: PendingItem = ticket  # type: ignore[assignment]
         if self.jobs.pop(job, self) is not self:
             self._owner.ended(job)
             job.fail(error)

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Guards(Generic[T]):
+class CoarseTimers(Generic[T]):
     """Due times are rounded up by at most a thirty-second of the time they are away, so that many share one: what is
     guarded is then put into a dict, and taken out again, and that is all."""
 

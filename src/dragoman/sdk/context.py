@@ -8,7 +8,7 @@ from collections.abc import Callable
 from math import inf
 from typing import Any
 
-from dragoman.dialects.sides import Assignment
+from dragoman.dialects.sides import JobInfo
 from dragoman.sdk.codecs import Codec, Payload
 from dragoman.sdk.errors import Unsupported
 
@@ -21,7 +21,7 @@ class Context:
     def __init__(
         self,
         service: str,
-        assignment: Assignment,
+        assignment: JobInfo,
         codec: Codec,
         report: Callable[[Payload, bool], None],
         is_cancelled: Callable[[], bool],

@@ -15,13 +15,13 @@ from contextlib import suppress
 from typing import Any
 
 from dragoman.carriers.carrier import Frame, Message
-from dragoman.carriers.length_prefix import Limits, Prefixed
+from dragoman.carriers.length_prefix import LengthPrefix, LengthPrefixLimits
 from dragoman.dialects.controller.codec import extra_of_control, extra_of_pulse
 from dragoman.dialects.controller.peer import Answer, WorkerSide
 from dragoman.dialects.sides import Failure, Outcome
-from dragoman.sdk.address import MAX_UNIX_PATH_BYTES, Place, UnixPlace, address_error
+from dragoman.sdk.address import MAX_UNIX_PATH_BYTES, SocketAddress, UnixAddress, address_error
 from dragoman.sdk.dialect_sides import HARD_CAP
-from dragoman.sdk.job_runner import Crew, Job
+from dragoman.sdk.job_runner import JobRunner, RunningJob
 from dragoman.sdk.targets import Target
 from dragoman.streams.dial import BackOff, connect
 from dragoman.streams.sockets import forget_unix, listen_unix, which_file
@@ -36,13 +36,13 @@ READ_BYTES = 1 << 18
 WRITE_BYTES = 1 << 20
 LONGEST_NAP = 3600.0
 LONGEST_ID = 2**64 - 1
-LIMITS = Limits(max_payload=HARD_CAP)
+LIMITS = LengthPrefixLimits(max_payload=HARD_CAP)
 
 
 class ControllerWorker:
     """Implements the port of the worker's side on Unix sockets."""
 
-    def __init__(self, target: Target, crew: Crew) -> None:
+    def __init__(self, target: Target, crew: JobRunner) -> None:
         """Raises AddressError."""
         self._folder = _folder(target.place)
         self._crew = crew
@@ -82,7 +82,7 @@ class ControllerWorker:
             listening.close()
 
     def run(self, ticket: Hashable, payload: Frame) -> None:
-        self._crew.begin(Job(self, ticket, payload))
+        self._crew.begin(RunningJob(self, ticket, payload))
 
     def complain(self, problem: str) -> None:
         log.warning("%s", problem)
@@ -137,7 +137,7 @@ class ControllerWorker:
     # ---------------------------------------------------------------- exchanges
 
     async def _say(self, head: bytes) -> None:
-        place = UnixPlace(f"{self._folder}/main.sock")
+        place = UnixAddress(f"{self._folder}/main.sock")
         connected: socket.socket | None = None
         try:
             async with asyncio.timeout(ANSWER_TIMEOUT):
@@ -155,7 +155,7 @@ class ControllerWorker:
 
     async def _ask(self, connected: socket.socket, head: bytes) -> Frame:
         """The head that comes back. Raises OSError."""
-        carrier = Prefixed(extra_of_pulse, limits=LIMITS)
+        carrier = LengthPrefix(extra_of_pulse, limits=LIMITS)
         await self._loop.sock_sendall(connected, b"".join(carrier.encode([head])))
         message = await self._read(connected, carrier)
         if message is None:
@@ -190,7 +190,7 @@ class ControllerWorker:
 
     async def _exchange(self, connected: socket.socket) -> None:
         """One control message, and our answer. A connection on which no whole one comes has never been."""
-        carrier = Prefixed(extra_of_control, single=True, limits=LIMITS)
+        carrier = LengthPrefix(extra_of_control, single=True, limits=LIMITS)
         try:
             async with asyncio.timeout(None) as patience:
                 message = await self._read(connected, carrier, patience)
@@ -208,7 +208,7 @@ class ControllerWorker:
             connected.close()
 
     async def _answer(
-        self, connected: socket.socket, carrier: Prefixed, answer: Answer, patience: asyncio.Timeout
+        self, connected: socket.socket, carrier: LengthPrefix, answer: Answer, patience: asyncio.Timeout
     ) -> None:
         is_whole = False
         try:
@@ -223,7 +223,7 @@ class ControllerWorker:
             self._side.said(answer, is_whole, self._loop.time())
 
     async def _read(
-        self, connected: socket.socket, carrier: Prefixed, patience: asyncio.Timeout | None = None
+        self, connected: socket.socket, carrier: LengthPrefix, patience: asyncio.Timeout | None = None
     ) -> Message | None:
         """One message; none if the connection ended first, or the carrier has failed."""
         while carrier.failure is None:
@@ -239,18 +239,18 @@ class ControllerWorker:
 
     # ---------------------------------------------------------------- jobs
 
-    def finished(self, job: Job, result: Frame) -> None:
+    def finished(self, job: RunningJob, result: Frame) -> None:
         self._side.finished(job.ticket, result, self._loop.time())
         self._woken.set()
 
-    def failed(self, job: Job, outcome: Outcome, reason: str, failure: Failure) -> None:
+    def failed(self, job: RunningJob, outcome: Outcome, reason: str, failure: Failure) -> None:
         self._side.failed(job.ticket, reason, self._loop.time())
         self._woken.set()
 
-    def returned(self, job: Job) -> None:
+    def returned(self, job: RunningJob) -> None:
         raise AssertionError("nobody recalls jobs in this dialect")
 
-    def reported(self, job: Job, payload: Frame, is_part: bool) -> None:
+    def reported(self, job: RunningJob, payload: Frame, is_part: bool) -> None:
         """This wire has no words for it."""
 
 
@@ -260,9 +260,9 @@ def _problem(error: OSError) -> str:
     return error.strerror or str(error) or "it took too long"
 
 
-def _folder(place: Place) -> str:
+def _folder(place: SocketAddress) -> str:
     """Where the sockets are. Raises AddressError."""
-    if not isinstance(place, UnixPlace):
+    if not isinstance(place, UnixAddress):
         raise address_error(
             f"controller+tcp://{place}", "controllers and their workers meet in a folder: controller+unix:///FOLDER"
         )

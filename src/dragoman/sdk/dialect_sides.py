@@ -9,9 +9,9 @@ from typing import Any
 
 from dragoman.carriers.carrier import Carrier
 from dragoman.carriers.zmtp import Zmtp
-from dragoman.carriers.zmtp_limits import Limits as ZmtpLimits
-from dragoman.dialects.sides import ClientPort, ClientSide, WorkerPort, WorkerSide
-from dragoman.sdk.address import Place, UnixPlace
+from dragoman.carriers.zmtp_limits import ZmtpLimits
+from dragoman.dialects.sides import ClientIO, ClientSide, WorkerIO, WorkerSide
+from dragoman.sdk.address import SocketAddress, UnixAddress
 from dragoman.sdk.ids import new_session
 
 # The broker limits the size of a message (max_payload): any that it let in is taken.
@@ -29,17 +29,17 @@ class Sides:
 
     objection: Callable[[Sequence[str]], str | None] = _absent  # to names of services, where the wire has names
     # Not for workers that are called back: they have no connection of their own.
-    worker_carrier: Callable[[Place], Carrier] = _absent
-    worker_side: Callable[[Any, WorkerPort, Sequence[str], int], WorkerSide] = _absent
-    client_carrier: Callable[[Place], Carrier] = _absent
-    client_side: Callable[[Any, ClientPort], ClientSide] = _absent
+    worker_carrier: Callable[[SocketAddress], Carrier] = _absent
+    worker_side: Callable[[Any, WorkerIO, Sequence[str], int], WorkerSide] = _absent
+    client_carrier: Callable[[SocketAddress], Carrier] = _absent
+    client_side: Callable[[Any, ClientIO], ClientSide] = _absent
 
 
 def native() -> Sides:
     from dragoman.dialects.native import peer
 
     return Sides(
-        objection=peer.objection,
+        objection=peer.check_services,
         worker_carrier=_zmtp(peer.SOCKET),
         worker_side=peer.WorkerSide,
         client_carrier=_zmtp(peer.SOCKET),
@@ -67,18 +67,18 @@ def powerhose() -> Sides:
 
 
 def memodb() -> Sides:
-    from dragoman.carriers.sp import Limits, Sp
+    from dragoman.carriers.sp import Sp, SpLimits
     from dragoman.dialects.memodb import peer
 
-    def carrier(place: Place) -> Carrier:
-        return Sp(peer.SOCKET, ipc=isinstance(place, UnixPlace), limits=Limits(max_payload=HARD_CAP))
+    def carrier(place: SocketAddress) -> Carrier:
+        return Sp(peer.SOCKET, ipc=isinstance(place, UnixAddress), limits=SpLimits(max_payload=HARD_CAP))
 
     def first_request() -> int:
         """Where request ids begin: two programs should not begin with the same."""
         return random.getrandbits(31)
 
     return Sides(
-        objection=peer.objection,
+        objection=peer.check_services,
         worker_carrier=carrier,
         worker_side=lambda options, port, services, concurrency: peer.WorkerSide(
             options, port, services, concurrency, first_request()
@@ -96,7 +96,7 @@ def majordomo() -> Sides:
     from dragoman.dialects.majordomo import peer
 
     return Sides(
-        objection=peer.objection,
+        objection=peer.check_services,
         worker_carrier=_zmtp(peer.SOCKET),
         worker_side=lambda options, port, services, _: peer.WorkerSide(options, port, services[0]),
         client_carrier=_zmtp(peer.SOCKET),
@@ -104,5 +104,5 @@ def majordomo() -> Sides:
     )
 
 
-def _zmtp(socket_type: str) -> Callable[[Place], Carrier]:
+def _zmtp(socket_type: str) -> Callable[[SocketAddress], Carrier]:
     return lambda _: Zmtp(socket_type, dials=True, limits=ZmtpLimits(max_payload=HARD_CAP, max_frames=MOST_FRAMES))

@@ -9,10 +9,10 @@ from collections.abc import Awaitable, Hashable, Sequence
 from typing import cast
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
-from dragoman.dialects.sides import NOTHING_SAID, Assignment, Failure, Outcome, ReportingSide
+from dragoman.dialects.sides import NOTHING_SAID, Failure, JobInfo, Outcome, ReportingSide
 from dragoman.sdk.errors import BrokerUnavailable
-from dragoman.sdk.job_runner import Crew, Job
-from dragoman.sdk.outgoing import Link, open_link
+from dragoman.sdk.job_runner import JobRunner, RunningJob
+from dragoman.sdk.outgoing import OutgoingConnection, open_connection
 from dragoman.sdk.targets import Target
 from dragoman.streams.dial import BackOff
 
@@ -26,14 +26,14 @@ JOBS_POLL = 0.02
 class DiallingWorker:
     """Implements the worker's port of its dialect on a real connection, and on the next when that is lost."""
 
-    def __init__(self, target: Target, crew: Crew, concurrency: int = 1) -> None:
+    def __init__(self, target: Target, crew: JobRunner, concurrency: int = 1) -> None:
         self._target = target
         self._crew = crew
         self._side = target.sides.worker_side(target.options, self, target.services, concurrency)
         self._loop = asyncio.get_running_loop()
         self._back_off = BackOff(random.uniform, cap=5.0)
-        self._link: Link | None = None
-        self._jobs: dict[Hashable, Job] = {}
+        self._link: OutgoingConnection | None = None
+        self._jobs: dict[Hashable, RunningJob] = {}
         self._reports = target.dialect.reports
         self._is_flush_due = False
         self._stop = asyncio.Event()
@@ -46,8 +46,8 @@ class DiallingWorker:
         if self._link is not None:
             self._link.send(frames)
 
-    def run(self, ticket: Hashable, payload: Frame, assignment: Assignment = NOTHING_SAID) -> None:
-        job = self._jobs[ticket] = Job(self, ticket, payload, assignment)
+    def run(self, ticket: Hashable, payload: Frame, assignment: JobInfo = NOTHING_SAID) -> None:
+        job = self._jobs[ticket] = RunningJob(self, ticket, payload, assignment)
         self._crew.begin(job)
 
     def recall(self, ticket: Hashable, reason: str) -> None:
@@ -111,7 +111,7 @@ class DiallingWorker:
         self._lost.clear()
         place = self._target.place
         carrier = self._target.sides.worker_carrier(place)
-        opening = asyncio.ensure_future(open_link(place, carrier, self._heard, self._ended, CONNECT_TIMEOUT))
+        opening = asyncio.ensure_future(open_connection(place, carrier, self._heard, self._ended, CONNECT_TIMEOUT))
         await first(opening, self._stop_at_once.wait() if self._side.is_busy else self._stop.wait())
         if not opening.done():
             return
@@ -161,22 +161,22 @@ class DiallingWorker:
 
     # ---------------------------------------------------------------- jobs
 
-    def finished(self, job: Job, result: Frame) -> None:
+    def finished(self, job: RunningJob, result: Frame) -> None:
         del self._jobs[job.ticket]
         self._side.finished(job.ticket, result, self._loop.time())
         if self._reports and not self._is_flush_due:
             self._is_flush_due = True
             self._loop.call_soon(self._flush)
 
-    def failed(self, job: Job, outcome: Outcome, reason: str, failure: Failure) -> None:
+    def failed(self, job: RunningJob, outcome: Outcome, reason: str, failure: Failure) -> None:
         del self._jobs[job.ticket]
         self._side.failed(job.ticket, reason, self._loop.time(), failure, outcome)
 
-    def returned(self, job: Job) -> None:
+    def returned(self, job: RunningJob) -> None:
         del self._jobs[job.ticket]
         cast(ReportingSide, self._side).returned(job.ticket, self._loop.time())  # who recalls has a word for it
 
-    def reported(self, job: Job, payload: Frame, is_part: bool) -> None:
+    def reported(self, job: RunningJob, payload: Frame, is_part: bool) -> None:
         if self._reports:
             side = cast(ReportingSide, self._side)
             problem = side.report(job.ticket, payload, self._loop.time(), is_part=is_part)

@@ -16,10 +16,10 @@ from collections.abc import Callable
 from math import inf
 from time import monotonic
 
-from dragoman.sdk.client_connection import Conversation, Job, OpenLink
-from dragoman.sdk.coarse_timers import Guards
+from dragoman.sdk.client_connection import ClientConnection, OpenLink, PendingItem
+from dragoman.sdk.coarse_timers import CoarseTimers
 from dragoman.sdk.errors import BrokerUnavailable, DragomanError, JobCancelled, JobTimeout
-from dragoman.sdk.outgoing import open_link
+from dragoman.sdk.outgoing import open_connection
 from dragoman.sdk.targets import Target
 
 GRACE = 0.5  # seconds that the broker is given to say itself that a deadline has passed
@@ -37,7 +37,7 @@ class Engine:
         connect_timeout: float,
         connections: int,
         patient: bool = True,
-        open: OpenLink = open_link,
+        open: OpenLink = open_connection,
     ) -> None:
         self._target = target
         self._loop = loop
@@ -47,15 +47,15 @@ class Engine:
         self._open = open
         self._most = 1 if target.dialect.calls_at_once else connections
         self._grace = GRACE if "timeout" in target.dialect.capabilities else 0.0
-        self._inbox: deque[Job] = deque()
-        self._asides: deque[tuple[Callable[[Job, float], None], Job]] = deque()
+        self._inbox: deque[PendingItem] = deque()
+        self._asides: deque[tuple[Callable[[PendingItem, float], None], PendingItem]] = deque()
         self._is_awake = False  # it will look, whatever comes in before that
         self._is_closed = False
-        self._waiting: deque[Job] = deque()  # for a connection; some may be over by now
-        self._conversations = [Conversation(target, self, connect_timeout, open)]
+        self._waiting: deque[PendingItem] = deque()  # for a connection; some may be over by now
+        self._conversations = [ClientConnection(target, self, connect_timeout, open)]
         self._patience = self._conversations[0].side.patience
         self._hint = self._conversations[0].side.hint
-        self._guards: Guards[Job] = Guards()
+        self._guards: CoarseTimers[PendingItem] = CoarseTimers()
         self._problem: BrokerUnavailable | None = None
         self._down_since = -inf  # when the last connection was lost
         self._was_up = False
@@ -64,26 +64,26 @@ class Engine:
 
     # ---------------------------------------------------------------- from anywhere
 
-    def enter(self, job: Job) -> None:
+    def enter(self, job: PendingItem) -> None:
         self._inbox.append(job)
         if not self._is_awake:
             self._is_awake = True
             self._wake(self._look)
 
-    def withdraw(self, job: Job) -> None:
+    def withdraw(self, job: PendingItem) -> None:
         """Its future has ended by itself: nobody waits for an outcome."""
         self._aside(self._withdraw, job)
 
-    def cancel(self, job: Job) -> None:
+    def cancel(self, job: PendingItem) -> None:
         """Ask for its end; its outcome comes in any case."""
         self._aside(self._cancel, job)
 
-    def is_sent(self, job: Job) -> bool:
+    def is_sent(self, job: PendingItem) -> bool:
         """Whether the broker may have it."""
         conversation = job.conversation
         return conversation is not None and conversation.side.is_sent(job.job_id)
 
-    def _aside(self, act: Callable[[Job, float], None], job: Job) -> None:
+    def _aside(self, act: Callable[[PendingItem, float], None], job: PendingItem) -> None:
         self._asides.append((act, job))
         if not self._is_awake:
             self._is_awake = True
@@ -134,25 +134,25 @@ class Engine:
                 conversation.dial()
                 on_their_way += conversation.dialling is not None
         while on_their_way < len(self._waiting) and len(self._conversations) < self._most:
-            conversation = Conversation(self._target, self, self._connect_timeout, self._open)
+            conversation = ClientConnection(self._target, self, self._connect_timeout, self._open)
             self._conversations.append(conversation)
             conversation.dial()
             on_their_way += 1
 
-    def _withdraw(self, job: Job, now: float) -> None:
+    def _withdraw(self, job: PendingItem, now: float) -> None:
         if not job.is_over:
             conversation = job.conversation
             self.ended(job)
             if conversation is not None and job in conversation.jobs:
                 conversation.drop(job, now)
 
-    def _cancel(self, job: Job, now: float) -> None:
+    def _cancel(self, job: PendingItem, now: float) -> None:
         if job.conversation is not None and not job.is_over:
             job.conversation.side.cancel(job.job_id, now)
 
     # ---------------------------------------------------------------- what conversations say
 
-    def paused(self, conversation: Conversation) -> None:
+    def paused(self, conversation: ClientConnection) -> None:
         now = monotonic()
         if self._waiting:
             self._place(now)
@@ -163,14 +163,14 @@ class Engine:
             self._down_since = inf
             self._look_again(now)
 
-    def ended(self, job: Job) -> None:
+    def ended(self, job: PendingItem) -> None:
         job.is_over = True
         job.conversation = None
         job.payload = b""
         if job.due:
             self._guards.discard(job, job.due)
 
-    def is_wanted(self, conversation: Conversation) -> bool:
+    def is_wanted(self, conversation: ClientConnection) -> bool:
         return bool(conversation.jobs) or any(not job.is_over for job in self._waiting)
 
     def unreachable(self, problem: BrokerUnavailable) -> None:
@@ -178,7 +178,7 @@ class Engine:
         if not self._patient and not self._was_up:
             self._fail_waiting(inf, problem)
 
-    def lost(self, conversation: Conversation) -> None:
+    def lost(self, conversation: ClientConnection) -> None:
         now = monotonic()
         if self._is_closed:
             return
@@ -223,7 +223,7 @@ class Engine:
         if not self._is_closed:
             self._look_again(monotonic())
 
-    def _time_out(self, job: Job, now: float) -> None:
+    def _time_out(self, job: PendingItem, now: float) -> None:
         seconds = job.wishes.timeout or self._patience
         hint = f"; {self._hint}" if self._hint else ""
         if job.conversation is None and not any(each.is_ready for each in self._conversations):

@@ -72,7 +72,7 @@ class NoSuchJob(JobError, NotFound):
     """There is no such job: it never was, or its outcome was not kept any longer."""
 
 
-class Objected(DragomanError):
+class OperationError(DragomanError):
     """The broker will not answer a question. Whoever asked makes one of the errors above of it."""
 
     def __init__(self, kind: str, detail: str) -> None:

@@ -6,13 +6,13 @@ import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from dragoman.sdk.async_pool import Coroutines
-from dragoman.sdk.child_main import Offer, Upbringing
-from dragoman.sdk.handlers import Service
-from dragoman.sdk.job_runner import Hands
-from dragoman.sdk.loading import Reference
-from dragoman.sdk.process_pool import Children
-from dragoman.sdk.thread_pool import Threads
+from dragoman.sdk.async_pool import AsyncPool
+from dragoman.sdk.child_main import ChildSettings, HandlerSpec
+from dragoman.sdk.handlers import Handler
+from dragoman.sdk.job_runner import Pool
+from dragoman.sdk.loading import ObjectReference
+from dragoman.sdk.process_pool import ProcessPool
+from dragoman.sdk.thread_pool import ThreadPool
 
 ASYNC_JOBS = 100  # at once, if nobody has said
 MOST_JOBS = 1000
@@ -20,7 +20,7 @@ DEFAULT_GRACE = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Execution:
+class ExecutionOptions:
     """None: not said. Raises ValueError for what cannot be."""
 
     processes: int | None = None
@@ -46,7 +46,7 @@ class Execution:
         if not 0 <= self.cancel_grace < float("inf"):
             raise ValueError(f"cancel_grace {self.cancel_grace:g} is no number of seconds")
 
-    def jobs_at_once(self, services: Collection[Service]) -> int:
+    def jobs_at_once(self, services: Collection[Handler]) -> int:
         """How many jobs the broker may give us at the same time."""
         if self.concurrency is not None:
             return self.concurrency
@@ -58,20 +58,20 @@ class Execution:
         return self.processes or self.concurrency or cores()
 
     def hands(
-        self, services: Mapping[str, Service], references: Mapping[str, Reference], mute: str, log_level: str
-    ) -> dict[str, Hands]:
+        self, services: Mapping[str, Handler], references: Mapping[str, ObjectReference], mute: str, log_level: str
+    ) -> dict[str, Pool]:
         """Who does which service. `references` are where children find those that run there."""
-        found: dict[str, Hands] = {}
+        found: dict[str, Pool] = {}
         waits = {name: each for name, each in services.items() if each.is_async}
         blocks = {name: each for name, each in services.items() if not each.is_async}
         if waits:
-            found |= dict.fromkeys(waits, Coroutines(waits, mute))
+            found |= dict.fromkeys(waits, AsyncPool(waits, mute))
         if blocks and self.threads is not None:
-            found |= dict.fromkeys(blocks, Threads(blocks, self.threads, mute))
+            found |= dict.fromkeys(blocks, ThreadPool(blocks, self.threads, mute))
         elif blocks:
-            offers = tuple(Offer(name, each.codec.name, references[name]) for name, each in blocks.items())
-            upbringing = Upbringing(offers, self.max_memory or 0, mute, log_level)
-            found |= dict.fromkeys(blocks, Children(upbringing, self.child_count(), self.max_jobs or 0))
+            offers = tuple(HandlerSpec(name, each.codec.name, references[name]) for name, each in blocks.items())
+            upbringing = ChildSettings(offers, self.max_memory or 0, mute, log_level)
+            found |= dict.fromkeys(blocks, ProcessPool(upbringing, self.child_count(), self.max_jobs or 0))
         return found
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from dragoman.sdk.futures import JobFuture
-from dragoman.sdk.option_types import Options
+from dragoman.sdk.option_types import CallOptions
 
 Arguments = ParamSpec("Arguments")
 Returned = TypeVar("Returned")
@@ -18,7 +18,7 @@ class Submitter(Protocol):
     """The client of an executor."""
 
     def submit_for_executor(
-        self, service: str, payload: Any, *, codec: str | None = None, **options: Unpack[Options]
+        self, service: str, payload: Any, *, codec: str | None = None, **options: Unpack[CallOptions]
     ) -> JobFuture[Any]: ...
 
 
@@ -41,7 +41,7 @@ class ServiceExecutor(concurrent.futures.Executor):
     """
 
     def __init__(
-        self, client: Submitter, service: str, *, codec: str | None = None, **options: Unpack[Options]
+        self, client: Submitter, service: str, *, codec: str | None = None, **options: Unpack[CallOptions]
     ) -> None:
         """`options` are those of `Client.submit`."""
         self._client = client

@@ -10,7 +10,7 @@ import os
 import signal
 
 import dragoman.sdk.child_main
-from dragoman.sdk.parent_death import die_with_parent
+from dragoman.sdk.parent_death import exit_with_parent
 
 
 def _pass_over(*_: object) -> None:
@@ -20,8 +20,8 @@ def _pass_over(*_: object) -> None:
 signal.signal(signal.SIGTERM, _pass_over)
 
 # A worker that is killed takes us with it, and we our children: they would keep us, and go on with what they are at.
-die_with_parent()
+exit_with_parent()
 if os.getppid() == 1:
     os._exit(0)
 
-live = dragoman.sdk.child_main.live
+live = dragoman.sdk.child_main.run_child

@@ -1,4 +1,4 @@
-"""Jobs as futures: of threads (`JobFuture`) and of asyncio (`AsyncJob`), with an id, progress and parts."""
+"""Jobs as futures: of threads (`JobFuture`) and of asyncio (`AsyncJobFuture`), with an id, progress and parts."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Protocol
 
 from dragoman.carriers.carrier import Frame
-from dragoman.dialects.sides import Wishes
+from dragoman.dialects.sides import SubmitOptions
 from dragoman.sdk.builtin_failures import as_builtin
 from dragoman.sdk.codecs import Codec
 from dragoman.sdk.errors import DragomanError, JobCancelled, JobFailed
 from dragoman.sdk.ids import new_job_id
-from dragoman.sdk.operation import Question
+from dragoman.sdk.operation import OperationCall
 from dragoman.sdk.option_types import Result
-from dragoman.sdk.submit_options import Asking
+from dragoman.sdk.submit_options import SubmitOptionsCache
 
 if TYPE_CHECKING:
-    from dragoman.sdk.client_connection import Conversation
+    from dragoman.sdk.client_connection import ClientConnection
     from dragoman.sdk.engine import Engine
 
 Listener = Callable[[Any], object]
@@ -39,7 +39,7 @@ class AsyncJobClient(Protocol):
     """The client of a job, as the job sees it."""
 
     @property
-    def asking(self) -> Asking: ...
+    def asking(self) -> SubmitOptionsCache: ...
 
     @property
     def engine(self) -> Engine: ...
@@ -55,7 +55,7 @@ class JobClient(AsyncJobClient, Protocol):
         """Raises RuntimeError where waiting would be for ever."""
 
 
-class _Told:
+class _Reports:
     """What a job has said of itself while it ran."""
 
     __slots__ = ("attempt", "listeners", "parts", "report")
@@ -67,18 +67,18 @@ class _Told:
         self.listeners: list[Listener] = []
 
 
-class _Submitted:
+class _JobHandle:
     """What both kinds of job are besides futures."""
 
-    _asking: Asking
-    _told: _Told | None = None
-    question: Question | None = None  # it is a job
+    _asking: SubmitOptionsCache
+    _told: _Reports | None = None
+    question: OperationCall | None = None  # it is a job
 
-    def _begin(self, wishes: Wishes, payload: Frame, codec: Codec, asking: Asking) -> None:
+    def _begin(self, wishes: SubmitOptions, payload: Frame, codec: Codec, asking: SubmitOptionsCache) -> None:
         self.wishes = wishes
         self.payload = payload
         self.job_id = new_job_id()
-        self.conversation: Conversation | None = None
+        self.conversation: ClientConnection | None = None
         self.is_over = False
         self.entered = 0.0
         self.due = 0.0
@@ -134,10 +134,10 @@ class _Submitted:
     def _keep(self, part: Part) -> None:
         raise NotImplementedError
 
-    def _telling(self) -> _Told:
+    def _telling(self) -> _Reports:
         with _rare:
             if self._told is None:
-                self._told = _Told()
+                self._told = _Reports()
             return self._told
 
     def _result_of(self, rest: Frame) -> Any:
@@ -167,13 +167,13 @@ def _read(report: Frame | None) -> Any:
         return bytes(report)
 
 
-class JobFuture(_Submitted, concurrent.futures.Future[Result]):
+class JobFuture(_JobHandle, concurrent.futures.Future[Result]):
     """A job under way, as `Client.submit` gives it: a `concurrent.futures.Future`, and more.
 
     Callbacks run in the client's own thread. They may submit, but must neither block nor wait for another job.
     """
 
-    def __init__(self, client: JobClient, wishes: Wishes, payload: Frame, codec: Codec) -> None:
+    def __init__(self, client: JobClient, wishes: SubmitOptions, payload: Frame, codec: Codec) -> None:
         concurrent.futures.Future.__init__(self)
         self._begin(wishes, payload, codec, client.asking)
         self._client = client
@@ -294,13 +294,13 @@ class ExecutorFuture(JobFuture[Result]):
         super().fail(as_builtin(error))
 
 
-class AsyncJob(_Submitted, asyncio.Future[Result]):
+class AsyncJobFuture(_JobHandle, asyncio.Future[Result]):
     """A job under way, as `AsyncClient.submit` gives it: an `asyncio.Future`, and more.
 
     Cancelled, also because the task that awaits it is cancelled or out of time, it ends at once and the broker is told.
     """
 
-    def __init__(self, client: AsyncJobClient, wishes: Wishes, payload: Frame, codec: Codec) -> None:
+    def __init__(self, client: AsyncJobClient, wishes: SubmitOptions, payload: Frame, codec: Codec) -> None:
         asyncio.Future.__init__(self)
         self._begin(wishes, payload, codec, client.asking)
         self._client = client

@@ -18,7 +18,7 @@ from dragoman.sdk.signatures import context_parameter
 MAIN = ("__main__", "__mp_main__")
 
 
-class CouldNot(Exception):
+class HandlerFailed(Exception):
     """The handler did not come to a result."""
 
     def __init__(self, failure: Failure) -> None:
@@ -27,7 +27,7 @@ class CouldNot(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class Handler:
     name: str
     function: Callable[..., Any]
     codec: Codec
@@ -47,7 +47,7 @@ class Service:
             else:
                 result = self.function(argument)
         except BaseException as error:  # CancelledError, say: it may cost a job, but never the thread that did it
-            raise CouldNot(failure_of(error)) from None
+            raise HandlerFailed(failure_of(error)) from None
         return self._encode(result)
 
     async def perform_async(self, payload: Payload, context: Context | None) -> Payload:
@@ -61,7 +61,7 @@ class Service:
         except (asyncio.CancelledError, GeneratorExit):
             raise  # not the handler's, but its task's
         except BaseException as error:
-            raise CouldNot(failure_of(error)) from None
+            raise HandlerFailed(failure_of(error)) from None
         return self._encode(result)
 
     def _decode(self, payload: Payload) -> Any:
@@ -69,7 +69,7 @@ class Service:
             return self.codec.decode(payload)
         except Exception as error:
             told = f"the payload cannot be read as {self.codec.name}, which {self.name!r} takes: {_message(error)}"
-            raise CouldNot(Failure("ValueError", told)) from None
+            raise HandlerFailed(Failure("ValueError", told)) from None
 
     def _encode(self, result: Any) -> Payload:
         try:
@@ -77,16 +77,16 @@ class Service:
         except Exception as error:
             kind = type(result).__name__
             told = f"the handler's result, a {kind}, cannot be written as {self.codec.name}: {_message(error)}"
-            raise CouldNot(Failure("TypeError", told)) from None
+            raise HandlerFailed(Failure("TypeError", told)) from None
 
 
-def describe(name: str, function: Callable[..., Any], codec_name: str = "bytes") -> Service:
+def describe(name: str, function: Callable[..., Any], codec_name: str = "bytes") -> Handler:
     """A service of this function. Raises TypeError if it cannot be called with a payload, ValueError for a codec that
     nobody knows."""
     if not callable(function):
         raise TypeError(f"a handler is a function, not a {type(function).__name__}")
     is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
-    return Service(name, function, codec(codec_name), context_parameter(function), is_async)
+    return Handler(name, function, codec(codec_name), context_parameter(function), is_async)
 
 
 def failure_of(error: BaseException) -> Failure:

@@ -9,46 +9,46 @@ from math import inf
 from typing import Protocol
 
 from dragoman.carriers.carrier import Frame
-from dragoman.dialects.sides import NOTHING_SAID, Assignment, Failure, Outcome
+from dragoman.dialects.sides import NOTHING_SAID, Failure, JobInfo, Outcome
 
 log = logging.getLogger("dragoman.worker")
 
 
-class Employer(Protocol):
+class JobOwner(Protocol):
     """Who gave the job; it is told once what became of it, in the loop's own thread."""
 
-    def finished(self, job: Job, result: Frame) -> None: ...
+    def finished(self, job: RunningJob, result: Frame) -> None: ...
 
-    def failed(self, job: Job, outcome: Outcome, reason: str, failure: Failure) -> None:
+    def failed(self, job: RunningJob, outcome: Outcome, reason: str, failure: Failure) -> None:
         """`reason` is the failure in one line."""
 
-    def returned(self, job: Job) -> None:
+    def returned(self, job: RunningJob) -> None:
         """It was recalled, and has stopped."""
 
-    def reported(self, job: Job, payload: Frame, is_part: bool) -> None:
+    def reported(self, job: RunningJob, payload: Frame, is_part: bool) -> None:
         """What it says of itself while it runs, or a part of its result."""
 
 
-class Hands(Protocol):
+class Pool(Protocol):
     """Those who do jobs of one kind: child processes, threads, coroutines, programs."""
 
     async def start(self) -> None:
         """Raises CannotLoad."""
 
-    def begin(self, job: Job) -> None:
+    def begin(self, job: RunningJob) -> None:
         """Do it now, or as soon as somebody is free for it."""
 
-    def cancel(self, job: Job) -> None:
+    def cancel(self, job: RunningJob) -> None:
         """`job.is_cancelled`: let the handler know that nobody waits any more."""
 
-    def kill(self, job: Job) -> None:
+    def kill(self, job: RunningJob) -> None:
         """Stop it by force, as far as that can be done; `job.lost` follows."""
 
     async def close(self) -> None:
         """Drop what is under way, at once, and leave nothing behind."""
 
 
-class Job:
+class RunningJob:
     """One job, from the moment it was given to us until we have said what became of it."""
 
     __slots__ = (
@@ -67,15 +67,15 @@ class Job:
     )
 
     def __init__(
-        self, employer: Employer, ticket: Hashable, payload: Frame, assignment: Assignment = NOTHING_SAID
+        self, employer: JobOwner, ticket: Hashable, payload: Frame, assignment: JobInfo = NOTHING_SAID
     ) -> None:
         self.employer = employer
         self.ticket = ticket  # what the employer calls it
         self.payload = payload
         self.assignment = assignment
         self.service = assignment.service
-        self.crew: Crew | None = None
-        self.hands: Hands | None = None
+        self.crew: JobRunner | None = None
+        self.hands: Pool | None = None
         self.doer: object = None  # the child, thread or task that is at it
         self.due = inf  # when to look after it
         self.is_cancelled = False  # nobody waits any more: by recall, or because its time is over
@@ -117,16 +117,16 @@ class Job:
         return True
 
 
-class Crew:
+class JobRunner:
     """Gives each job to the hands that do its service, and sees to it that it ends in time."""
 
-    def __init__(self, hands: Mapping[str, Hands], grace: float) -> None:
+    def __init__(self, hands: Mapping[str, Pool], grace: float) -> None:
         """`hands` by service. `grace`: so long a cancelled job may go on before it is stopped by force."""
         self._hands = hands
         self._only = next(iter(hands)) if len(hands) == 1 else ""  # for wires without names
         self._grace = grace
         self._loop = asyncio.get_running_loop()
-        self._jobs: set[Job] = set()
+        self._jobs: set[RunningJob] = set()
         self._alarm: asyncio.TimerHandle | None = None
         self._alarm_at = inf
 
@@ -135,7 +135,7 @@ class Crew:
         for each in self._everybody():
             await each.start()
 
-    def begin(self, job: Job) -> None:
+    def begin(self, job: RunningJob) -> None:
         if not job.service:
             job.service = self._only
         hands = self._hands.get(job.service)
@@ -149,20 +149,20 @@ class Crew:
             self._look_at(job, self._loop.time() + job.assignment.timeout)
         hands.begin(job)
 
-    def recall(self, job: Job, reason: str) -> None:
+    def recall(self, job: RunningJob, reason: str) -> None:
         """Nobody waits for it any more."""
         if not job.is_over and not job.is_recalled:
             log.info("a job of %s is recalled: %s", job.service, reason)
             job.is_recalled = True
             self._cancel(job)
 
-    def drop(self, job: Job) -> None:
+    def drop(self, job: RunningJob) -> None:
         """It is over, whatever its handler does: stop that."""
         if job.hands is not None:
             job.is_cancelled = True
             job.hands.kill(job)
 
-    def forget(self, job: Job) -> None:
+    def forget(self, job: RunningJob) -> None:
         self._jobs.discard(job)
 
     async def close(self) -> None:
@@ -173,17 +173,17 @@ class Crew:
         for each in self._everybody():
             await each.close()
 
-    def _everybody(self) -> Iterable[Hands]:
+    def _everybody(self) -> Iterable[Pool]:
         return dict.fromkeys(self._hands.values())
 
-    def _cancel(self, job: Job) -> None:
+    def _cancel(self, job: RunningJob) -> None:
         if not job.is_cancelled:
             assert job.hands is not None
             job.is_cancelled = True
             self._look_at(job, self._loop.time() + self._grace)
             job.hands.cancel(job)
 
-    def _look_at(self, job: Job, due: float) -> None:
+    def _look_at(self, job: RunningJob, due: float) -> None:
         job.due = due
         if due < self._alarm_at:
             if self._alarm is not None:

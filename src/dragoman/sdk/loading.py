@@ -21,12 +21,12 @@ _loads = 0  # so many of us are loading a module now
 _scripts: dict[str, ModuleType] = {}  # that were run
 
 
-class CannotLoad(DragomanError):
+class HandlerLoadError(DragomanError):
     """A handler cannot be had."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reference:
+class ObjectReference:
     """Where an object is: a name in a module. If that is the main script, it is told by its file."""
 
     module: str
@@ -53,17 +53,17 @@ def is_loading() -> bool:
     return _loads > 0
 
 
-def parse_reference(target: str) -> Reference:
+def parse_reference(target: str) -> ObjectReference:
     """Raises CannotLoad."""
     module, colon, name = target.partition(":")
     if not colon or not module or not name:
-        raise CannotLoad(
+        raise HandlerLoadError(
             f"{target!r} is not of the form MODULE:FUNCTION or MODULE:WORKER, as in mypackage.images:resize"
         )
-    return Reference(module, name)
+    return ObjectReference(module, name)
 
 
-def load(reference: Reference) -> Any:
+def load(reference: ObjectReference) -> Any:
     """The object itself. Raises CannotLoad, with what the import said."""
     with loading():
         found: Any = _script(reference) if reference.script else _module(reference.module)
@@ -72,11 +72,11 @@ def load(reference: Reference) -> Any:
             found = getattr(found, part)
         except AttributeError:
             where = reference.script or f"module {reference.module}"
-            raise CannotLoad(f"{where} has no {reference.name!r}") from None
+            raise HandlerLoadError(f"{where} has no {reference.name!r}") from None
     return found
 
 
-def refer_to(thing: object, module: str, name: str = "") -> Reference | None:
+def refer_to(thing: object, module: str, name: str = "") -> ObjectReference | None:
     """Where `thing` can be found again in another process: under `name`, or whatever name it has in that module."""
     home = sys.modules.get(module)
     if home is None:
@@ -89,11 +89,11 @@ def refer_to(thing: object, module: str, name: str = "") -> Reference | None:
     if found is not thing or not name:
         return None
     if module not in MAIN:
-        return Reference(module, name)
+        return ObjectReference(module, name)
     script = getattr(home, "__file__", None)
     if script is None:  # typed into an interpreter
         return None
-    return Reference("__main__", name, os.path.abspath(script), getattr(home, "__package__", None) or "")
+    return ObjectReference("__main__", name, os.path.abspath(script), getattr(home, "__package__", None) or "")
 
 
 def _module(name: str) -> ModuleType:
@@ -101,17 +101,17 @@ def _module(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name and (name == error.name or name.startswith(error.name + ".")):
-            raise CannotLoad(
+            raise HandlerLoadError(
                 f"there is no module {error.name!r} here (looked in {os.getcwd()} and sys.path)"
             ) from error
-        raise CannotLoad(f"importing {name} failed:\n{traceback.format_exc()}") from error
+        raise HandlerLoadError(f"importing {name} failed:\n{traceback.format_exc()}") from error
     except SystemExit as error:
-        raise CannotLoad(f"importing {name} ended the process: it called sys.exit({error.code!r})") from error
+        raise HandlerLoadError(f"importing {name} ended the process: it called sys.exit({error.code!r})") from error
     except Exception as error:
-        raise CannotLoad(f"importing {name} failed:\n{traceback.format_exc()}") from error
+        raise HandlerLoadError(f"importing {name} failed:\n{traceback.format_exc()}") from error
 
 
-def _script(reference: Reference) -> ModuleType:
+def _script(reference: ObjectReference) -> ModuleType:
     """Run the script, once, as multiprocessing does: under a name for which `if __name__ == "__main__"` is not so."""
     name = MAIN[1]
     if reference.script in _scripts:
@@ -128,5 +128,5 @@ def _script(reference: Reference) -> ModuleType:
     except SystemExit:
         pass  # as in `sys.exit(worker.run())`: all that stands above it is there
     except Exception as error:
-        raise CannotLoad(f"running {reference.script} failed:\n{traceback.format_exc()}") from error
+        raise HandlerLoadError(f"running {reference.script} failed:\n{traceback.format_exc()}") from error
     return module

@@ -12,7 +12,7 @@ from typing import Any
 from dragoman.sdk.parent_death import end_if_forked
 
 
-class Postbox:
+class LoopMailbox:
     """Any thread may post; the loop's own thread then calls what was posted, in order. A process that a handler
     forked has no such loop: it ends when it posts."""
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from dragoman.carriers.carrier import Frame
 
-Answer = tuple[bytes, Frame]  # a view, as JSON, and what is no JSON
+OperationAnswer = tuple[bytes, Frame]  # a view, as JSON, and what is no JSON
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class OperationCall:
     """`timeout`: how long an answer is waited for; none: as long as there is a connection."""
 
     text: str

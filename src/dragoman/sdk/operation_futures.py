@@ -7,24 +7,24 @@ import concurrent.futures
 from typing import TYPE_CHECKING, Any
 
 from dragoman.carriers.carrier import Frame
-from dragoman.dialects.sides import Wishes
+from dragoman.dialects.sides import SubmitOptions
 from dragoman.sdk.ids import new_job_id
-from dragoman.sdk.operation import Answer, Question
+from dragoman.sdk.operation import OperationAnswer, OperationCall
 
 if TYPE_CHECKING:
-    from dragoman.sdk.client_connection import Conversation
+    from dragoman.sdk.client_connection import ClientConnection
     from dragoman.sdk.errors import DragomanError
 
 
-class _Asked:
+class _OperationState:
     """What the engine knows of a question under way; see conversation.py:Job."""
 
-    def _begin(self, question: Question) -> None:
-        self.question: Question | None = question
-        self.wishes = Wishes("", timeout=question.timeout)
+    def _begin(self, question: OperationCall) -> None:
+        self.question: OperationCall | None = question
+        self.wishes = SubmitOptions("", timeout=question.timeout)
         self.payload = question.payload
         self.job_id = new_job_id()
-        self.conversation: Conversation | None = None
+        self.conversation: ClientConnection | None = None
         self.is_over = False
         self.entered = 0.0
         self.due = 0.0
@@ -36,8 +36,8 @@ class _Asked:
         raise AssertionError("a question is no job")
 
 
-class Asked(_Asked, concurrent.futures.Future[Answer]):
-    def __init__(self, question: Question) -> None:
+class OperationFuture(_OperationState, concurrent.futures.Future[OperationAnswer]):
+    def __init__(self, question: OperationCall) -> None:
         concurrent.futures.Future.__init__(self)
         self._begin(question)
 
@@ -50,8 +50,8 @@ class Asked(_Asked, concurrent.futures.Future[Answer]):
             self.set_exception(error)
 
 
-class AsyncAsked(_Asked, asyncio.Future[Any]):
-    def __init__(self, question: Question) -> None:
+class AsyncOperationFuture(_OperationState, asyncio.Future[Any]):
+    def __init__(self, question: OperationCall) -> None:
         asyncio.Future.__init__(self)
         self._begin(question)
 

@@ -26,18 +26,26 @@ from dragoman.sdk.errors import (
     NoSuchJob,
     NoSuchService,
     NotFound,
-    Objected,
+    OperationError,
     PayloadTooLarge,
     error_from,
 )
 from dragoman.sdk.ids import new_session
-from dragoman.sdk.operation import Answer, Question
+from dragoman.sdk.operation import OperationAnswer, OperationCall
 
 if TYPE_CHECKING:
-    from dragoman.operations.schemas import CronView, Ending, Form, JobView, ServiceView, State, WorkerView
+    from dragoman.operations.schemas import (
+        JobView,
+        OperationRequest,
+        OutcomeName,
+        ScheduleView,
+        ServiceView,
+        State,
+        WorkerView,
+    )
 
 T = TypeVar("T")
-Plan = Generator[Question | float, Any, T]
+Steps = Generator[OperationCall | float, Any, T]
 
 LONGEST_WAIT = 30.0  # seconds for which a broker is asked to wait for an outcome; then it is asked again
 SHORTEST_WAIT = 1.0  # seconds that an answer may take, even if nobody wants to wait for the outcome
@@ -62,10 +70,10 @@ def enqueue(
     retry_first: float | None = None,
     retry_cap: float | None = None,
     retry_jitter: float | None = None,
-) -> Plan[str]:
-    from dragoman.operations.schemas import JobView, Order
+) -> Steps[str]:
+    from dragoman.operations.schemas import EnqueueRequest, JobView
 
-    order = Order(
+    order = EnqueueRequest(
         service=service,
         delay=delay,
         not_before=not_before,
@@ -81,14 +89,14 @@ def enqueue(
     return job.id
 
 
-def result(id: str, timeout: float | None, codec: Codec) -> Plan[Any]:
+def result(id: str, timeout: float | None, codec: Codec) -> Steps[Any]:
     """Asks until it has ended, over as many connections as it takes."""
-    from dragoman.operations.schemas import JobView, ResultForm
+    from dragoman.operations.schemas import JobView, ResultRequest
 
     deadline = inf if timeout is None else monotonic() + timeout
     while True:
         left = max(0.0, deadline - monotonic())
-        form = ResultForm(id=id, wait=min(left, LONGEST_WAIT))
+        form = ResultRequest(id=id, wait=min(left, LONGEST_WAIT))
         patience = None if timeout is None else max(left, SHORTEST_WAIT)
         view, payload = yield from _ask("result", form, timeout=patience, missing=NoSuchJob)
         job = _read(JobView, view)
@@ -98,7 +106,7 @@ def result(id: str, timeout: float | None, codec: Codec) -> Plan[Any]:
             raise JobTimeout(f"timed out: job {id} is still {job.state} after {timeout:g} s")
 
 
-def job(id: str) -> Plan[JobView]:
+def job(id: str) -> Steps[JobView]:
     from dragoman.operations.schemas import JobRef, JobView
 
     return (yield from _view(JobView, "job", JobRef(id=id), missing=NoSuchJob))
@@ -107,16 +115,16 @@ def job(id: str) -> Plan[JobView]:
 def jobs(
     service: str | None = None,
     state: State | None = None,
-    outcome: Ending | None = None,
+    outcome: OutcomeName | None = None,
     quarantined: bool | None = None,
     limit: int = 100,
     after: str | None = None,
-) -> Plan[list[JobView]]:
-    from dragoman.operations.schemas import JobsForm, JobsView
+) -> Steps[list[JobView]]:
+    from dragoman.operations.schemas import JobsView, ListJobsRequest
 
     found: list[JobView] = []
     while len(found) < limit:
-        form = JobsForm(
+        form = ListJobsRequest(
             service=service,
             state=state,
             outcome=outcome,
@@ -132,7 +140,7 @@ def jobs(
     return found
 
 
-def cancel(id: str) -> Plan[bool]:
+def cancel(id: str) -> Steps[bool]:
     from dragoman.operations.schemas import JobRef, JobView
 
     try:
@@ -142,14 +150,14 @@ def cancel(id: str) -> Plan[bool]:
     return view.outcome == "cancelled"
 
 
-def retry(id: str) -> Plan[str]:
+def retry(id: str) -> Steps[str]:
     from dragoman.operations.schemas import JobRef, JobView
 
     view = yield from _view(JobView, "retry", JobRef(id=id), missing=NoSuchJob)
     return view.id
 
 
-def why(id: str) -> Plan[str]:
+def why(id: str) -> Steps[str]:
     from dragoman.operations.schemas import JobRef, WhyView
 
     view = yield from _view(WhyView, "why", JobRef(id=id), missing=NoSuchJob)
@@ -173,42 +181,42 @@ def _outcome(job: JobView, payload: Frame, codec: Codec) -> Any:
 # -------------------------------------------------------------------- services and workers
 
 
-def services() -> Plan[list[ServiceView]]:
-    from dragoman.operations.schemas import NoForm, ServicesView
+def services() -> Steps[list[ServiceView]]:
+    from dragoman.operations.schemas import EmptyRequest, ServicesView
 
-    return (yield from _view(ServicesView, "services", NoForm())).services
-
-
-def workers() -> Plan[list[WorkerView]]:
-    from dragoman.operations.schemas import NoForm, WorkersView
-
-    return (yield from _view(WorkersView, "workers", NoForm())).workers
+    return (yield from _view(ServicesView, "services", EmptyRequest())).services
 
 
-def pause(service: str, by: str | None) -> Plan[ServiceView]:
-    from dragoman.operations.schemas import PauseForm, ServiceView
+def workers() -> Steps[list[WorkerView]]:
+    from dragoman.operations.schemas import EmptyRequest, WorkersView
 
-    form = PauseForm(name=service) if by is None else PauseForm(name=service, by=by)
+    return (yield from _view(WorkersView, "workers", EmptyRequest())).workers
+
+
+def pause(service: str, by: str | None) -> Steps[ServiceView]:
+    from dragoman.operations.schemas import PauseRequest, ServiceView
+
+    form = PauseRequest(name=service) if by is None else PauseRequest(name=service, by=by)
     return (yield from _view(ServiceView, "pause", form, missing=NoSuchService))
 
 
-def resume(service: str) -> Plan[ServiceView]:
+def resume(service: str) -> Steps[ServiceView]:
     from dragoman.operations.schemas import ServiceRef, ServiceView
 
     return (yield from _view(ServiceView, "resume", ServiceRef(name=service), missing=NoSuchService))
 
 
-def purge(service: str, states: Sequence[Literal["waiting", "delayed", "ended"]]) -> Plan[int]:
-    from dragoman.operations.schemas import PurgeForm, PurgeView
+def purge(service: str, states: Sequence[Literal["waiting", "delayed", "ended"]]) -> Steps[int]:
+    from dragoman.operations.schemas import PurgeRequest, PurgeView
 
-    form = PurgeForm(name=service, states=tuple(states))
+    form = PurgeRequest(name=service, states=tuple(states))
     return (yield from _view(PurgeView, "purge", form, missing=NoSuchService)).purged
 
 
-def drain(worker: int, now: bool) -> Plan[WorkerView]:
-    from dragoman.operations.schemas import DrainForm, WorkerView
+def drain(worker: int, now: bool) -> Steps[WorkerView]:
+    from dragoman.operations.schemas import DrainRequest, WorkerView
 
-    return (yield from _view(WorkerView, "drain", DrainForm(id=worker, now=now)))
+    return (yield from _view(WorkerView, "drain", DrainRequest(id=worker, now=now)))
 
 
 # -------------------------------------------------------------------- recurring jobs
@@ -230,10 +238,10 @@ def recur(
     retry_first: float | None = None,
     retry_cap: float | None = None,
     retry_jitter: float | None = None,
-) -> Plan[CronView]:
-    from dragoman.operations.schemas import CronForm, CronView
+) -> Steps[ScheduleView]:
+    from dragoman.operations.schemas import ScheduleRequest, ScheduleView
 
-    form = CronForm(
+    form = ScheduleRequest(
         name=name,
         service=service,
         cron=cron,
@@ -248,50 +256,54 @@ def recur(
         retry_cap=retry_cap,
         retry_jitter=retry_jitter,
     )
-    return (yield from _view(CronView, "recur", form, payload))
+    return (yield from _view(ScheduleView, "recur", form, payload))
 
 
-def recurring() -> Plan[list[CronView]]:
-    from dragoman.operations.schemas import CronsView, NoForm
+def recurring() -> Steps[list[ScheduleView]]:
+    from dragoman.operations.schemas import EmptyRequest, SchedulesView
 
-    return (yield from _view(CronsView, "recurring", NoForm())).recurring
+    return (yield from _view(SchedulesView, "recurring", EmptyRequest())).recurring
 
 
-def recurrence(question: str, name: str) -> Plan[CronView]:
+def recurrence(question: str, name: str) -> Steps[ScheduleView]:
     """Any question about one of them."""
-    from dragoman.operations.schemas import CronRef, CronView
+    from dragoman.operations.schemas import ScheduleRef, ScheduleView
 
-    return (yield from _view(CronView, question, CronRef(name=name)))
+    return (yield from _view(ScheduleView, question, ScheduleRef(name=name)))
 
 
 # -------------------------------------------------------------------- how it is asked
 
 
 def _view(
-    kind: type[T], text: str, form: Form, payload: Frame = b"", missing: Callable[[str], Exception] = NotFound
-) -> Plan[T]:
+    kind: type[T],
+    text: str,
+    form: OperationRequest,
+    payload: Frame = b"",
+    missing: Callable[[str], Exception] = NotFound,
+) -> Steps[T]:
     view, _ = yield from _ask(text, form, payload, missing=missing)
     return _read(kind, view)
 
 
 def _ask(
     text: str,
-    form: Form,
+    form: OperationRequest,
     payload: Frame = b"",
     timeout: float | None = None,
     missing: Callable[[str], Exception] = NotFound,
-) -> Plan[Answer]:
+) -> Steps[OperationAnswer]:
     """A broker that is still reading its diary is asked again."""
     import msgspec
 
     _refuse_nan(form)
-    question = Question(text, msgspec.json.encode(form), payload, timeout)
+    question = OperationCall(text, msgspec.json.encode(form), payload, timeout)
     deadline = monotonic() + (READING if timeout is None else timeout)
     while True:
         try:
-            answer: Answer = yield question
+            answer: OperationAnswer = yield question
             return answer
-        except Objected as objection:
+        except OperationError as objection:
             if objection.kind != "loading":
                 raise _error(objection, missing) from None
             if monotonic() >= deadline:
@@ -305,7 +317,7 @@ def _read(kind: type[T], view: bytes) -> T:
     return msgspec.json.decode(view, type=kind)
 
 
-def _error(objection: Objected, missing: Callable[[str], Exception]) -> Exception:
+def _error(objection: OperationError, missing: Callable[[str], Exception]) -> Exception:
     detail = objection.detail
     if objection.kind == "not found":
         return missing(detail)
@@ -321,7 +333,7 @@ _REFUSALS: dict[str, type[JobRefused]] = {
 }
 
 
-def _refuse_nan(form: Form) -> None:
+def _refuse_nan(form: OperationRequest) -> None:
     """JSON has no NaN: it would be written as null, which means no limit."""
     for name in form.__struct_fields__:
         value = getattr(form, name)

@@ -11,21 +11,21 @@ from dragoman.sdk.client_settings import BACKGROUND, JOB_TIMEOUT, as_sent
 from dragoman.sdk.codecs import Codec
 from dragoman.sdk.codecs import codec as codec_of
 from dragoman.sdk.errors import DragomanError
-from dragoman.sdk.operation import Answer, Question
-from dragoman.sdk.operation_steps import Plan
-from dragoman.sdk.option_types import EnqueueOptions, JobFilter, RecurOptions, Result
-from dragoman.sdk.submit_options import Asking
+from dragoman.sdk.operation import OperationAnswer, OperationCall
+from dragoman.sdk.operation_steps import Steps
+from dragoman.sdk.option_types import EnqueueOptions, JobFilter, Result, ScheduleOptions
+from dragoman.sdk.submit_options import SubmitOptionsCache
 
 if TYPE_CHECKING:
-    from dragoman.operations.schemas import CronView, JobView, ServiceView, WorkerView
+    from dragoman.operations.schemas import JobView, ScheduleView, ServiceView, WorkerView
 
 T = TypeVar("T")
 
 
-class Background(Generic[Result]):
+class ClientOperations(Generic[Result]):
     """All of it needs a native address. Ids are 32 hex digits; who is asked about an unknown one raises NoSuchJob."""
 
-    asking: Asking
+    asking: SubmitOptionsCache
     _codec: Codec
 
     # ---------------------------------------------------------------- jobs
@@ -124,36 +124,36 @@ class Background(Generic[Result]):
         *,
         timeout: float | None = JOB_TIMEOUT,
         codec: str | None = None,
-        **options: Unpack[RecurOptions],
-    ) -> CronView:
+        **options: Unpack[ScheduleOptions],
+    ) -> ScheduleView:
         """Make a background job again and again: by a `cron` expression in a `timezone` (UTC), or `every` so many
         seconds. A name that is there already is said anew. `overlap`: also while the last one has not ended. `paused`:
         not before `resume_recurring`. The rest is as for `enqueue`."""
         encoded = as_sent(self._codec if codec is None else codec_of(codec), payload)
         return self._follow(operation_steps.recur(name, service, encoded, timeout=timeout, **options))
 
-    def recurring(self) -> list[CronView]:
+    def recurring(self) -> list[ScheduleView]:
         """All recurring jobs."""
         return self._follow(operation_steps.recurring())
 
-    def stop_recurring(self, name: str) -> CronView:
+    def stop_recurring(self, name: str) -> ScheduleView:
         """Make no more of them. Raises NotFound."""
         return self._follow(operation_steps.recurrence("stop recurring", name))
 
-    def pause_recurring(self, name: str) -> CronView:
+    def pause_recurring(self, name: str) -> ScheduleView:
         """Make none until `resume_recurring`. Raises NotFound."""
         return self._follow(operation_steps.recurrence("pause recurring", name))
 
-    def resume_recurring(self, name: str) -> CronView:
+    def resume_recurring(self, name: str) -> ScheduleView:
         """Make them again. Raises NotFound."""
         return self._follow(operation_steps.recurrence("resume recurring", name))
 
     # ---------------------------------------------------------------- inside
 
-    def _ask(self, question: Question) -> Answer:
+    def _ask(self, question: OperationCall) -> OperationAnswer:
         raise NotImplementedError
 
-    def _follow(self, plan: Plan[T]) -> T:
+    def _follow(self, plan: Steps[T]) -> T:
         self.asking.needs(BACKGROUND)
         try:
             step = next(plan)
@@ -168,8 +168,8 @@ class Background(Generic[Result]):
             returned: T = end.value
             return returned
 
-    def _take(self, step: Question | float) -> Answer | None:
-        if isinstance(step, Question):
+    def _take(self, step: OperationCall | float) -> OperationAnswer | None:
+        if isinstance(step, OperationCall):
             return self._ask(step)
         time.sleep(step)
         return None

@@ -1,7 +1,7 @@
 """What type checkers are told of clients and jobs.
 
 A client's codec says what its results are: `Client(url)` is a `Client[bytes]`, one with another codec a `Client[Any]`;
-their jobs likewise. In an annotation, `Client`, `AsyncClient`, `JobFuture` and `AsyncJob` without more mean bytes.
+their jobs likewise. In an annotation, each of them and `JobFuture` and `AsyncJobFuture` without more mean bytes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ClientOptions(TypedDict, total=False):
     patient: bool
 
 
-class Options(TypedDict, total=False):
+class CallOptions(TypedDict, total=False):
     """What may be said of a job; explained at `Client.call`."""
 
     timeout: float | None
@@ -38,7 +38,7 @@ class Options(TypedDict, total=False):
     wait: bool
 
 
-class MapOptions(Options, total=False):
+class MapOptions(CallOptions, total=False):
     """What may be said of many; explained at `Client.map`."""
 
     window: int | None
@@ -60,7 +60,7 @@ class EnqueueOptions(RetryOptions, total=False):
     key: str | None
 
 
-class RecurOptions(RetryOptions, total=False):
+class ScheduleOptions(RetryOptions, total=False):
     """Explained at `Client.recur`."""
 
     cron: str | None

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from dragoman.carriers.carrier import Carrier, Frame, Message, Messages, TooLarge
-from dragoman.sdk.address import Place
+from dragoman.sdk.address import SocketAddress
 from dragoman.sdk.errors import BrokerUnavailable
 from dragoman.streams.dial import connect
 from dragoman.streams.stream import Stream
@@ -16,7 +16,7 @@ def _nothing() -> None:
     pass
 
 
-class Link:
+class OutgoingConnection:
     """Made by `open_link`; it lives until `close` or until `ended` is called.
 
     What is sent within one turn of the loop leaves together, at its end or at `flush`.
@@ -54,14 +54,14 @@ class Link:
         self._stream.close()
 
 
-async def open_link(
-    place: Place,
+async def open_connection(
+    place: SocketAddress,
     carrier: Carrier,
     heard: Callable[[Message | TooLarge], None],
     ended: Callable[[str], None],
     timeout: float,
     paused: Callable[[], None] = _nothing,
-) -> Link:
+) -> OutgoingConnection:
     """Connect and shake hands. `paused` is told when all that came at once was heard. Raises BrokerUnavailable."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + timeout
@@ -106,4 +106,4 @@ async def open_link(
     except asyncio.CancelledError:
         stream.close()
         raise
-    return Link(loop, stream, carrier)
+    return OutgoingConnection(loop, stream, carrier)

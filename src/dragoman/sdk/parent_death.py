@@ -14,7 +14,7 @@ FORKED = (
 )
 
 
-def die_with_parent() -> None:
+def exit_with_parent() -> None:
     """Ask the kernel to end this process with its parent: what a killed worker was at, another may begin anew."""
     try:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

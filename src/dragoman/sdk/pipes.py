@@ -15,7 +15,7 @@ from struct import Struct
 from typing import Final
 
 from dragoman.carriers.carrier import Frame, Messages, Reader
-from dragoman.carriers.large_frame import LARGE_FRAME, Large
+from dragoman.carriers.large_frame import LARGE_FRAME, LargeFrame
 from dragoman.sdk.parent_death import end_if_forked
 
 HEAD: Final = Struct(">IBBI")  # bytes behind the head, kind, flag, number of the job (0: none)
@@ -43,7 +43,7 @@ class PipeReader(Reader):
     def __init__(self) -> None:
         self.gap: memoryview | None = None
         self._held = b""
-        self._large: Large | None = None
+        self._large: LargeFrame | None = None
         self._said = b""  # head of the message whose large rest is on its way
 
     def feed(self, data: bytes) -> Messages:
@@ -57,7 +57,7 @@ class PipeReader(Reader):
             if body + size > end:
                 if size >= LARGE_FRAME:
                     self._said = data[body - SAID.size : body]
-                    self._large = Large(size, end - body)
+                    self._large = LargeFrame(size, end - body)
                     self._large.pour(data, body)
                     self.gap = self._large.gap
                     return messages

@@ -15,17 +15,17 @@ from ipaddress import ip_address
 
 from dragoman.carriers.carrier import Frame, Message, Messages, TooLarge
 from dragoman.carriers.zmtp import Zmtp
-from dragoman.carriers.zmtp_limits import Limits
+from dragoman.carriers.zmtp_limits import ZmtpLimits
 from dragoman.dialects.powerhose.peer import MASTER_AWAY, PARTING, REGISTRATION_SOCKET, WORK_SOCKET, WorkerSide
 from dragoman.dialects.sides import Failure, Outcome
-from dragoman.sdk.address import AddressError, Place, TcpPlace, UnixPlace, is_loopback, parse
+from dragoman.sdk.address import AddressError, SocketAddress, TcpAddress, UnixAddress, is_loopback, parse
 from dragoman.sdk.dialect_sides import HARD_CAP
 from dragoman.sdk.dialling_worker import CONNECT_TIMEOUT, first
 from dragoman.sdk.errors import BrokerUnavailable
-from dragoman.sdk.job_runner import Crew, Job
-from dragoman.sdk.outgoing import Link, open_link
+from dragoman.sdk.job_runner import JobRunner, RunningJob
+from dragoman.sdk.outgoing import OutgoingConnection, open_connection
 from dragoman.sdk.targets import Target
-from dragoman.sdk.zmq_endpoint import url_of
+from dragoman.sdk.zmq_endpoint import url_from_endpoint
 from dragoman.streams.dial import BackOff
 from dragoman.streams.sockets import describe, forget_unix, listen_tcp, listen_unix, tune, which_file
 from dragoman.streams.stream import Stream
@@ -43,15 +43,15 @@ _numbers = itertools.count(1)
 class PowerhoseWorker:
     """Implements the worker's port on real connections: one to the master, and those that masters open to us."""
 
-    def __init__(self, target: Target, crew: Crew) -> None:
+    def __init__(self, target: Target, crew: JobRunner) -> None:
         self._target = target
         self._crew = crew
         self._loop = asyncio.get_running_loop()
         self._back_off = BackOff(random.uniform, cap=min(5.0, target.options.ping_every / 2))
         self._side: WorkerSide | None = None  # none until we listen
-        self._link: Link | None = None
+        self._link: OutgoingConnection | None = None
         self._lost = asyncio.Event()  # the connection to the master is gone
-        self._callers: dict[Caller, None] = {}
+        self._callers: dict[MasterConnection, None] = {}
         self._changed = asyncio.Event()  # something happened: look again whether we are done
         self._is_told = False
         self._at_once = asyncio.Event()
@@ -67,16 +67,16 @@ class PowerhoseWorker:
         self._lose_link()
 
     def answer(self, caller: Hashable, frames: Sequence[Frame]) -> None:
-        assert isinstance(caller, Caller)
+        assert isinstance(caller, MasterConnection)
         caller.send(frames)
 
     def hang_up(self, caller: Hashable, reason: str) -> None:
-        assert isinstance(caller, Caller)
+        assert isinstance(caller, MasterConnection)
         log.warning("hanging up on the master at %s: %s", caller.label, reason)
         caller.part()
 
     def run(self, ticket: Hashable, payload: Frame) -> None:
-        self._crew.begin(Job(self, ticket, payload))
+        self._crew.begin(RunningJob(self, ticket, payload))
 
     def leaving(self, reason: str) -> None:
         log.error("leaving: %s", reason)
@@ -86,7 +86,7 @@ class PowerhoseWorker:
     async def live(self) -> int:
         """Serve until told to stop, or until the master stays away. Raises AddressError if we cannot listen."""
         try:
-            door = Door(self._target.options.endpoint, self._target.place)
+            door = CallbackListener(self._target.options.endpoint, self._target.place)
         except BrokerUnavailable as problem:
             log.error("%s", problem)
             return MASTER_AWAY
@@ -135,9 +135,9 @@ class PowerhoseWorker:
         place = self._target.place
         while True:
             lost = self._lost = asyncio.Event()
-            carrier = Zmtp(REGISTRATION_SOCKET, dials=True, limits=Limits(max_payload=HARD_CAP))
+            carrier = Zmtp(REGISTRATION_SOCKET, dials=True, limits=ZmtpLimits(max_payload=HARD_CAP))
             try:
-                link = await open_link(place, carrier, self._heard, self._ended, CONNECT_TIMEOUT)
+                link = await open_connection(place, carrier, self._heard, self._ended, CONNECT_TIMEOUT)
             except BrokerUnavailable as problem:
                 log.warning("%s", problem)
             else:
@@ -190,14 +190,14 @@ class PowerhoseWorker:
             log.warning("a master is turned away: %d connections to our endpoint are open already", MAX_CALLERS)
             accepted.close()
             return
-        self._callers[Caller(self._loop, accepted, self._ordered, self._hung_up)] = None
+        self._callers[MasterConnection(self._loop, accepted, self._ordered, self._hung_up)] = None
 
-    def _ordered(self, caller: Caller, message: Message | TooLarge) -> None:
+    def _ordered(self, caller: MasterConnection, message: Message | TooLarge) -> None:
         assert self._side is not None
         self._side.order(caller, message, self._loop.time())
         self._changed.set()
 
-    def _hung_up(self, caller: Caller) -> None:
+    def _hung_up(self, caller: MasterConnection) -> None:
         assert self._side is not None
         self._callers.pop(caller, None)
         self._side.hung_up(caller, self._loop.time())
@@ -205,32 +205,32 @@ class PowerhoseWorker:
 
     # ---------------------------------------------------------------- jobs
 
-    def finished(self, job: Job, result: Frame) -> None:
+    def finished(self, job: RunningJob, result: Frame) -> None:
         assert self._side is not None
         self._side.finished(job.ticket, result, self._loop.time())
         self._changed.set()
 
-    def failed(self, job: Job, outcome: Outcome, reason: str, failure: Failure) -> None:
+    def failed(self, job: RunningJob, outcome: Outcome, reason: str, failure: Failure) -> None:
         assert self._side is not None
         self._side.failed(job.ticket, reason, self._loop.time())
         self._changed.set()
 
-    def returned(self, job: Job) -> None:
+    def returned(self, job: RunningJob) -> None:
         raise AssertionError("nobody recalls jobs in this dialect")
 
-    def reported(self, job: Job, payload: Frame, is_part: bool) -> None:
+    def reported(self, job: RunningJob, payload: Frame, is_part: bool) -> None:
         """This wire has no words for it."""
 
 
-class Caller:
+class MasterConnection:
     """A connection that a master has opened to us."""
 
     def __init__(
         self,
         loop: asyncio.AbstractEventLoop,
         accepted: socket.socket,
-        heard: Callable[[Caller, Message | TooLarge], None],
-        ended: Callable[[Caller], None],
+        heard: Callable[[MasterConnection, Message | TooLarge], None],
+        ended: Callable[[MasterConnection], None],
     ) -> None:
         self.label = describe(accepted)[0]
         self._loop = loop
@@ -238,7 +238,7 @@ class Caller:
         self._ended = ended
         self._is_over = False
         self._is_parting = False
-        self._carrier = Zmtp(WORK_SOCKET, limits=Limits(max_payload=HARD_CAP))
+        self._carrier = Zmtp(WORK_SOCKET, limits=ZmtpLimits(max_payload=HARD_CAP))
         self._stream = Stream(loop, accepted, self._carrier)
         self._alarm = loop.call_later(HANDSHAKE_TIMEOUT, self._end, "no handshake")
         self._stream.start(self._arrived, self._end)
@@ -289,17 +289,17 @@ class Caller:
             self._ended(self)
 
 
-class Door:
+class CallbackListener:
     """Where masters reach us: a listening socket, and how we tell of it."""
 
-    def __init__(self, asked: str, master: Place) -> None:
+    def __init__(self, asked: str, master: SocketAddress) -> None:
         """Raises AddressError; BrokerUnavailable if no address of ours reaches the master."""
         place = _place(asked, master)
         self._loop: asyncio.AbstractEventLoop | None = None  # none unless we are open
         self._file: tuple[int, int] | None = None
         self._path = ""
         try:
-            if isinstance(place, UnixPlace):
+            if isinstance(place, UnixAddress):
                 self._listening = listen_unix(place.path)
                 self._path = place.path
                 self._file = which_file(place.path)
@@ -309,7 +309,7 @@ class Door:
         except OSError as error:
             hint = "; each worker needs an endpoint of its own" if asked else "; choose another place with endpoint="
             raise AddressError(f"endpoint {asked or place}: {error.strerror or error}{hint}") from error
-        if isinstance(place, TcpPlace):
+        if isinstance(place, TcpAddress):
             try:
                 self.endpoint = _endpoint_of(self._listening, master)
             except BaseException:
@@ -355,31 +355,31 @@ class Door:
         loop.call_later(ACCEPT_REST, lambda: self.open(loop, accepted) if self._loop is not None else None)
 
 
-def _place(asked: str, master: Place) -> Place:
+def _place(asked: str, master: SocketAddress) -> SocketAddress:
     """Where to listen. Where the master is on this machine: a socket in the temporary directory, which ours dials
     unless it is told otherwise (base=)."""
     if asked:
-        return parse(url_of(asked, "powerhose"), ("powerhose",)).place
+        return parse(url_from_endpoint(asked, "powerhose"), ("powerhose",)).place
     if not is_loopback(master):
-        return TcpPlace(_own_address(master), 0)
+        return TcpAddress(_own_address(master), 0)
     while True:
         name = f"dragoman-powerhose-{os.getpid()}-{next(_numbers)}.ipc"
         path = os.path.join(tempfile.gettempdir(), name)
         if not os.path.lexists(path):
-            return UnixPlace(path)
+            return UnixAddress(path)
 
 
-def _endpoint_of(listening: socket.socket, master: Place) -> str:
+def _endpoint_of(listening: socket.socket, master: SocketAddress) -> str:
     """How we tell of a TCP socket: with an address, never a name or `all addresses`, which nobody can dial."""
     host, port = listening.getsockname()[:2]
     if ip_address(host).is_unspecified:
         host = _own_address(master, listening.family)
-    return f"tcp://{TcpPlace(host, port)}"
+    return f"tcp://{TcpAddress(host, port)}"
 
 
-def _own_address(master: Place, family: int = socket.AF_UNSPEC) -> str:
+def _own_address(master: SocketAddress, family: int = socket.AF_UNSPEC) -> str:
     """Our address, as the master would see it. Raises BrokerUnavailable."""
-    if isinstance(master, UnixPlace):
+    if isinstance(master, UnixAddress):
         return "::1" if family == socket.AF_INET6 else "127.0.0.1"
     try:
         found = socket.getaddrinfo(master.host, master.port, family, socket.SOCK_DGRAM)[0]

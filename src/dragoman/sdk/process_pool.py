@@ -19,9 +19,9 @@ from typing import Any
 
 from dragoman.carriers.carrier import Frame, Messages
 from dragoman.dialects.sides import Failure
-from dragoman.sdk.child_main import Upbringing, live, read_failure
-from dragoman.sdk.job_runner import Job
-from dragoman.sdk.loading import CannotLoad
+from dragoman.sdk.child_main import ChildSettings, read_failure, run_child
+from dragoman.sdk.job_runner import RunningJob
+from dragoman.sdk.loading import HandlerLoadError
 from dragoman.sdk.pipes import BROKEN, CANCEL, DONE, FAILED, HEAD, JOB, ORDER, PART, READY, SAID, PipeReader, encode
 from dragoman.streams.stream import Stream
 
@@ -35,19 +35,19 @@ NURSERY = ["dragoman.sdk.fork_server_preload"]
 MOST_NUMBER = 0xFFFFFFFF  # of a job, in the head of a message
 
 
-class Children:
+class ProcessPool:
     """Implements Hands. A child that dies, or has done enough, is replaced; jobs meanwhile wait for another."""
 
-    def __init__(self, upbringing: Upbringing, count: int, max_jobs: int = 0) -> None:
+    def __init__(self, upbringing: ChildSettings, count: int, max_jobs: int = 0) -> None:
         self._upbringing = upbringing
         self._numbers = {each.service: number for number, each in enumerate(upbringing.offers)}
         self._count = count
         self._max_jobs = max_jobs or inf
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(NURSERY)
-        self._children: dict[Child, None] = {}
-        self._free: list[Child] = []
-        self._waiting: deque[Job] = deque()
+        self._children: dict[ChildProcess, None] = {}
+        self._free: list[ChildProcess] = []
+        self._waiting: deque[RunningJob] = deque()
         self._is_started = False
         self._is_closed = False
         self._problem = ""  # why no child could be started, the last time
@@ -64,12 +64,12 @@ class Children:
             problem = f"it did not start within {START_TIMEOUT:g} s"
         if problem:
             await self.close()
-            raise CannotLoad(problem)
+            raise HandlerLoadError(problem)
         self._is_started = True
         for _ in range(self._count - 1):
             self._add()
 
-    def begin(self, job: Job) -> None:
+    def begin(self, job: RunningJob) -> None:
         if self._free:
             self._give(self._free.pop(), job)
             return
@@ -77,16 +77,16 @@ class Children:
         if len(self._children) < self._count:
             self._replace()
 
-    def cancel(self, job: Job) -> None:
-        if isinstance(job.doer, Child):
+    def cancel(self, job: RunningJob) -> None:
+        if isinstance(job.doer, ChildProcess):
             job.doer.cancel()
         else:
             with suppress(ValueError):
                 self._waiting.remove(job)
             job.lost("it was cancelled before it began")
 
-    def kill(self, job: Job) -> None:
-        if isinstance(job.doer, Child):
+    def kill(self, job: RunningJob) -> None:
+        if isinstance(job.doer, ChildProcess):
             job.doer.kill()
 
     async def close(self) -> None:
@@ -101,9 +101,9 @@ class Children:
 
     # ---------------------------------------------------------------- children
 
-    def _add(self) -> Child:
+    def _add(self) -> ChildProcess:
         """Raises CannotLoad."""
-        child = Child(self, self._loop, self._context, self._upbringing)
+        child = ChildProcess(self, self._loop, self._context, self._upbringing)
         self._children[child] = None
         return child
 
@@ -112,7 +112,7 @@ class Children:
             return
         try:
             self._add()
-        except CannotLoad as problem:
+        except HandlerLoadError as problem:
             self._broken(str(problem))
 
     def _broken(self, problem: str) -> None:
@@ -137,7 +137,7 @@ class Children:
             for job in waiting:
                 job.fail(Failure("", f"no child process can be started: {self._problem}"))
 
-    def _give(self, child: Child, job: Job) -> None:
+    def _give(self, child: ChildProcess, job: RunningJob) -> None:
         child.work(job, self._numbers[job.service])
 
     # ---------------------------------------------------------------- what a child tells
@@ -146,7 +146,7 @@ class Children:
         """A child could be started."""
         self._problem = ""
 
-    def is_free(self, child: Child) -> None:
+    def is_free(self, child: ChildProcess) -> None:
         if child.is_doomed:
             return  # what it is given now would be lost with it
         if self._waiting:
@@ -154,7 +154,7 @@ class Children:
         else:
             self._free.append(child)
 
-    def has_done(self, child: Child, is_large: bool) -> None:
+    def has_done(self, child: ChildProcess, is_large: bool) -> None:
         """A job is over; `is_large`: the child is over max_memory."""
         if is_large or child.jobs_done >= self._max_jobs:
             log.info("child %d is replaced: %s", child.pid, "max_memory" if is_large else f"{child.jobs_done} jobs")
@@ -164,7 +164,7 @@ class Children:
         else:
             self.is_free(child)
 
-    def is_gone(self, child: Child, problem: str) -> None:
+    def is_gone(self, child: ChildProcess, problem: str) -> None:
         """Its process is over; `problem` if it never was of use."""
         was_ours = child in self._children
         self._lose(child)
@@ -173,16 +173,18 @@ class Children:
         elif was_ours:
             self._replace()
 
-    def _lose(self, child: Child) -> None:
+    def _lose(self, child: ChildProcess) -> None:
         self._children.pop(child, None)
         with suppress(ValueError):
             self._free.remove(child)
 
 
-class Child:
+class ChildProcess:
     """One child process, from its parent's side."""
 
-    def __init__(self, family: Children, loop: asyncio.AbstractEventLoop, context: Any, upbringing: Upbringing) -> None:
+    def __init__(
+        self, family: ProcessPool, loop: asyncio.AbstractEventLoop, context: Any, upbringing: ChildSettings
+    ) -> None:
         """Raises CannotLoad."""
         self.jobs_done = 0
         self.is_doomed = False  # it was killed, or has ended
@@ -190,18 +192,18 @@ class Child:
         self.gone: asyncio.Future[None] = loop.create_future()
         self._family = family
         self._loop = loop
-        self._job: Job | None = None
+        self._job: RunningJob | None = None
         self._number = 0  # of that job, or of the last one: what has another number is nobody's answer
         self._sent = 0  # bytes that had left for it before its job did
         self._alarm: asyncio.TimerHandle | None = None  # when it is killed, for it should have gone by itself
         ours, theirs = socket.socketpair()
-        self._process = context.Process(target=live, args=(theirs, upbringing), daemon=True)
+        self._process = context.Process(target=run_child, args=(theirs, upbringing), daemon=True)
         try:
             with _without_main():
                 self._process.start()
         except (OSError, EOFError) as error:
             ours.close()
-            raise CannotLoad(f"no process can be started: {error}") from error
+            raise HandlerLoadError(f"no process can be started: {error}") from error
         finally:
             theirs.close()
         self.pid: int = self._process.pid
@@ -210,7 +212,7 @@ class Child:
         self._stream.start(self._heard, self._ended)
         loop.add_reader(self._process.sentinel, self._exited)
 
-    def work(self, job: Job, service: int) -> None:
+    def work(self, job: RunningJob, service: int) -> None:
         self._job = job
         self._number = self._number % MOST_NUMBER + 1
         job.doer = self

@@ -9,13 +9,13 @@ import signal
 from contextlib import suppress
 
 from dragoman.dialects.sides import Failure
-from dragoman.sdk.job_runner import Job
-from dragoman.sdk.parent_death import die_with_parent
+from dragoman.sdk.job_runner import RunningJob
+from dragoman.sdk.parent_death import exit_with_parent
 
 PARTING = 1.0  # until the ends of killed programs have been seen
 
 
-class Programs:
+class ProgramPool:
     """Implements Hands: every job starts the program anew, in a process group of its own."""
 
     def __init__(self, command: str) -> None:
@@ -25,15 +25,15 @@ class Programs:
     async def start(self) -> None:
         """There is nothing to be kept warm."""
 
-    def begin(self, job: Job) -> None:
+    def begin(self, job: RunningJob) -> None:
         task = asyncio.get_running_loop().create_task(self._work(job))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def cancel(self, job: Job) -> None:
+    def cancel(self, job: RunningJob) -> None:
         _signal(job, signal.SIGTERM)
 
-    def kill(self, job: Job) -> None:
+    def kill(self, job: RunningJob) -> None:
         _signal(job, signal.SIGKILL)
         if isinstance(job.doer, asyncio.subprocess.Process) and job.doer.returncode is not None:
             job.lost("what it had started kept its output open")
@@ -45,7 +45,7 @@ class Programs:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=PARTING)
 
-    async def _work(self, job: Job) -> None:
+    async def _work(self, job: RunningJob) -> None:
         name = self._words[0]
         try:
             process = await asyncio.create_subprocess_exec(
@@ -54,7 +54,7 @@ class Programs:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 start_new_session=True,  # the terminal's Ctrl-C is for us
-                preexec_fn=die_with_parent,
+                preexec_fn=exit_with_parent,
             )
         except OSError as error:
             job.fail(Failure("OSError", f"cannot run {name}: {error.strerror or error}"))
@@ -76,7 +76,7 @@ class Programs:
             job.fail(Failure("subprocess.CalledProcessError", told))
 
 
-def _signal(job: Job, number: int) -> None:
+def _signal(job: RunningJob, number: int) -> None:
     """To its whole group: what it has started may go on when it has ended itself, and hold its output open."""
     process = job.doer
     if isinstance(process, asyncio.subprocess.Process):

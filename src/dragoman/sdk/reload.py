@@ -14,7 +14,7 @@ from types import TracebackType
 POLL = 0.25  # seconds
 
 
-class Watch:
+class FileWatcher:
     """Looks at the files of all modules that are loaded and are neither Python's own nor installed packages."""
 
     def __init__(self, also: Iterable[str] = ()) -> None:
@@ -61,7 +61,7 @@ def files_in(behind: TracebackType | None, error: BaseException) -> set[str]:
     return {file for file in found if is_of_project(file)}
 
 
-def start_anew() -> None:
+def restart() -> None:
     """Become the same program again, with its code as it is now. Does not return."""
     sys.stdout.flush()
     sys.stderr.flush()

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from math import inf
 
-from dragoman.dialects.sides import Wishes
+from dragoman.dialects.sides import SubmitOptions
 from dragoman.sdk.errors import Unsupported
 from dragoman.sdk.targets import Target, caller_target
-from dragoman.sdk.unset import JOB_TIMEOUT, QUEUE_TIMEOUT, TIMEOUT, said
+from dragoman.sdk.unset import JOB_TIMEOUT, QUEUE_TIMEOUT, TIMEOUT, is_set
 
 MOST_KEPT = 1024  # wishes that are remembered
 _Key = tuple[str, float | None, float | None, float | None, int | None, int | None, bool, bool]
 
 
-class Asking:
+class SubmitOptionsCache:
     """The wishes of one client's jobs. From any thread."""
 
     def __init__(self, url: str) -> None:
         """Raises AddressError."""
         self._url = url
         self.target: Target = caller_target(url, None)
-        self._known: dict[_Key, Wishes] = {}
+        self._known: dict[_Key, SubmitOptions] = {}
 
     def wishes(
         self,
@@ -32,10 +32,10 @@ class Asking:
         attempts: int | None = None,
         wait: bool = False,
         is_whole: bool = False,
-    ) -> Wishes:
+    ) -> SubmitOptions:
         """`is_whole`: the parts of the result are joined in front of it. Raises Unsupported for what the wire cannot
         say, ValueError for what makes no sense, AddressError for a service that cannot be there."""
-        timeout, job_timeout, queue_timeout = said(timeout), said(job_timeout), said(queue_timeout)
+        timeout, job_timeout, queue_timeout = is_set(timeout), is_set(job_timeout), is_set(queue_timeout)
         key = (service, timeout, job_timeout, queue_timeout, priority, attempts, wait, is_whole)
         known = self._known.get(key)
         if known is not None:
@@ -54,7 +54,7 @@ class Asking:
             self.needs("wait")
         if len(self._known) >= MOST_KEPT:
             self._known.clear()
-        made = self._known[key] = Wishes(*key)
+        made = self._known[key] = SubmitOptions(*key)
         return made
 
     def has(self, word: str) -> bool:

@@ -10,7 +10,7 @@ from pkgutil import resolve_name
 from typing import Any
 
 from dragoman.dialects.catalogue import DIALECTS, Dialect
-from dragoman.sdk.address import Address, Place, address_error, parse, parse_frontend, read_options
+from dragoman.sdk.address import Address, SocketAddress, address_error, parse, parse_frontend, read_options
 from dragoman.sdk.dialect_sides import Sides
 
 # The dialects that our clients and workers speak.
@@ -32,7 +32,7 @@ COMMON = (
 class Target:
     dialect: Dialect
     sides: Sides
-    place: Place
+    place: SocketAddress
     options: Any
     services: tuple[str, ...] = ()
 

@@ -9,36 +9,36 @@ from collections.abc import Mapping
 from queue import SimpleQueue
 
 from dragoman.sdk.context import Context
-from dragoman.sdk.handlers import CouldNot, Service
-from dragoman.sdk.job_runner import Job
-from dragoman.sdk.loop_mailbox import Postbox
+from dragoman.sdk.handlers import Handler, HandlerFailed
+from dragoman.sdk.job_runner import RunningJob
+from dragoman.sdk.loop_mailbox import LoopMailbox
 
 log = logging.getLogger("dragoman.worker")
 
 
-class Threads:
+class ThreadPool:
     """Implements Hands with a fixed number of threads. A thread cannot be stopped by force: a job that was cancelled
     goes on until its handler looks at `ctx.cancelled`, or is done."""
 
-    def __init__(self, services: Mapping[str, Service], count: int, mute: str = "") -> None:
+    def __init__(self, services: Mapping[str, Handler], count: int, mute: str = "") -> None:
         self._services = services
         self._count = count
         self._mute = mute
-        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._jobs: SimpleQueue[RunningJob | None] = SimpleQueue()
 
     async def start(self) -> None:
-        self._postbox = Postbox(asyncio.get_running_loop())
+        self._postbox = LoopMailbox(asyncio.get_running_loop())
         for number in range(self._count):
             # Daemons: a process that is told to stop at once does not wait for them.
             threading.Thread(target=self._work, name=f"job-{number + 1}", daemon=True).start()
 
-    def begin(self, job: Job) -> None:
+    def begin(self, job: RunningJob) -> None:
         self._jobs.put(job)
 
-    def cancel(self, job: Job) -> None:
+    def cancel(self, job: RunningJob) -> None:
         """The handler sees it in `ctx.cancelled`; one that has not begun does not begin."""
 
-    def kill(self, job: Job) -> None:
+    def kill(self, job: RunningJob) -> None:
         log.warning("a job of %s was cancelled and goes on: a thread cannot be stopped by force", job.service)
 
     async def close(self) -> None:
@@ -55,16 +55,16 @@ class Threads:
             context = self._context(service, job) if service.wants_context else None
             try:
                 result = service.perform(job.payload, context)
-            except CouldNot as problem:
+            except HandlerFailed as problem:
                 post(job.fail, problem.failure)
             else:
                 post(job.finish, result)
 
-    def _context(self, service: Service, job: Job) -> Context:
+    def _context(self, service: Handler, job: RunningJob) -> Context:
         return context_here(service, job, self._postbox, self._mute)
 
 
-def context_here(service: Service, job: Job, postbox: Postbox, mute: str) -> Context:
+def context_here(service: Handler, job: RunningJob, postbox: LoopMailbox, mute: str) -> Context:
     """A context for a handler that runs in the worker's own process."""
     return Context(
         service.name,

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
 from dragoman.sdk import pickled_calls
-from dragoman.sdk.execution import DEFAULT_GRACE, Execution
-from dragoman.sdk.handlers import Service, describe
-from dragoman.sdk.loading import CannotLoad, Reference, is_loading, refer_to
+from dragoman.sdk.execution import DEFAULT_GRACE, ExecutionOptions
+from dragoman.sdk.handlers import Handler, describe
+from dragoman.sdk.loading import HandlerLoadError, ObjectReference, is_loading, refer_to
 from dragoman.sdk.printable import log_to_stderr
 
 DEFAULT_URL = "tcp://127.0.0.1:7400"
@@ -45,8 +45,8 @@ class Worker:
     ) -> None:
         """Raises ValueError."""
         self.url = url
-        self.execution = Execution(processes, threads, concurrency, max_jobs, max_memory, cancel_grace)
-        self.services: dict[str, Service] = {}
+        self.execution = ExecutionOptions(processes, threads, concurrency, max_jobs, max_memory, cancel_grace)
+        self.services: dict[str, Handler] = {}
         self._module: str = sys._getframe(1).f_globals.get("__name__", "")  # where children will find us
         self._stop: Callable[[], None] | None = None  # none unless we run
 
@@ -112,7 +112,7 @@ class Worker:
         if stop is not None:
             stop()
 
-    def references(self, services: Sequence[str], home: Reference | None = None) -> Mapping[str, Reference]:
+    def references(self, services: Sequence[str], home: ObjectReference | None = None) -> Mapping[str, ObjectReference]:
         """Where a child process finds the handlers of these. Raises CannotLoad if it cannot."""
         home = home or refer_to(self, self._module)
         found = {}
@@ -120,7 +120,7 @@ class Worker:
             reference = home or _refer_to_function(self.services[name].function)
             if reference is None:
                 function = getattr(self.services[name].function, "__qualname__", "its handler")
-                raise CannotLoad(
+                raise HandlerLoadError(
                     f"a child process cannot find {function}, the handler of {name!r}: define it, or the Worker, at "
                     "the top level of a module, or run jobs in threads (threads=4, --threads 4)"
                 )
@@ -128,6 +128,6 @@ class Worker:
         return found
 
 
-def _refer_to_function(function: Callable[..., Any]) -> Reference | None:
+def _refer_to_function(function: Callable[..., Any]) -> ObjectReference | None:
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
     return refer_to(function, module, name) if module and name else None

@@ -13,11 +13,11 @@ from typing import Protocol
 from dragoman.sdk.address import address_error, parse
 from dragoman.sdk.dialling_worker import DiallingWorker, first
 from dragoman.sdk.event_loop import new_loop
-from dragoman.sdk.execution import Execution
-from dragoman.sdk.handlers import Service
-from dragoman.sdk.job_runner import Crew, Hands
-from dragoman.sdk.loading import Reference
-from dragoman.sdk.reload import Watch
+from dragoman.sdk.execution import ExecutionOptions
+from dragoman.sdk.handlers import Handler
+from dragoman.sdk.job_runner import JobRunner, Pool
+from dragoman.sdk.loading import ObjectReference
+from dragoman.sdk.reload import FileWatcher
 from dragoman.sdk.targets import SPOKEN, Target, worker_target
 
 
@@ -25,14 +25,16 @@ class WorkerDefinition(Protocol):
     """A worker as its program describes it: `worker.py:Worker`."""
 
     url: str
-    execution: Execution
-    services: dict[str, Service]
+    execution: ExecutionOptions
+    services: dict[str, Handler]
     _stop: Callable[[], None] | None
 
-    def references(self, services: Sequence[str], home: Reference | None = None) -> Mapping[str, Reference]: ...
+    def references(
+        self, services: Sequence[str], home: ObjectReference | None = None
+    ) -> Mapping[str, ObjectReference]: ...
 
 
-class Life(Protocol):
+class WorkerLoop(Protocol):
     """One worker's life, from its first connection to its last."""
 
     async def live(self) -> int:
@@ -43,19 +45,19 @@ class Life(Protocol):
 
 
 def run(
-    worker: WorkerDefinition, home: Reference | None = None, log_level: str = "", watch: Watch | None = None
+    worker: WorkerDefinition, home: ObjectReference | None = None, log_level: str = "", watch: FileWatcher | None = None
 ) -> int:
     """Run a worker until it is told to stop. `home` is where a child process finds it, if that is known; `log_level` is
     for children that nobody else tells how to log. Raises AddressError and CannotLoad."""
     target = target_of(worker)
     services = {name: worker.services[name] for name in target.services}
     execution = worker.execution
-    references: Mapping[str, Reference] = {}
+    references: Mapping[str, ObjectReference] = {}
     if execution.threads is None:
         references = worker.references([name for name, each in services.items() if not each.is_async], home)
     mute = "" if target.dialect.reports else target.dialect.name
     hands = execution.hands(services, references, mute, log_level)
-    shift = Shift(target, hands, execution.jobs_at_once(services.values()), execution.cancel_grace, watch)
+    shift = WorkerRunner(target, hands, execution.jobs_at_once(services.values()), execution.cancel_grace, watch)
     worker._stop = shift.stop
     try:
         return shift.run()
@@ -86,16 +88,16 @@ def target_of(worker: WorkerDefinition) -> Target:
     raise address_error(worker.url, f"{told}, and this one has {', '.join(names)}: choose by service= in the URL")
 
 
-class Shift:
+class WorkerRunner:
     """All the lives of one worker process: one, or as many as work at once where they cannot share a connection."""
 
     def __init__(
         self,
         target: Target,
-        hands: Mapping[str, Hands],
+        hands: Mapping[str, Pool],
         concurrency: int,
         grace: float,
-        watch: Watch | None = None,
+        watch: FileWatcher | None = None,
         loop_factory: Callable[[], asyncio.AbstractEventLoop] = new_loop,
     ) -> None:
         self._target = target
@@ -104,7 +106,7 @@ class Shift:
         self._grace = grace
         self._watch = watch
         self._loop_factory = loop_factory
-        self._lives: Sequence[Life] = ()
+        self._lives: Sequence[WorkerLoop] = ()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def run(self) -> int:
@@ -124,7 +126,7 @@ class Shift:
         if threading.current_thread() is threading.main_thread():
             for each in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(each, self._stop)
-        crew = Crew(self._hands, self._grace)
+        crew = JobRunner(self._hands, self._grace)
         watching = loop.create_task(self._watch.wait(self._stop)) if self._watch is not None else None
         try:
             starting = loop.create_task(crew.start())
@@ -139,11 +141,11 @@ class Shift:
                 watching.cancel()
             await crew.close()
 
-    def _come_to_life(self, crew: Crew) -> list[Life]:
+    def _come_to_life(self, crew: JobRunner) -> list[WorkerLoop]:
         target = self._target
         if target.dialect.shares_connections:
             return [DiallingWorker(target, crew, self._concurrency)]
-        life: Callable[[Target, Crew], Life] = resolve_name(target.dialect.worker)
+        life: Callable[[Target, JobRunner], WorkerLoop] = resolve_name(target.dialect.worker)
         return [life(target, crew) for _ in range(self._concurrency)]
 
     def _stop(self) -> None:

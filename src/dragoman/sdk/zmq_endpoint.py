@@ -6,7 +6,7 @@ import os
 from urllib.parse import quote
 
 
-def url_of(endpoint: str, dialect: str) -> str:
+def url_from_endpoint(endpoint: str, dialect: str) -> str:
     """The URL of `ipc:///tmp/a.ipc`, `ipc://relative.ipc`, `tcp://127.0.0.1:9001` or `tcp://*:*`.
 
     Whether it is a good one is for `address.parse` to say.

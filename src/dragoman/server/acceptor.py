@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from dragoman.carriers.carrier import Carrier
-from dragoman.dialects.interface import Session
-from dragoman.sdk.address import Place
+from dragoman.dialects.interface import BrokerSide
+from dragoman.sdk.address import SocketAddress
 from dragoman.server import clock
-from dragoman.server.connection import Peer
-from dragoman.server.connection_limits import PeerLimits
+from dragoman.server.connection import StreamConnection
+from dragoman.server.connection_limits import ConnectionLimits
 from dragoman.server.connections import Connections
 from dragoman.server.reports import Reports
 from dragoman.streams.sockets import describe, is_local, tune
@@ -25,14 +25,14 @@ OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class ListenerSocket:
     """One place where peers come in, and what meets them there."""
 
-    session: Session
+    session: BrokerSide
     endpoint: str
-    place: Place
+    place: SocketAddress
     carrier: Callable[[], Carrier]
-    limits: PeerLimits
+    limits: ConnectionLimits
     is_for_peers: bool = True  # else a connection is one exchange, and not somebody who has come to stay (R23)
 
 
@@ -46,11 +46,11 @@ class Acceptor:
         self._connections = connections
         self._reports = reports
 
-    def watch(self, listening: socket.socket, door: Door) -> None:
+    def watch(self, listening: socket.socket, door: ListenerSocket) -> None:
         """Accept connections on this socket until it is removed from the loop."""
         self._loop.add_reader(listening, self._accept, listening, door)
 
-    def _accept(self, listening: socket.socket, door: Door) -> None:
+    def _accept(self, listening: socket.socket, door: ListenerSocket) -> None:
         for _ in range(ACCEPTS_A_TURN):
             if door.is_for_peers and self._has_accepted_enough():
                 self._rest_from_accepting(listening, door, 1.0 - clock.now() % 1.0)
@@ -90,7 +90,7 @@ class Acceptor:
             self._second, self.accepted = second, 0
         return self.accepted >= self._connections.limits.max_accepts
 
-    def _rest_from_accepting(self, listening: socket.socket, door: Door, seconds: float) -> None:
+    def _rest_from_accepting(self, listening: socket.socket, door: ListenerSocket, seconds: float) -> None:
         """Those connected are served on, newcomers wait a moment."""
         self._loop.remove_reader(listening)
 
@@ -101,6 +101,6 @@ class Acceptor:
         self._loop.call_later(seconds, again)
 
 
-def start(stream: Stream, connections: Connections, peer: Peer) -> None:
+def start(stream: Stream, connections: Connections, peer: StreamConnection) -> None:
     """Start to read a connection."""
     stream.start(partial(connections.arrived, peer), partial(connections.ended, peer))

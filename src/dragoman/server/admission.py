@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class AdmissionLimits:
     """The limits of all peers together."""
 
     max_peers: int = 20_000
@@ -21,7 +21,7 @@ class Limits:
 class Admission:
     """Counts the connections that came in, by address. Those that the broker dialled are not among them."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: AdmissionLimits) -> None:
         self._limits = limits
         self._addresses: dict[str, int] = {}
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from dragoman.sdk.address import Place, TcpPlace, UnixPlace
+from dragoman.sdk.address import SocketAddress, TcpAddress, UnixAddress
 from dragoman.server import clock
-from dragoman.server.acceptor import Acceptor, Door, start
-from dragoman.server.connection import Peer
+from dragoman.server.acceptor import Acceptor, ListenerSocket, start
+from dragoman.server.connection import StreamConnection
 from dragoman.server.processes import Processes, most_watched
 from dragoman.server.runner import Runner
 from dragoman.streams.dial import connect
@@ -23,20 +23,22 @@ SUSPEND_LOOK = 1.0  # how often we look whether the machine slept
 
 
 @dataclass(frozen=True, slots=True)
-class ServedDoor:
+class ExternalSocket:
     """A place where somebody else accepts: the listening socket is theirs."""
 
-    place: Place
+    place: SocketAddress
     serve: Callable[[socket.socket], None]
 
 
-class Host:
+class AsyncioHost:
     def __init__(self, loop: asyncio.AbstractEventLoop, line: Runner, now: Callable[[], float] = clock.now) -> None:
         self._loop = loop
         self._now = now
         self._line = line
-        self._listening: list[tuple[socket.socket, Place, tuple[int, int] | None]] = []
-        self._served: list[tuple[socket.socket, Place, tuple[int, int] | None]] = []  # where somebody else accepts
+        self._listening: list[tuple[socket.socket, SocketAddress, tuple[int, int] | None]] = []
+        self._served: list[
+            tuple[socket.socket, SocketAddress, tuple[int, int] | None]
+        ] = []  # where somebody else accepts
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
         self._dials: set[asyncio.Task[None]] = set()
@@ -53,17 +55,17 @@ class Host:
         self._wake()
         self._look_for_suspend()
 
-    def listen(self, door: Door | ServedDoor) -> Place:
+    def listen(self, door: ListenerSocket | ExternalSocket) -> SocketAddress:
         """Open a door. Returns where it really is, which tells the port when 0 was asked for."""
         place = door.place
         file = None
-        if isinstance(place, TcpPlace):
+        if isinstance(place, TcpAddress):
             listening = listen_tcp(place.host, place.port)
-            place = TcpPlace(place.host, listening.getsockname()[1])
+            place = TcpAddress(place.host, listening.getsockname()[1])
         else:
             listening = listen_unix(place.path)
             file = which_file(place.path)
-        if isinstance(door, ServedDoor):
+        if isinstance(door, ExternalSocket):
             self._served.append((listening, place, file))
             door.serve(listening)
         else:
@@ -86,7 +88,7 @@ class Host:
         if self._timer is not None:
             self._timer.cancel()
 
-    def close_door(self, at: Place) -> None:
+    def close_door(self, at: SocketAddress) -> None:
         """Let nobody in there any more."""
         for doors in (self._listening, self._served):
             for each in [each for each in doors if each[1] == at]:
@@ -99,10 +101,10 @@ class Host:
             self._stop_listening(*listening)
         self._listening.clear()
 
-    def _stop_listening(self, listening: socket.socket, place: Place, file: tuple[int, int] | None) -> None:
+    def _stop_listening(self, listening: socket.socket, place: SocketAddress, file: tuple[int, int] | None) -> None:
         if listening.fileno() >= 0:  # else whoever served there has closed it
             self._loop.remove_reader(listening)
-        if isinstance(place, UnixPlace):
+        if isinstance(place, UnixAddress):
             with suppress(OSError):  # its folder has gone, or is not ours any more
                 forget_unix(place.path, file)
         listening.close()
@@ -134,14 +136,14 @@ class Host:
 
     # ---------------------------------------------------------------- peers
 
-    def _dial(self, peer: Peer, place: object) -> None:
-        assert isinstance(place, TcpPlace | UnixPlace)
-        if isinstance(place, UnixPlace):
+    def _dial(self, peer: StreamConnection, place: object) -> None:
+        assert isinstance(place, TcpAddress | UnixAddress)
+        if isinstance(place, UnixAddress):
             self._loop.call_soon(self._connect_near, peer, place)
         else:
             self._connect_later(peer, place)
 
-    def _connect_near(self, peer: Peer, place: UnixPlace) -> None:
+    def _connect_near(self, peer: StreamConnection, place: UnixAddress) -> None:
         """On this machine a connection stands at once or not at all, unless there is a queue at the other end."""
         try:
             connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -160,12 +162,12 @@ class Host:
         else:
             self._connected(peer, connected)
 
-    def _connect_later(self, peer: Peer, place: Place) -> None:
+    def _connect_later(self, peer: StreamConnection, place: SocketAddress) -> None:
         task = self._loop.create_task(self._connect(peer, place))
         self._dials.add(task)
         task.add_done_callback(self._dials.discard)
 
-    async def _connect(self, peer: Peer, place: Place) -> None:
+    async def _connect(self, peer: StreamConnection, place: SocketAddress) -> None:
         try:
             connected = await connect(self._loop, place, DIAL_TIMEOUT)
         except OSError as error:
@@ -173,11 +175,11 @@ class Host:
         else:
             self._connected(peer, connected)
 
-    def _not_connected(self, peer: Peer, place: Place, error: OSError) -> None:
+    def _not_connected(self, peer: StreamConnection, place: SocketAddress, error: OSError) -> None:
         self._connections.dialled(peer, None, f"cannot connect to {place}: {error}")
         self._wake()
 
-    def _connected(self, peer: Peer, connected: socket.socket) -> None:
+    def _connected(self, peer: StreamConnection, connected: socket.socket) -> None:
         stream = Stream(self._loop, connected, peer.carrier)
         _, address, process = describe(connected)
         self._connections.dialled(peer, stream, address=address, process=process)

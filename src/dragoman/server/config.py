@@ -62,7 +62,7 @@ class Config:
 
 
 @dataclass(frozen=True, slots=True)
-class Sourced:
+class SettingSource:
     """One value and where it came from: `flag --data`, `environment DRAGOMAN_DATA`, `file /x/y.toml` or `default`."""
 
     name: str
@@ -70,13 +70,15 @@ class Sourced:
     source: str
 
 
-def load(flags: Mapping[str, object], environment: Mapping[str, str], path: str | None) -> tuple[Config, list[Sourced]]:
+def load(
+    flags: Mapping[str, object], environment: Mapping[str, str], path: str | None
+) -> tuple[Config, list[SettingSource]]:
     """Read all sources; the list has one entry a key, in the order of `Config` and then `Policy`.
 
     A flag that is None or an empty tuple and a variable that is empty count as not given. `path` is `--config`; without
     it DRAGOMAN_CONFIG may name the file. What is wrong in a source is an error even where a stronger source decides.
     """
-    chosen = {name: Sourced(name, default, "default") for name, default in _DEFAULTS.items()}
+    chosen = {name: SettingSource(name, default, "default") for name, default in _DEFAULTS.items()}
     chosen |= _read_file(path or environment.get(PATH_VARIABLE))
     chosen |= _read_environment(environment)
     chosen |= _read_flags(flags)
@@ -89,7 +91,7 @@ def _make_config(values: Mapping[str, Any]) -> Config:
     return Config(**others, policy=Policy(**policy))
 
 
-def _read_flags(flags: Mapping[str, object]) -> dict[str, Sourced]:
+def _read_flags(flags: Mapping[str, object]) -> dict[str, SettingSource]:
     found = {}
     for name, value in flags.items():
         if value is None or value == ():
@@ -100,7 +102,7 @@ def _read_flags(flags: Mapping[str, object]) -> dict[str, Sourced]:
     return found
 
 
-def _read_environment(environment: Mapping[str, str]) -> dict[str, Sourced]:
+def _read_environment(environment: Mapping[str, str]) -> dict[str, SettingSource]:
     found = {}
     for variable, text in environment.items():
         name = _VARIABLES.get(variable)
@@ -124,7 +126,7 @@ def unknown_variables(environment: Mapping[str, str]) -> list[str]:
     return found
 
 
-def _read_file(path: str | None) -> dict[str, Sourced]:
+def _read_file(path: str | None) -> dict[str, SettingSource]:
     found = {}
     for name, value in _parse_toml(path).items() if path else ():
         _refuse_unknown(name, _DEFAULTS, f"file {path}: key")
@@ -150,7 +152,7 @@ def _refuse_unknown(name: str, known: Collection[str], what: str) -> None:
         raise ConfigError(f"{what} {name!r} is not known{hint}")
 
 
-def _read(read: Callable[[str, Any], object], name: str, raw: object, source: str) -> Sourced:
+def _read(read: Callable[[str, Any], object], name: str, raw: object, source: str) -> SettingSource:
     try:
         value = read(name, raw)
         _check(name, value)
@@ -158,7 +160,7 @@ def _read(read: Callable[[str, Any], object], name: str, raw: object, source: st
         raise ConfigError(f"{source}: {name} is {raw!r} but {error}") from None
     if _KINDS[name] is float and isinstance(value, int):
         value = float(value)  # only now: an int that is out of range need not fit into a float
-    return Sourced(name, value, source)
+    return SettingSource(name, value, source)
 
 
 def _from_text(name: str, text: str) -> object:

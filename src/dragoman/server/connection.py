@@ -10,13 +10,13 @@ from dragoman.carriers.carrier import Carrier, Frame
 from dragoman.core.infinity import inf
 from dragoman.core.owners import Owner
 from dragoman.dialects import interface
-from dragoman.dialects.interface import Session
-from dragoman.server.connection_limits import DEFAULT_LIMITS, PeerLimits
+from dragoman.dialects.interface import BrokerSide
+from dragoman.server.connection_limits import DEFAULT_LIMITS, ConnectionLimits
 from dragoman.streams.byte_stream import ByteStream
 
 
 @final
-class Peer(interface.Peer):
+class StreamConnection(interface.Connection):
     # fmt: off
     __slots__ = (
         "alarm", "alarm_number", "bad_count", "bad_since", "carrier", "closing", "dialled", "fresh_marks", "heard",
@@ -27,13 +27,13 @@ class Peer(interface.Peer):
 
     def __init__(
         self,
-        session: Session,
+        session: BrokerSide,
         endpoint: str,
         carrier: Carrier,
         label: str,
         address: str,
         now: float,
-        limits: PeerLimits = DEFAULT_LIMITS,
+        limits: ConnectionLimits = DEFAULT_LIMITS,
         owner: Owner | None = None,
     ) -> None:
         super().__init__(session)

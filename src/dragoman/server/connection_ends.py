@@ -14,10 +14,10 @@ from dragoman.core.broker import Broker
 from dragoman.core.errors import InvariantBroken
 from dragoman.core.infinity import inf
 from dragoman.dialects import interface
-from dragoman.server.admission import Admission, Limits
-from dragoman.server.connection import Peer
-from dragoman.server.heartbeats import ASK, NO_HANDSHAKE, SILENT, LifeSigns
-from dragoman.server.memory_budget import Budget, Verdict
+from dragoman.server.admission import Admission, AdmissionLimits
+from dragoman.server.connection import StreamConnection
+from dragoman.server.heartbeats import ASK, NO_HANDSHAKE, SILENT, Heartbeats
+from dragoman.server.memory_budget import MemoryBudget, Verdict
 from dragoman.server.reports import Reports
 from dragoman.streams.byte_stream import ByteStream
 
@@ -26,7 +26,7 @@ from dragoman.streams.byte_stream import ByteStream
 ProcessWatch = Callable[[int, Callable[[], None]], Callable[[], None] | None]
 
 
-class ConnectionEnds(interface.Line):
+class ConnectionEnds(interface.BrokerIO):
     """The state of all connections, and the ways in which they end."""
 
     def __init__(
@@ -34,17 +34,17 @@ class ConnectionEnds(interface.Line):
         broker: Broker,
         clock: Callable[[], float],
         reports: Reports,
-        limits: Limits,
+        limits: AdmissionLimits,
         *,
         wake: Callable[[], None],
-        dialler: Callable[[Peer, object], None] | None,
+        dialler: Callable[[StreamConnection, object], None] | None,
         later: Callable[[float, Callable[[], None]], object] | None,
         strict: bool,
     ) -> None:
         self.limits = limits
         self.admission = Admission(limits)
-        self.life_signs = LifeSigns()
-        self.peers: dict[Peer, None] = {}
+        self.life_signs = Heartbeats()
+        self.peers: dict[StreamConnection, None] = {}
         self.wake = wake  # asks the owner of the loop for an iteration soon
         self.is_awake = False  # an iteration runs, or is asked for
         self.turn_due = inf  # when the next iteration should start at the latest
@@ -57,8 +57,8 @@ class ConnectionEnds(interface.Line):
         self._reports = reports
         self._strict = strict
         self._last_words: list[Callable[[float], None]] = []  # calls that sessions want at the end of this iteration
-        self._dirty: list[Peer] = []  # peers with something to write, to close or to greet
-        self._budget = Budget(limits.max_memory)
+        self._dirty: list[StreamConnection] = []  # peers with something to write, to close or to greet
+        self._budget = MemoryBudget(limits.max_memory)
 
     # ---------------------------------------------------------------- from streams
 
@@ -70,7 +70,7 @@ class ConnectionEnds(interface.Line):
             self._reports.complain("peer refused", address=address, reason=problem)
         return problem
 
-    def ended(self, peer: Peer, problem: str) -> None:
+    def ended(self, peer: StreamConnection, problem: str) -> None:
         """The stream is at its end, or broken."""
         if not peer.is_open and not peer.is_lost and peer.heard > peer.since:  # a mere look at the port is no news
             self._reports.complain("peer left before the handshake was done", peer=peer, reason=problem)
@@ -79,16 +79,16 @@ class ConnectionEnds(interface.Line):
 
     # ---------------------------------------------------------------- from sessions
 
-    def close(self, whom: interface.Peer, reason: str) -> None:
-        peer = cast(Peer, whom)
+    def close(self, whom: interface.Connection, reason: str) -> None:
+        peer = cast(StreamConnection, whom)
         if peer.closing is None:
             peer.closing = reason
             if not peer.out:
                 self._dirty.append(peer)
             self.ask_for_turn()
 
-    def bad_message(self, sender: interface.Peer, reason: str, detail: str = "") -> None:
-        peer = cast(Peer, sender)
+    def bad_message(self, sender: interface.Connection, reason: str, detail: str = "") -> None:
+        peer = cast(StreamConnection, sender)
         self._count_bad(peer, reason)
         now = self._clock()
         if now - peer.bad_since > 10.0:
@@ -99,8 +99,10 @@ class ConnectionEnds(interface.Line):
             self._reports.complain("peer disconnected", peer=peer, reason=f"{peer.bad_count} bad messages within 10 s")
             self.close(peer, f"{peer.bad_count} bad messages within 10 s")
 
-    def when_process_ends(self, whose: interface.Peer, call: Callable[[float], None]) -> Callable[[], None] | None:
-        peer = cast(Peer, whose)
+    def when_process_ends(
+        self, whose: interface.Connection, call: Callable[[float], None]
+    ) -> Callable[[], None] | None:
+        peer = cast(StreamConnection, whose)
         if self.process_watch is None or not peer.process:
             return None
 
@@ -117,14 +119,16 @@ class ConnectionEnds(interface.Line):
             self.wake()
 
     def remark(
-        self, event: str, /, *, level: str = "info", peer: interface.Peer | None = None, **fields: object
+        self, event: str, /, *, level: str = "info", peer: interface.Connection | None = None, **fields: object
     ) -> None:
         self._reports.remark(event, level=level, peer=peer, **fields)
 
-    def remark_limited(self, event: str, /, *, peer: interface.Peer, level: str = "info", **fields: object) -> None:
+    def remark_limited(
+        self, event: str, /, *, peer: interface.Connection, level: str = "info", **fields: object
+    ) -> None:
         self._reports.remark_limited(event, level=level, peer=peer, **fields)
 
-    def complain(self, event: str, /, *, peer: interface.Peer | None = None, **fields: object) -> None:
+    def complain(self, event: str, /, *, peer: interface.Connection | None = None, **fields: object) -> None:
         self._reports.complain(event, peer=peer, **fields)
 
     # ---------------------------------------------------------------- from the runner
@@ -160,7 +164,7 @@ class ConnectionEnds(interface.Line):
 
     # ---------------------------------------------------------------- one connection
 
-    def _lose(self, peer: Peer, reason: str) -> None:
+    def _lose(self, peer: StreamConnection, reason: str) -> None:
         """The end of a connection: tell the session, once, and which of its messages never left."""
         if peer.is_lost:
             return
@@ -183,7 +187,7 @@ class ConnectionEnds(interface.Line):
             now = self._clock()
             self._fenced(peer, lambda: peer.session.lost(peer, unsent, now))
 
-    def _post(self, peer: Peer, buffers: Sequence[Frame]) -> None:
+    def _post(self, peer: StreamConnection, buffers: Sequence[Frame]) -> None:
         """Bytes of the carrier's own: greeting, handshake, life signs."""
         if not peer.out and buffers:
             self._dirty.append(peer)
@@ -197,7 +201,7 @@ class ConnectionEnds(interface.Line):
             self._reports.complain("peer costs too much", peer=peer, reason=reason)
             self.close(peer, reason)
 
-    def _fenced(self, peer: Peer, call: Callable[[], object]) -> None:
+    def _fenced(self, peer: StreamConnection, call: Callable[[], object]) -> None:
         try:
             call()
         except InvariantBroken:
@@ -205,20 +209,20 @@ class ConnectionEnds(interface.Line):
         except Exception as error:
             self._crashed(peer, error, [])
 
-    def _crashed(self, peer: Peer, error: Exception, messages: Messages) -> None:
+    def _crashed(self, peer: StreamConnection, error: Exception, messages: Messages) -> None:
         """Close the one connection that a fault of the broker hurts (R27). Lengths are logged, never contents."""
         shapes = [[len(f) for f in m] if isinstance(m, list) else f"too large: {m.size}" for m in messages[-64:]]
         self._reports.internal_error(error, peer=peer, messages=shapes)
         self.close(peer, "internal error")
 
-    def _count_bad(self, peer: Peer, reason: str) -> None:
+    def _count_bad(self, peer: StreamConnection, reason: str) -> None:
         self._broker.counters.bad_message(_dialect_of(peer), reason)
 
-    def _count_traffic(self, peer: Peer, stream: ByteStream) -> None:
+    def _count_traffic(self, peer: StreamConnection, stream: ByteStream) -> None:
         received, sent = self.traffic.get(_dialect_of(peer), (0, 0))
         self.traffic[_dialect_of(peer)] = received + stream.received, sent + stream.sent
 
 
-def _dialect_of(peer: Peer) -> str:
+def _dialect_of(peer: StreamConnection) -> str:
     dialect: str = getattr(peer.session, "dialect", "?")
     return dialect

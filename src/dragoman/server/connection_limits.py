@@ -7,7 +7,7 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
-class PeerLimits:
+class ConnectionLimits:
     """The most that one connection may cost us; options of its listener."""
 
     max_send_buffer: int = field(default=32 << 20, metadata={"min": 1})
@@ -23,4 +23,4 @@ class PeerLimits:
             )
 
 
-DEFAULT_LIMITS: Final = PeerLimits()
+DEFAULT_LIMITS: Final = ConnectionLimits()

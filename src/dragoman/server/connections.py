@@ -15,10 +15,10 @@ from dragoman.carriers.carrier import Carrier, Frame, Messages
 from dragoman.core.errors import InvariantBroken
 from dragoman.core.invariants import check
 from dragoman.dialects import interface
-from dragoman.dialects.interface import Session
-from dragoman.server.connection import Peer
+from dragoman.dialects.interface import BrokerSide
+from dragoman.server.connection import StreamConnection
 from dragoman.server.connection_ends import ConnectionEnds
-from dragoman.server.connection_limits import DEFAULT_LIMITS, PeerLimits
+from dragoman.server.connection_limits import DEFAULT_LIMITS, ConnectionLimits
 from dragoman.streams.byte_stream import ByteStream
 
 NOTICEABLE: Final = 0.1  # so late an iteration, and what peers said meanwhile came late through us
@@ -32,25 +32,25 @@ class Connections(ConnectionEnds):
 
     def connected(
         self,
-        session: Session,
+        session: BrokerSide,
         endpoint: str,
         carrier: Carrier,
         stream: ByteStream,
         label: str,
         address: str,
-        limits: PeerLimits = DEFAULT_LIMITS,
+        limits: ConnectionLimits = DEFAULT_LIMITS,
         is_local: bool = True,
         process: int = 0,
-    ) -> Peer:
+    ) -> StreamConnection:
         """A stream to a new peer is there. Its carrier may greet; the session hears of it when that is done."""
         owner = None if is_local else self._broker.owners.at(address)
-        peer = Peer(session, endpoint, carrier, label, address, self._clock(), limits, owner)
+        peer = StreamConnection(session, endpoint, carrier, label, address, self._clock(), limits, owner)
         peer.process = process
         self._enter(peer, stream)
         return peer
 
     def dialled(
-        self, peer: Peer, stream: ByteStream | None, problem: str = "", address: str = "", process: int = 0
+        self, peer: StreamConnection, stream: ByteStream | None, problem: str = "", address: str = "", process: int = 0
     ) -> None:
         """A dial has ended: in a stream to that address, or in a problem."""
         peer.address = address
@@ -62,7 +62,7 @@ class Connections(ConnectionEnds):
         else:
             self._lose(peer, problem)
 
-    def arrived(self, peer: Peer, messages: Messages) -> None:
+    def arrived(self, peer: StreamConnection, messages: Messages) -> None:
         """Bytes came and the carrier made these messages of them."""
         if not self.is_awake:
             self.is_awake = True
@@ -87,7 +87,7 @@ class Connections(ConnectionEnds):
             self._reports.complain("peer refused", peer=peer, reason=failure.reason, detail=failure.detail)
             self.close(peer, f"{failure.reason}: {failure.detail}")
 
-    def _hear(self, peer: Peer, messages: Messages, now: float) -> None:
+    def _hear(self, peer: StreamConnection, messages: Messages, now: float) -> None:
         session, is_strict = peer.session, self._strict
         try:
             for message in messages:
@@ -103,8 +103,8 @@ class Connections(ConnectionEnds):
 
     # ---------------------------------------------------------------- from sessions
 
-    def send(self, to: interface.Peer, frames: Sequence[Frame], mark: object = None) -> None:
-        peer = cast(Peer, to)  # every peer that a session knows is one of ours; so below
+    def send(self, to: interface.Connection, frames: Sequence[Frame], mark: object = None) -> None:
+        peer = cast(StreamConnection, to)  # every peer that a session knows is one of ours; so below
         if peer.is_lost:
             return
         if mark is not None and peer.closing is not None:
@@ -121,10 +121,15 @@ class Connections(ConnectionEnds):
             peer.fresh_marks.append((len(out), mark))
 
     def dial(
-        self, session: Session, place: object, endpoint: str, carrier: Carrier, limits: PeerLimits | None = None
-    ) -> Peer:
+        self,
+        session: BrokerSide,
+        place: object,
+        endpoint: str,
+        carrier: Carrier,
+        limits: ConnectionLimits | None = None,
+    ) -> StreamConnection:
         assert self.dialler is not None, "nobody dials for these connections"
-        peer = Peer(session, endpoint, carrier, str(place), "", self._clock(), limits or DEFAULT_LIMITS)
+        peer = StreamConnection(session, endpoint, carrier, str(place), "", self._clock(), limits or DEFAULT_LIMITS)
         peer.dialled = True
         self.peers[peer] = None
         self.dialler(peer, place)
@@ -134,12 +139,12 @@ class Connections(ConnectionEnds):
         self._last_words.append(call)
         self.ask_for_turn()
 
-    def when_settled(self, whose: interface.Peer, call: Callable[[float], object]) -> None:
+    def when_settled(self, whose: interface.Connection, call: Callable[[float], object]) -> None:
         """Call back once the connection has stayed open for a moment. Never, if it has ended by then (D7)."""
         if self.later is None:  # there is no loop: no time passes but what the caller lets pass
             call(self._clock())
         else:
-            peer = cast(Peer, whose)
+            peer = cast(StreamConnection, whose)
             self.later(SETTLING, lambda: self._settle(peer, call))
 
     # ---------------------------------------------------------------- from the runner
@@ -169,7 +174,7 @@ class Connections(ConnectionEnds):
 
     # ---------------------------------------------------------------- a connection, from beginning to end
 
-    def _enter(self, peer: Peer, stream: ByteStream) -> None:
+    def _enter(self, peer: StreamConnection, stream: ByteStream) -> None:
         peer.stream = stream
         self.peers[peer] = None
         if not peer.dialled:  # whom we call does not count among those who came
@@ -182,13 +187,13 @@ class Connections(ConnectionEnds):
         if peer.carrier.ready:  # it has no greeting to wait for
             self._open(peer, peer.heard)
 
-    def _open(self, peer: Peer, now: float) -> None:
+    def _open(self, peer: StreamConnection, now: float) -> None:
         peer.is_open = True
         peer.identity = peer.carrier.peer_identity
         self.life_signs.opened(peer, now)
         self._fenced(peer, lambda: peer.session.opened(peer, now))
 
-    def _settle(self, peer: Peer, call: Callable[[float], object]) -> None:
+    def _settle(self, peer: StreamConnection, call: Callable[[float], object]) -> None:
         """Read what has arrived: an end of stream may stand behind it, or alone."""
         if peer.closing is None and peer.stream is not None and peer.stream.read_dry() and not peer.is_doomed():
             self._fenced(peer, lambda: call(self._clock()))

@@ -9,7 +9,7 @@ import stat
 from collections.abc import Collection
 from contextlib import suppress
 
-from dragoman.sdk.address import MAX_UNIX_PATH_BYTES, Place, UnixPlace
+from dragoman.sdk.address import MAX_UNIX_PATH_BYTES, SocketAddress, UnixAddress
 from dragoman.server.folders import insist_on_mode, insist_on_owner, opened
 
 MAIN = "main.sock"
@@ -17,7 +17,7 @@ LONGEST_ID = 16  # digits: ids stay below 2**53
 WORKERS_SOCKET = re.compile(r"[0-9]+\.sock")
 
 
-class ControlFolder:
+class ControllerFolder:
     def __init__(self, path: str, mode: int, uids: Collection[int]) -> None:
         """`uids`: whose sockets are dialled, and cleared away."""
         self._path = path
@@ -26,8 +26,8 @@ class ControlFolder:
         self._identity: tuple[int, int] | None = None  # of the folder that was found fit
 
     @property
-    def main(self) -> UnixPlace:
-        return UnixPlace(os.path.join(self._path, MAIN))
+    def main(self) -> UnixAddress:
+        return UnixAddress(os.path.join(self._path, MAIN))
 
     def prepare(self) -> None:
         """Make it, if need be, and see that it is fit. Raises OSError."""
@@ -70,7 +70,7 @@ class ControlFolder:
                         if stat.S_ISSOCK(found.st_mode) and found.st_uid in self._uids:
                             os.unlink(name, dir_fd=handle)
 
-    def reach(self, worker_id: int) -> tuple[Place | None, str]:
+    def reach(self, worker_id: int) -> tuple[SocketAddress | None, str]:
         """Where this worker listens, or why it is not dialled."""
         path = os.path.join(self._path, f"{worker_id}.sock")
         try:
@@ -81,4 +81,4 @@ class ControlFolder:
             return None, f"{path} is not a socket"
         if found.st_uid not in self._uids:
             return None, f"{path} belongs to uid {found.st_uid}, who is not in uid_allow"
-        return UnixPlace(path), ""
+        return UnixAddress(path), ""

@@ -5,26 +5,26 @@ from __future__ import annotations
 import os
 from functools import partial
 
-from dragoman.carriers.length_prefix import Limits as PrefixedLimits
-from dragoman.carriers.length_prefix import Prefixed
+from dragoman.carriers.length_prefix import LengthPrefix
+from dragoman.carriers.length_prefix import LengthPrefixLimits as PrefixedLimits
 from dragoman.dialects.controller import broker_side as controller
 from dragoman.dialects.controller.codec import extra_of_pulse, extra_of_response, write_pulse_response
 from dragoman.dialects.controller.editions import EDITIONS, SEED
 from dragoman.dialects.controller.messages import ControllerError
 from dragoman.dialects.controller.options import ListenerOptions as ControllerOptions
-from dragoman.sdk.address import UnixPlace, address_error
-from dragoman.server.acceptor import Door
-from dragoman.server.controller_folder import ControlFolder
-from dragoman.server.wiring import Listener, Request, check_service
+from dragoman.sdk.address import UnixAddress, address_error
+from dragoman.server.acceptor import ListenerSocket
+from dragoman.server.controller_folder import ControllerFolder
+from dragoman.server.wiring import Listener, ListenRequest, check_service
 
 
-def listen_controller(request: Request) -> Listener:
+def listen_controller(request: ListenRequest) -> Listener:
     address = request.address
     own: ControllerOptions = request.own
     check_service(request, own.service)
     if request.options.frontend is not None:
         raise address_error(address.url, "controller has no callers, and no frontend: they use another dialect")
-    if not isinstance(address.place, UnixPlace):
+    if not isinstance(address.place, UnixAddress):
         raise address_error(address.url, "controller lives in a folder of Unix sockets: write controller+unix:///PATH")
     try:
         uids = [int(each) for each in own.uid_allow.split(",") if each] or [os.getuid(), 0]
@@ -33,22 +33,22 @@ def listen_controller(request: Request) -> Listener:
         raise address_error(address.url, "uid_allow is a list of numbers, mode an octal number") from None
     if not 0 <= mode <= 0o777 or min(uids) < 0:
         raise address_error(address.url, "uid_allow is a list of user ids, mode an octal number up to 777")
-    folder = ControlFolder(address.place.path, mode, uids)
+    folder = ControllerFolder(address.place.path, mode, uids)
     fixed = EDITIONS[own.edition.value] if own.edition is not None else SEED
     refusal = write_pulse_response(ControllerError.FAILED, fixed)
     limits = PrefixedLimits(max_payload=request.options.max_payload)
-    session = controller.ControllerSession(
+    session = controller.ControllerBrokerSide(
         request.broker,
         request.line.connections,
         own,
         [f"uid {uid}" for uid in uids],
         request.broker.roster.next_id(),
         folder.reach,
-        partial(Prefixed, extra_of_response, single=True, limits=limits),
+        partial(LengthPrefix, extra_of_response, single=True, limits=limits),
     )
     request.line.sessions.append(session)
-    carrier = partial(Prefixed, extra_of_pulse, single=True, refusal=refusal)
-    door = Door(session, controller.PULSES, folder.main, carrier, request.limits, is_for_peers=False)
+    carrier = partial(LengthPrefix, extra_of_pulse, single=True, refusal=refusal)
+    door = ListenerSocket(session, controller.PULSES, folder.main, carrier, request.limits, is_for_peers=False)
     edition = own.edition.value if own.edition is not None else "told by each worker"
     notes = (f"service {own.service!r}, edition {edition}",)
     return Listener(address, (("workers", door),), notes, folder.prepare, folder.clear)

@@ -23,7 +23,7 @@ IDS_A_RUN = 1 << 32
 MAX_EPOCH = 1 << 21  # ids stay below 2**53, so that every reader of JSON keeps them exact
 
 
-class FolderTaken(Exception):
+class DataFolderLocked(Exception):
     """Another broker uses this data folder."""
 
 
@@ -37,7 +37,9 @@ class FolderLock:
         except OSError as error:
             holder = os.pread(self._lock, 64, 0).decode("ascii", "replace").strip() or "unknown"
             os.close(self._lock)
-            raise FolderTaken(f"the data folder {path} is in use by the broker with process id {holder}") from error
+            raise DataFolderLocked(
+                f"the data folder {path} is in use by the broker with process id {holder}"
+            ) from error
         try:
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)

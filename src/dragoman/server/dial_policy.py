@@ -14,13 +14,13 @@ import socket
 import stat
 from collections.abc import Sequence
 
-from dragoman.sdk.address import MAX_PORT, MAX_UNIX_PATH_BYTES, Place, TcpPlace, UnixPlace
+from dragoman.sdk.address import MAX_PORT, MAX_UNIX_PATH_BYTES, SocketAddress, TcpAddress, UnixAddress
 
 PRIVILEGED = 1024
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
-class Reach:
+class DialPolicy:
     def __init__(self, folders: Sequence[str], allowed: Sequence[str]) -> None:
         """Raises ValueError for an address that is none and a name that nobody knows."""
         self._folders = [os.path.realpath(folder) for folder in folders]
@@ -33,7 +33,7 @@ class Reach:
                 self._names[each] = _look_up(each)
                 self._allowed.append(ipaddress.ip_network(self._names[each]))
 
-    def __call__(self, endpoint: str, address: str) -> tuple[Place | None, str]:
+    def __call__(self, endpoint: str, address: str) -> tuple[SocketAddress | None, str]:
         """A place to dial, or why not. `address` is the worker's: an IP address, or `uid N`."""
         scheme, separator, rest = endpoint.partition("://")
         if not separator or not rest or not endpoint.isprintable():
@@ -44,12 +44,12 @@ class Reach:
             return self._tcp(rest, address)
         return None, f"only ipc and tcp are dialled, not {scheme[:20]}"
 
-    def _unix(self, path: str, address: str) -> tuple[Place | None, str]:
+    def _unix(self, path: str, address: str) -> tuple[SocketAddress | None, str]:
         if path.startswith("@") or ".." in path.split("/"):
             return None, "abstract sockets and '..' are not followed"
         problem = f"it does not lie under {' or '.join(self._folders)} (base=)"
         candidates = [path] if os.path.isabs(path) else [os.path.join(folder, path) for folder in self._folders]
-        missing: Place | None = None
+        missing: SocketAddress | None = None
         for candidate in candidates:
             real = os.path.realpath(candidate)
             if not any(real.startswith(folder.rstrip("/") + "/") for folder in self._folders):
@@ -60,7 +60,7 @@ class Reach:
             try:
                 found = os.lstat(real)
             except FileNotFoundError:
-                missing = missing or UnixPlace(real)  # it may be about to listen
+                missing = missing or UnixAddress(real)  # it may be about to listen
                 continue
             except OSError as error:
                 problem = error.strerror or str(error)
@@ -70,10 +70,10 @@ class Reach:
             elif found.st_uid != os.getuid() and f"uid {found.st_uid}" != address:
                 problem = f"it belongs to uid {found.st_uid}, who is neither the worker nor us"
             else:
-                return UnixPlace(real), ""
+                return UnixAddress(real), ""
         return missing, "" if missing is not None else problem
 
-    def _tcp(self, place: str, address: str) -> tuple[Place | None, str]:
+    def _tcp(self, place: str, address: str) -> tuple[SocketAddress | None, str]:
         host, colon, port = place.rpartition(":")
         if not colon or not port.isascii() or not port.isdecimal() or len(port) > 5 or port.startswith("0"):
             return None, "it has no port"
@@ -87,7 +87,7 @@ class Reach:
         if isinstance(ip, ipaddress.IPv6Address):
             ip = ip.ipv4_mapped or ip  # Python versions disagree on what ::ffff:127.0.0.1 is
         if ip.is_loopback or str(ip) == address or any(ip in network for network in self._allowed):
-            return TcpPlace(str(ip), int(port)), ""
+            return TcpAddress(str(ip), int(port)), ""
         return None, f"{ip} is neither this machine's, nor the worker's own, nor in dial_allow="
 
 

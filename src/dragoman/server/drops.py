@@ -6,7 +6,7 @@ from math import inf
 from typing import Protocol
 
 from dragoman.core.counters import QUEUE_TIMEOUT, UNNAMED, Counters, Dropped
-from dragoman.core.states import Refusal
+from dragoman.core.states import RefusalReason
 from dragoman.server.rate_limit import RateLimit
 
 INTERVAL = 60.0  # seconds between two warnings about one service
@@ -18,10 +18,10 @@ OTHERS = "(unknown or too many names)"
 ADVICE = {
     QUEUE_TIMEOUT: "add workers for this service, or raise queue_timeout of the listener. "
     "Callers in Majordomo and MemoDB are not told, because their protocols have no message for it",
-    Refusal.BUSY: "the reason names the limit: add workers, submit more slowly, or raise the limit",
-    Refusal.NO_SUCH_SERVICE: "start a worker that offers the service, or correct the name in the caller",
-    Refusal.KEY_REUSED: "correct the caller: one idempotency key belongs to one payload",
-    Refusal.INVALID: "correct the caller: the reason says what is wrong",
+    RefusalReason.BUSY: "the reason names the limit: add workers, submit more slowly, or raise the limit",
+    RefusalReason.NO_SUCH_SERVICE: "start a worker that offers the service, or correct the name in the caller",
+    RefusalReason.KEY_REUSED: "correct the caller: one idempotency key belongs to one payload",
+    RefusalReason.INVALID: "correct the caller: the reason says what is wrong",
 }
 
 

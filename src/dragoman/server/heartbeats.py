@@ -8,10 +8,10 @@ from typing import Final
 
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.infinity import inf
-from dragoman.server.connection import Peer
+from dragoman.server.connection import StreamConnection
 
 
-class Sign(Enum):
+class Heartbeat(Enum):
     """The state of a connection whose time has come."""
 
     ALIVE = auto()
@@ -20,38 +20,38 @@ class Sign(Enum):
     NO_HANDSHAKE = auto()  # the handshake was not done within `handshake_timeout`
 
 
-ALIVE: Final = Sign.ALIVE
-ASK: Final = Sign.ASK
-SILENT: Final = Sign.SILENT
-NO_HANDSHAKE: Final = Sign.NO_HANDSHAKE
+ALIVE: Final = Heartbeat.ALIVE
+ASK: Final = Heartbeat.ASK
+SILENT: Final = Heartbeat.SILENT
+NO_HANDSHAKE: Final = Heartbeat.NO_HANDSHAKE
 
 
-class LifeSigns:
+class Heartbeats:
     """Tells which connections must be looked at, and judges each."""
 
     def __init__(self) -> None:
-        self._deadlines: Deadlines[Peer] = Deadlines()
+        self._deadlines: Deadlines[StreamConnection] = Deadlines()
 
-    def began(self, peer: Peer) -> None:
+    def began(self, peer: StreamConnection) -> None:
         self._deadlines.arm(peer, peer.heard + peer.limits.handshake_timeout)
 
-    def opened(self, peer: Peer, now: float) -> None:
+    def opened(self, peer: StreamConnection, now: float) -> None:
         """The handshake is done. A peer whose carrier has no PING is not looked at any more."""
         self._deadlines.disarm(peer)
         if peer.carrier.ping() is not None:
             self._deadlines.arm(peer, now + peer.limits.carrier_ping)
 
-    def forget(self, peer: Peer) -> None:
+    def forget(self, peer: StreamConnection) -> None:
         self._deadlines.disarm(peer)
 
     def next(self) -> float:
         """When the next connection must be looked at."""
         return self._deadlines.next()
 
-    def due(self, now: float) -> Iterator[Peer]:
+    def due(self, now: float) -> Iterator[StreamConnection]:
         return self._deadlines.due(now)
 
-    def judge(self, peer: Peer, now: float) -> Sign:
+    def judge(self, peer: StreamConnection, now: float) -> Heartbeat:
         """Judge a connection that is due. One that goes on is looked at again later."""
         limits = peer.limits
         stream = peer.stream
@@ -72,7 +72,7 @@ class LifeSigns:
         self._deadlines.arm(peer, ask_at)
         return ALIVE
 
-    def excuse(self, peer: Peer, gap: float, now: float) -> None:
+    def excuse(self, peer: StreamConnection, gap: float, now: float) -> None:
         """The broker stood still for so long: the peer was not silent meanwhile, nor was its handshake late (D13)."""
         peer.heard = min(peer.heard + gap, now)
         if not peer.is_open and peer.alarm < inf:

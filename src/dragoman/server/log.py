@@ -12,7 +12,7 @@ import structlog
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
-class Patient:
+class LossyStream:
     """A stream that cannot be written (a full disk, a reader that has gone) loses lines; it must not stop the work."""
 
     def __init__(self, out: TextIO) -> None:
@@ -39,7 +39,7 @@ def make_log(
         else structlog.processors.JSONRenderer(default=repr)
     )
     logger: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(
-        structlog.WriteLogger(cast(TextIO, Patient(out))),
+        structlog.WriteLogger(cast(TextIO, LossyStream(out))),
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from dragoman.server.connection import Peer
+from dragoman.server.connection import StreamConnection
 
-Verdict = tuple[Peer, str] | None  # whom to disconnect, and why
+Verdict = tuple[StreamConnection, str] | None  # whom to disconnect, and why
 
 
-class Budget:
+class MemoryBudget:
     def __init__(self, max_memory: int) -> None:
         self._max_memory = max_memory
-        self._backlogged: dict[Peer, None] = {}  # peers that do not read as fast as we write
-        self._receiving: dict[Peer, None] = {}  # peers in the middle of a message
+        self._backlogged: dict[StreamConnection, None] = {}  # peers that do not read as fast as we write
+        self._receiving: dict[StreamConnection, None] = {}  # peers in the middle of a message
         self.received = 0  # bytes of those messages
 
-    def look_at_backlog(self, peer: Peer) -> Verdict:
+    def look_at_backlog(self, peer: StreamConnection) -> Verdict:
         """A peer that does not read may cost so much, and all of them together; one message may always wait."""
         assert peer.stream is not None
         self._backlogged[peer] = None
@@ -30,7 +30,7 @@ class Budget:
         largest = max(held, key=held.__getitem__)
         return largest, f"{held[largest]} bytes wait for it to read, the most of all peers (max_memory)"
 
-    def look_at_unfinished(self, peer: Peer) -> Verdict:
+    def look_at_unfinished(self, peer: StreamConnection) -> Verdict:
         """Messages that are only half there may cost so much together and no more."""
         held = peer.carrier.holding
         self.received += held - peer.holding
@@ -47,7 +47,7 @@ class Budget:
         self.forget(largest)
         return largest, reason
 
-    def forget(self, peer: Peer) -> None:
+    def forget(self, peer: StreamConnection) -> None:
         self.received -= peer.holding
         peer.holding = 0
         self._receiving.pop(peer, None)

@@ -21,7 +21,7 @@ class Processes:
     def __init__(self, loop: asyncio.AbstractEventLoop, most: int) -> None:
         self._loop = loop
         self._most = most
-        self._watches: dict[Watch, None] = {}
+        self._watches: dict[ProcessWatch, None] = {}
 
     def watch(self, process: int, ended: Callable[[], None]) -> Callable[[], None] | None:
         """Call `ended` once when the process has ended. Returns a function that stops the watch.
@@ -35,7 +35,7 @@ class Processes:
             pidfd = os.pidfd_open(process)
         except (OSError, AttributeError):  # AttributeError: a Python that was built without it
             return None
-        watch = Watch(pidfd, ended)
+        watch = ProcessWatch(pidfd, ended)
         self._watches[watch] = None
         self._loop.add_reader(pidfd, self._readable, watch)
         return partial(self._stop, watch)
@@ -44,11 +44,11 @@ class Processes:
         for watch in list(self._watches):
             self._stop(watch)
 
-    def _readable(self, watch: Watch) -> None:
+    def _readable(self, watch: ProcessWatch) -> None:
         self._stop(watch)
         watch.ended()
 
-    def _stop(self, watch: Watch) -> None:
+    def _stop(self, watch: ProcessWatch) -> None:
         """May be called again: by then the descriptor may be another file's."""
         if watch in self._watches:
             del self._watches[watch]
@@ -56,7 +56,7 @@ class Processes:
             os.close(watch.pidfd)
 
 
-class Watch:
+class ProcessWatch:
     __slots__ = ("ended", "pidfd")
 
     def __init__(self, pidfd: int, ended: Callable[[], None]) -> None:

@@ -25,34 +25,36 @@ class Reports:
         self._remarks = RateLimit(1, 1.0)
 
     def remark(
-        self, event: str, /, *, level: str = "info", peer: interface.Peer | None = None, **fields: object
+        self, event: str, /, *, level: str = "info", peer: interface.Connection | None = None, **fields: object
     ) -> None:
         if peer is not None:
             fields["peer"] = peer.label
         self._log(level, event, **fields)
 
-    def remark_limited(self, event: str, /, *, peer: interface.Peer, level: str = "info", **fields: object) -> None:
+    def remark_limited(
+        self, event: str, /, *, peer: interface.Connection, level: str = "info", **fields: object
+    ) -> None:
         """A line about a peer, at most one a second."""
         if self._remarks.take(peer, self._clock()) == 1:
             self.remark(event, level=level, peer=peer, **fields)
 
-    def bad_message(self, peer: interface.Peer, reason: str, detail: str) -> None:
+    def bad_message(self, peer: interface.Connection, reason: str, detail: str) -> None:
         """Warn about a message that makes no sense, at most once a second for each peer."""
         if self._bad_messages.take(peer, self._clock()) == 1:
             self.remark("bad message", level="warning", peer=peer, reason=reason, detail=detail)
 
-    def forget(self, peer: interface.Peer) -> None:
+    def forget(self, peer: interface.Connection) -> None:
         """The peer's connection is over."""
         self._bad_messages.forget(peer)
         self._remarks.forget(peer)
 
-    def complain(self, event: str, /, *, peer: interface.Peer | None = None, **fields: object) -> None:
+    def complain(self, event: str, /, *, peer: interface.Connection | None = None, **fields: object) -> None:
         """Warn about an act against a peer. A flood of such peers is not a flood of lines."""
         more = self._complaints.fields_of_line(None, self._clock())
         if more is not None:
             self.remark(event, level="warning", peer=peer, **fields, **more)
 
-    def internal_error(self, error: BaseException, peer: interface.Peer | None = None, **fields: object) -> None:
+    def internal_error(self, error: BaseException, peer: interface.Connection | None = None, **fields: object) -> None:
         """Count and log a fault of the broker itself."""
         self._counters.internal_errors += 1
         self.remark("internal error", level="error", peer=peer, error=repr(error), exception=error, **fields)

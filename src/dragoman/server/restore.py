@@ -6,31 +6,31 @@ from collections.abc import Callable
 
 from dragoman.core.effects import Effect
 from dragoman.core.recipients import Recipient
-from dragoman.core.restore import Kept, restore
+from dragoman.core.restore import StoredJob, restore
 from dragoman.server.runner import Runner
-from dragoman.store.sqlite import SqliteDiary
+from dragoman.store.sqlite import SqliteStore
 
 PAUSE = "pause/"  # notes about services: behind it the name, under it who paused it
 
 
-class Nobody(Recipient):
+class NullBrokerSide(Recipient):
     """The session of workers that may have gone with an earlier run: whatever they are told, nobody hears it."""
 
     def execute(self, effect: Effect, now: float) -> None:
         pass
 
 
-class Restoring:
+class Restore:
     """One start of a broker with a diary. `finished` is told how many jobs came back, and in how many seconds."""
 
     def __init__(
-        self, diary: SqliteDiary, line: Runner, now: Callable[[], float], finished: Callable[[int, float], None]
+        self, diary: SqliteStore, line: Runner, now: Callable[[], float], finished: Callable[[int, float], None]
     ) -> None:
         self._diary = diary
         self._line = line
         self._now = now
         self._finished = finished
-        self._nobody = Nobody()
+        self._nobody = NullBrokerSide()
         self._jobs = 0
 
     def prepare(self) -> dict[str, str]:
@@ -49,7 +49,7 @@ class Restoring:
         self._began = self._now()
         self._diary.load(self._take_in, self._end)
 
-    def _take_in(self, batch: list[Kept]) -> None:
+    def _take_in(self, batch: list[StoredJob]) -> None:
         broker, now, nobody = self._line.broker, self._now(), self._nobody
         for kept in batch:
             namesake = broker.jobs.get(kept.id)

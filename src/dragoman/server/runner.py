@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from dragoman.core.broker import Broker
-from dragoman.core.effects import Answer, Delivery, Dismiss, Effect, Give
+from dragoman.core.effects import DeliverOutcome, Delivery, Effect, RemoveWorker, SendJob
 from dragoman.core.errors import InvariantBroken
 from dragoman.core.events import KIND_NAMES, Event, PublishEvent
 from dragoman.core.histogram import Histogram
@@ -19,10 +19,10 @@ from dragoman.core.infinity import inf
 from dragoman.core.invariants import check
 from dragoman.core.model import ABSENT
 from dragoman.core.recipients import TimedRecipient
-from dragoman.core.states import FAILED, Farewell
-from dragoman.core.store_entries import Erase, Note, Save, StoreEntry
-from dragoman.server.admission import Limits
-from dragoman.server.connection import Peer
+from dragoman.core.states import FAILED, RemovalReason
+from dragoman.core.store_entries import DeleteJob, StoreEntry, StoreJob, StoreValue
+from dragoman.server.admission import AdmissionLimits
+from dragoman.server.connection import StreamConnection
 from dragoman.server.connections import NOTICEABLE, Connections
 from dragoman.server.drops import DropWarnings, Log
 from dragoman.server.reports import Reports
@@ -43,10 +43,10 @@ class Runner(StoreAccess):
         store: Store,
         clock: Callable[[], float],
         log: Log,
-        limits: Limits,
+        limits: AdmissionLimits,
         *,
         wake: Callable[[], None] = lambda: None,
-        dialler: Callable[[Peer, object], None] | None = None,
+        dialler: Callable[[StreamConnection, object], None] | None = None,
         later: Callable[[float, Callable[[], None]], object] | None = None,
         strict: bool = False,
     ) -> None:
@@ -135,7 +135,7 @@ class Runner(StoreAccess):
                     effect = effects[done]
                     done += 1
                     if isinstance(effect, Delivery):
-                        if type(effect) is Give:
+                        if type(effect) is SendJob:
                             attempt = effect.attempt
                             if attempt.job.payload is ABSENT:
                                 effects[done - 1] = BEING_FETCHED
@@ -144,7 +144,7 @@ class Runner(StoreAccess):
                             if now - attempt.given > LATE_GIVE:
                                 attempt.begin(now)
                             attempt.mark_sent()
-                        elif type(effect) is Answer and effect.result is ABSENT:
+                        elif type(effect) is DeliverOutcome and effect.result is ABSENT:
                             self._fetch_first(effect)
                             continue
                         try:
@@ -158,7 +158,7 @@ class Runner(StoreAccess):
                     elif type(effect) is PublishEvent:
                         self._publish(effect.event, now)
                     else:
-                        assert isinstance(effect, Save | Note | Erase)
+                        assert isinstance(effect, StoreJob | StoreValue | DeleteJob)
                         entries.append(effect)
             finally:
                 del effects[:done]
@@ -182,17 +182,17 @@ class Runner(StoreAccess):
         """A worker that could not be told its job is let go, so that the job is not lost sight of. A caller that could
         not be told its outcome is told that the broker failed; if not even that is possible, it is hung up on."""
         self.reports.internal_error(error, effect=type(effect).__name__)
-        if isinstance(effect, Give):
+        if isinstance(effect, SendJob):
             worker = effect.attempt.worker
-            self.broker.effects.append(Dismiss(worker, Farewell.EXPIRED, OUR_FAULT))
+            self.broker.effects.append(RemoveWorker(worker, RemovalReason.EXPIRED, OUR_FAULT))
             self.broker.leave(worker, now, OUR_FAULT)
-        elif isinstance(effect, Answer) and effect.reason is not OUR_FAULT:
-            failure = Answer(effect.caller, effect.job, FAILED, b"", OUR_FAULT)
+        elif isinstance(effect, DeliverOutcome) and effect.reason is not OUR_FAULT:
+            failure = DeliverOutcome(effect.caller, effect.job, FAILED, b"", OUR_FAULT)
             try:
                 effect.caller.recipient.execute(failure, now)
             except InvariantBroken:
                 raise
             except Exception as second:
                 self._could_not_say(failure, second, now)
-        elif isinstance(effect, Answer) and isinstance(effect.caller, Peer):
+        elif isinstance(effect, DeliverOutcome) and isinstance(effect.caller, StreamConnection):
             self.connections.close(effect.caller, OUR_FAULT)

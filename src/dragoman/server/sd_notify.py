@@ -12,7 +12,7 @@ WATCHDOG = "WATCHDOG_USEC"
 WATCHED_PROCESS = "WATCHDOG_PID"
 
 
-class Notifier:
+class SdNotifier:
     """Says nothing where nobody listens. What cannot be delivered is dropped: a broker does not stop for that."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:

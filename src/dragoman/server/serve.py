@@ -17,28 +17,28 @@ from typing import TYPE_CHECKING, Any
 from dragoman.core.admission import GOODBYE
 from dragoman.core.broker import Broker
 from dragoman.core.errors import InvariantBroken
-from dragoman.operations.handlers import Desk
+from dragoman.operations.handlers import OperationHandlers
 from dragoman.operations.schemas import HealthView
-from dragoman.sdk.address import AddressError, TcpPlace, is_loopback
+from dragoman.sdk.address import AddressError, TcpAddress, is_loopback
 from dragoman.server import clock
-from dragoman.server.admission import Limits
-from dragoman.server.asyncio_host import Host
+from dragoman.server.admission import AdmissionLimits
+from dragoman.server.asyncio_host import AsyncioHost
 from dragoman.server.config import Config, default_data_dir
 from dragoman.server.datadir import DataFolder, first_id_without_folder
 from dragoman.server.event_log import EventLog
 from dragoman.server.log import make_log
-from dragoman.server.restore import Restoring
+from dragoman.server.restore import Restore
 from dragoman.server.runner import Runner
-from dragoman.server.sd_notify import Notifier
+from dragoman.server.sd_notify import SdNotifier
 from dragoman.server.tuning import raise_descriptor_limit, tune_process
-from dragoman.server.wiring import House, Listener, default_listeners, optional_listeners, prepare
-from dragoman.store.limits import DiaryLimits
-from dragoman.store.null import MemoryDiary
+from dragoman.server.wiring import Listener, ServerContext, default_listeners, optional_listeners, prepare
+from dragoman.store.limits import StoreLimits
+from dragoman.store.null import NullStore
 from dragoman.store.schema import make_store
-from dragoman.store.sqlite import SqliteDiary
+from dragoman.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
-    from dragoman.http.broker_side import HttpSession
+    from dragoman.http.broker_side import HttpBrokerSide
     from dragoman.http.server import HttpServer
 
 EXIT_BROKEN_INVARIANT = 70
@@ -71,7 +71,7 @@ class Server:
         self._config = config
         self._log = log
         self.broker = Broker(config.policy, clock.SystemEntropy(), first_worker=first_worker)
-        limits = Limits(
+        limits = AdmissionLimits(
             max_peers=min(config.max_peers, raise_descriptor_limit()),
             max_peers_per_address=config.max_peers_per_address,
             max_peers_per_remote_address=config.max_peers_per_remote_address,
@@ -79,20 +79,20 @@ class Server:
             max_memory=config.policy.max_memory,
         )
         self.stopped: asyncio.Future[int] = loop.create_future()
-        self.diary = self._open_diary(folder, release) if folder is not None else MemoryDiary()
+        self.diary = self._open_diary(folder, release) if folder is not None else NullStore()
         self.line = Runner(self.broker, self.diary, now, self._write_log, limits, strict=config.strict)
         ahead = time.time() - now()  # where our clock is a virtual one, the days pass with it
         offset = clock.wall_offset if now is clock.now else lambda: ahead
-        self.desk = Desk(self.broker, self.line, self.diary, offset)
+        self.desk = OperationHandlers(self.broker, self.line, self.diary, offset)
         EventLog(self.broker.events, self._write_log, config.drain_timeout)
-        self.host = Host(loop, self.line, now)
-        self._restoring: Restoring | None = None
-        if isinstance(self.diary, SqliteDiary):
-            self._restoring = Restoring(self.diary, self.line, now, self._loaded)
+        self.host = AsyncioHost(loop, self.line, now)
+        self._restoring: Restore | None = None
+        if isinstance(self.diary, SqliteStore):
+            self._restoring = Restore(self.diary, self.line, now, self._loaded)
             unread = self.desk.calendar.load(self._restoring.prepare(), now(), now() + offset())
             for name, problem in unread.items():
                 log.warning("recurring job cannot be read", name=name, problem=problem)
-        self._http: list[tuple[HttpServer, HttpSession]] = []
+        self._http: list[tuple[HttpServer, HttpBrokerSide]] = []
         self._faults: deque[tuple[float, int]] = deque()  # how many internal errors there were, and when we looked
         self._listeners: list[Listener] = []
         self._is_open = False
@@ -101,7 +101,7 @@ class Server:
 
     def listen(self) -> Opened:
         """Open every listener. Returns, for each, who comes in where."""
-        house = House(self._loop, self.desk, self._now, self.health, self._http)
+        house = ServerContext(self._loop, self.desk, self._now, self.health, self._http)
         urls = self._config.listen or default_listeners(os.environ)
         optional = () if self._config.listen else optional_listeners(os.environ)
         needed = [prepare(url, self.broker, self.line, house) for url in urls if url not in optional]
@@ -132,7 +132,7 @@ class Server:
             for who, door in listener.doors:
                 place = self.host.listen(door)
                 scheme = "http" if listener.address.transport == "http" else "tcp"
-                places.append((who, f"{scheme if isinstance(place, TcpPlace) else 'ipc'}://{place}"))
+                places.append((who, f"{scheme if isinstance(place, TcpAddress) else 'ipc'}://{place}"))
                 if not is_loopback(place):
                     self._log.warning("listening without authentication", place=str(place), url=listener.address.url)
             listener.when_open()
@@ -263,10 +263,10 @@ class Server:
         if not self.stopped.done():
             self.stopped.set_result(code)
 
-    def _open_diary(self, folder: Path, release: str) -> SqliteDiary:
-        limits = DiaryLimits(max_diary=self._config.max_diary)
+    def _open_diary(self, folder: Path, release: str) -> SqliteStore:
+        limits = StoreLimits(max_diary=self._config.max_diary)
         post = self._loop.call_soon_threadsafe
-        diary = SqliteDiary(folder, post, clock.wall_offset, limits, author=release, progress=self._upgraded)
+        diary = SqliteStore(folder, post, clock.wall_offset, limits, author=release, progress=self._upgraded)
         diary.failed = self._diary_failed
         diary.when_lost(lambda sentence: self._log.error("store files lost", problem=sentence))
         if diary.problem is not None:
@@ -353,7 +353,7 @@ async def _serve(
 ) -> int:
     loop = asyncio.get_running_loop()
     server = make_server(loop, folder=folder)
-    notifier = Notifier(os.environ)
+    notifier = SdNotifier(os.environ)
 
     def told_to_stop() -> None:
         notifier.stopping()

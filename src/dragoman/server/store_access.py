@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from dragoman.core.broker import Broker
-from dragoman.core.effects import Answer, Give
+from dragoman.core.effects import DeliverOutcome, SendJob
 from dragoman.core.failure import Failure
 from dragoman.core.model import ABSENT, Job, Payload
 from dragoman.core.store_entries import StoreEntry
@@ -63,11 +63,11 @@ class StoreAccess:
         else:
             done(job.payload, job.result, job.failure)
 
-    def _fetch_first(self, effect: Give | Answer) -> None:
+    def _fetch_first(self, effect: SendJob | DeliverOutcome) -> None:
         """Fetch the payload or the result of this effect from the diary, and go on when it is here."""
 
         def fetched(payload: Payload, result: Payload, failure: Failure | None) -> None:
-            if isinstance(effect, Give):
+            if isinstance(effect, SendJob):
                 job = effect.attempt.job
                 if job.attempt is not effect.attempt:
                     return  # too late for this one; a next one waits for its own
@@ -78,7 +78,7 @@ class StoreAccess:
                 self.broker.effects.append(effect)
             self.ask_for_turn()
 
-        job = effect.attempt.job if isinstance(effect, Give) else effect.job
+        job = effect.attempt.job if isinstance(effect, SendJob) else effect.job
         assert job is not None
         self._store.fetch(job, fetched)
 

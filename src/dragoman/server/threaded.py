@@ -94,7 +94,7 @@ class ThreadedServer:
     async def _live(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._over = asyncio.Event()
-        log = LibraryLog(self._logger)
+        log = StdlibLog(self._logger)
         server = self.server = Server(self._loop, self._config, first_id_without_folder(), log, self._now)
         try:
             self.opened = server.listen()
@@ -111,7 +111,7 @@ class ThreadedServer:
                 self._is_closed = True  # nobody may turn to the loop any more
 
 
-class LibraryLog:
+class StdlibLog:
     """The broker's log lines, with their facts behind them, in the standard library's `logging`."""
 
     def __init__(self, logger: logging.Logger) -> None:

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from dragoman.carriers.carrier import Carrier
-from dragoman.carriers.sp import Limits as SpLimits
-from dragoman.carriers.sp import Sp
+from dragoman.carriers.sp import Sp, SpLimits
 from dragoman.carriers.zmtp import Zmtp
-from dragoman.carriers.zmtp_limits import Limits as ZmtpLimits
+from dragoman.carriers.zmtp_limits import ZmtpLimits
 from dragoman.core.broker import Broker
 from dragoman.core.names import is_name
 from dragoman.dialects import interface
@@ -28,23 +27,23 @@ from dragoman.dialects.catalogue import DIALECTS
 from dragoman.dialects.frontend import FRONTEND
 from dragoman.dialects.majordomo import broker_side as majordomo
 from dragoman.dialects.majordomo.options import ListenerOptions as MajordomoOptions
-from dragoman.dialects.memodb.broker_side import MemoDbSession
+from dragoman.dialects.memodb.broker_side import MemoDbBrokerSide
 from dragoman.dialects.memodb.options import ListenerOptions as MemoDbOptions
 from dragoman.dialects.native import messages as native
-from dragoman.dialects.native.broker_side import NativeSession
+from dragoman.dialects.native.broker_side import NativeBrokerSide
 from dragoman.dialects.pingpong import broker_side as pingpong
 from dragoman.dialects.pingpong.options import ListenerOptions as PingPongOptions
 from dragoman.dialects.powerhose import broker_side as powerhose
 from dragoman.dialects.powerhose.options import ListenerOptions as PowerhoseOptions
 from dragoman.http.limits import HttpLimits
-from dragoman.operations.handlers import Desk
-from dragoman.operations.json_api import JsonDesk
+from dragoman.operations.handlers import OperationHandlers
+from dragoman.operations.json_api import JsonOperations
 from dragoman.operations.schemas import HealthView
 from dragoman.sdk.address import (
     Address,
-    Place,
-    TcpPlace,
-    UnixPlace,
+    SocketAddress,
+    TcpAddress,
+    UnixAddress,
     address_error,
     is_loopback,
     parse,
@@ -52,14 +51,14 @@ from dragoman.sdk.address import (
     read_options,
 )
 from dragoman.server import clock
-from dragoman.server.acceptor import Door
-from dragoman.server.asyncio_host import ServedDoor
+from dragoman.server.acceptor import ListenerSocket
+from dragoman.server.asyncio_host import ExternalSocket
 from dragoman.server.config import runtime_dir
-from dragoman.server.dial_policy import Reach
+from dragoman.server.dial_policy import DialPolicy
 from dragoman.server.runner import Runner
 
 if TYPE_CHECKING:
-    from dragoman.http.broker_side import HttpSession
+    from dragoman.http.broker_side import HttpBrokerSide
     from dragoman.http.server import HttpServer
 
 
@@ -77,7 +76,7 @@ class Listener:
     """A listener made ready: where it opens and what to tell people about it."""
 
     address: Address
-    doors: tuple[tuple[str, Door | ServedDoor], ...]  # who comes in there (workers, callers) and the door
+    doors: tuple[tuple[str, ListenerSocket | ExternalSocket], ...]  # who comes in there (workers, callers) and the door
     notes: tuple[str, ...]  # what the operator should know of it
     before_open: Callable[[], None] = lambda: None  # to be done before its doors are opened; may raise OSError
     when_open: Callable[[], None] = lambda: None  # and as soon as they are
@@ -85,14 +84,14 @@ class Listener:
 
 
 @dataclass(frozen=True, slots=True)
-class House:
+class ServerContext:
     """What a running broker has besides its line."""
 
     loop: asyncio.AbstractEventLoop
-    desk: Desk
+    desk: OperationHandlers
     now: Callable[[], float]
     health: Callable[[], HealthView]
-    http: list[tuple[HttpServer, HttpSession]]  # the open ones
+    http: list[tuple[HttpServer, HttpBrokerSide]]  # the open ones
 
     def http_traffic(self) -> tuple[int, int]:
         traffics = [server.traffic for server, _ in self.http]
@@ -100,7 +99,7 @@ class House:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ListenRequest:
     """All that a dialect needs in order to listen."""
 
     address: Address
@@ -109,30 +108,32 @@ class Request:
     limits: Any  # what its peers may take and cost
     broker: Broker
     line: Runner
-    house: House | None = None  # none: questions are not answered, and nobody is served by HTTP
+    house: ServerContext | None = None  # none: questions are not answered, and nobody is served by HTTP
 
 
-def listen_pingpong(request: Request) -> Listener:
+def listen_pingpong(request: ListenRequest) -> Listener:
     own: PingPongOptions = request.own
     check_service(request, own.service)
     line = request.line
-    session = pingpong.PingPongSession(request.broker, line.connections, own, request.options.max_payload, clock.now())
+    session = pingpong.PingPongBrokerSide(
+        request.broker, line.connections, own, request.options.max_payload, clock.now()
+    )
     request.line.sessions.append(session)
     carrier = partial(Zmtp, "ROUTER", limits=ZmtpLimits(max_payload=request.options.max_payload))
     return _with_frontend(request, session, pingpong.BACKEND, carrier, f", edition {own.edition.value}")
 
 
-def listen_powerhose(request: Request) -> Listener:
+def listen_powerhose(request: ListenRequest) -> Listener:
     address = request.address
     own: PowerhoseOptions = request.own
     check_service(request, own.service)
     try:
-        reach = Reach(_bases(own, address.place), [each for each in own.dial_allow.split(",") if each])
+        reach = DialPolicy(_bases(own, address.place), [each for each in own.dial_allow.split(",") if each])
     except ValueError as error:
         raise address_error(address.url, f"dial_allow: {error}") from None
     max_payload = request.options.max_payload
     limits = ZmtpLimits(max_payload=max_payload)
-    session = powerhose.PowerhoseSession(
+    session = powerhose.PowerhoseBrokerSide(
         request.broker,
         request.line.connections,
         own,
@@ -146,70 +147,70 @@ def listen_powerhose(request: Request) -> Listener:
     return _with_frontend(request, session, powerhose.BACKEND, carrier)
 
 
-def _bases(own: PowerhoseOptions, place: Place) -> list[str]:
+def _bases(own: PowerhoseOptions, place: SocketAddress) -> list[str]:
     """Where the sockets of workers may lie, if the URL does not say."""
     if own.base:
         return [each for each in own.base.split(":") if each]
-    beside = [os.path.dirname(os.path.abspath(place.path))] if isinstance(place, UnixPlace) else []
+    beside = [os.path.dirname(os.path.abspath(place.path))] if isinstance(place, UnixAddress) else []
     return [os.getcwd(), *beside, tempfile.gettempdir(), str(runtime_dir(os.environ))]
 
 
-def check_service(request: Request, service: str) -> None:
+def check_service(request: ListenRequest, service: str) -> None:
     if not is_name(service, request.broker.policy.max_service_bytes):
         raise address_error(request.address.url, f"{service!r} is not a service name")
 
 
 def _with_frontend(
-    request: Request, session: interface.Session, backend: str, carrier: Callable[[], Zmtp], note: str = ""
+    request: ListenRequest, session: interface.BrokerSide, backend: str, carrier: Callable[[], Zmtp], note: str = ""
 ) -> Listener:
     """A listener whose callers have a place of their own, or none."""
     address = request.address
-    doors = [("workers", Door(session, backend, address.place, carrier, request.limits))]
+    doors = [("workers", ListenerSocket(session, backend, address.place, carrier, request.limits))]
     notes = [f"service {request.own.service!r}{note}"]
     if request.options.frontend is None:
-        example = "PORT" if isinstance(address.place, TcpPlace) else "ipc%3A%2F%2F%2FPATH"
+        example = "PORT" if isinstance(address.place, TcpAddress) else "ipc%3A%2F%2F%2FPATH"
         notes.append(f"takes workers only: add frontend={example} for callers")
     else:
         frontend = parse_frontend(request.options.frontend, address.place, address.url)
         _insist_on_loopback(address, is_loopback(frontend), request.options)
-        doors.append(("callers", Door(session, FRONTEND, frontend, carrier, request.limits)))
+        doors.append(("callers", ListenerSocket(session, FRONTEND, frontend, carrier, request.limits)))
     return Listener(address, tuple(doors), tuple(notes))
 
 
-def listen_memodb(request: Request) -> Listener:
+def listen_memodb(request: ListenRequest) -> Listener:
     own: MemoDbOptions = request.own
     max_payload = request.options.max_payload
-    session = MemoDbSession(request.broker, request.line.connections, own, max_payload)
-    is_ipc = isinstance(request.address.place, UnixPlace)
+    session = MemoDbBrokerSide(request.broker, request.line.connections, own, max_payload)
+    is_ipc = isinstance(request.address.place, UnixAddress)
     carrier = partial(Sp, "REP", ipc=is_ipc, limits=SpLimits(max_payload=max_payload))
     return _at_one_door(request, session, carrier)
 
 
-def listen_majordomo(request: Request) -> Listener:
+def listen_majordomo(request: ListenRequest) -> Listener:
     own: MajordomoOptions = request.own
     max_payload = request.options.max_payload
-    session = majordomo.MajordomoSession(request.broker, request.line.connections, own, max_payload)
+    session = majordomo.MajordomoBrokerSide(request.broker, request.line.connections, own, max_payload)
     carrier = partial(Zmtp, "ROUTER", limits=ZmtpLimits(max_payload=max_payload))
     return _at_one_door(request, session, carrier)
 
 
-def _at_one_door(request: Request, session: interface.Session, carrier: Callable[[], Carrier]) -> Listener:
+def _at_one_door(request: ListenRequest, session: interface.BrokerSide, carrier: Callable[[], Carrier]) -> Listener:
     """A listener whose workers and callers come in at the same place, and name their services themselves."""
     address = request.address
     if request.options.frontend is not None:
         problem = f"{address.dialect} has no frontend: workers and callers come in at the same place"
         raise address_error(address.url, problem)
     request.line.sessions.append(session)
-    door = Door(session, "door", address.place, carrier, request.limits)
+    door = ListenerSocket(session, "door", address.place, carrier, request.limits)
     return Listener(address, (("both", door),), ("workers and callers; any service",))
 
 
-def listen_native(request: Request) -> Listener:
+def listen_native(request: ListenRequest) -> Listener:
     # What is told again when a client comes back must not get it disconnected as slow.
     own = replace(request.own, max_kept_bytes=min(request.own.max_kept_bytes, request.limits.max_send_buffer))
     max_payload = request.options.max_payload
-    desk = JsonDesk(request.house.desk) if request.house is not None else None
-    session = NativeSession(request.broker, request.line.connections, own, max_payload, "dragoman", desk)
+    desk = JsonOperations(request.house.desk) if request.house is not None else None
+    session = NativeBrokerSide(request.broker, request.line.connections, own, max_payload, "dragoman", desk)
     most = max_payload + native.MOST_HEADS
     limits = ZmtpLimits(max_payload=most, hard_cap=max(most, ZmtpLimits().hard_cap), max_frames=native.MOST_NAMES + 2)
     listener = _at_one_door(request, session, partial(Zmtp, "ROUTER", limits=limits))
@@ -238,7 +239,7 @@ def optional_listeners(environment: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(f"controller+unix://{quote(folder)}" for folder in folders)
 
 
-def prepare(url: str, broker: Broker, line: Runner, house: House | None = None) -> Listener:
+def prepare(url: str, broker: Broker, line: Runner, house: ServerContext | None = None) -> Listener:
     """A listener for this URL. Raises AddressError."""
     address = parse(url, DIALECTS)
     dialect = DIALECTS[address.dialect]
@@ -250,7 +251,7 @@ def prepare(url: str, broker: Broker, line: Runner, house: House | None = None) 
     if isinstance(limits, HttpLimits) and "max_memory" not in address.options:
         limits = replace(limits, max_memory=broker.policy.max_memory)
     _insist_on_loopback(address, is_loopback(address.place), options)
-    listener: Listener = resolve_name(dialect.listen)(Request(address, options, own, limits, broker, line, house))
+    listener: Listener = resolve_name(dialect.listen)(ListenRequest(address, options, own, limits, broker, line, house))
     return listener
 
 

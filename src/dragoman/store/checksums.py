@@ -13,7 +13,7 @@ from struct import error as StructError
 from typing import Any, Final, cast
 from zlib import crc32
 
-from dragoman.store.errors import Unreadable
+from dragoman.store.errors import InvalidRow
 from dragoman.store.rows import FATE_COLUMNS, JOB_COLUMNS, Row
 
 MASK: Final = 0xFFFF_FFFF
@@ -102,12 +102,12 @@ def require_heads(job: Columns, job_sum: object, fate: Columns, sums: Columns) -
     """
     found = _computed(job_sums, (*job, b""))
     if found is None or found[0] != job_sum:
-        raise Unreadable(f"{_name(job)} does not match its checksum")
+        raise InvalidRow(f"{_name(job)} does not match its checksum")
     if fate[0] is None:
         return
     computed = _computed(fate_sums, (*fate[:RESULT], None, *fate[RESULT:]))
     if computed is None or computed[:2] != tuple(sums) or fate[0] != job[0]:
-        raise Unreadable(f"what happened to {_name(job)} does not match its checksum")
+        raise InvalidRow(f"what happened to {_name(job)} does not match its checksum")
 
 
 def _computed(compute: Callable[[Columns], tuple[int, ...]], row: Columns) -> tuple[int, ...] | None:

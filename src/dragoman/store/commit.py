@@ -5,7 +5,7 @@ from __future__ import annotations
 from dragoman.store.rows import OUTCOME, QUARANTINED, Row
 
 
-class Group:
+class Commit:
     __slots__ = ("erased", "fates", "heads", "jobs", "notes")
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Group:
         self.fates.pop(number, None)
         self.erased[number] = None
 
-    def take_in(self, later: Group) -> None:
+    def take_in(self, later: Commit) -> None:
         """Let what was said later stand for what was said here, but for its new jobs: those are lost."""
         self.heads |= later.heads
         self.fates |= later.fates

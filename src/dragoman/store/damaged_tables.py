@@ -8,12 +8,12 @@ from pathlib import Path
 import apsw
 
 from dragoman.core.model import JobId
-from dragoman.core.options import Wishes
-from dragoman.core.restore import Kept
+from dragoman.core.options import JobOptions
+from dragoman.core.restore import StoredJob
 from dragoman.store import checksums
 from dragoman.store.checksums import RESULT
-from dragoman.store.errors import Damaged, Unreadable
-from dragoman.store.rows import FATE_COLUMNS, JOB_COLUMNS, PAYLOAD, Reader, Row
+from dragoman.store.errors import InvalidRow, StoreCorrupted
+from dragoman.store.rows import FATE_COLUMNS, JOB_COLUMNS, PAYLOAD, Row, RowDecoder
 from dragoman.store.salvage import Salvage
 from dragoman.store.sealing import UNSEALED
 from dragoman.store.statements import read_note
@@ -69,18 +69,18 @@ class Table:
     def _makes_sense(self, row: Row) -> bool:
         try:
             self._read(row)
-        except Unreadable:
+        except InvalidRow:
             return False
         return True
 
 
 def job_table(source: apsw.Connection, path: Path, is_sealed: bool) -> Table:
-    reader = Reader()
+    reader = RowDecoder()
 
     def read(row: Row) -> None:
         reader.job(row[:PAYLOAD], 0.0)
         if not isinstance(row[PAYLOAD], bytes):
-            raise Unreadable("its payload is none")
+            raise InvalidRow("its payload is none")
         if is_sealed or row[-1] is not None:
             _require(checksums.fits_job(row[:-2], row[-2:]))
 
@@ -88,15 +88,15 @@ def job_table(source: apsw.Connection, path: Path, is_sealed: bool) -> Table:
 
 
 def fate_table(source: apsw.Connection, path: Path, is_sealed: bool) -> Table:
-    reader = Reader()
+    reader = RowDecoder()
 
     def read(row: Row) -> None:
         number, result = row[0], row[RESULT]
         assert isinstance(number, int)
-        job = Kept(number, JobId(b""), "", Wishes(), 0.0)
+        job = StoredJob(number, JobId(b""), "", JobOptions(), 0.0)
         reader.add_fate(job, (*row[1:RESULT], *row[RESULT + 1 : -3]), 0.0)
         if result is not None and not isinstance(result, bytes):
-            raise Unreadable("its result is none")
+            raise InvalidRow("its result is none")
         if is_sealed or row[-1] is not None:
             _require(checksums.fits_fate(row[:-3], row[-3:], is_told=row[-2] != UNTOLD))
 
@@ -105,7 +105,7 @@ def fate_table(source: apsw.Connection, path: Path, is_sealed: bool) -> Table:
 
 def _require(is_whole: bool) -> None:
     if not is_whole:
-        raise Unreadable("it does not match its checksum")
+        raise InvalidRow("it does not match its checksum")
 
 
 def notes_of(source: apsw.Connection, is_sealed: bool) -> Iterator[tuple[str, str] | None]:
@@ -155,5 +155,5 @@ def columns_of(source: apsw.Connection, table: str) -> set[str]:
     found = _known(source, table)
     missing = {*(JOB_COLUMNS if table == "job" else FATE_COLUMNS)} - found - {*SINCE}
     if missing:
-        raise Damaged(f"the table {table} has no {', '.join(sorted(missing))}")
+        raise StoreCorrupted(f"the table {table} has no {', '.join(sorted(missing))}")
     return found

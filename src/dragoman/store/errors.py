@@ -16,19 +16,19 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 FULL = "the disk is full"
 
 
-class DiaryError(Exception):
+class StoreError(Exception):
     """The diary cannot be used; the message says what to do."""
 
 
-class Damaged(DiaryError):
+class StoreCorrupted(StoreError):
     """Its file is not as we left it."""
 
 
-class Unreadable(Exception):
+class InvalidRow(Exception):
     """A row of the diary that makes no sense."""
 
 
-def passing(error: apsw.Error, system_errno: int) -> str | None:
+def temporary_error(error: apsw.Error, system_errno: int) -> str | None:
     """Why nothing can be written at the moment, if that may change without us (R101); None: it is broken (R104).
 
     A sync that failed is never in doubt: what the kernel had to write may be gone, whatever the reason it gives.
@@ -47,6 +47,6 @@ def passing(error: apsw.Error, system_errno: int) -> str | None:
 
 def describe(error: BaseException) -> str:
     """For whoever must look at it."""
-    if isinstance(error, apsw.CorruptError | apsw.NotADBError | Unreadable):
+    if isinstance(error, apsw.CorruptError | apsw.NotADBError | InvalidRow):
         return f"the diary is damaged ({error}): {ADVICE}"
     return f"the diary failed ({type(error).__name__}: {error})"

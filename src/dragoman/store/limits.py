@@ -8,7 +8,7 @@ MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class DiaryLimits:
+class StoreLimits:
     """In seconds, bytes and counts."""
 
     # L21, R101: how large the file may become, and what is kept back for outcomes when the disk is full.

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import apsw
 
-from dragoman.core.restore import Kept
+from dragoman.core.restore import StoredJob
 from dragoman.store import statements
-from dragoman.store.errors import Unreadable
-from dragoman.store.rows import Reader
+from dragoman.store.errors import InvalidRow
+from dragoman.store.rows import RowDecoder
 
 
 def _nothing(*_: object) -> None:
@@ -21,27 +21,27 @@ class Loader:
         self.last = statements.last_number(connection)  # what comes later is no business of ours
         self.is_loading = False
         self.is_due = False  # another batch may be read
-        self.deliver: Callable[[list[Kept]], None] = _nothing
+        self.deliver: Callable[[list[StoredJob]], None] = _nothing
         self.finished: Callable[[], None] = _nothing
         self._connection = connection
         self._wall_offset = wall_offset
         self._batch = batch
         self._after = 0
-        self._reader = Reader()
+        self._reader = RowDecoder()
 
-    def begin(self, deliver: Callable[[list[Kept]], None], finished: Callable[[], None]) -> None:
+    def begin(self, deliver: Callable[[list[StoredJob]], None], finished: Callable[[], None]) -> None:
         self.deliver, self.finished = deliver, finished
         self.is_loading = self.is_due = True
 
     def is_taken(self) -> None:
         self.is_due = self.is_loading
 
-    def next_batch(self) -> list[Kept]:
+    def next_batch(self) -> list[StoredJob]:
         """Empty at the end."""
         try:
             rows = statements.read_batch(self._connection, self._after, self.last, self._batch)
         except UnicodeDecodeError as error:
-            raise Unreadable(f"a text of a job after number {self._after} is none: {error.reason}") from error
+            raise InvalidRow(f"a text of a job after number {self._after} is none: {error.reason}") from error
         offset = self._wall_offset()
         batch = [self._reader.kept(row, offset) for row in rows]
         self.is_due = False

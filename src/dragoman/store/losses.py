@@ -15,7 +15,7 @@ import apsw
 from dragoman.store import statements
 from dragoman.store.counter import NAME as COUNTER
 from dragoman.store.counter import Count, read_count
-from dragoman.store.errors import ADVICE, BACKUP_ADVICE, Damaged
+from dragoman.store.errors import ADVICE, BACKUP_ADVICE, StoreCorrupted
 from dragoman.store.log import HEADER, Log
 from dragoman.store.salvage import jobs_in, page_size_of
 from dragoman.store.schema import COMMITS, NAME, damaged, has_bytes, is_new
@@ -36,7 +36,7 @@ class Loss:
         more = f" and {len(self.jobs) - MOST_NAMED} more" if len(self.jobs) > MOST_NAMED else ""
         return f"{self.how}; affected: {', '.join(self.jobs[:MOST_NAMED])}{more}"
 
-    def error(self, path: Path) -> Damaged:
+    def error(self, path: Path) -> StoreCorrupted:
         return damaged(path, self.sentence(), BACKUP_ADVICE if self.is_short else ADVICE)
 
 

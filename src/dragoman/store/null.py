@@ -7,17 +7,17 @@ from collections.abc import Callable
 from dragoman.core.failure import Failure
 from dragoman.core.histogram import Histogram
 from dragoman.core.model import Job, Payload
-from dragoman.core.store_entries import Erase, Note, Save
+from dragoman.core.store_entries import DeleteJob, StoreJob, StoreValue
 
 
-class MemoryDiary:
+class NullStore:
     problem: str | None = None  # why nothing can be written; never
 
     def __init__(self) -> None:
         self.commits = Histogram()
 
-    def apply(self, entries: list[Save | Note | Erase], done: Callable[[int, str | None], None]) -> None:
-        numbers = [entry.number for entry in entries if not isinstance(entry, Erase)]
+    def apply(self, entries: list[StoreJob | StoreValue | DeleteJob], done: Callable[[int, str | None], None]) -> None:
+        numbers = [entry.number for entry in entries if not isinstance(entry, DeleteJob)]
         if numbers:
             done(numbers[-1], None)
 

@@ -26,7 +26,7 @@ from dragoman.store.damaged_tables import (
     job_table,
     notes_of,
 )
-from dragoman.store.errors import Damaged, DiaryError, passing
+from dragoman.store.errors import StoreCorrupted, StoreError, temporary_error
 from dragoman.store.losses import Loss, after_opening, bad_epoch, before_opening, log_of, without_store
 from dragoman.store.rebuilding import rebuild
 from dragoman.store.rows import FATE_COLUMNS, JOB_COLUMNS, Row
@@ -88,7 +88,7 @@ def examine(folder: Path) -> Findings:
     path = _present(folder)
     try:
         connection = open_file(path)
-    except Damaged as error:
+    except StoreCorrupted as error:
         return Findings(str(error.__cause__ or error))
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     with closing(connection):
@@ -98,10 +98,10 @@ def examine(folder: Path) -> Findings:
                 return Findings(loss.how, loss.jobs)
             found = check_file(connection, lambda: False)
             return Findings(found) if found else _check_rows(connection, path)
-        except (apsw.CorruptError, apsw.NotADBError, Damaged) as error:
+        except (apsw.CorruptError, apsw.NotADBError, StoreCorrupted) as error:
             return Findings(str(error))
         except apsw.Error as error:
-            raise DiaryError(f"{path} cannot be read: {error}") from error
+            raise StoreError(f"{path} cannot be read: {error}") from error
 
 
 def recover(folder: Path, *, force: bool = False) -> Recovered | None:
@@ -114,7 +114,7 @@ def recover(folder: Path, *, force: bool = False) -> Recovered | None:
     path = folder / NAME
     if not has_bytes(path) and not has_bytes(log_of(path)):
         advice = "restore a backup, or begin with an empty diary by `dragoman diary accept`"
-        raise DiaryError(f"nothing of {path} is left ({check(folder)}): {advice}")
+        raise StoreError(f"nothing of {path} is left ({check(folder)}): {advice}")
     fresh, joined = folder / f"{NAME}.new", folder / f"{NAME}.joined"
     away = folder / f"{NAME}.damaged-{strftime('%Y%m%d-%H%M%S')}"
     loss = _loss(folder)
@@ -128,7 +128,7 @@ def recover(folder: Path, *, force: bool = False) -> Recovered | None:
         _put_in_place(fresh, path, away)
         (folder / COUNTER).unlink(missing_ok=True)  # it told of the old one
     except OSError as error:
-        raise DiaryError(f"{path} cannot be recovered: {error}") from error
+        raise StoreError(f"{path} cannot be recovered: {error}") from error
     finally:
         _remove(fresh)
         _remove(joined)
@@ -142,7 +142,7 @@ def accept(folder: Path) -> None:
     """
     path = folder / NAME
     if not has_bytes(path) and has_bytes(log_of(path)):
-        raise DiaryError(f"{path} is gone, but its log is there: run `dragoman diary recover` on its folder")
+        raise StoreError(f"{path} is gone, but its log is there: run `dragoman diary recover` on its folder")
     try:
         count = folder / COUNTER
         aside = folder / f"{COUNTER}.old"
@@ -153,10 +153,10 @@ def accept(folder: Path) -> None:
         if found:
             if aside.exists():
                 os.replace(aside, count)
-            raise DiaryError(f"{path} is damaged ({found}): run `dragoman diary recover` on its folder")
+            raise StoreError(f"{path} is damaged ({found}): run `dragoman diary recover` on its folder")
         aside.unlink(missing_ok=True)
     except OSError as error:
-        raise DiaryError(f"{path} cannot be used: {error}") from error
+        raise StoreError(f"{path} cannot be used: {error}") from error
 
 
 def _loss(folder: Path) -> Loss | None:
@@ -166,7 +166,7 @@ def _loss(folder: Path) -> Loss | None:
         return loss
     try:
         connection = open_file(folder / NAME)
-    except DiaryError:
+    except StoreError:
         return None
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     with closing(connection):
@@ -185,7 +185,7 @@ def _copy_from(source: Path, fresh: Path, folder: Path, away: Path, loss: Loss |
 def _present(folder: Path) -> Path:
     path = folder / NAME
     if not path.exists():
-        raise DiaryError(f"there is no diary in {folder}")
+        raise StoreError(f"there is no diary in {folder}")
     return path
 
 
@@ -240,7 +240,7 @@ def _open_damaged(path: Path) -> apsw.Connection:
         # We do not write to it. But so SQLite reads also a file that is shorter than its header says.
         source.config(apsw.SQLITE_DBCONFIG_WRITABLE_SCHEMA, 1)
     except apsw.Error as error:
-        raise DiaryError(f"{path} cannot be opened at all: {error}") from error
+        raise StoreError(f"{path} cannot be opened at all: {error}") from error
     return source
 
 
@@ -249,11 +249,11 @@ def _refuse_strangers(source: apsw.Connection, path: Path) -> None:
         version = source.pragma("user_version")
         for table in ("job", "fate"):
             columns_of(source, table)
-    except (apsw.Error, Damaged) as error:
-        raise DiaryError(f"nothing of {path} can be read ({error}): restore a backup, or move it away") from error
+    except (apsw.Error, StoreCorrupted) as error:
+        raise StoreError(f"nothing of {path} can be read ({error}): restore a backup, or move it away") from error
     noted = noted_version(source)
     if version > VERSION and (noted is None or noted > VERSION):
-        raise DiaryError(f"{path} was written by a newer Dragoman (format {version}): use that release")
+        raise StoreError(f"{path} was written by a newer Dragoman (format {version}): use that release")
 
 
 def _copy_into(
@@ -273,8 +273,8 @@ def _copy_into(
                 write_note(target, COMMITS, counted[0].text)
             target.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)  # its log stays behind
         except apsw.Error as error:
-            why = passing(error, target.system_errno) or str(error)
-            raise DiaryError(f"a new diary cannot be written in {fresh.parent}: {why}") from error
+            why = temporary_error(error, target.system_errno) or str(error)
+            raise StoreError(f"a new diary cannot be written in {fresh.parent}: {why}") from error
     return found
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dragoman.store.counter import sync_folder
-from dragoman.store.errors import DiaryError
+from dragoman.store.errors import StoreError
 from dragoman.store.losses import EPOCH, log_of
 from dragoman.store.schema import NAME, has_bytes
 
@@ -37,12 +37,12 @@ def find_open_files(pid: int, proc: Path = OPEN_FILES) -> OpenFiles:
                 continue  # closed meanwhile
             found.setdefault(name, each)
     except FileNotFoundError:
-        raise DiaryError(f"there is no process {pid} on this machine: give the process id of the broker") from None
+        raise StoreError(f"there is no process {pid} on this machine: give the process id of the broker") from None
     except OSError as error:
         advice = "run this as the user that the broker runs as"
-        raise DiaryError(f"the open files of process {pid} cannot be read ({error.strerror}): {advice}") from error
+        raise StoreError(f"the open files of process {pid} cannot be read ({error.strerror}): {advice}") from error
     if NAME not in found:
-        raise DiaryError(f"process {pid} has no {NAME} open: give the process id of the broker")
+        raise StoreError(f"process {pid} has no {NAME} open: give the process id of the broker")
     return OpenFiles(found[NAME], found.get(f"{NAME}-wal"), found.get(EPOCH))
 
 
@@ -53,13 +53,13 @@ def rescue(pid: int, folder: Path, proc: Path = OPEN_FILES) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if has_bytes(target) or has_bytes(log_of(target)):
-            raise DiaryError(f"there is a diary in {folder} already: give an empty folder")
+            raise StoreError(f"there is a diary in {folder} already: give an empty folder")
         _copy_quietly(files, target)
         if files.epoch is not None:
             _copy(files.epoch, folder / EPOCH)
         sync_folder(folder)
     except OSError as error:
-        raise DiaryError(f"nothing can be saved in {folder}: {error}") from error
+        raise StoreError(f"nothing can be saved in {folder}: {error}") from error
 
 
 def _copy_quietly(files: OpenFiles, target: Path) -> None:
@@ -77,7 +77,7 @@ def _copy_quietly(files: OpenFiles, target: Path) -> None:
         time.sleep(QUIET)
     for _, copy in pairs:
         copy.unlink(missing_ok=True)
-    raise DiaryError("the broker still writes to its files: are they in their folder? Then stop it, and copy that")
+    raise StoreError("the broker still writes to its files: are they in their folder? Then stop it, and copy that")
 
 
 def _stamps(pairs: list[tuple[Path, Path]]) -> list[tuple[int, int]]:

@@ -14,10 +14,10 @@ from typing import Final
 from dragoman.core.failure import Failure, pack_failure, unpack_failure
 from dragoman.core.infinity import inf
 from dragoman.core.model import ABSENT, Job, JobId, Payload, Token
-from dragoman.core.options import Wishes
-from dragoman.core.restore import Kept
-from dragoman.core.states import DONE, ENDED, Ending, Outcome
-from dragoman.store.errors import Unreadable
+from dragoman.core.options import JobOptions
+from dragoman.core.restore import StoredJob
+from dragoman.core.states import DONE, ENDED, AttemptRecord, Outcome
+from dragoman.store.errors import InvalidRow
 
 Row = tuple[object, ...]
 
@@ -49,17 +49,17 @@ MOST_TIME: Final = 1e11  # seconds since 1970
 ID_BYTES: Final = 16
 COUNTS: Final = ("attempts", "default_attempts", "priority")
 NONSENSE: Final = (ValueError, TypeError, OverflowError, RecursionError)  # what reading something else raises
-DEFAULTS: Final = {each.name: each.default for each in fields(Wishes)}
+DEFAULTS: Final = {each.name: each.default for each in fields(JobOptions)}
 
 
-class Scribe:
+class RowEncoder:
     """Makes rows of jobs as they are now: they go on changing while the rows wait to be written."""
 
     __slots__ = ("_texts", "quarantined")
 
     def __init__(self) -> None:
         self.quarantined: dict[JobId, int] = {}  # their numbers: a retry may need a payload that only the file has
-        self._texts: dict[int, tuple[Wishes, str]] = {}
+        self._texts: dict[int, tuple[JobOptions, str]] = {}
 
     def job_row(self, job: Job, offset: float) -> Row:
         """In the place of its payload, the number of a job that has the same."""
@@ -91,18 +91,18 @@ class Scribe:
         self.quarantined.pop(job.id, None)
         return job.number
 
-    def _wishes(self, wishes: Wishes) -> str:
+    def _wishes(self, wishes: JobOptions) -> str:
         known = self._texts.get(id(wishes))
         if known is not None and known[0] is wishes:
             return known[1]
         if len(self._texts) >= MOST_WISHES:
             self._texts.clear()
-        text = wishes_text(wishes)
+        text = options_text(wishes)
         self._texts[id(wishes)] = (wishes, text)
         return text
 
 
-def wishes_text(wishes: Wishes) -> str:
+def options_text(wishes: JobOptions) -> str:
     """What differs from the defaults."""
     differing = {name: getattr(wishes, name) for name, usual in DEFAULTS.items() if getattr(wishes, name) != usual}
     return json.dumps(differing, separators=(",", ":"))
@@ -148,7 +148,7 @@ def read_result(job: Job, stored: Payload) -> tuple[Payload, Failure | None]:
     return b"", unpack_failure(stored)
 
 
-def _history_text(history: list[Ending]) -> str:
+def _history_text(history: list[AttemptRecord]) -> str:
     endings = [(each.number, each.worker, each.outcome.value, each.reason) for each in history]
     return json.dumps(endings, separators=(",", ":"))
 
@@ -158,70 +158,70 @@ def _text(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-class Reader:
+class RowDecoder:
     """Makes jobs of an earlier run of rows, or raises Unreadable. Equal wishes, and equal names, are one object."""
 
     __slots__ = ("_names", "_wishes")
 
     def __init__(self) -> None:
-        self._wishes: dict[str, Wishes] = {}
+        self._wishes: dict[str, JobOptions] = {}
         self._names: dict[str, str] = {}
 
-    def kept(self, row: list[object] | Row, offset: float) -> Kept:
+    def kept(self, row: list[object] | Row, offset: float) -> StoredJob:
         """`row`: a job without its payload, then its fate without number and result, NULLs if there is none."""
         kept = self.job(row[:PAYLOAD], offset)
         self.add_fate(kept, row[PAYLOAD:], offset)
         return kept
 
-    def job(self, row: list[object] | Row, offset: float) -> Kept:
+    def job(self, row: list[object] | Row, offset: float) -> StoredJob:
         """`row`: a job without its payload."""
         number, id, service, wishes, created, key, digest, retry_of = row
         if type(number) is not int or not 0 < number <= MOST_NUMBER:
-            raise Unreadable(f"job {number!r} has no number of ours")
+            raise InvalidRow(f"job {number!r} has no number of ours")
         if type(id) is not bytes or len(id) != ID_BYTES:
-            raise Unreadable(f"the id of job {number} is none")
+            raise InvalidRow(f"the id of job {number} is none")
         if type(service) is not str or type(wishes) is not str:
-            raise Unreadable(f"the service of job {number}, or what it wishes, is no text")
+            raise InvalidRow(f"the service of job {number}, or what it wishes, is no text")
         if type(created) is not float or not -MOST_TIME < created < MOST_TIME:
-            raise Unreadable(f"when job {number} was made is no time")
+            raise InvalidRow(f"when job {number} was made is no time")
         name = self._names.setdefault(service, service)
         try:
-            kept = Kept(number, JobId(id), name, self._wishes_of(wishes), created - offset)
+            kept = StoredJob(number, JobId(id), name, self._wishes_of(wishes), created - offset)
         except NONSENSE as error:
-            raise Unreadable(f"what job {number} wishes makes no sense: {error}") from error
+            raise InvalidRow(f"what job {number} wishes makes no sense: {error}") from error
         if key is not None:
             if type(key) is not str:
-                raise Unreadable(f"the key of job {number} is no text")
+                raise InvalidRow(f"the key of job {number} is no text")
             kept.key = key
         if digest is not None:
             if type(digest) is not bytes:
-                raise Unreadable(f"the digest of job {number} is none")
+                raise InvalidRow(f"the digest of job {number} is none")
             kept.digest = digest
         if retry_of is not None:
             if type(retry_of) is not bytes or len(retry_of) != ID_BYTES:
-                raise Unreadable(f"the id of the job that job {number} repeats is none")
+                raise InvalidRow(f"the id of the job that job {number} repeats is none")
             kept.retry_of = JobId(retry_of)
         return kept
 
-    def add_fate(self, kept: Kept, row: list[object] | Row, offset: float) -> None:
+    def add_fate(self, kept: StoredJob, row: list[object] | Row, offset: float) -> None:
         """`row`: a fate without number and result, NULLs if there is none."""
         if row[1] is None and row.count(None) == len(row):
             return
         try:
             _add_fate(kept, row, offset)
         except NONSENSE as error:
-            raise Unreadable(f"what happened to job {kept.number} makes no sense: {error}") from error
+            raise InvalidRow(f"what happened to job {kept.number} makes no sense: {error}") from error
 
-    def _wishes_of(self, text: str) -> Wishes:
+    def _wishes_of(self, text: str) -> JobOptions:
         wishes = self._wishes.get(text)
         if wishes is None:
             wishes = self._wishes[text] = _wishes_of(text)
         return wishes
 
 
-def _wishes_of(text: str) -> Wishes:
+def _wishes_of(text: str) -> JobOptions:
     wished = json.loads(text)
-    wishes = Wishes(**wished)
+    wishes = JobOptions(**wished)
     for name, value in wished.items():
         usual = DEFAULTS[name]
         if isinstance(usual, bool):
@@ -233,7 +233,7 @@ def _wishes_of(text: str) -> Wishes:
     return wishes
 
 
-def _add_fate(kept: Kept, fate: list[object] | Row, offset: float) -> None:
+def _add_fate(kept: StoredJob, fate: list[object] | Row, offset: float) -> None:
     start_at, spent, deaths, history, token, attempt, given, worker = fate[:8]
     outcome, reason, quarantined, keep_until, may_return = fate[8:]
     if type(spent) is not int or type(deaths) is not int or spent < 0 or deaths < 0:
@@ -257,13 +257,13 @@ def _add_fate(kept: Kept, fate: list[object] | Row, offset: float) -> None:
             kept.keep_until = _time(keep_until) - offset
 
 
-def _history_of(text: object) -> list[Ending]:
+def _history_of(text: object) -> list[AttemptRecord]:
     endings = json.loads(_said(text))
     _require(type(endings) is list, "history")
     history = []
     for number, who, how, why in endings:
         _require(type(number) is int, "history")
-        history.append(Ending(number, _said(who), Outcome(how), _said(why)))
+        history.append(AttemptRecord(number, _said(who), Outcome(how), _said(why)))
     return history
 
 

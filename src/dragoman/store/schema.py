@@ -9,7 +9,7 @@ from time import monotonic
 
 import apsw
 
-from dragoman.store.errors import ADVICE, Damaged, DiaryError
+from dragoman.store.errors import ADVICE, StoreCorrupted, StoreError
 from dragoman.store.sealing import FIRST, UNSEALED
 from dragoman.store.statements import write_note
 
@@ -56,7 +56,7 @@ def open_file(path: Path, vfs: str | None = None) -> apsw.Connection:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs)
     except (OSError, apsw.Error) as error:
-        raise DiaryError(f"{path} cannot be opened: {error}") from error
+        raise StoreError(f"{path} cannot be opened: {error}") from error
     try:
         _prepare(connection, path)
     except BaseException as error:
@@ -69,13 +69,13 @@ def open_file(path: Path, vfs: str | None = None) -> apsw.Connection:
     return connection
 
 
-def _explained(error: BaseException, path: Path) -> DiaryError | None:
+def _explained(error: BaseException, path: Path) -> StoreError | None:
     if isinstance(error, apsw.CorruptError | apsw.NotADBError):
         return damaged(path, str(error))
     if isinstance(error, apsw.BusyError):
-        return DiaryError(f"{path} is in use by another program")
+        return StoreError(f"{path} is in use by another program")
     if isinstance(error, apsw.Error):
-        return DiaryError(f"{path} cannot be used: {error}")
+        return StoreError(f"{path} cannot be used: {error}")
     if isinstance(error, UnicodeDecodeError):
         return damaged(path, f"a text is none: {error.reason}")
     return None
@@ -124,7 +124,7 @@ def make_store(folder: Path, author: str = "") -> None:
     try:
         bring_up_to_date(connection, author)
     except apsw.Error as error:
-        raise DiaryError(f"{path} cannot be made: {error}") from error
+        raise StoreError(f"{path} cannot be made: {error}") from error
     finally:
         connection.close()
 
@@ -141,11 +141,11 @@ def refuse_old_sqlite() -> None:
     version = apsw.sqlite_lib_version()
     if tuple(map(int, version.split(".")[:3])) < OLDEST_SQLITE:
         wanted = ".".join(map(str, OLDEST_SQLITE))
-        raise DiaryError(f"SQLite {version} may damage the diary; install an apsw that brings {wanted} or newer")
+        raise StoreError(f"SQLite {version} may damage the diary; install an apsw that brings {wanted} or newer")
 
 
-def damaged(path: Path, how: str, advice: str = ADVICE) -> Damaged:
-    return Damaged(f"{path} is damaged ({how.splitlines()[-1]}): {advice}")
+def damaged(path: Path, how: str, advice: str = ADVICE) -> StoreCorrupted:
+    return StoreCorrupted(f"{path} is damaged ({how.splitlines()[-1]}): {advice}")
 
 
 def _prepare(connection: apsw.Connection, path: Path) -> None:
@@ -155,14 +155,14 @@ def _prepare(connection: apsw.Connection, path: Path) -> None:
     fresh = is_new(connection)
     if not fresh:
         if application != APPLICATION and not _has_our_tables(connection):
-            raise DiaryError(f"{path} is no diary of Dragoman: move it away, or give another folder (--data)")
+            raise StoreError(f"{path} is no diary of Dragoman: move it away, or give another folder (--data)")
         if application != APPLICATION:
             raise damaged(path, f"its application id is {application:#x} instead of {APPLICATION:#x}")
         _refuse_version(connection, path, version)
     if fresh:
         pragma("auto_vacuum", "INCREMENTAL")
     if pragma("journal_mode", "WAL") != "wal":
-        raise DiaryError(f"{path} cannot be used: no write-ahead log is possible on its file system")
+        raise StoreError(f"{path} cannot be used: no write-ahead log is possible on its file system")
     pragma("synchronous", "FULL")
     pragma("wal_autocheckpoint", 0)
     pragma("cache_size", -16_384)
@@ -198,13 +198,13 @@ def _refuse_version(connection: apsw.Connection, path: Path, version: int) -> No
         raise damaged(path, f"its header says format {version}, its notes say none")
 
 
-def _too_new(connection: apsw.Connection, path: Path, version: int) -> DiaryError:
+def _too_new(connection: apsw.Connection, path: Path, version: int) -> StoreError:
     try:
         author = connection.execute("SELECT value FROM note WHERE key = ?", (AUTHOR,)).get
     except (apsw.SQLError, UnicodeDecodeError):
         author = None
     who = f"Dragoman {author}" if author else "a newer Dragoman"
-    return DiaryError(
+    return StoreError(
         f"{path} was written by {who} (format {version}; this one reads up to {VERSION}): "
         "use that release, or give another folder (--data)"
     )

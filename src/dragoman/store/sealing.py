@@ -12,7 +12,7 @@ from time import monotonic
 import apsw
 
 from dragoman.store import checksums
-from dragoman.store.errors import Unreadable
+from dragoman.store.errors import InvalidRow
 from dragoman.store.rows import FATE_COLUMNS, JOB_COLUMNS, Row
 from dragoman.store.statements import read_note, write_note
 
@@ -68,7 +68,7 @@ def _read(connection: apsw.Connection, table: str, after: int) -> list[Row]:
             if len(rows) >= ROWS or size >= BYTES:
                 break
     except UnicodeDecodeError as error:
-        raise Unreadable(f"a text of a {table} after number {after} is none: {error.reason}") from error
+        raise InvalidRow(f"a text of a {table} after number {after} is none: {error.reason}") from error
     return rows
 
 

@@ -15,22 +15,22 @@ import apsw
 from dragoman.core.failure import Failure
 from dragoman.core.histogram import Histogram
 from dragoman.core.model import Job, Payload
-from dragoman.core.restore import Kept
-from dragoman.core.store_entries import Erase, Note, Save
+from dragoman.core.restore import StoredJob
+from dragoman.core.store_entries import DeleteJob, StoreJob, StoreValue
 from dragoman.store import statements
 from dragoman.store.ballast import Ballast
-from dragoman.store.errors import FULL, DiaryError, Unreadable, passing
-from dragoman.store.limits import DiaryLimits
+from dragoman.store.errors import FULL, InvalidRow, StoreError, temporary_error
+from dragoman.store.limits import StoreLimits
 from dragoman.store.losses import after_opening, before_opening, has_leftovers
-from dragoman.store.rows import Scribe, read_result
+from dragoman.store.rows import RowEncoder, read_result
 from dragoman.store.schema import NAME, OWN_NOTES, bring_up_to_date, check_file, damaged, open_file, within
 from dragoman.store.sealing import Progress, seal_all
-from dragoman.store.writer import Close, Entries, Fetch, Load, Writer
+from dragoman.store.writer import CloseRequest, FetchRequest, LoadRequest, Writer, WriteRequest
 
-DEFAULT_LIMITS: Final = DiaryLimits()
+DEFAULT_LIMITS: Final = StoreLimits()
 
 
-class SqliteDiary:
+class SqliteStore:
     """Raises DiaryError if the folder's diary cannot be used. `post` runs a callable on the loop's thread;
     `wall_offset` tells how far the wall clock is ahead of the broker's; `progress` hears how far an older file has been
     brought up to date."""
@@ -40,7 +40,7 @@ class SqliteDiary:
         folder: Path,
         post: Callable[[Callable[[], None]], object],
         wall_offset: Callable[[], float],
-        limits: DiaryLimits = DEFAULT_LIMITS,
+        limits: StoreLimits = DEFAULT_LIMITS,
         *,
         author: str = "",
         vfs: str | None = None,
@@ -48,7 +48,7 @@ class SqliteDiary:
     ) -> None:
         self.path = folder / NAME
         self._wall_offset = wall_offset
-        self._scribe = Scribe()
+        self._scribe = RowEncoder()
         if (loss := before_opening(folder)) is not None:
             raise loss.error(self.path)
         connection = open_file(self.path, vfs)
@@ -73,10 +73,10 @@ class SqliteDiary:
             if isinstance(error, apsw.CorruptError | apsw.NotADBError):
                 raise damaged(self.path, str(error)) from error
             if isinstance(error, apsw.Error):
-                raise DiaryError(f"{self.path} cannot be used: {error}") from error
+                raise StoreError(f"{self.path} cannot be used: {error}") from error
             if isinstance(error, UnicodeDecodeError):
                 raise damaged(self.path, f"a note is no text: {error.reason}") from error
-            if isinstance(error, Unreadable):
+            if isinstance(error, InvalidRow):
                 raise damaged(self.path, str(error)) from error
             raise
         self._writer.thread.start()
@@ -99,7 +99,7 @@ class SqliteDiary:
             bring_up_to_date(connection, author)
             seal_all(connection, progress)
         except apsw.Error as error:
-            if passing(error, connection.system_errno) != FULL:
+            if temporary_error(error, connection.system_errno) != FULL:
                 raise
             ballast.drop()
             bring_up_to_date(connection, author)
@@ -107,11 +107,11 @@ class SqliteDiary:
 
     # ---------------------------------------------------------------- what the line asks for
 
-    def apply(self, entries: list[Save | Note | Erase], done: Callable[[int, str | None], None]) -> None:
+    def apply(self, entries: list[StoreJob | StoreValue | DeleteJob], done: Callable[[int, str | None], None]) -> None:
         scribe, offset = self._scribe, self._wall_offset()
-        written = Entries(done)
+        written = WriteRequest(done)
         for entry in entries:
-            if type(entry) is Save:
+            if type(entry) is StoreJob:
                 job = entry.job
                 written.last = entry.number
                 if entry.number == job.number:
@@ -122,11 +122,11 @@ class SqliteDiary:
                         written.heads.append((job.number, scribe.head(job, offset)))
                     written.fates.append((job.number, scribe.fate_row(job, offset)))
                     written.size += len(job.result) if job.failure is None else job.failure.size
-            elif type(entry) is Note:
+            elif type(entry) is StoreValue:
                 written.last = entry.number
                 written.notes.append((entry.key, entry.value))
             else:
-                assert type(entry) is Erase
+                assert type(entry) is DeleteJob
                 written.erased.append(scribe.erased(entry.job))
         self._writer.queue.put(written)
 
@@ -134,11 +134,11 @@ class SqliteDiary:
         def fetched(payload: Payload, stored: Payload) -> None:
             done(payload, *read_result(job, stored))
 
-        self._writer.queue.put(Fetch(job.number, fetched))
+        self._writer.queue.put(FetchRequest(job.number, fetched))
 
     def close(self) -> str | None:
         """Commit everything that was asked for, and end the thread. Returns why not all of it is there, if so."""
-        self._writer.queue.put(Close())
+        self._writer.queue.put(CloseRequest())
         self._writer.thread.join()
         return self._writer.problem if self._writer.unwritten else None
 
@@ -148,15 +148,15 @@ class SqliteDiary:
         """What an earlier run noted."""
         return dict(self._notes)
 
-    def load(self, deliver: Callable[[list[Kept]], None], finished: Callable[[], None]) -> None:
+    def load(self, deliver: Callable[[list[StoredJob]], None], finished: Callable[[], None]) -> None:
         """Bring all jobs of earlier runs, in batches, while everything else goes on."""
         quarantined = self._scribe.quarantined
 
-        def take_note(batch: list[Kept]) -> None:
+        def take_note(batch: list[StoredJob]) -> None:
             quarantined.update((kept.id, kept.number) for kept in batch if kept.quarantined)
             deliver(batch)
 
-        self._writer.queue.put(Load(take_note, finished))
+        self._writer.queue.put(LoadRequest(take_note, finished))
 
     # ---------------------------------------------------------------- how it is
 

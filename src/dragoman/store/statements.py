@@ -15,8 +15,8 @@ import apsw
 
 from dragoman.core.model import Payload
 from dragoman.store import checksums
-from dragoman.store.commit import Group
-from dragoman.store.errors import Unreadable
+from dragoman.store.commit import Commit
+from dragoman.store.errors import InvalidRow
 from dragoman.store.rows import FATE_COLUMNS, JOB_COLUMNS, PAYLOAD, Row
 
 LARGE: Final = 4_096  # bytes of a payload that is worth the while to drop before its job is erased
@@ -62,7 +62,7 @@ SET_FATES: Final = _statements(
 )
 
 
-def write(connection: apsw.Connection, group: Group) -> None:
+def write(connection: apsw.Connection, group: Commit) -> None:
     """All of it, in the transaction that is open."""
     execute = connection.execute
     if group.jobs:
@@ -130,9 +130,9 @@ def read_bodies(connection: apsw.Connection, number: int) -> tuple[Payload, Payl
         return b"", b""
     id, payload, payload_sum, fate, result, result_sum = row
     if not checksums.is_body(number, payload, payload_sum):
-        raise Unreadable(f"the payload of job {id.hex()} does not match its checksum")
+        raise InvalidRow(f"the payload of job {id.hex()} does not match its checksum")
     if fate is not None and not checksums.is_body(number, result, result_sum):
-        raise Unreadable(f"the result of job {id.hex()} does not match its checksum")
+        raise InvalidRow(f"the result of job {id.hex()} does not match its checksum")
     return payload or b"", result or b""
 
 
@@ -140,7 +140,7 @@ def read_notes(connection: apsw.Connection) -> Iterator[tuple[str, str]]:
     """Raises Unreadable."""
     for key, value, sum in connection.execute("SELECT key, value, sum FROM note"):
         if checksums.note_sum(key, value) != sum:
-            raise Unreadable(f"the note {key!r} does not match its checksum")
+            raise InvalidRow(f"the note {key!r} does not match its checksum")
         yield key, value
 
 

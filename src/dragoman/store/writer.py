@@ -18,13 +18,13 @@ import apsw
 
 from dragoman.core.histogram import Histogram
 from dragoman.core.model import Payload
-from dragoman.core.restore import Kept
+from dragoman.core.restore import StoredJob
 from dragoman.store import statements
 from dragoman.store.ballast import Ballast
-from dragoman.store.commit import Group
+from dragoman.store.commit import Commit
 from dragoman.store.counter import Count, Counter
-from dragoman.store.errors import describe, passing
-from dragoman.store.limits import DiaryLimits
+from dragoman.store.errors import describe, temporary_error
+from dragoman.store.limits import StoreLimits
 from dragoman.store.loader import Loader
 from dragoman.store.log import size_of_log
 from dragoman.store.presence import Presence, cut
@@ -37,7 +37,7 @@ VACUUM_PAGES: Final = 256  # given back to the system in one idle turn
 IDLE_PAGES: Final = 256  # so long a log is worth the while to carry over, once nobody waits
 
 
-class Entries:
+class WriteRequest:
     """What one `apply` wants to be written."""
 
     __slots__ = ("done", "erased", "fates", "heads", "jobs", "last", "notes", "size")
@@ -56,7 +56,7 @@ class Entries:
         return len(self.jobs) + len(self.fates) + len(self.notes) + len(self.erased)
 
 
-class Fetch:
+class FetchRequest:
     __slots__ = ("done", "number")
 
     def __init__(self, number: int, done: Callable[[Payload, Payload], None]) -> None:
@@ -64,23 +64,23 @@ class Fetch:
         self.done = done
 
 
-class Load:
+class LoadRequest:
     __slots__ = ("deliver", "finished")
 
-    def __init__(self, deliver: Callable[[list[Kept]], None], finished: Call) -> None:
+    def __init__(self, deliver: Callable[[list[StoredJob]], None], finished: Call) -> None:
         self.deliver = deliver
         self.finished = finished
 
 
-class Taken:
+class BatchConsumed:
     """The loop has taken a batch of jobs in."""
 
 
-class Close:
+class CloseRequest:
     pass
 
 
-Item = Entries | Fetch | Load | Taken | Close
+Item = WriteRequest | FetchRequest | LoadRequest | BatchConsumed | CloseRequest
 
 
 class Writer:
@@ -90,7 +90,7 @@ class Writer:
         ballast: Ballast,
         post: Callable[[Call], object],
         wall_offset: Callable[[], float],
-        limits: DiaryLimits,
+        limits: StoreLimits,
         author: str,
         is_checked: bool,
         folder: Path,
@@ -115,8 +115,8 @@ class Writer:
         self._is_closing = False
         self._is_stuck = False  # not even what must not be lost can be written
         self._is_lost = False  # the files that we write to are not in the folder any more (R130)
-        self._backlog = Group()
-        self._unsafe: Entries | None = None  # the last that a problem was reported for
+        self._backlog = Commit()
+        self._unsafe: WriteRequest | None = None  # the last that a problem was reported for
         self._waiting_for_check: dict[int, None] | None = None if is_checked else {}  # jobs to be erased after it
         self._check_until = monotonic() + limits.check_patience
         self._look_at = monotonic() + limits.retry
@@ -145,16 +145,16 @@ class Writer:
         items = self._take()
         told: list[Call] = []
         # Bodies that are asked for were written long ago, and what is written now may erase them.
-        told += [self._fetch(item) for item in items if type(item) is Fetch]
-        entries = [item for item in items if type(item) is Entries]
+        told += [self._fetch(item) for item in items if type(item) is FetchRequest]
+        entries = [item for item in items if type(item) is WriteRequest]
         if entries:
             self._write(entries, told)
         for item in items:
-            if type(item) is Load:
+            if type(item) is LoadRequest:
                 self._loader.begin(item.deliver, item.finished)
-            elif type(item) is Taken:
+            elif type(item) is BatchConsumed:
                 self._loader.is_taken()
-            elif type(item) is Close:
+            elif type(item) is CloseRequest:
                 self._is_closing = True
         if told:
             self._post(told[0] if len(told) == 1 else lambda: _tell(told))
@@ -172,7 +172,7 @@ class Writer:
             return []
         items = [item]
         count, size = _weight(item)
-        while count < limits.max_group and size < limits.max_group_bytes and type(item) is not Close:
+        while count < limits.max_group and size < limits.max_group_bytes and type(item) is not CloseRequest:
             try:
                 item = queue.get_nowait()
             except Empty:
@@ -213,7 +213,7 @@ class Writer:
 
     # ---------------------------------------------------------------- writing
 
-    def _write(self, entries: list[Entries], told: list[Call]) -> None:
+    def _write(self, entries: list[WriteRequest], told: list[Call]) -> None:
         group = _group(entries)
         if self._waiting_for_check is not None:
             self._waiting_for_check |= group.erased
@@ -258,13 +258,13 @@ class Writer:
             self._post(lambda: self.lost(sentence))
         return True
 
-    def _take_back(self, group: Group) -> None:
+    def _take_back(self, group: Commit) -> None:
         """Its jobs are refused now: they shall not be in the copy that may be saved of the files."""
         for row in group.jobs:
             self._backlog.add_erased(cast(int, row[0]))
         self._flush_backlog()
 
-    def _try(self, group: Group) -> str | None:
+    def _try(self, group: Commit) -> str | None:
         """Commit it, or say why that is not possible at the moment."""
         start = perf_counter()
         connection = self._connection
@@ -275,7 +275,7 @@ class Writer:
             statements.write_note(connection, COMMITS, count.text)
             connection.execute("COMMIT")
         except apsw.Error as error:
-            trouble = passing(error, connection.system_errno)
+            trouble = temporary_error(error, connection.system_errno)
             if trouble is None:
                 raise
             if connection.in_transaction:
@@ -298,7 +298,7 @@ class Writer:
             return  # until we look again
         trouble = self._try(self._backlog) if len(self._backlog) else None
         if trouble is None:
-            self._backlog = Group()
+            self._backlog = Commit()
             return
         if self.problem is None:
             self._suffer(trouble)
@@ -328,7 +328,7 @@ class Writer:
 
     # ---------------------------------------------------------------- reading
 
-    def _fetch(self, item: Fetch) -> Call:
+    def _fetch(self, item: FetchRequest) -> Call:
         payload, result = statements.read_bodies(self._connection, item.number)
         done = item.done
         return lambda: done(payload, result)
@@ -340,7 +340,7 @@ class Writer:
         def hand_over() -> None:
             if batch:
                 deliver(batch)
-                queue.put(Taken())
+                queue.put(BatchConsumed())
             else:
                 finished()
 
@@ -383,7 +383,7 @@ class Writer:
         try:
             self._connection.execute(statement).fetchall()
         except apsw.Error as error:
-            trouble = passing(error, self._connection.system_errno)
+            trouble = temporary_error(error, self._connection.system_errno)
             if trouble is None:
                 raise
             self._suffer(trouble)
@@ -407,8 +407,8 @@ class Writer:
         return apsw.SQLITE_OK
 
 
-def _group(entries: list[Entries]) -> Group:
-    group = Group()
+def _group(entries: list[WriteRequest]) -> Commit:
+    group = Commit()
     for each in entries:
         group.jobs += each.jobs
         group.heads.update(each.heads)
@@ -420,10 +420,10 @@ def _group(entries: list[Entries]) -> Group:
 
 
 def _weight(item: Item) -> tuple[int, int]:
-    return (len(item), item.size) if type(item) is Entries else (1, 0)
+    return (len(item), item.size) if type(item) is WriteRequest else (1, 0)
 
 
-def _call_done(entries: Entries, problem: str | None) -> Call:
+def _call_done(entries: WriteRequest, problem: str | None) -> Call:
     return lambda: entries.done(entries.last, problem)
 
 

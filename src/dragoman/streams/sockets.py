@@ -16,7 +16,7 @@ USER_TIMEOUT_MS = 20_000
 BACKLOG = 1024
 
 
-class PlaceTaken(OSError):
+class AddressInUse(OSError):
     """Somebody else listens there."""
 
 
@@ -32,7 +32,7 @@ def listen_tcp(host: str, port: int) -> socket.socket:
     except OSError as error:
         listening.close()
         if error.errno == errno.EADDRINUSE:
-            raise PlaceTaken(error.errno, f"{host}:{port} is taken: another program listens there") from error
+            raise AddressInUse(error.errno, f"{host}:{port} is taken: another program listens there") from error
         raise OSError(error.errno, f"cannot listen on {host}:{port}: {error.strerror}") from error
     listening.setblocking(False)
     return listening
@@ -49,7 +49,7 @@ def listen_unix(path: str) -> socket.socket:
     except OSError as error:
         listening.close()
         if error.errno == errno.EADDRINUSE:
-            raise PlaceTaken(error.errno, f"{path} is taken: another program listens there") from error
+            raise AddressInUse(error.errno, f"{path} is taken: another program listens there") from error
         raise OSError(error.errno, f"cannot listen on {path}: {error.strerror}") from error
     listening.setblocking(False)
     return listening
@@ -81,7 +81,7 @@ def _clean_stale(path: str) -> None:
     except OSError as error:
         raise OSError(error.errno, f"cannot listen on {path}: {error.strerror}") from error
     if not stat.S_ISSOCK(mode):
-        raise PlaceTaken(errno.EEXIST, f"{path} exists and is not a socket: choose another path or remove it")
+        raise AddressInUse(errno.EEXIST, f"{path} exists and is not a socket: choose another path or remove it")
     probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     probe.settimeout(1.0)
     try:
@@ -91,9 +91,9 @@ def _clean_stale(path: str) -> None:
     except FileNotFoundError:
         pass
     except OSError as error:
-        raise PlaceTaken(errno.EADDRINUSE, f"{path} is taken, or cannot be asked: {error}") from error
+        raise AddressInUse(errno.EADDRINUSE, f"{path} is taken, or cannot be asked: {error}") from error
     else:
-        raise PlaceTaken(errno.EADDRINUSE, f"{path} is taken: another program listens there")
+        raise AddressInUse(errno.EADDRINUSE, f"{path} is taken: another program listens there")
     finally:
         probe.close()
 

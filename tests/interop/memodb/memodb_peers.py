@@ -20,7 +20,7 @@ from house import BrokerHouse, Raw, place_of
 from pynng.nng import MsOption
 
 from dragoman.core.states import IDLE, WorkerState
-from dragoman.sdk.address import UnixPlace
+from dragoman.sdk.address import UnixAddress
 from programs import PATIENCE, until
 
 READY, JOB, RESULT, HEARTBEAT, DISCONNECT = range(1, 6)
@@ -133,7 +133,7 @@ class Plain(Raw):
 
     def __init__(self, where: str, receive_buffer: int = 0) -> None:
         super().__init__(where, receive_buffer)
-        self._mark = b"\x01" if isinstance(place_of(where), UnixPlace) else b""
+        self._mark = b"\x01" if isinstance(place_of(where), UnixAddress) else b""
         self._number = 0
 
     def greeted(self) -> Plain:

@@ -14,7 +14,7 @@ import pytest
 from cut_streams import KIB, MIB, feed_all, pieces_of, random_pieces, read_into_gap, reason_of
 
 from dragoman.carriers.carrier import Carrier, Frame, Message, TooLarge
-from dragoman.carriers.length_prefix import Limits, Prefixed
+from dragoman.carriers.length_prefix import LengthPrefix, LengthPrefixLimits
 from dragoman.carriers.malformed import Malformed
 
 
@@ -40,8 +40,8 @@ def wire(*messages: list[bytes]) -> bytes:
     return b"".join(length(len(head)) + head + extra for head, extra in messages)
 
 
-def new(limits: Limits | None = None) -> Prefixed:
-    return Prefixed(extra_of, limits=limits or Limits())
+def new(limits: LengthPrefixLimits | None = None) -> LengthPrefix:
+    return LengthPrefix(extra_of, limits=limits or LengthPrefixLimits())
 
 
 # ---- before a byte has come
@@ -64,7 +64,7 @@ def test_a_connection_costs_little() -> None:
 def test_mistakes_of_our_own_are_value_errors() -> None:
     for wrong in ({"max_head": 0}, {"max_payload": 0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
-            Limits(**wrong)
+            LengthPrefixLimits(**wrong)
 
 
 # ---- messages
@@ -83,7 +83,7 @@ def test_eight_bytes_of_zero_are_a_whole_message() -> None:
 
 
 def test_an_empty_head_can_count_extra_bytes_if_the_dialect_says_so() -> None:
-    assert Prefixed(lambda head: 2).feed(bytes(8) + b"xy" + bytes(9)) == [[b"", b"xy"]]
+    assert LengthPrefix(lambda head: 2).feed(bytes(8) + b"xy" + bytes(9)) == [[b"", b"xy"]]
 
 
 SIZES = [0, 1, 100, 16 * KIB, 65_535, 65_536, 65_540, 200_000, MIB]
@@ -93,7 +93,7 @@ VARIED: list[list[bytes]] = [
     [b"x" * 64 * KIB, b""],
     [b"4:" + b"y" * (64 * KIB - 2), b"tail"],
 ]
-CUTS: dict[str, Callable[[Prefixed, bytes], list[Message | TooLarge]]] = {
+CUTS: dict[str, Callable[[LengthPrefix, bytes], list[Message | TooLarge]]] = {
     "whole": lambda carrier, stream: carrier.feed(stream),
     "by 1 KiB": lambda carrier, stream: feed_all(carrier, pieces_of(stream, KIB)),
     "by 64 KiB": lambda carrier, stream: feed_all(carrier, pieces_of(stream, 64 * KIB)),
@@ -151,7 +151,7 @@ def test_the_count_is_asked_for_once_a_message(cut: str, size: int) -> None:
         return size
 
     stream = wire([b"one", b"x" * size], [b"two", b"y" * size])
-    CUTS[cut](Prefixed(ask), stream)
+    CUTS[cut](LengthPrefix(ask), stream)
     assert asked == [b"one", b"two"]
 
 
@@ -264,7 +264,7 @@ def test_filling_more_than_the_gap_is_our_mistake() -> None:
 
 # ---- what breaks the rules
 
-SMALL = Limits(max_head=20, max_payload=1000)
+SMALL = LengthPrefixLimits(max_head=20, max_payload=1000)
 
 
 @pytest.mark.parametrize("cut", CUTS)
@@ -294,7 +294,7 @@ def test_a_head_over_max_head_ends_it_at_its_length(size: int) -> None:
 @pytest.mark.parametrize("count", [1001, 65_536, 64 * MIB, (1 << 64) - 1])
 def test_extra_bytes_over_max_payload_end_it_with_the_head(count: int) -> None:
     """R100: with the last byte of the head and not before, whether the bytes are there or not."""
-    limits = Limits(max_head=64, max_payload=1000)
+    limits = LengthPrefixLimits(max_head=64, max_payload=1000)
     stream = wire([b"good", b""], [b"%d:h" % count, b""])
     alone, bytewise, followed = new(limits), new(limits), new(limits)
     assert alone.feed(stream) == followed.feed(stream + bytes(3000)) == [[b"good", b""]]
@@ -315,7 +315,7 @@ def test_a_head_whose_count_cannot_be_read_ends_it() -> None:
 
 
 def test_the_defaults_allow_heads_of_64_kib_and_64_mib_behind_them() -> None:
-    assert Limits() == Limits(max_head=64 * KIB, max_payload=64 * MIB)
+    assert LengthPrefixLimits() == LengthPrefixLimits(max_head=64 * KIB, max_payload=64 * MIB)
     for stream, reason in [
         (length(64 * KIB), None),
         (length(64 * KIB + 1), "head too long"),
@@ -351,7 +351,7 @@ def test_release_lets_go_of_all_that_is_held(come: int) -> None:
 
 def test_a_negative_count_is_our_mistake() -> None:
     with pytest.raises(AssertionError):
-        Prefixed(lambda head: -1).feed(bytes(8))
+        LengthPrefix(lambda head: -1).feed(bytes(8))
 
 
 # ---- memory
@@ -391,7 +391,7 @@ def test_a_buffer_grows_with_what_really_came() -> None:
 @pytest.mark.parametrize("size", [1, 1000, 60_000, 65_535, 65_536, 900_000, MIB])
 def test_an_unfinished_message_holds_no_more_than_the_limits_and_64_kib(size: int) -> None:
     """I18."""
-    carrier = new(Limits(max_head=100, max_payload=MIB))
+    carrier = new(LengthPrefixLimits(max_head=100, max_payload=MIB))
     extra = bytes(size)
     pieces = list(pieces_of(wire([counted(extra, b"h" * 90), extra])[:-1], 10_000))
     before = tracemalloc.get_traced_memory()[0]

@@ -13,7 +13,7 @@ from cut_streams import KIB, MIB, feed_all, pieces_of, random_pieces, read_into_
 
 from case_tables import check_every_row
 from dragoman.carriers.carrier import Frame, Message, TooLarge
-from dragoman.carriers.sp import PROTOCOLS, Limits, Sp
+from dragoman.carriers.sp import PROTOCOLS, Sp, SpLimits
 
 ID = b"\x80\x00\x00\x01"
 HOP = b"\x00\x00\x00\x07"
@@ -37,9 +37,9 @@ def wire(*messages: bytes, ipc: bool = False) -> bytes:
     return b"".join(head(len(message), ipc) + message for message in messages)
 
 
-def started(limits: Limits | None = None, ipc: bool = False) -> Sp:
+def started(limits: SpLimits | None = None, ipc: bool = False) -> Sp:
     """A REP of ours after the greeting of a REQ."""
-    sp = Sp("REP", ipc=ipc, limits=limits or Limits())
+    sp = Sp("REP", ipc=ipc, limits=limits or SpLimits())
     assert sp.feed(greeting()) == []
     assert sp.ready
     sp.outgoing.clear()
@@ -148,7 +148,7 @@ def test_mistakes_of_our_own_are_value_errors() -> None:
         Sp("PUB")
     for wrong in ({"max_payload": 0}, {"max_header": -1}, {"max_words": 0}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
-            Limits(**wrong)
+            SpLimits(**wrong)
 
 
 def test_there_is_no_life_sign_and_no_identity() -> None:
@@ -284,7 +284,7 @@ def test_no_request_id_within_8_words_is_an_empty_route_and_traffic_goes_on(mess
 @pytest.mark.parametrize("cut", CUTS)
 def test_the_number_of_words_can_be_set(cut: str) -> None:
     stream = wire(HOP + ID + b"two", HOP * 2 + ID + b"three", HOP * 2 + ID + b"x" * 100_000)
-    assert CUTS[cut](started(Limits(max_words=2)), stream) == [[HOP + ID, b"two"], [b"", b""], [b"", b""]]
+    assert CUTS[cut](started(SpLimits(max_words=2)), stream) == [[HOP + ID, b"two"], [b"", b""], [b"", b""]]
 
 
 # ---- large messages
@@ -405,7 +405,7 @@ def test_another_ipc_message_type_is_refused_at_its_byte(kind: int) -> None:
     assert str(whole.failure) == str(bytewise.failure)
 
 
-SMALL = Limits(max_payload=1000, max_header=100, max_words=2)
+SMALL = SpLimits(max_payload=1000, max_header=100, max_words=2)
 
 
 @pytest.mark.parametrize("cut", CUTS)
@@ -491,7 +491,7 @@ def test_a_buffer_grows_with_what_really_came() -> None:
 @pytest.mark.parametrize("size", [1, 1000, 60_000, 65_535, 65_536, 900_000, MIB])
 def test_an_unfinished_message_holds_no_more_than_the_limit_and_64_kib(size: int, ipc: bool) -> None:
     """I18."""
-    limits = Limits(max_payload=MIB, max_header=0)
+    limits = SpLimits(max_payload=MIB, max_header=0)
     sp = started(limits, ipc)
     pieces = list(pieces_of(wire(bytes(size), ipc=ipc)[:-1], 10_000))
     before = tracemalloc.get_traced_memory()[0]

@@ -9,7 +9,7 @@ from zmtp_wire import command, greeting, prop, ready, started, talk, wire
 from dragoman.carriers.carrier import Message
 from dragoman.carriers.zmtp import Zmtp
 from dragoman.carriers.zmtp_commands import ACCEPTED, OUR_GREETING
-from dragoman.carriers.zmtp_limits import Limits
+from dragoman.carriers.zmtp_limits import ZmtpLimits
 
 # What libzmq 4.3.5 wrote to a plain socket that answered it as a ROUTER (as a DEALER to the last two). Note the
 # ninth byte: libzmq puts the length of its identity plus one there.
@@ -170,7 +170,7 @@ def test_mistakes_of_our_own_are_value_errors() -> None:
     with pytest.raises(ValueError, match="max_identity"):
         Zmtp("ROUTER", b"i" * 256)
     with pytest.raises(ValueError, match="hard_cap"):
-        Limits(max_payload=11, hard_cap=10)
+        ZmtpLimits(max_payload=11, hard_cap=10)
     with pytest.raises(ValueError, match="context"):
         Zmtp("ROUTER").ping(context=bytes(17))
 

@@ -11,11 +11,11 @@ from zmtp_wire import CUTS, command, greeting, prop, ready, started, wire
 
 from dragoman.carriers.carrier import TooLarge
 from dragoman.carriers.zmtp import Zmtp
-from dragoman.carriers.zmtp_limits import Limits
+from dragoman.carriers.zmtp_limits import ZmtpLimits
 
 # ---- limits
 
-SMALL = Limits(max_payload=1000, hard_cap=100_000, max_frames=8)
+SMALL = ZmtpLimits(max_payload=1000, hard_cap=100_000, max_frames=8)
 
 
 def test_64_frames_pass_and_65_do_not() -> None:
@@ -52,7 +52,7 @@ def test_a_message_over_max_payload_is_skipped_and_traffic_goes_on(size: int) ->
 def test_a_large_frame_before_the_one_that_went_over_is_let_go(cut: str) -> None:
     """R16: frames after it are let go, too, so that those that are left stand where they stood."""
     stream = wire([b"", b"id", b"x" * 100_000, b"small", b"y" * 200_000], [b"next"])
-    zmtp = started(Limits(max_payload=250_000))
+    zmtp = started(ZmtpLimits(max_payload=250_000))
     assert CUTS[cut](zmtp, stream) == [TooLarge([b"", b"id"], 300_007), [b"next"]]
 
 
@@ -66,7 +66,7 @@ def test_too_large_is_handed_up_with_the_last_byte_and_leaves_nothing_behind() -
 
 
 def test_a_claim_over_max_payload_opens_no_gap() -> None:
-    zmtp = started(Limits(max_payload=100_000))
+    zmtp = started(ZmtpLimits(max_payload=100_000))
     zmtp.feed(b"\x02" + (200_000).to_bytes(8, "big") + b"x" * 70_000)
     assert zmtp.gap is None
     assert zmtp.failure is None
@@ -99,7 +99,7 @@ def test_the_sum_of_a_skipped_message_is_held_against_the_hard_cap() -> None:
 
 
 def test_limits_of_handshake_identity_and_commands_can_be_set() -> None:
-    limits = Limits(max_identity=3, max_metadata=60, max_handshake=200, max_command=20)
+    limits = ZmtpLimits(max_identity=3, max_metadata=60, max_handshake=200, max_command=20)
     reasons = []
     for stream in (
         ready(identity=b"four"),
@@ -114,7 +114,7 @@ def test_limits_of_handshake_identity_and_commands_can_be_set() -> None:
 
 
 def test_a_command_of_exactly_max_command_passes() -> None:
-    zmtp = started(Limits(max_command=20))
+    zmtp = started(ZmtpLimits(max_command=20))
     assert zmtp.feed(command(b"JOIN", bytes(15)) + wire([b"hi"])) == [[b"hi"]]
 
 
@@ -155,7 +155,7 @@ def test_a_buffer_grows_with_what_really_came() -> None:
 def test_an_unfinished_message_holds_no_more_than_the_limit_and_64_kib(frame_size: int) -> None:
     """R48, I18: libzmq held 610 MiB for 30 MB of one-byte parts."""
     frame = b"\x03" + frame_size.to_bytes(8, "big") + bytes(frame_size)
-    zmtp = started(Limits(max_payload=MIB))
+    zmtp = started(ZmtpLimits(max_payload=MIB))
     stream = frame * 63 if frame_size < MIB else frame * 4
     pieces = list(pieces_of(stream, 10_000))
     before = tracemalloc.get_traced_memory()[0]

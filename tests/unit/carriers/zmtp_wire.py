@@ -9,7 +9,7 @@ from cut_streams import KIB, MIB, feed_all, pieces_of, random_pieces, read_into_
 
 from dragoman.carriers.carrier import Message, TooLarge
 from dragoman.carriers.zmtp import Zmtp, encode
-from dragoman.carriers.zmtp_limits import Limits
+from dragoman.carriers.zmtp_limits import ZmtpLimits
 
 
 def greeting(version: bytes = b"\x03\x01", mechanism: bytes = b"NULL") -> bytes:
@@ -35,9 +35,9 @@ def wire(*messages: list[bytes]) -> bytes:
     return b"".join(b"".join(encode(message)) for message in messages)
 
 
-def started(limits: Limits | None = None, version: bytes = b"\x03\x01") -> Zmtp:
+def started(limits: ZmtpLimits | None = None, version: bytes = b"\x03\x01") -> Zmtp:
     """A ROUTER of ours after the handshake with a DEALER."""
-    zmtp = Zmtp("ROUTER", limits=limits or Limits())
+    zmtp = Zmtp("ROUTER", limits=limits or ZmtpLimits())
     assert zmtp.feed(greeting(version) + ready()) == []
     assert zmtp.ready
     zmtp.outgoing.clear()

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from dragoman import AsyncClient
 from dragoman.cli import dragoman
 from dragoman.cli.seconds import NO_LIMIT, SECONDS
-from dragoman.sdk.unset import said
+from dragoman.sdk.unset import is_set
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("1.5", 1.5), ("86400", 86_400.0), ("none", NO_LIMIT)])
@@ -61,7 +61,7 @@ def test_call_says_no_limit_or_nothing(
     asked: list[float | None] = []
 
     async def call(client: AsyncClient, service: str, payload: bytes, *, timeout: float | None) -> bytes:
-        asked.append(said(timeout))
+        asked.append(is_set(timeout))
         return b""
 
     monkeypatch.setattr(AsyncClient, "call", call)

@@ -6,8 +6,8 @@ from math import inf
 
 import pytest
 
-from dragoman.core.effects import Answer, Dismiss, Give, Recall
-from dragoman.core.states import Farewell, JobState, Outcome, WorkerState
+from dragoman.core.effects import CancelAttempt, DeliverOutcome, RemoveWorker, SendJob
+from dragoman.core.states import JobState, Outcome, RemovalReason, WorkerState
 
 from .detached_workers import away, away_busy, idle_lists
 from .world import Caller, CheckedBroker, attempt_of
@@ -38,7 +38,7 @@ def test_attached_worker_is_given_at_once_what_waits(broker: CheckedBroker) -> N
     worker = away(broker)
     job = broker.call(now=1.0)
     broker.attach(worker, 2.0)
-    assert broker.take() == [Give(attempt_of(job))]
+    assert broker.take() == [SendJob(attempt_of(job))]
     assert worker.state is WorkerState.BUSY
 
 
@@ -50,7 +50,7 @@ def test_attached_worker_is_given_jobs_in_their_order_of_all_its_services(broker
     first = broker.call(service="b", now=1.5)
     high = broker.call(service="b", now=3.0, priority=9)
     broker.attach(worker, 4.0)
-    assert broker.take() == [Give(attempt_of(job)) for job in (high, first, second)]
+    assert broker.take() == [SendJob(attempt_of(job)) for job in (high, first, second)]
     assert (low.state, worker.state) == (JobState.WAITING, WorkerState.BUSY)
 
 
@@ -148,10 +148,10 @@ def test_result_of_a_detached_worker_ends_the_job_and_brings_no_other(broker: Ch
     attempt = away_busy(broker, caller)
     following = broker.call(now=1.0)
     assert broker.succeed(attempt, b"result", 2.0)
-    assert broker.take() == [Answer(caller, attempt.job, Outcome.DONE, b"result")]
+    assert broker.take() == [DeliverOutcome(caller, attempt.job, Outcome.DONE, b"result")]
     assert (attempt.worker.state, attempt.worker.free) == (WorkerState.DETACHED, 1)
     broker.attach(attempt.worker, 3.0)
-    assert broker.take() == [Give(attempt_of(following))]
+    assert broker.take() == [SendJob(attempt_of(following))]
 
 
 @pytest.mark.parametrize("way", ["fail", "refuse", "reject"])
@@ -174,7 +174,10 @@ def test_run_time_of_a_job_is_over_while_its_worker_is_detached(broker: CheckedB
     broker.detach(worker, 1.0)
     broker.run_until(10.0)
     reason = "no result within 10 s"
-    assert broker.take() == [Recall(attempt, reason), Answer(caller, attempt.job, Outcome.TIMED_OUT, reason=reason)]
+    assert broker.take() == [
+        CancelAttempt(attempt, reason),
+        DeliverOutcome(caller, attempt.job, Outcome.TIMED_OUT, reason=reason),
+    ]
     assert (worker.state, list(worker.unproven.values())) == (WorkerState.DETACHED, [attempt])
     broker.attach(worker, 11.0)
     assert worker.state is WorkerState.UNPROVEN
@@ -185,11 +188,11 @@ def test_job_is_cancelled_while_its_worker_is_detached(broker: CheckedBroker) ->
     attempt = away_busy(broker)
     following = broker.call(now=1.0)
     broker.withdraw(attempt.job, 2.0)
-    assert Recall(attempt, "withdrawn") in broker.take()
+    assert CancelAttempt(attempt, "withdrawn") in broker.take()
     assert not broker.succeed(attempt, b"late", 3.0)
     assert (attempt.worker.state, attempt.worker.free, broker.take()) == (WorkerState.DETACHED, 1, [])
     broker.attach(attempt.worker, 4.0)
-    assert broker.take() == [Give(attempt_of(following))]
+    assert broker.take() == [SendJob(attempt_of(following))]
 
 
 def test_detached_worker_that_says_it_is_free_is_believed_and_still_detached(broker: CheckedBroker) -> None:
@@ -207,7 +210,7 @@ def test_job_that_was_not_yet_sent_is_cancelled_and_leaves_no_doubt(broker: Chec
     job = broker.call()
     broker.detach(worker, 1.0)
     broker.withdraw(job, 2.0)
-    assert not [effect for effect in broker.take() if isinstance(effect, Give | Recall)]
+    assert not [effect for effect in broker.take() if isinstance(effect, SendJob | CancelAttempt)]
     assert (worker.state, worker.free) == (WorkerState.DETACHED, 1)
 
 
@@ -219,7 +222,7 @@ def test_free_slots_of_a_detached_worker_are_filled_when_it_is_attached(broker: 
     jobs = [broker.call(now=2.0) for _ in range(3)]
     assert list(worker.running.values()) == [running]
     broker.attach(worker, 3.0)
-    assert broker.take() == [Give(attempt_of(job)) for job in jobs[:2]]
+    assert broker.take() == [SendJob(attempt_of(job)) for job in jobs[:2]]
     assert (worker.state, jobs[2].state) == (WorkerState.BUSY, JobState.WAITING)
 
 
@@ -237,7 +240,7 @@ def test_attached_worker_with_a_slot_left_is_idle(broker: CheckedBroker) -> None
 def test_detached_worker_that_holds_nothing_is_drained_at_once(broker: CheckedBroker) -> None:
     worker = away(broker)
     broker.drain(worker, 1.0)
-    assert broker.take() == [Dismiss(worker, Farewell.DRAINED, "drained")]
+    assert broker.take() == [RemoveWorker(worker, RemovalReason.DRAINED, "drained")]
     assert worker.state is WorkerState.GONE
 
 
@@ -247,8 +250,8 @@ def test_detached_worker_that_is_drained_may_bring_its_result(broker: CheckedBro
     assert attempt.worker.state is WorkerState.DRAINING
     broker.succeed(attempt, b"result", 2.0)
     assert broker.take() == [
-        Answer(caller, attempt.job, Outcome.DONE, b"result"),
-        Dismiss(attempt.worker, Farewell.DRAINED, "drained"),
+        DeliverOutcome(caller, attempt.job, Outcome.DONE, b"result"),
+        RemoveWorker(attempt.worker, RemovalReason.DRAINED, "drained"),
     ]
 
 

@@ -6,10 +6,10 @@ from math import inf
 
 import pytest
 
-from dragoman.core.effects import Answer, Dismiss, Give, Progress
+from dragoman.core.effects import DeliverOutcome, DeliverProgress, RemoveWorker, SendJob
 from dragoman.core.failure import Failure
 from dragoman.core.model import Attempt
-from dragoman.core.states import Farewell, JobState, Outcome, WorkerState
+from dragoman.core.states import JobState, Outcome, RemovalReason, WorkerState
 
 from .world import Caller, CheckedBroker, attempt_of
 
@@ -30,7 +30,7 @@ def test_result_ends_the_job_done_and_frees_the_worker(broker: CheckedBroker, ca
     worker = broker.worker()
     attempt = broker.running(worker, caller=caller)
     assert broker.succeed(attempt, b"result", 1.0)
-    assert broker.take() == [Answer(caller, attempt.job, Outcome.DONE, b"result")]
+    assert broker.take() == [DeliverOutcome(caller, attempt.job, Outcome.DONE, b"result")]
     assert (worker.state, broker.jobs, broker.ledger.bytes) == (WorkerState.IDLE, {}, 0)
 
 
@@ -39,7 +39,7 @@ def test_failure_ends_the_job_failed_when_no_attempt_remains(broker: CheckedBrok
     worker = broker.worker()
     attempt = broker.running(worker, caller=caller)
     assert broker.fail(attempt, "it broke", 1.0)
-    assert broker.take() == [Answer(caller, attempt.job, Outcome.FAILED, reason="it broke")]
+    assert broker.take() == [DeliverOutcome(caller, attempt.job, Outcome.FAILED, reason="it broke")]
     assert worker.state is WorkerState.IDLE
 
 
@@ -48,7 +48,7 @@ def test_death_of_the_worker_ends_the_job_lost(broker: CheckedBroker, caller: Ca
     worker = broker.worker()
     attempt = broker.running(worker, caller=caller)
     broker.leave(worker, 1.0, "its connection ended")
-    assert broker.take() == [Answer(caller, attempt.job, Outcome.LOST, reason="its connection ended")]
+    assert broker.take() == [DeliverOutcome(caller, attempt.job, Outcome.LOST, reason="its connection ended")]
 
 
 def test_a_worker_that_outlives_the_death_of_a_job_is_free_and_the_job_lost(
@@ -58,7 +58,7 @@ def test_a_worker_that_outlives_the_death_of_a_job_is_free_and_the_job_lost(
     worker = broker.worker()
     attempt = broker.running(worker, caller=caller)
     assert broker.fail(attempt, "its process died", 1.0, outcome=Outcome.LOST)
-    assert broker.take() == [Answer(caller, attempt.job, Outcome.LOST, reason="its process died")]
+    assert broker.take() == [DeliverOutcome(caller, attempt.job, Outcome.LOST, reason="its process died")]
     assert worker.state is WorkerState.IDLE
     assert attempt.job.deaths == 1
 
@@ -68,7 +68,7 @@ def test_reject_ends_the_job_failed_and_the_worker_stays_free(broker: CheckedBro
     worker = broker.worker()
     attempt = broker.running(worker, caller=caller, attempts=5)
     assert broker.reject(attempt, "reserved word", 1.0)
-    assert broker.take() == [Answer(caller, attempt.job, Outcome.FAILED, reason="reserved word")]
+    assert broker.take() == [DeliverOutcome(caller, attempt.job, Outcome.FAILED, reason="reserved word")]
     assert worker.state is WorkerState.IDLE
 
 
@@ -81,8 +81,8 @@ def test_worker_that_is_free_again_gets_the_next_job_after_the_answer(
     following = broker.call()
     getattr(broker, verb)(attempt, b"" if verb == "succeed" else "no", 1.0)
     answer, give = broker.take()
-    assert isinstance(answer, Answer)
-    assert give == Give(attempt_of(following))
+    assert isinstance(answer, DeliverOutcome)
+    assert give == SendJob(attempt_of(following))
 
 
 def test_progress_goes_to_every_caller(broker: CheckedBroker, caller: Caller) -> None:
@@ -93,9 +93,9 @@ def test_progress_goes_to_every_caller(broker: CheckedBroker, caller: Caller) ->
     broker.take()
     attempt = attempt_of(job)
     assert broker.progress(attempt, b"half", 1.0)
-    assert broker.take() == [Progress(caller, attempt, b"half"), Progress(other, attempt, b"half")]
+    assert broker.take() == [DeliverProgress(caller, attempt, b"half"), DeliverProgress(other, attempt, b"half")]
     assert broker.progress(attempt, b"a part", 1.0, is_part=True)
-    assert broker.take() == [Progress(each, attempt, b"a part", is_part=True) for each in (caller, other)]
+    assert broker.take() == [DeliverProgress(each, attempt, b"a part", is_part=True) for each in (caller, other)]
 
 
 def test_progress_extends_the_lease_and_not_the_run_time(broker: CheckedBroker) -> None:
@@ -113,7 +113,7 @@ def test_a_worker_s_failure_reaches_the_caller(broker: CheckedBroker, caller: Ca
     broker.take()
     failure = Failure("ValueError", "it broke", "in line 3")
     broker.fail(attempt_of(job), "it broke", 1.0, failure)
-    assert broker.take() == [Answer(caller, job, Outcome.FAILED, reason="it broke", failure=failure)]
+    assert broker.take() == [DeliverOutcome(caller, job, Outcome.FAILED, reason="it broke", failure=failure)]
 
 
 def test_error_text_is_bounded() -> None:
@@ -145,7 +145,7 @@ def test_late_result_frees_the_worker_for_a_job_that_waits(broker: CheckedBroker
     attempt = late_attempt(broker)
     job = broker.call(now=60.5)
     getattr(broker, verb)(attempt, argument, 61.0)
-    assert broker.take() == [Give(attempt_of(job))]
+    assert broker.take() == [SendJob(attempt_of(job))]
     assert attempt.worker.state is WorkerState.BUSY
 
 
@@ -174,7 +174,7 @@ def test_only_the_current_attempt_ends_the_job(broker: CheckedBroker, caller: Ca
     assert not broker.succeed(old, b"old", 12.0)
     assert (broker.take(), job.state) == ([], JobState.RUNNING)
     assert broker.succeed(new, b"new", 13.0)
-    assert broker.take() == [Answer(caller, job, Outcome.DONE, b"new")]
+    assert broker.take() == [DeliverOutcome(caller, job, Outcome.DONE, b"new")]
 
 
 def test_late_result_never_reaches_the_caller_of_the_workers_next_job(broker: CheckedBroker, caller: Caller) -> None:
@@ -214,7 +214,7 @@ def test_refused_job_goes_to_another_worker_at_once_and_spends_nothing(broker: C
     broker.take()
     assert broker.refuse(attempt_of(job), 1.0)
     attempt = attempt_of(job)
-    assert broker.take() == [Give(attempt)]
+    assert broker.take() == [SendJob(attempt)]
     assert (attempt.worker, attempt.number, job.spent, job.history) == (second, 1, 0, None)
     assert first.state is WorkerState.RESTING
 
@@ -228,7 +228,7 @@ def test_worker_that_refused_gets_nothing_until_it_says_it_is_free(broker: Check
     assert (worker.state, job.state) == (WorkerState.RESTING, JobState.WAITING)
     broker.take()
     broker.idle(worker, 2.0)
-    assert broker.take() == [Give(attempt_of(job))]
+    assert broker.take() == [SendJob(attempt_of(job))]
 
 
 def test_worker_that_may_not_refuse_has_failed(broker: CheckedBroker, caller: Caller) -> None:
@@ -236,7 +236,7 @@ def test_worker_that_may_not_refuse_has_failed(broker: CheckedBroker, caller: Ca
     worker = broker.worker()
     attempt = broker.running(worker, caller=caller)
     assert broker.refuse(attempt, 1.0)
-    assert broker.take() == [Answer(caller, attempt.job, Outcome.FAILED, reason="its worker refused it")]
+    assert broker.take() == [DeliverOutcome(caller, attempt.job, Outcome.FAILED, reason="its worker refused it")]
     assert worker.state is WorkerState.UNPROVEN
 
 
@@ -246,7 +246,7 @@ def test_job_whose_bytes_never_left_goes_to_another_worker(broker: CheckedBroker
     attempt = broker.running(first)
     second = broker.worker()
     broker.leave(first, 1.0, "gone", unseen=[attempt])
-    assert broker.take() == [Give(attempt_of(attempt.job))]
+    assert broker.take() == [SendJob(attempt_of(attempt.job))]
     assert (attempt_of(attempt.job).worker, attempt.job.spent, attempt.job.deaths) == (second, 0, 0)
 
 
@@ -256,7 +256,7 @@ def test_of_what_a_worker_held_only_what_never_left_is_not_spent(broker: Checked
     seen = broker.running(worker, caller=caller)
     unseen = broker.running(worker)
     broker.leave(worker, 1.0, "gone", unseen=[unseen])
-    assert broker.take() == [Answer(caller, seen.job, Outcome.LOST, reason="gone")]
+    assert broker.take() == [DeliverOutcome(caller, seen.job, Outcome.LOST, reason="gone")]
     assert (unseen.job.state, unseen.job.spent) == (JobState.WAITING, 0)
 
 
@@ -294,7 +294,7 @@ def test_refusals_are_bounded_by_the_deadline(broker: CheckedBroker, caller: Cal
     broker.refuse(attempt_of(job), 1.0)
     broker.take()
     broker.tick(5.0)
-    assert broker.take() == [Answer(caller, job, Outcome.TIMED_OUT, reason="its deadline passed")]
+    assert broker.take() == [DeliverOutcome(caller, job, Outcome.TIMED_OUT, reason="its deadline passed")]
     assert worker.state is WorkerState.RESTING
 
 
@@ -325,7 +325,7 @@ def test_job_given_in_the_turn_its_workers_lease_ends_is_not_lost(broker: Checke
     job = broker.call(now=5.001)
     broker.tick(5.002)
     assert (job.state, job.spent) == (JobState.WAITING, 0)
-    assert broker.take() == [Dismiss(worker, Farewell.EXPIRED, "its worker was silent for 5 s")]
+    assert broker.take() == [RemoveWorker(worker, RemovalReason.EXPIRED, "its worker was silent for 5 s")]
 
 
 def test_attempt_that_is_over_before_its_give_was_carried_out_is_given_anew(broker: CheckedBroker) -> None:
@@ -333,7 +333,7 @@ def test_attempt_that_is_over_before_its_give_was_carried_out_is_given_anew(brok
     worker = broker.worker()
     broker.call(b"payload", job_timeout=0.5)
     broker.tick(1.0)  # the line came late: it has not carried out the Give
-    assert [(g.attempt, g.attempt.due, g.attempt.job.spent) for g in broker.take() if isinstance(g, Give)] == [
+    assert [(g.attempt, g.attempt.due, g.attempt.job.spent) for g in broker.take() if isinstance(g, SendJob)] == [
         (next(iter(worker.running.values())), 1.5, 0)
     ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 
 from dragoman.core.deadlines import SWEEP_FLOOR, Deadlines
-from dragoman.core.effects import Answer
+from dragoman.core.effects import DeliverOutcome
 from dragoman.core.states import JobState, Outcome, WorkerState
 
 from .world import Caller, CheckedBroker, attempt_of
@@ -127,8 +127,8 @@ def test_run_timeout_of_an_old_attempt_does_not_end_the_new_one(broker: CheckedB
     assert attempt_of(job).due == 16.0
     broker.take()
     broker.tick(16.0)
-    assert [effect for effect in broker.take() if isinstance(effect, Answer)] == [
-        Answer(caller, job, Outcome.TIMED_OUT, reason="no result within 10 s")
+    assert [effect for effect in broker.take() if isinstance(effect, DeliverOutcome)] == [
+        DeliverOutcome(caller, job, Outcome.TIMED_OUT, reason="no result within 10 s")
     ]
     assert worker.state is WorkerState.UNPROVEN
 

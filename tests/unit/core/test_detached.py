@@ -6,8 +6,8 @@ from math import inf
 
 import pytest
 
-from dragoman.core.effects import Answer, Dismiss
-from dragoman.core.states import Farewell, JobState, Outcome, WorkerState
+from dragoman.core.effects import DeliverOutcome, RemoveWorker
+from dragoman.core.states import JobState, Outcome, RemovalReason, WorkerState
 
 from .detached_workers import away, away_busy, idle_lists
 from .world import Caller, CheckedBroker, attempt_of
@@ -73,7 +73,7 @@ def test_detached_worker_is_waited_for_so_long_and_no_longer(broker: CheckedBrok
     broker.run_until(69.9)
     assert (worker.state, broker.take()) == (WorkerState.DETACHED, [])
     broker.run_until(70.0)
-    assert broker.take() == [Dismiss(worker, Farewell.EXPIRED, "its worker was out of reach for 60 s")]
+    assert broker.take() == [RemoveWorker(worker, RemovalReason.EXPIRED, "its worker was out of reach for 60 s")]
     assert (worker.state, broker.counters.expired_workers, broker.next_deadline()) == (WorkerState.GONE, 1, inf)
 
 
@@ -82,8 +82,8 @@ def test_what_a_dismissed_worker_held_is_lost(broker: CheckedBroker, caller: Cal
     attempt = away_busy(broker, caller)
     broker.run_until(60.0)
     dismissed, answer = broker.take()
-    assert isinstance(dismissed, Dismiss)
-    assert answer == Answer(caller, attempt.job, Outcome.LOST, reason=dismissed.reason)
+    assert isinstance(dismissed, RemoveWorker)
+    assert answer == DeliverOutcome(caller, attempt.job, Outcome.LOST, reason=dismissed.reason)
     assert (attempt.job.spent, attempt.job.deaths) == (1, 1)
 
 
@@ -105,7 +105,7 @@ def test_lease_of_a_detached_worker_runs_on(broker: CheckedBroker) -> None:
     broker.run_until(24.9)
     assert worker.state is WorkerState.DETACHED
     broker.run_until(25.0)
-    assert broker.take() == [Dismiss(worker, Farewell.EXPIRED, "its worker was silent for 20 s")]
+    assert broker.take() == [RemoveWorker(worker, RemovalReason.EXPIRED, "its worker was silent for 20 s")]
 
 
 @pytest.mark.parametrize("lease", [20.0, inf])
@@ -148,7 +148,9 @@ def test_detached_worker_in_doubt_is_judged_by_the_limit_of_doubt(broker: Checke
     broker.run_until(20.9)
     assert attempt.worker.state is WorkerState.DETACHED
     broker.run_until(21.0)
-    assert broker.take() == [Dismiss(attempt.worker, Farewell.EXPIRED, "it did not prove itself free within 20 s")]
+    assert broker.take() == [
+        RemoveWorker(attempt.worker, RemovalReason.EXPIRED, "it did not prove itself free within 20 s")
+    ]
 
 
 def test_worker_that_is_detached_twice_counts_from_the_first_time(broker: CheckedBroker) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.core.effects import Answer, Dismiss, Effect, Give
-from dragoman.core.options import Wishes
-from dragoman.core.states import Farewell, JobState, Outcome, Refusal, WorkerState
+from dragoman.core.effects import DeliverOutcome, Effect, RemoveWorker, SendJob
+from dragoman.core.options import JobOptions
+from dragoman.core.states import JobState, Outcome, RefusalReason, RemovalReason, WorkerState
 
 from .world import Caller, CheckedBroker, attempt_of
 
@@ -33,7 +33,7 @@ def test_resumed_service_hands_out_what_waits_in_order(broker: CheckedBroker) ->
     broker.pause("s")
     jobs = [broker.call(now=float(number)) for number in range(3)]
     broker.resume("s", 5.0)
-    assert broker.take() == [Give(attempt_of(job)) for job in jobs[:2]]
+    assert broker.take() == [SendJob(attempt_of(job)) for job in jobs[:2]]
 
 
 def test_pause_touches_neither_running_jobs_nor_other_services(broker: CheckedBroker, caller: Caller) -> None:
@@ -44,7 +44,7 @@ def test_pause_touches_neither_running_jobs_nor_other_services(broker: CheckedBr
     waiting = broker.call(service="s")
     other = broker.call(service="other")
     broker.succeed(attempt, b"result", 1.0)
-    assert broker.take() == [Answer(caller, attempt.job, Outcome.DONE, b"result"), Give(attempt_of(other))]
+    assert broker.take() == [DeliverOutcome(caller, attempt.job, Outcome.DONE, b"result"), SendJob(attempt_of(other))]
     assert waiting.state is JobState.WAITING
 
 
@@ -79,7 +79,7 @@ def test_pause_and_resume_may_be_said_twice_and_of_the_unknown(broker: CheckedBr
 def test_worker_that_holds_nothing_is_dismissed_at_once(broker: CheckedBroker, booting: bool) -> None:
     worker = broker.booting() if booting else broker.worker()
     broker.drain(worker, 1.0)
-    assert broker.take() == [Dismiss(worker, Farewell.DRAINED, "drained")]
+    assert broker.take() == [RemoveWorker(worker, RemovalReason.DRAINED, "drained")]
     assert worker.state is WorkerState.GONE
 
 
@@ -93,8 +93,8 @@ def test_busy_worker_finishes_and_is_then_dismissed(broker: CheckedBroker, calle
     assert (broker.take(), worker.state) == ([], WorkerState.DRAINING)
     broker.succeed(attempt, b"result", 2.0)
     assert broker.take() == [
-        Answer(caller, attempt.job, Outcome.DONE, b"result"),
-        Dismiss(worker, Farewell.DRAINED, "drained"),
+        DeliverOutcome(caller, attempt.job, Outcome.DONE, b"result"),
+        RemoveWorker(worker, RemovalReason.DRAINED, "drained"),
     ]
     assert waiting.state is JobState.WAITING
 
@@ -105,9 +105,9 @@ def test_draining_worker_of_several_slots_is_dismissed_after_the_last(broker: Ch
     broker.drain(worker, 1.0)
     broker.call(now=1.0)
     broker.succeed(attempts[0], b"", 2.0)
-    assert (of_kind(broker.take(), Dismiss), worker.state) == ([], WorkerState.DRAINING)
+    assert (of_kind(broker.take(), RemoveWorker), worker.state) == ([], WorkerState.DRAINING)
     broker.fail(attempts[1], "no", 3.0)
-    assert of_kind(broker.take(), Dismiss) == [Dismiss(worker, Farewell.DRAINED, "drained")]
+    assert of_kind(broker.take(), RemoveWorker) == [RemoveWorker(worker, RemovalReason.DRAINED, "drained")]
 
 
 def test_worker_that_stays_is_not_dismissed_and_gets_nothing(broker: CheckedBroker) -> None:
@@ -117,10 +117,10 @@ def test_worker_that_stays_is_not_dismissed_and_gets_nothing(broker: CheckedBrok
     broker.succeed(attempt, b"result", 2.0)
     job = broker.call(now=3.0)
     assert not broker.idle(worker, 4.0)
-    assert of_kind(broker.take(), Dismiss) == []
+    assert of_kind(broker.take(), RemoveWorker) == []
     assert (worker.state, job.state) == (WorkerState.DRAINING, JobState.WAITING)
     broker.drain(worker, 5.0)
-    assert broker.take() == [Dismiss(worker, Farewell.DRAINED, "drained")]
+    assert broker.take() == [RemoveWorker(worker, RemovalReason.DRAINED, "drained")]
 
 
 @pytest.mark.parametrize("proof", ["late result", "idle"])
@@ -136,7 +136,7 @@ def test_unproven_worker_is_dismissed_when_it_proves_itself_free(broker: Checked
         broker.idle(worker, 3.0)
     else:
         broker.succeed(attempt, b"late", 3.0)
-    assert broker.take() == [Dismiss(worker, Farewell.DRAINED, "drained")]
+    assert broker.take() == [RemoveWorker(worker, RemovalReason.DRAINED, "drained")]
 
 
 def test_draining_worker_whose_job_times_out_has_still_to_prove_itself(broker: CheckedBroker) -> None:
@@ -148,7 +148,7 @@ def test_draining_worker_whose_job_times_out_has_still_to_prove_itself(broker: C
     assert worker.state is WorkerState.DRAINING
     broker.take()
     broker.succeed(attempt, b"late", 61.0)
-    assert broker.take() == [Dismiss(worker, Farewell.DRAINED, "drained")]
+    assert broker.take() == [RemoveWorker(worker, RemovalReason.DRAINED, "drained")]
 
 
 def test_draining_worker_that_falls_silent_is_lost(broker: CheckedBroker) -> None:
@@ -165,8 +165,8 @@ def test_worker_drained_at_once_is_killed_and_its_job_follows_the_rule(broker: C
     attempt = broker.running(worker, caller=caller)
     broker.drain(worker, 1.0, at_once=True)
     assert broker.take() == [
-        Dismiss(worker, Farewell.KILLED, "killed by an operator"),
-        Answer(caller, attempt.job, Outcome.LOST, reason="its worker was killed by an operator"),
+        RemoveWorker(worker, RemovalReason.KILLED, "killed by an operator"),
+        DeliverOutcome(caller, attempt.job, Outcome.LOST, reason="its worker was killed by an operator"),
     ]
 
 
@@ -193,15 +193,19 @@ def test_worker_that_has_gone_is_not_drained(broker: CheckedBroker, at_once: boo
 def test_closing_broker_refuses_new_jobs(broker: CheckedBroker, caller: Caller) -> None:
     broker.worker()
     broker.close(1.0)
-    assert broker.submit("s", b"x", caller, Wishes(), 2.0) is None
-    assert broker.take() == [Answer(caller, None, Outcome.REFUSED, reason=DRAINED, refusal=Refusal.DRAINING)]
+    assert broker.submit("s", b"x", caller, JobOptions(), 2.0) is None
+    assert broker.take() == [
+        DeliverOutcome(caller, None, Outcome.REFUSED, reason=DRAINED, refusal=RefusalReason.DRAINING)
+    ]
 
 
 @pytest.mark.parametrize("delay", [0.0, 5.0])
 def test_closing_broker_refuses_waiting_calls(broker: CheckedBroker, caller: Caller, delay: float) -> None:
     job = broker.call(caller=caller, delay=delay)
     broker.close(1.0)
-    assert broker.take() == [Answer(caller, job, Outcome.REFUSED, reason=DRAINED, refusal=Refusal.DRAINING)]
+    assert broker.take() == [
+        DeliverOutcome(caller, job, Outcome.REFUSED, reason=DRAINED, refusal=RefusalReason.DRAINING)
+    ]
     assert broker.ledger.present == 0
 
 
@@ -212,7 +216,7 @@ def test_closing_broker_lets_running_jobs_end(broker: CheckedBroker, caller: Cal
     broker.close(1.5)
     assert broker.take() == []
     broker.succeed(attempt, b"result", 2.0)
-    assert broker.take() == [Answer(caller, attempt.job, Outcome.DONE, b"result")]
+    assert broker.take() == [DeliverOutcome(caller, attempt.job, Outcome.DONE, b"result")]
     assert worker.state is WorkerState.IDLE
 
 
@@ -224,7 +228,7 @@ def test_closing_broker_keeps_waiting_background_jobs_and_starts_none(broker: Ch
     broker.save_all(2.0)
     broker.worker(now=3.0)
     broker.tick(10.0)
-    assert not of_kind(broker.take(), Give)
+    assert not of_kind(broker.take(), SendJob)
     assert {job.state for job in (waiting, delayed, unsaved)} == {JobState.WAITING}
 
 
@@ -236,7 +240,9 @@ def test_job_not_yet_started_goes_back_when_the_broker_closes(broker: CheckedBro
     broker.take()
     broker.close(1.0)
     broker.leave(worker, 2.0, "gone", unseen=[call, stored])
-    assert broker.take() == [Answer(caller, call.job, Outcome.REFUSED, reason=DRAINED, refusal=Refusal.DRAINING)]
+    assert broker.take() == [
+        DeliverOutcome(caller, call.job, Outcome.REFUSED, reason=DRAINED, refusal=RefusalReason.DRAINING)
+    ]
     assert (stored.job.state, stored.job.spent) == (JobState.WAITING, 0)
 
 
@@ -262,8 +268,8 @@ def test_abort_gives_up_what_still_runs(broker: CheckedBroker, caller: Caller) -
     broker.abort(31.0)
     reason = "the broker stopped while it ran"
     effects = broker.take()
-    assert of_kind(effects, Answer) == [Answer(caller, call.job, Outcome.LOST, reason=reason)]
-    assert of_kind(effects, Dismiss) == [Dismiss(worker, Farewell.STOPPED, "the broker stops")]
+    assert of_kind(effects, DeliverOutcome) == [DeliverOutcome(caller, call.job, Outcome.LOST, reason=reason)]
+    assert of_kind(effects, RemoveWorker) == [RemoveWorker(worker, RemovalReason.STOPPED, "the broker stops")]
     assert (stored.job.state, stored.job.spent) == (JobState.DELAYED, 1)
     assert (broker.roster.workers, worker.state) == ({}, WorkerState.GONE)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dragoman.core.counters import MOST_NAMED, QUEUE_TIMEOUT, UNNAMED, Counters
-from dragoman.core.options import Wishes
-from dragoman.core.states import Refusal
+from dragoman.core.options import JobOptions
+from dragoman.core.states import RefusalReason
 
 from .world import Caller, CheckedBroker, attempt_of
 
@@ -65,8 +65,8 @@ def test_refused_submits_are_counted_by_cause() -> None:
     broker.worker("s")
     broker.call()
     for service in ("s", "s", "made up 1", "made up 2"):
-        assert broker.submit(service, b"x", Caller(), Wishes(), 0.0) is None
-    assert drops(broker) == {"s": {Refusal.BUSY: 2}, UNNAMED: {Refusal.NO_SUCH_SERVICE: 2}}
+        assert broker.submit(service, b"x", Caller(), JobOptions(), 0.0) is None
+    assert drops(broker) == {"s": {RefusalReason.BUSY: 2}, UNNAMED: {RefusalReason.NO_SUCH_SERVICE: 2}}
     assert broker.counters.dropped["s"].reason == "1 jobs are here already (max_jobs)"
     assert broker.counters.refused == 4
 
@@ -74,7 +74,7 @@ def test_refused_submits_are_counted_by_cause() -> None:
 def test_broker_that_stops_drops_nothing(broker: CheckedBroker) -> None:
     broker.call()
     broker.close(0.0)
-    assert broker.submit("s", b"x", Caller(), Wishes(waits=True), 0.0) is None
+    assert broker.submit("s", b"x", Caller(), JobOptions(waits=True), 0.0) is None
     assert drops(broker) == {}
 
 

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.core.effects import Accept, Answer, Effect, Give, Recall
-from dragoman.core.states import JobState, Outcome, Refusal, WorkerState
-from dragoman.core.store_entries import Erase, Save
+from dragoman.core.effects import Acknowledge, CancelAttempt, DeliverOutcome, Effect, SendJob
+from dragoman.core.states import JobState, Outcome, RefusalReason, WorkerState
+from dragoman.core.store_entries import DeleteJob, StoreJob
 
 from .world import Caller, CheckedBroker, attempt_of
 
 
-def answers(effects: list[Effect]) -> list[Answer]:
-    return [effect for effect in effects if isinstance(effect, Answer)]
+def answers(effects: list[Effect]) -> list[DeliverOutcome]:
+    return [effect for effect in effects if isinstance(effect, DeliverOutcome)]
 
 
-def accepts(effects: list[Effect]) -> list[Accept]:
-    return [effect for effect in effects if isinstance(effect, Accept)]
+def accepts(effects: list[Effect]) -> list[Acknowledge]:
+    return [effect for effect in effects if isinstance(effect, Acknowledge)]
 
 
 def test_background_job_is_accepted_and_started_after_the_diary_has_it(broker: CheckedBroker, caller: Caller) -> None:
     """I3, R103."""
     broker.worker()
     job = broker.call(caller=caller, durable=True)
-    assert broker.take() == [Save(job, 1), Save(job, 2)]
+    assert broker.take() == [StoreJob(job, 1), StoreJob(job, 2)]
     broker.saved(1, 1.0)
-    assert broker.take() == [Accept(caller, job)]
+    assert broker.take() == [Acknowledge(caller, job)]
     broker.saved(2, 1.0)
-    assert broker.take() == [Give(attempt_of(job))]
+    assert broker.take() == [SendJob(attempt_of(job))]
 
 
 def test_every_attempt_of_a_background_job_leaves_after_the_diary_has_it(broker: CheckedBroker) -> None:
@@ -36,14 +36,14 @@ def test_every_attempt_of_a_background_job_leaves_after_the_diary_has_it(broker:
     job = broker.store(attempts=2)
     broker.take()
     broker.worker()
-    assert broker.take() == [Save(job, 2)]
+    assert broker.take() == [StoreJob(job, 2)]
     broker.saved(2, 1.0)
-    assert broker.take() == [Give(attempt_of(job))]
+    assert broker.take() == [SendJob(attempt_of(job))]
     broker.fail(attempt_of(job), "no", 1.0)
     broker.tick(10.0)
-    assert broker.take() == [Save(job, 3), Save(job, 4)]
+    assert broker.take() == [StoreJob(job, 3), StoreJob(job, 4)]
     broker.saved(4, 10.0)
-    assert broker.take() == [Give(attempt_of(job))]
+    assert broker.take() == [SendJob(attempt_of(job))]
 
 
 def test_attempt_whose_worker_leaves_before_the_commit_was_never_sent(broker: CheckedBroker) -> None:
@@ -55,9 +55,9 @@ def test_attempt_whose_worker_leaves_before_the_commit_was_never_sent(broker: Ch
     second = attempt_of(job)
     broker.take()
     broker.saved(2, 1.0)
-    assert [effect for effect in broker.take() if isinstance(effect, Give)] == []
+    assert [effect for effect in broker.take() if isinstance(effect, SendJob)] == []
     broker.save_all(2.0)
-    assert (broker.take(), job.spent) == ([Give(second)], 0)
+    assert (broker.take(), job.spent) == ([SendJob(second)], 0)
 
 
 def test_attempt_whose_worker_is_detached_during_the_commit_goes_to_another(broker: CheckedBroker) -> None:
@@ -67,10 +67,10 @@ def test_attempt_whose_worker_is_detached_during_the_commit_goes_to_another(brok
     broker.detach(first, 0.5)
     broker.take()
     broker.save_all(1.0)
-    assert [effect for effect in broker.take() if isinstance(effect, Give)] == []
+    assert [effect for effect in broker.take() if isinstance(effect, SendJob)] == []
     second = broker.worker(name="second", now=2.0)
     broker.save_all(2.0)
-    assert (Give(attempt_of(job)) in broker.take(), attempt_of(job).worker, job.spent) == (True, second, 0)
+    assert (SendJob(attempt_of(job)) in broker.take(), attempt_of(job).worker, job.spent) == (True, second, 0)
 
 
 def test_attempt_that_cannot_be_written_is_sent_when_it_is_written(broker: CheckedBroker) -> None:
@@ -80,9 +80,9 @@ def test_attempt_that_cannot_be_written_is_sent_when_it_is_written(broker: Check
     worker = broker.worker()
     attempt = attempt_of(job)
     broker.save_all(1.0, problem="disk full")
-    assert (attempt_of(job), worker.state, broker.take()) == (attempt, WorkerState.BUSY, [Save(job, 2)])
+    assert (attempt_of(job), worker.state, broker.take()) == (attempt, WorkerState.BUSY, [StoreJob(job, 2)])
     broker.saved(2, 2.0)
-    assert broker.take() == [Give(attempt)]
+    assert broker.take() == [SendJob(attempt)]
     broker.saved(2, 3.0)
     assert broker.take() == []
 
@@ -106,9 +106,9 @@ def test_one_commit_lets_out_all_saves_up_to_it(broker: CheckedBroker) -> None:
     """R103: group commit; the order of answers is the order of commit."""
     callers = [Caller(str(number)) for number in range(4)]
     jobs = [broker.call(caller=caller, durable=True) for caller in callers]
-    assert broker.take() == [Save(job, number) for number, job in enumerate(jobs, start=1)]
+    assert broker.take() == [StoreJob(job, number) for number, job in enumerate(jobs, start=1)]
     broker.saved(3, 1.0)
-    assert broker.take() == [Accept(caller, job) for caller, job in list(zip(callers, jobs, strict=True))[:3]]
+    assert broker.take() == [Acknowledge(caller, job) for caller, job in list(zip(callers, jobs, strict=True))[:3]]
     assert [broker.ledger.gate.has_accepted(job) for job in jobs] == [True, True, True, False]
 
 
@@ -130,7 +130,7 @@ def test_job_the_diary_cannot_take_is_refused_and_forgotten(broker: CheckedBroke
     broker.take()
     broker.saved(1, 1.0, problem="disk full")
     assert broker.take() == [
-        Answer(caller, job, Outcome.REFUSED, reason="diary: disk full", refusal=Refusal.DIARY),
+        DeliverOutcome(caller, job, Outcome.REFUSED, reason="diary: disk full", refusal=RefusalReason.DIARY),
     ]
     assert (broker.jobs, worker.state, broker.ledger.present) == ({}, WorkerState.IDLE, 0)
     assert broker.call(durable=True, key="k") is not job
@@ -144,11 +144,11 @@ def test_answer_of_a_background_job_leaves_after_the_diary_has_it(broker: Checke
     broker.take()
     broker.save_all()
     broker.succeed(attempt, b"result", 1.0)
-    assert broker.take() == [Save(job, 3)]
+    assert broker.take() == [StoreJob(job, 3)]
     broker.saved(2, 1.0)
     assert broker.take() == []
     broker.saved(3, 1.0)
-    assert broker.take() == [Answer(caller, job, Outcome.DONE, b"result")]
+    assert broker.take() == [DeliverOutcome(caller, job, Outcome.DONE, b"result")]
 
 
 def test_caller_is_answered_even_if_the_diary_cannot_keep_the_outcome(broker: CheckedBroker, caller: Caller) -> None:
@@ -159,7 +159,7 @@ def test_caller_is_answered_even_if_the_diary_cannot_keep_the_outcome(broker: Ch
     broker.succeed(attempt_of(job), b"result", 1.0)
     broker.take()
     broker.save_all(1.0, problem="input/output error")
-    assert broker.take() == [Answer(caller, job, Outcome.DONE, b"result")]
+    assert broker.take() == [DeliverOutcome(caller, job, Outcome.DONE, b"result")]
 
 
 def test_call_does_not_wait_for_the_diary(broker: CheckedBroker, caller: Caller) -> None:
@@ -168,7 +168,7 @@ def test_call_does_not_wait_for_the_diary(broker: CheckedBroker, caller: Caller)
     broker.worker()
     attempt = broker.running(caller=caller)
     broker.succeed(attempt, b"result", 1.0)
-    assert broker.take() == [Answer(caller, attempt.job, Outcome.DONE, b"result")]
+    assert broker.take() == [DeliverOutcome(caller, attempt.job, Outcome.DONE, b"result")]
 
 
 def test_attempts_are_written_as_they_are_spent(broker: CheckedBroker) -> None:
@@ -177,12 +177,12 @@ def test_attempts_are_written_as_they_are_spent(broker: CheckedBroker) -> None:
     job = broker.store(attempts=2)
     broker.take()
     broker.fail(attempt_of(job), "no", 1.0)
-    assert broker.take() == [Save(job, 3)]
+    assert broker.take() == [StoreJob(job, 3)]
     broker.tick(2.0)
     broker.save_all(2.0)
-    assert broker.take() == [Save(job, 4), Give(attempt_of(job))]
+    assert broker.take() == [StoreJob(job, 4), SendJob(attempt_of(job))]
     broker.fail(attempt_of(job), "no", 3.0)
-    assert broker.take() == [Save(job, 5)]
+    assert broker.take() == [StoreJob(job, 5)]
 
 
 def test_cancelled_while_unsaved_is_answered_once_and_never_started(broker: CheckedBroker, caller: Caller) -> None:
@@ -194,8 +194,8 @@ def test_cancelled_while_unsaved_is_answered_once_and_never_started(broker: Chec
     broker.saved(1, 1.0)
     broker.save_all(2.0)
     effects = broker.take()
-    assert answers(effects) == [Answer(caller, job, Outcome.CANCELLED, reason="withdrawn")]
-    assert not [effect for effect in effects if isinstance(effect, Give)]
+    assert answers(effects) == [DeliverOutcome(caller, job, Outcome.CANCELLED, reason="withdrawn")]
+    assert not [effect for effect in effects if isinstance(effect, SendJob)]
     assert worker.state is WorkerState.IDLE
 
 
@@ -206,7 +206,7 @@ def test_cancelled_while_unsaved_is_answered_once_even_if_the_diary_fails(
     job = broker.call(caller=caller, durable=True)
     broker.withdraw(job, 0.5)
     broker.save_all(1.0, problem="disk full")
-    assert answers(broker.take()) == [Answer(caller, job, Outcome.CANCELLED, reason="withdrawn")]
+    assert answers(broker.take()) == [DeliverOutcome(caller, job, Outcome.CANCELLED, reason="withdrawn")]
 
 
 def test_caller_that_goes_while_its_job_is_unsaved_is_not_told(broker: CheckedBroker, caller: Caller) -> None:
@@ -240,7 +240,7 @@ def test_deadline_that_passes_while_the_diary_is_slow_keeps_the_job_from_startin
     broker.tick(6.0)
     broker.save_all(7.0)
     effects = broker.take()
-    assert not [effect for effect in effects if isinstance(effect, Give)]
+    assert not [effect for effect in effects if isinstance(effect, SendJob)]
     assert [answer.outcome for answer in answers(effects)] == [Outcome.TIMED_OUT]
     assert (job.outcome, worker.state) == (Outcome.TIMED_OUT, WorkerState.IDLE)
 
@@ -253,9 +253,9 @@ def test_withdraw_of_a_running_background_job_recalls_at_once_and_answers_later(
     attempt = attempt_of(job)
     broker.take()
     broker.withdraw(job, 1.0)
-    assert broker.take() == [Recall(attempt, "withdrawn"), Save(job, 3)]
+    assert broker.take() == [CancelAttempt(attempt, "withdrawn"), StoreJob(job, 3)]
     broker.save_all(2.0)
-    assert broker.take() == [Answer(caller, job, Outcome.CANCELLED, reason="withdrawn")]
+    assert broker.take() == [DeliverOutcome(caller, job, Outcome.CANCELLED, reason="withdrawn")]
 
 
 # -------------------------------------------------------------------- kept, and erased
@@ -271,7 +271,7 @@ def test_outcome_is_kept_for_its_time_and_then_erased(broker: CheckedBroker) -> 
     broker.tick(86_400.9)
     assert (broker.take(), broker.jobs) == ([], {job.id: job})
     broker.tick(86_401.0)
-    assert (broker.take(), broker.jobs, broker.counters.erased) == ([Erase(job)], {}, 1)
+    assert (broker.take(), broker.jobs, broker.counters.erased) == ([DeleteJob(job)], {}, 1)
 
 
 def test_outcome_of_a_call_is_not_kept(broker: CheckedBroker) -> None:
@@ -290,7 +290,7 @@ def test_oldest_outcomes_make_room_when_there_are_too_many_bytes() -> None:
         broker.succeed(attempt_of(jobs[-1]), b"r" * 400_000, 1.0)
         broker.save_all(1.0)
     assert list(broker.jobs.values()) == jobs[1:]
-    assert [effect for effect in broker.take() if isinstance(effect, Erase)] == [Erase(jobs[0])]
+    assert [effect for effect in broker.take() if isinstance(effect, DeleteJob)] == [DeleteJob(jobs[0])]
 
 
 def test_outcome_larger_than_all_room_is_answered_and_not_kept(caller: Caller) -> None:
@@ -300,7 +300,7 @@ def test_outcome_larger_than_all_room_is_answered_and_not_kept(caller: Caller) -
     job = broker.store(caller=caller)
     broker.succeed(attempt_of(job), b"r" * 2_000, 1.0)
     broker.save_all(1.0)
-    assert answers(broker.take()) == [Answer(caller, job, Outcome.DONE, b"r" * 2_000)]
+    assert answers(broker.take()) == [DeliverOutcome(caller, job, Outcome.DONE, b"r" * 2_000)]
     assert broker.jobs == {}
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from case_tables import check_every_row
 from dragoman.core.broker import Broker
 from dragoman.core.model import Attempt, Job, Worker
-from dragoman.core.options import Terms, Wishes
+from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.states import JobState, Outcome
 
 from .world import NOBODY, VERBS, Caller, CheckedBroker, attempt_of
@@ -252,7 +252,7 @@ def orphaned(scene: Scene) -> None:
 
 
 ACTS: dict[str, Callable[[Scene], object]] = {
-    "submit": lambda s: s.broker.submit("s", b"new", Caller("new"), Wishes(), SOON),
+    "submit": lambda s: s.broker.submit("s", b"new", Caller("new"), JobOptions(), SOON),
     "withdraw": lambda s: s.broker.withdraw(s.job, SOON),
     "caller_away": lambda s: s.broker.caller_away(s.caller, SOON),
     "caller_back": lambda s: s.broker.caller_back(s.caller),
@@ -260,7 +260,7 @@ ACTS: dict[str, Callable[[Scene], object]] = {
     "orphaned": orphaned,
     "retry": lambda s: s.broker.retry(s.job, SOON),
     "release": lambda s: s.broker.release(s.job, SOON),
-    "join": lambda s: s.broker.join(NOBODY, None, "new", ["s"], Terms(), SOON),
+    "join": lambda s: s.broker.join(NOBODY, None, "new", ["s"], WorkerProfile(), SOON),
     "idle": lambda s: s.broker.idle(s.worker, SOON),
     "seen": lambda s: s.broker.seen(s.worker, SOON),
     "detach": lambda s: s.broker.detach(s.worker, SOON),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.core.effects import Answer, Recall
-from dragoman.core.restore import Kept, restore
+from dragoman.core.effects import CancelAttempt, DeliverOutcome
+from dragoman.core.restore import StoredJob, restore
 from dragoman.core.states import JobState, Outcome, WorkerState
-from dragoman.core.store_entries import Erase, Save
+from dragoman.core.store_entries import DeleteJob, StoreJob
 
 from .world import NOBODY, Caller, CheckedBroker, attempt_of
 
@@ -62,7 +62,7 @@ def test_job_that_is_given_back_may_use_up_an_attempt(broker: CheckedBroker, cal
     broker.tick(4.0)
     broker.take()
     broker.give_back(attempt_of(attempt.job), 5.0, spends=True)
-    assert broker.take() == [Answer(caller, attempt.job, Outcome.FAILED, reason="given back by its worker")]
+    assert broker.take() == [DeliverOutcome(caller, attempt.job, Outcome.FAILED, reason="given back by its worker")]
 
 
 def test_stored_job_that_is_given_back_is_stored_as_it_is_then(broker: CheckedBroker) -> None:
@@ -73,8 +73,8 @@ def test_stored_job_that_is_given_back_is_stored_as_it_is_then(broker: CheckedBr
     broker.take()
     broker.give_back(attempt_of(job), 1.0, delay=60.0, priority=7)
     first, second = broker.take()
-    assert isinstance(first, Save)
-    assert isinstance(second, Save)
+    assert isinstance(first, StoreJob)
+    assert isinstance(second, StoreJob)
     assert (first.rewrites, second.rewrites, first.job, second.job) == (True, False, job, job)
 
 
@@ -124,7 +124,7 @@ def test_attempt_can_be_given_less_time(broker: CheckedBroker) -> None:
     broker.extend(attempt, 1.0, 8.0)
     assert broker.next_deadline() == 9.0
     broker.tick(9.0)
-    assert any(isinstance(effect, Recall) for effect in broker.take())
+    assert any(isinstance(effect, CancelAttempt) for effect in broker.take())
 
 
 def test_attempt_that_is_over_cannot_be_extended(broker: CheckedBroker) -> None:
@@ -177,7 +177,7 @@ def test_release_is_stored(broker: CheckedBroker) -> None:
     job = in_quarantine(broker)
     broker.release(job, 2.0)
     (save,) = broker.take()
-    assert isinstance(save, Save)
+    assert isinstance(save, StoreJob)
     assert save.job is job
 
 
@@ -234,9 +234,9 @@ def test_stored_job_whose_outcome_is_not_kept_is_erased_when_it_is_done(broker: 
     broker.save_all()
     broker.take()
     broker.succeed(attempt_of(job), b"result", 1.0)
-    assert [type(effect) for effect in broker.take()] == [Save]
+    assert [type(effect) for effect in broker.take()] == [StoreJob]
     broker.save_all(1.0)
-    assert broker.take() == [Answer(caller, job, Outcome.DONE, b"result"), Erase(job)]
+    assert broker.take() == [DeliverOutcome(caller, job, Outcome.DONE, b"result"), DeleteJob(job)]
     assert (job.id in broker.jobs, job.alarm) == (False, float("inf"))
     assert broker.call(key="k", durable=True, now=2.0) is not job
 
@@ -253,15 +253,15 @@ def test_call_whose_outcome_is_not_kept_frees_its_key_at_its_end(broker: Checked
     job = broker.call(caller=caller, key="k", keeps_outcome=False)
     broker.take()
     broker.succeed(attempt_of(job), b"result", 1.0)
-    assert (broker.take(), broker.jobs) == ([Answer(caller, job, Outcome.DONE, b"result")], {})
+    assert (broker.take(), broker.jobs) == ([DeliverOutcome(caller, job, Outcome.DONE, b"result")], {})
 
 
 def test_stored_job_that_ended_just_before_a_crash_is_erased_after_it(broker: CheckedBroker) -> None:
     """R136."""
     first = broker.store(keeps_outcome=False)
     broker.withdraw(first, 0.0)
-    kept = Kept(7, first.id, "s", first.wishes, 0.0)
+    kept = StoredJob(7, first.id, "s", first.wishes, 0.0)
     kept.outcome, kept.keep_until = Outcome.DONE, 90.0
     broker = CheckedBroker()
     job = restore(broker.plain, kept, 1.0, NOBODY)
-    assert (broker.take(), broker.jobs) == ([Erase(job)], {})
+    assert (broker.take(), broker.jobs) == ([DeleteJob(job)], {})

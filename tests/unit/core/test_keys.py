@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.core.effects import Accept, Answer
-from dragoman.core.options import Wishes
-from dragoman.core.states import JobState, Outcome, Refusal
-from dragoman.core.store_entries import Save
+from dragoman.core.effects import Acknowledge, DeliverOutcome
+from dragoman.core.options import JobOptions
+from dragoman.core.states import JobState, Outcome, RefusalReason
+from dragoman.core.store_entries import StoreJob
 
 from .world import Caller, CheckedBroker, attempt_of
 
@@ -33,7 +33,10 @@ def test_same_key_joins_a_running_job_and_both_are_answered(
     assert broker.call(caller=other, key="k") is job
     broker.take()
     broker.succeed(attempt_of(job), b"result", 1.0)
-    assert broker.take() == [Answer(caller, job, Outcome.DONE, b"result"), Answer(other, job, Outcome.DONE, b"result")]
+    assert broker.take() == [
+        DeliverOutcome(caller, job, Outcome.DONE, b"result"),
+        DeliverOutcome(other, job, Outcome.DONE, b"result"),
+    ]
     assert broker.counters.handed_out == 1
 
 
@@ -44,7 +47,7 @@ def test_same_key_is_told_the_outcome_of_an_ended_job(broker: CheckedBroker, oth
     broker.succeed(attempt_of(job), b"result", 1.0)
     broker.take()
     assert broker.call(caller=other, key="k", now=2.0) is job
-    assert broker.take() == [Answer(other, job, Outcome.DONE, b"result")]
+    assert broker.take() == [DeliverOutcome(other, job, Outcome.DONE, b"result")]
 
 
 @pytest.mark.parametrize("way", ["failed", "lost", "cancelled", "timed out"])
@@ -63,7 +66,7 @@ def test_same_key_is_told_any_outcome(broker: CheckedBroker, other: Caller, way:
     broker.take()
     broker.call(caller=other, key="k", now=61.0)
     (answer,) = broker.take()
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, DeliverOutcome)
     assert (answer.caller, answer.job, answer.outcome) == (other, attempt.job, Outcome(way))
 
 
@@ -75,14 +78,14 @@ def test_same_key_with_another_payload_is_refused(broker: CheckedBroker, other: 
     if ended:
         broker.succeed(attempt_of(job), b"", 1.0)
     broker.take()
-    assert broker.submit("s", b"two", other, Wishes(), 2.0, key="k") is None
+    assert broker.submit("s", b"two", other, JobOptions(), 2.0, key="k") is None
     assert broker.take() == [
-        Answer(
+        DeliverOutcome(
             other,
             None,
             Outcome.REFUSED,
             reason="key reused: 'k' came with another payload before",
-            refusal=Refusal.KEY_REUSED,
+            refusal=RefusalReason.KEY_REUSED,
         )
     ]
 
@@ -91,10 +94,10 @@ def test_background_job_does_not_join_a_call(broker: CheckedBroker, caller: Call
     """It would be acknowledged, and is not in the diary."""
     broker.call(b"x", key="k", waits=True)
     broker.take()
-    assert broker.submit("s", b"x", caller, Wishes(durable=True, waits=True), 1.0, key="k") is None
+    assert broker.submit("s", b"x", caller, JobOptions(durable=True, waits=True), 1.0, key="k") is None
     (told,) = broker.take()
-    assert isinstance(told, Answer)
-    assert told.refusal is Refusal.KEY_REUSED
+    assert isinstance(told, DeliverOutcome)
+    assert told.refusal is RefusalReason.KEY_REUSED
 
 
 def test_same_key_at_another_service_is_another_job(broker: CheckedBroker) -> None:
@@ -136,25 +139,27 @@ def test_outcomes_of_keys_are_bounded_by_bytes() -> None:
 @pytest.mark.parametrize("key", ["", "k" * 257, "é" * 129])
 def test_impossible_key_is_invalid(broker: CheckedBroker, caller: Caller, key: str) -> None:
     """L3."""
-    assert broker.submit("s", b"x", caller, Wishes(waits=True), 0.0, key=key) is None
+    assert broker.submit("s", b"x", caller, JobOptions(waits=True), 0.0, key=key) is None
     assert broker.take() == [
-        Answer(caller, None, Outcome.REFUSED, reason="invalid: a key is 1 to 256 bytes", refusal=Refusal.INVALID)
+        DeliverOutcome(
+            caller, None, Outcome.REFUSED, reason="invalid: a key is 1 to 256 bytes", refusal=RefusalReason.INVALID
+        )
     ]
 
 
 def test_key_that_cannot_be_written_is_invalid(broker: CheckedBroker, caller: Caller) -> None:
     """D6. A bug: a lone surrogate, as JSON can carry it, was an exception out of `submit`."""
-    assert broker.submit("s", b"x", caller, Wishes(waits=True), 0.0, key="\ud800") is None
+    assert broker.submit("s", b"x", caller, JobOptions(waits=True), 0.0, key="\ud800") is None
     (answer,) = broker.take()
-    assert isinstance(answer, Answer)
-    assert answer.refusal is Refusal.INVALID
+    assert isinstance(answer, DeliverOutcome)
+    assert answer.refusal is RefusalReason.INVALID
 
 
 def test_key_of_a_refused_job_is_free(caller: Caller) -> None:
     """R15, R24."""
     broker = CheckedBroker(max_jobs=1)
     first = broker.call()
-    assert broker.submit("s", b"x", caller, Wishes(waits=True), 0.0, key="k") is None
+    assert broker.submit("s", b"x", caller, JobOptions(waits=True), 0.0, key="k") is None
     broker.withdraw(first, 0.0)
     assert broker.call(b"other", key="k").state is JobState.WAITING
 
@@ -174,7 +179,7 @@ def test_job_with_a_key_outlives_its_caller(broker: CheckedBroker, caller: Calle
     broker.worker(now=3.0)
     broker.take()
     broker.succeed(attempt_of(job), b"result", 4.0)
-    assert broker.take() == [Answer(other, job, Outcome.DONE, b"result")]
+    assert broker.take() == [DeliverOutcome(other, job, Outcome.DONE, b"result")]
 
 
 # -------------------------------------------------------------------- background jobs with a key
@@ -186,9 +191,9 @@ def test_joining_an_unsaved_background_job_is_accepted_with_it(
     """R24, I3: not before the diary has it."""
     job = broker.call(caller=caller, durable=True, key="k")
     assert broker.call(caller=other, durable=True, key="k") is job
-    assert broker.take() == [Save(job, 1)]
+    assert broker.take() == [StoreJob(job, 1)]
     broker.saved(1, 1.0)
-    assert broker.take() == [Accept(caller, job), Accept(other, job)]
+    assert broker.take() == [Acknowledge(caller, job), Acknowledge(other, job)]
 
 
 @pytest.mark.parametrize("state", [JobState.WAITING, JobState.DELAYED, JobState.RUNNING])
@@ -202,7 +207,7 @@ def test_joining_a_saved_background_job_is_accepted_at_once(
     broker.take()
     assert job.state is state
     assert broker.call(caller=other, durable=True, key="k", now=1.0) is job
-    assert broker.take() == [Accept(other, job)]
+    assert broker.take() == [Acknowledge(other, job)]
 
 
 def test_joining_an_ended_background_job_is_answered(broker: CheckedBroker, other: Caller) -> None:
@@ -213,7 +218,7 @@ def test_joining_an_ended_background_job_is_answered(broker: CheckedBroker, othe
     broker.save_all(1.0)
     broker.take()
     broker.call(caller=other, durable=True, key="k", now=2.0)
-    assert broker.take() == [Answer(other, job, Outcome.DONE, b"result")]
+    assert broker.take() == [DeliverOutcome(other, job, Outcome.DONE, b"result")]
 
 
 def test_joining_an_ended_background_job_waits_for_the_diary_like_the_first(
@@ -227,7 +232,10 @@ def test_joining_an_ended_background_job_waits_for_the_diary_like_the_first(
     broker.call(caller=other, durable=True, key="k", now=1.5)
     assert broker.take() == []
     broker.save_all(2.0)
-    assert broker.take() == [Answer(caller, job, Outcome.DONE, b"result"), Answer(other, job, Outcome.DONE, b"result")]
+    assert broker.take() == [
+        DeliverOutcome(caller, job, Outcome.DONE, b"result"),
+        DeliverOutcome(other, job, Outcome.DONE, b"result"),
+    ]
 
 
 def test_all_who_joined_hear_that_the_diary_failed(broker: CheckedBroker, caller: Caller, other: Caller) -> None:
@@ -237,7 +245,8 @@ def test_all_who_joined_hear_that_the_diary_failed(broker: CheckedBroker, caller
     broker.take()
     broker.saved(1, 1.0, problem="disk full")
     assert broker.take() == [
-        Answer(each, job, Outcome.REFUSED, reason="diary: disk full", refusal=Refusal.DIARY) for each in (caller, other)
+        DeliverOutcome(each, job, Outcome.REFUSED, reason="diary: disk full", refusal=RefusalReason.DIARY)
+        for each in (caller, other)
     ]
     assert broker.jobs == {}
     assert broker.call(b"other payload", durable=True, key="k", now=2.0) is not job

@@ -14,7 +14,7 @@ from case_tables import check_every_row
 from dragoman.core.errors import InvariantBroken
 from dragoman.core.lifecycle import JOB_MOVES, WORKER_MOVES, move_job, move_worker, settle
 from dragoman.core.model import Attempt, Job, JobId, Service, Token, Worker, WorkerId
-from dragoman.core.options import Terms, Wishes
+from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.recipients import Recipient
 from dragoman.core.states import JobState, WorkerState
 
@@ -40,13 +40,13 @@ WORKER_TABLE = {
 
 
 def a_job(state: JobState = JobState.WAITING) -> Job:
-    job = Job(JobId(b"j" * 16), Service("s", 60.0), b"", (), Wishes(), 0.0)
+    job = Job(JobId(b"j" * 16), Service("s", 60.0), b"", (), JobOptions(), 0.0)
     job.state = state
     return job
 
 
 def a_worker(state: WorkerState, capacity: int = 1, away_since: float = inf) -> Worker:
-    worker = Worker(WorkerId(1), Recipient(), None, "w", Terms(capacity=capacity), 0.0)
+    worker = Worker(WorkerId(1), Recipient(), None, "w", WorkerProfile(capacity=capacity), 0.0)
     worker.state = state
     worker.away_since = away_since
     return worker

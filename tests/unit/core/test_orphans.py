@@ -6,7 +6,7 @@ from math import inf
 
 import pytest
 
-from dragoman.core.effects import Answer
+from dragoman.core.effects import DeliverOutcome
 from dragoman.core.model import Attempt
 from dragoman.core.states import JobState, Outcome
 
@@ -21,7 +21,7 @@ def test_call_waits_the_grace_for_a_caller_out_of_reach(broker: CheckedBroker, c
     broker.run_until(5.9)
     assert (job.state is not JobState.ENDED, job.callers, broker.take()) == (True, (caller,), [])
     broker.run_until(6.0)
-    assert broker.take() == [Answer(caller, job, Outcome.CANCELLED, reason="its caller has gone")]
+    assert broker.take() == [DeliverOutcome(caller, job, Outcome.CANCELLED, reason="its caller has gone")]
 
 
 def test_call_without_grace_is_cancelled_when_time_is_looked_at_next(broker: CheckedBroker) -> None:
@@ -54,7 +54,7 @@ def test_call_is_handed_out_within_the_grace_and_then_goes_on(broker: CheckedBro
     broker.take()
     broker.run_until(30.0)
     broker.succeed(attempt_of(job), b"result", 30.0)
-    assert broker.take() == [Answer(caller, job, Outcome.DONE, b"result")]
+    assert broker.take() == [DeliverOutcome(caller, job, Outcome.DONE, b"result")]
     assert broker.counters.unclaimed_results == 0
 
 
@@ -64,7 +64,7 @@ def test_running_call_goes_on_without_its_caller(broker: CheckedBroker, caller: 
     broker.caller_away(attempt.job.callers[0], 1.0)
     broker.run_until(30.0)
     assert broker.succeed(attempt, b"result", 30.0)
-    assert broker.take() == [Answer(caller, attempt.job, Outcome.DONE, b"result")]
+    assert broker.take() == [DeliverOutcome(caller, attempt.job, Outcome.DONE, b"result")]
 
 
 RETURNS = ["is undelivered", "is unseen", "is refused", "fails", "is lost"]
@@ -91,7 +91,7 @@ def test_orphan_that_is_given_back_after_its_grace_is_not_started_again(
     broker.caller_away(attempt.job.callers[0], 1.0)
     give_back(broker, attempt, way, 6.0)
     broker.tick(6.0)
-    assert broker.take() == [Answer(caller, attempt.job, Outcome.CANCELLED, reason="its caller has gone")]
+    assert broker.take() == [DeliverOutcome(caller, attempt.job, Outcome.CANCELLED, reason="its caller has gone")]
     assert broker.counters.handed_out == 1
 
 
@@ -164,4 +164,4 @@ def test_job_that_has_ended_is_neither_orphaned_nor_adopted(
     broker.caller_back(caller)
     broker.tick(3.0)
     assert (job.outcome, broker.next_deadline()) == (Outcome.CANCELLED, due)
-    assert broker.take() == [Answer(caller, job, Outcome.CANCELLED, reason="withdrawn")]
+    assert broker.take() == [DeliverOutcome(caller, job, Outcome.CANCELLED, reason="withdrawn")]

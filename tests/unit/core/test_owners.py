@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.core.effects import Answer
+from dragoman.core.effects import DeliverOutcome
 from dragoman.core.invariants import check
 from dragoman.core.model import Job
-from dragoman.core.options import Wishes
+from dragoman.core.options import JobOptions
 from dragoman.core.owners import SWEEP_FLOOR, Owner, Owners
-from dragoman.core.states import Outcome, Refusal
+from dragoman.core.states import Outcome, RefusalReason
 
 from .world import NOBODY, Caller, CheckedBroker, attempt_of
 
-BACKGROUND = Wishes(waits=True, durable=True)
+BACKGROUND = JobOptions(waits=True, durable=True)
 
 
 def enqueue(broker: CheckedBroker, service: str, owner: Owner | None) -> Job | None:
@@ -23,8 +23,8 @@ def enqueue(broker: CheckedBroker, service: str, owner: Owner | None) -> Job | N
 
 
 def refusal(broker: CheckedBroker) -> str:
-    (answer,) = [each for each in broker.take() if isinstance(each, Answer)]
-    assert (answer.outcome, answer.refusal, answer.job) == (Outcome.REFUSED, Refusal.BUSY, None)
+    (answer,) = [each for each in broker.take() if isinstance(each, DeliverOutcome)]
+    assert (answer.outcome, answer.refusal, answer.job) == (Outcome.REFUSED, RefusalReason.BUSY, None)
     return answer.reason
 
 
@@ -61,7 +61,7 @@ def test_all_callers_together_leave_room_for_names_that_workers_offer() -> None:
 def test_name_is_given_back_when_the_last_of_its_jobs_has_ended(waits: bool) -> None:
     broker = CheckedBroker(max_services_per_caller=1)
     owner = Owner()
-    wishes = Wishes(waits=True, durable=not waits)
+    wishes = JobOptions(waits=True, durable=not waits)
     jobs = [broker.submit("s", b"x", Caller(), wishes, 0.0, owner=owner) for _ in range(2)]
     broker.save_all()
     broker.withdraw(jobs[0], 0.0)
@@ -96,8 +96,8 @@ def test_name_is_given_back_when_a_worker_offers_it() -> None:
 
 def test_call_to_a_name_that_nobody_offers_counts_too() -> None:
     broker, owner = CheckedBroker(max_services_per_caller=1), Owner()
-    assert broker.submit("s", b"x", Caller(), Wishes(waits=True), 0.0, owner=owner) is not None
-    assert broker.submit("t", b"x", Caller(), Wishes(waits=True), 0.0, owner=owner) is None
+    assert broker.submit("s", b"x", Caller(), JobOptions(waits=True), 0.0, owner=owner) is not None
+    assert broker.submit("t", b"x", Caller(), JobOptions(waits=True), 0.0, owner=owner) is None
 
 
 # ---------------------------------------------------------------- jobs
@@ -115,7 +115,9 @@ def test_one_caller_cannot_take_the_whole_queue() -> None:
         "busy: this connection has 2 jobs here already; at most 2 are allowed (max_jobs_per_caller): submit again when "
         "some have ended"
     )
-    assert broker.submit("s", b"x", Caller(), Wishes(), 0.0, owner=flood) is None  # calls count like background jobs
+    assert (
+        broker.submit("s", b"x", Caller(), JobOptions(), 0.0, owner=flood) is None
+    )  # calls count like background jobs
     assert enqueue(broker, "s", other) is not None
     assert enqueue(broker, "s", None) is not None
     assert jobs[0] is not None
@@ -127,7 +129,7 @@ def test_one_caller_cannot_take_the_whole_queue() -> None:
 def test_retry_counts_for_the_owner_of_the_first_job() -> None:
     broker, owner = CheckedBroker(max_jobs_per_caller=1), Owner()
     broker.worker("s")
-    job = broker.submit("s", b"x", Caller(), Wishes(durable=True, attempts=1), 0.0, owner=owner)
+    job = broker.submit("s", b"x", Caller(), JobOptions(durable=True, attempts=1), 0.0, owner=owner)
     broker.save_all()
     broker.fail(attempt_of(job), "no", 0.0)
     broker.save_all()

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dragoman.core.effects import Answer, Progress
+from dragoman.core.effects import DeliverOutcome, DeliverProgress
 from dragoman.core.states import DONE, FAILED, Outcome
 
 from .world import Caller, CheckedBroker, attempt_of
 
 
 def answers(broker: CheckedBroker) -> list[tuple[Outcome, bytes, str]]:
-    return [(each.outcome, bytes(each.result), each.reason) for each in broker.take() if isinstance(each, Answer)]
+    return [
+        (each.outcome, bytes(each.result), each.reason) for each in broker.take() if isinstance(each, DeliverOutcome)
+    ]
 
 
 def emit(broker: CheckedBroker, job: object, *parts: bytes) -> None:
@@ -20,7 +22,7 @@ def emit(broker: CheckedBroker, job: object, *parts: bytes) -> None:
 def test_a_caller_that_takes_parts_gets_them_and_then_the_rest(broker: CheckedBroker, caller: Caller) -> None:
     attempt = broker.running(caller=caller, streams=True)
     emit(broker, attempt.job, b"one ")
-    assert broker.take() == [Progress(caller, attempt, b"one ", is_part=True)]
+    assert broker.take() == [DeliverProgress(caller, attempt, b"one ", is_part=True)]
     broker.succeed(attempt, b"rest", 2.0)
     assert answers(broker) == [(DONE, b"rest", "")]
 

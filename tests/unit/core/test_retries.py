@@ -5,21 +5,21 @@ from __future__ import annotations
 import pytest
 
 from dragoman.core.model import Job, JobId, Service, Worker, WorkerId
-from dragoman.core.options import Terms, Wishes
+from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
 from dragoman.core.retries import TRIED_KEPT, are_spent, back_off, note_ending, remember_tried
-from dragoman.core.states import Ending, Outcome
+from dragoman.core.states import AttemptRecord, Outcome
 
 
 def a_job(spent: int = 0, deaths: int = 0, **wishes: object) -> Job:
-    job = Job(JobId(b"j" * 16), Service("s", 60.0), b"", (), Wishes(**wishes), 0.0)
+    job = Job(JobId(b"j" * 16), Service("s", 60.0), b"", (), JobOptions(**wishes), 0.0)
     job.spent, job.deaths = spent, deaths
     return job
 
 
 def a_worker(number: int = 1, attempts: int = 1) -> Worker:
-    return Worker(WorkerId(number), Recipient(), None, f"w{number}", Terms(attempts=attempts), 0.0)
+    return Worker(WorkerId(number), Recipient(), None, f"w{number}", WorkerProfile(attempts=attempts), 0.0)
 
 
 def test_job_remembers_each_worker_once_in_the_order_they_had_it() -> None:
@@ -44,7 +44,7 @@ def test_ending_is_one_more_entry_of_the_history_and_ends_a_row_of_refusals() ->
     job.refusals = 7
     note_ending(job, a_worker(1), Outcome.FAILED, "no")
     note_ending(job, a_worker(2), Outcome.LOST, "gone")
-    assert job.history == [Ending(1, "w1", Outcome.FAILED, "no"), Ending(2, "w2", Outcome.LOST, "gone")]
+    assert job.history == [AttemptRecord(1, "w1", Outcome.FAILED, "no"), AttemptRecord(2, "w2", Outcome.LOST, "gone")]
     assert (job.spent, job.refusals, job.tried) == (2, 0, (1, 2))
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.core.effects import Answer, Give
+from dragoman.core.effects import DeliverOutcome, SendJob
 from dragoman.core.model import Job
-from dragoman.core.states import Ending, JobState, Outcome, WorkerState
-from dragoman.core.store_entries import Save
+from dragoman.core.states import AttemptRecord, JobState, Outcome, WorkerState
+from dragoman.core.store_entries import StoreJob
 
 from .world import Caller, CheckedBroker, attempt_of
 
@@ -73,11 +73,14 @@ def test_failed_attempt_is_followed_by_another_after_the_back_off(broker: Checke
     assert (job.state, broker.take(), worker.state) == (JobState.DELAYED, [], WorkerState.IDLE)
     broker.tick(2.0)
     attempt = attempt_of(job)
-    assert broker.take() == [Give(attempt)]
+    assert broker.take() == [SendJob(attempt)]
     assert attempt.number == 2
     broker.fail(attempt, "still no", 3.0)
-    assert broker.take() == [Answer(caller, job, Outcome.FAILED, reason="still no")]
-    assert job.history == [Ending(1, "w", Outcome.FAILED, "no"), Ending(2, "w", Outcome.FAILED, "still no")]
+    assert broker.take() == [DeliverOutcome(caller, job, Outcome.FAILED, reason="still no")]
+    assert job.history == [
+        AttemptRecord(1, "w", Outcome.FAILED, "no"),
+        AttemptRecord(2, "w", Outcome.FAILED, "still no"),
+    ]
 
 
 def test_job_whose_run_time_was_over_goes_to_another_worker(broker: CheckedBroker) -> None:
@@ -132,7 +135,7 @@ def test_job_that_kills_its_workers_ends_after_three_deaths(broker: CheckedBroke
         lose(broker, job, now)
         broker.tick(now + 10.0)
     assert (job.outcome, job.deaths, job.spent) == (Outcome.LOST, 3, 3)
-    assert Answer(caller, job, Outcome.LOST, reason="gone") in broker.take()
+    assert DeliverOutcome(caller, job, Outcome.LOST, reason="gone") in broker.take()
 
 
 def test_fewer_attempts_than_deaths_allowed_decide(broker: CheckedBroker) -> None:
@@ -203,7 +206,7 @@ def test_background_job_whose_attempts_are_spent_is_quarantined(broker: CheckedB
     """D8, I22: with its payload, the names and the reasons."""
     job = quarantined(broker)
     assert (job.quarantined, job.state, job.payload) == (True, JobState.ENDED, b"payload")
-    assert job.history == [Ending(1, "w", Outcome.FAILED, "poison")]
+    assert job.history == [AttemptRecord(1, "w", Outcome.FAILED, "poison")]
 
 
 def test_background_job_that_killed_three_workers_is_quarantined(broker: CheckedBroker) -> None:
@@ -247,7 +250,7 @@ def test_retry_makes_a_new_job_that_names_the_old_one(broker: CheckedBroker) -> 
     job = quarantined(broker)
     again = broker.retry(job, 2.0)
     assert again is not None
-    assert broker.take() == [Save(again, broker.last_save)]
+    assert broker.take() == [StoreJob(again, broker.last_save)]
     assert (again.retry_of, again.payload, again.wishes, again.spent) == (job.id, b"payload", job.wishes, 0)
     assert (job.state, again.id != job.id) == (JobState.ENDED, True)
     broker.save_all(2.0)

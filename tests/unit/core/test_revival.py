@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from dragoman.core.effects import Answer, Dismiss, Give
+from dragoman.core.effects import DeliverOutcome, RemoveWorker, SendJob
 from dragoman.core.events import WORKER_JOINED, WORKER_LEFT, PublishEvent, WorkerEvent
 from dragoman.core.invariants import check
 from dragoman.core.model import ABSENT, Job, JobId, Token
-from dragoman.core.options import Wishes
+from dragoman.core.options import JobOptions
 from dragoman.core.recipients import Recipient
-from dragoman.core.restore import Kept, restore
-from dragoman.core.states import Ending, JobState, Outcome, WorkerState
-from dragoman.core.store_entries import Erase, Save
+from dragoman.core.restore import StoredJob, restore
+from dragoman.core.states import AttemptRecord, JobState, Outcome, WorkerState
+from dragoman.core.store_entries import DeleteJob, StoreJob
 
 from .world import Caller, CheckedBroker, attempt_of
 
@@ -23,19 +23,19 @@ TOKEN = Token(b"t" * 16)
 NOW = 1_000.0
 
 
-def kept(number: int = 1, *, service: str = "s", created: float = 900.0, delay: float = 0.0, **facts: Any) -> Kept:
-    wishes = Wishes(durable=True, waits=True, attempts=3, delay=delay, priority=facts.pop("priority", 5))
-    found = Kept(number, JobId(number.to_bytes(16, "big")), service, wishes, created)
+def kept(number: int = 1, *, service: str = "s", created: float = 900.0, delay: float = 0.0, **facts: Any) -> StoredJob:
+    wishes = JobOptions(durable=True, waits=True, attempts=3, delay=delay, priority=facts.pop("priority", 5))
+    found = StoredJob(number, JobId(number.to_bytes(16, "big")), service, wishes, created)
     for name, value in facts.items():
         setattr(found, name, value)
     return found
 
 
-def given(number: int = 1, *, may_return: bool = True, **facts: Any) -> Kept:
+def given(number: int = 1, *, may_return: bool = True, **facts: Any) -> StoredJob:
     return kept(number, token=TOKEN, attempt=1, worker="w", may_return=may_return, **{"given": 990.0, **facts})
 
 
-def revive(broker: CheckedBroker, found: Kept, now: float = NOW) -> Job:
+def revive(broker: CheckedBroker, found: StoredJob, now: float = NOW) -> Job:
     job = restore(broker.plain, found, now, NOBODY)
     check(broker.plain)
     return job
@@ -47,7 +47,7 @@ def test_waiting_job_comes_back_and_is_handed_out_without_its_payload(broker: Ch
     broker.worker(now=NOW)
     assert job.payload is ABSENT
     broker.save_all(NOW)
-    assert broker.take() == [Save(job, 1), Give(attempt_of(job))]
+    assert broker.take() == [StoreJob(job, 1), SendJob(attempt_of(job))]
 
 
 def test_job_goes_to_a_worker_that_is_idle_already(broker: CheckedBroker) -> None:
@@ -145,7 +145,7 @@ def test_run_time_and_keep_time_are_no_longer_after_the_wall_clock_was_set_back(
 
 def test_retry_goes_on_with_its_history(broker: CheckedBroker) -> None:
     """R108: what was spent stays spent."""
-    history = [Ending(1, "w", Outcome.LOST, "gone"), Ending(2, "w", Outcome.FAILED, "no")]
+    history = [AttemptRecord(1, "w", Outcome.LOST, "gone"), AttemptRecord(2, "w", Outcome.FAILED, "no")]
     job = revive(broker, kept(spent=2, deaths=1, history=history, start_at=NOW + 2.0))
     assert (job.state, job.start_at) == (JobState.DELAYED, NOW + 2.0)
     broker.worker(now=NOW)
@@ -158,7 +158,7 @@ def test_running_job_whose_worker_cannot_name_it_is_lost_at_once(broker: Checked
     """R107, R9."""
     job = revive(broker, given(may_return=False))
     assert (job.state, job.spent, job.deaths) == (JobState.DELAYED, 1, 1)
-    assert job.history == [Ending(1, "w", Outcome.LOST, "the broker died while it ran")]
+    assert job.history == [AttemptRecord(1, "w", Outcome.LOST, "the broker died while it ran")]
     assert broker.roster.workers == {}
 
 
@@ -183,7 +183,7 @@ def test_worker_that_names_its_attempt_may_still_deliver(broker: CheckedBroker, 
     assert broker.ledger.attend(job, caller)
     assert broker.succeed(attempt, b"result", NOW + 20.0)
     broker.save_all(NOW + 20.0)
-    assert Answer(caller, job, Outcome.DONE, b"result") in broker.take()
+    assert DeliverOutcome(caller, job, Outcome.DONE, b"result") in broker.take()
     broker.run_until(NOW + 100.0)
     assert broker.roster.workers == {}
 
@@ -220,7 +220,7 @@ def test_worker_that_does_not_return_in_time_has_lost_it(broker: CheckedBroker) 
     assert job.state is JobState.RUNNING
     broker.run_until(NOW + 30.0)
     assert (job.state, job.spent) == (JobState.DELAYED, 1)
-    assert next(each for each in broker.take() if isinstance(each, Dismiss)).worker is attempt.worker
+    assert next(each for each in broker.take() if isinstance(each, RemoveWorker)).worker is attempt.worker
     assert not broker.succeed(attempt, b"late", NOW + 31.0)
 
 
@@ -229,10 +229,10 @@ def test_outcome_is_kept_on_and_told(broker: CheckedBroker, caller: Caller) -> N
     assert (job.state, job.result is ABSENT, broker.ledger.present) == (JobState.ENDED, True, 0)
     assert not broker.ledger.attend(job, caller)
     (told,) = broker.take()
-    assert isinstance(told, Answer)
+    assert isinstance(told, DeliverOutcome)
     assert (told.job, told.result is ABSENT) == (job, True)
     broker.run_until(NOW + 50.0)
-    assert broker.take() == [Erase(job)]
+    assert broker.take() == [DeleteJob(job)]
     assert broker.jobs == {}
 
 
@@ -242,7 +242,7 @@ def test_key_joins_a_job_of_an_earlier_run(broker: CheckedBroker) -> None:
     again = CheckedBroker()
     job = revive(again, kept(key="k", digest=first.digest))
     assert again.call(b"payload", key="k", durable=True) is job
-    assert again.submit("s", b"other", Caller(), Wishes(durable=True, waits=True), NOW, key="k") is None
+    assert again.submit("s", b"other", Caller(), JobOptions(durable=True, waits=True), NOW, key="k") is None
 
 
 def test_key_that_two_jobs_of_an_earlier_run_have_is_the_later_ones(broker: CheckedBroker) -> None:
@@ -279,7 +279,7 @@ def test_promised_jobs_come_back_beyond_every_bound() -> None:
     broker = CheckedBroker(max_jobs=1, max_jobs_per_service=1, max_services=1)
     jobs = [revive(broker, kept(number, service=f"s{number}")) for number in (1, 2, 3)]
     assert [job.state for job in jobs] == [JobState.WAITING] * 3
-    assert broker.submit("s1", b"", Caller(), Wishes(waits=True), NOW) is None
+    assert broker.submit("s1", b"", Caller(), JobOptions(waits=True), NOW) is None
 
 
 def test_many_outcomes_that_end_together_are_erased_a_few_at_a_time() -> None:

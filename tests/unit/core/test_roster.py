@@ -6,15 +6,15 @@ from math import inf
 
 import pytest
 
-from dragoman.core.effects import Answer, Give
-from dragoman.core.options import Terms, Wishes
-from dragoman.core.states import JobState, Outcome, Refusal, WorkerState
+from dragoman.core.effects import DeliverOutcome, SendJob
+from dragoman.core.options import JobOptions, WorkerProfile
+from dragoman.core.states import JobState, Outcome, RefusalReason, WorkerState
 
 from .world import NOBODY, Caller, CheckedBroker, attempt_of
 
 
 def join(broker: CheckedBroker, *services: str, now: float = 0.0) -> object:
-    return broker.join(NOBODY, None, "w", services, Terms(), now)
+    return broker.join(NOBODY, None, "w", services, WorkerProfile(), now)
 
 
 def test_longest_idle_worker_goes_first(broker: CheckedBroker) -> None:
@@ -164,29 +164,29 @@ def test_service_without_workers_does_not_delay_another(broker: CheckedBroker) -
 
 def test_service_is_known_once_a_worker_has_offered_it(broker: CheckedBroker, caller: Caller) -> None:
     """Unknown fails fast; known waits, even while all its workers are away."""
-    assert broker.submit("s", b"x", caller, Wishes(), 0.0) is None
+    assert broker.submit("s", b"x", caller, JobOptions(), 0.0) is None
     assert broker.take() == [
-        Answer(
+        DeliverOutcome(
             caller,
             None,
             Outcome.REFUSED,
             reason="no such service: no worker offers 's'",
-            refusal=Refusal.NO_SUCH_SERVICE,
+            refusal=RefusalReason.NO_SUCH_SERVICE,
         )
     ]
     broker.leave(broker.worker(), 0.0, "gone")
-    job = broker.submit("s", b"x", caller, Wishes(), 0.0)
+    job = broker.submit("s", b"x", caller, JobOptions(), 0.0)
     assert job is not None
     assert (job.state, broker.take()) == (JobState.WAITING, [])
 
 
 def test_booting_worker_makes_its_service_known_and_gets_nothing(broker: CheckedBroker, caller: Caller) -> None:
     worker = broker.booting()
-    job = broker.submit("s", b"x", caller, Wishes(), 0.0)
+    job = broker.submit("s", b"x", caller, JobOptions(), 0.0)
     assert job is not None
     assert (job.state, worker.state) == (JobState.WAITING, WorkerState.BOOTING)
     broker.idle(worker, 1.0)
-    assert broker.take() == [Give(attempt_of(job))]
+    assert broker.take() == [SendJob(attempt_of(job))]
 
 
 @pytest.mark.parametrize(
@@ -228,14 +228,14 @@ def test_names_beyond_the_bound_are_refused_and_not_stored() -> None:
     broker, caller = CheckedBroker(max_services=2), Caller()
     broker.worker("a", "b")
     assert join(broker, "c") is None
-    assert broker.submit("c", b"x", caller, Wishes(waits=True), 0.0) is None
+    assert broker.submit("c", b"x", caller, JobOptions(waits=True), 0.0) is None
     assert broker.take() == [
-        Answer(
+        DeliverOutcome(
             caller,
             None,
             Outcome.REFUSED,
             reason="busy: 2 services are known already (max_services)",
-            refusal=Refusal.BUSY,
+            refusal=RefusalReason.BUSY,
         )
     ]
     assert broker.pause("c") is None

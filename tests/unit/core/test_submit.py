@@ -6,23 +6,23 @@ from math import inf
 
 import pytest
 
-from dragoman.core.effects import Answer, Effect, Give, Recall
+from dragoman.core.effects import CancelAttempt, DeliverOutcome, Effect, SendJob
 from dragoman.core.model import JobId
-from dragoman.core.options import Wishes
-from dragoman.core.states import JobState, Outcome, Refusal, WorkerState
+from dragoman.core.options import JobOptions
+from dragoman.core.states import JobState, Outcome, RefusalReason, WorkerState
 
 from .world import Caller, CheckedBroker, attempt_of
 
 
-def refusal(caller: Caller, kind: Refusal, reason: str) -> list[Effect]:
-    return [Answer(caller, None, Outcome.REFUSED, reason=f"{kind}: {reason}", refusal=kind)]
+def refusal(caller: Caller, kind: RefusalReason, reason: str) -> list[Effect]:
+    return [DeliverOutcome(caller, None, Outcome.REFUSED, reason=f"{kind}: {reason}", refusal=kind)]
 
 
 def test_job_is_given_at_once_to_an_idle_worker(broker: CheckedBroker) -> None:
     worker = broker.worker()
     job = broker.call(b"payload")
     attempt = attempt_of(job)
-    assert broker.take() == [Give(attempt)]
+    assert broker.take() == [SendJob(attempt)]
     assert (attempt.worker, attempt.number, attempt.given, attempt.due) == (worker, 1, 0.0, 60.0)
     assert (job.state, worker.state) == (JobState.RUNNING, WorkerState.BUSY)
 
@@ -32,7 +32,7 @@ def test_job_waits_for_a_worker_and_is_given_to_it(broker: CheckedBroker) -> Non
     job = broker.call()
     assert (job.state, broker.take()) == (JobState.WAITING, [])
     broker.worker(now=1.0)
-    assert broker.take() == [Give(attempt_of(job))]
+    assert broker.take() == [SendJob(attempt_of(job))]
 
 
 def test_job_is_never_given_to_a_busy_worker(broker: CheckedBroker) -> None:
@@ -61,7 +61,7 @@ def test_jobs_have_ids_of_their_own(broker: CheckedBroker) -> None:
 def test_a_job_may_bring_its_id(broker: CheckedBroker) -> None:
     broker.worker()
     named = JobId(b"n" * 16)
-    job = broker.submit("s", b"", Caller("c"), Wishes(), 0.0, id=named)
+    job = broker.submit("s", b"", Caller("c"), JobOptions(), 0.0, id=named)
     assert job is not None
     assert (job.id, broker.jobs[named]) == (named, job)
 
@@ -74,22 +74,22 @@ def test_an_id_that_a_present_job_has_is_refused(broker: CheckedBroker, caller: 
     broker.worker()
     job = broker.call()
     broker.take()
-    assert broker.submit("s", b"", caller, Wishes(), 0.0, id=job.id) is None
-    assert broker.take() == refusal(caller, Refusal.INVALID, "a job of this id is here already")
+    assert broker.submit("s", b"", caller, JobOptions(), 0.0, id=job.id) is None
+    assert broker.take() == refusal(caller, RefusalReason.INVALID, "a job of this id is here already")
 
 
 @pytest.mark.parametrize("name", ["", "a" * 129, "a\0b", "\ud800"])
 def test_impossible_service_name_is_invalid(broker: CheckedBroker, caller: Caller, name: str) -> None:
     """R29."""
-    assert broker.submit(name, b"x", caller, Wishes(waits=True), 0.0) is None
-    assert broker.take() == refusal(caller, Refusal.INVALID, "a service name is 1 to 128 bytes of printable text")
+    assert broker.submit(name, b"x", caller, JobOptions(waits=True), 0.0) is None
+    assert broker.take() == refusal(caller, RefusalReason.INVALID, "a service name is 1 to 128 bytes of printable text")
     assert (broker.counters.refused, broker.counters.accepted) == (1, 0)
     assert not broker.roster.services
 
 
 def test_unknown_service_fails_fast(broker: CheckedBroker, caller: Caller) -> None:
-    assert broker.submit("s", b"x", caller, Wishes(), 0.0) is None
-    assert broker.take() == refusal(caller, Refusal.NO_SUCH_SERVICE, "no worker offers 's'")
+    assert broker.submit("s", b"x", caller, JobOptions(), 0.0) is None
+    assert broker.take() == refusal(caller, RefusalReason.NO_SUCH_SERVICE, "no worker offers 's'")
     assert not broker.roster.services
 
 
@@ -97,8 +97,8 @@ def test_service_others_wait_for_is_still_unknown_to_one_who_does_not_wait(
     broker: CheckedBroker, caller: Caller
 ) -> None:
     broker.call()
-    assert broker.submit("s", b"x", caller, Wishes(), 0.0) is None
-    assert broker.take() == refusal(caller, Refusal.NO_SUCH_SERVICE, "no worker offers 's'")
+    assert broker.submit("s", b"x", caller, JobOptions(), 0.0) is None
+    assert broker.take() == refusal(caller, RefusalReason.NO_SUCH_SERVICE, "no worker offers 's'")
 
 
 def test_too_many_jobs_are_refused_and_the_limit_is_named(caller: Caller) -> None:
@@ -108,8 +108,8 @@ def test_too_many_jobs_are_refused_and_the_limit_is_named(caller: Caller) -> Non
     broker.call()
     broker.call(delay=5.0)
     broker.take()
-    assert broker.submit("s", b"x", caller, Wishes(), 0.0) is None
-    assert broker.take() == refusal(caller, Refusal.BUSY, "2 jobs are here already (max_jobs)")
+    assert broker.submit("s", b"x", caller, JobOptions(), 0.0) is None
+    assert broker.take() == refusal(caller, RefusalReason.BUSY, "2 jobs are here already (max_jobs)")
 
 
 def test_too_many_jobs_of_one_service_are_refused_and_the_limit_is_named(caller: Caller) -> None:
@@ -117,8 +117,8 @@ def test_too_many_jobs_of_one_service_are_refused_and_the_limit_is_named(caller:
     broker = CheckedBroker(max_jobs_per_service=2)
     broker.call()
     broker.call()
-    assert broker.submit("s", b"x", caller, Wishes(waits=True), 0.0) is None
-    assert broker.take() == refusal(caller, Refusal.BUSY, "2 jobs wait for it already (max_jobs_per_service)")
+    assert broker.submit("s", b"x", caller, JobOptions(waits=True), 0.0) is None
+    assert broker.take() == refusal(caller, RefusalReason.BUSY, "2 jobs wait for it already (max_jobs_per_service)")
     assert broker.call(service="other").state is JobState.WAITING
 
 
@@ -126,8 +126,8 @@ def test_too_many_bytes_are_refused_and_the_limit_is_named(caller: Caller) -> No
     """R15."""
     broker = CheckedBroker(max_memory=10)
     broker.call(b"123456")
-    assert broker.submit("s", b"12345", caller, Wishes(waits=True), 0.0) is None
-    assert broker.take() == refusal(caller, Refusal.BUSY, "jobs take 6 bytes already (max_memory)")
+    assert broker.submit("s", b"12345", caller, JobOptions(waits=True), 0.0) is None
+    assert broker.take() == refusal(caller, RefusalReason.BUSY, "jobs take 6 bytes already (max_memory)")
     assert broker.call(b"1234").state is JobState.WAITING
 
 
@@ -142,12 +142,12 @@ def test_room_is_there_again_when_a_job_has_ended(caller: Caller) -> None:
 @pytest.mark.parametrize("priority", [-1, 10])
 def test_priority_out_of_range_cannot_be_wished(priority: int) -> None:
     with pytest.raises(ValueError, match="priority"):
-        Wishes(priority=priority)
+        JobOptions(priority=priority)
 
 
 def test_no_attempts_cannot_be_wished() -> None:
     with pytest.raises(ValueError, match="attempts 0"):
-        Wishes(attempts=0)
+        JobOptions(attempts=0)
 
 
 # -------------------------------------------------------------------- delay
@@ -159,7 +159,7 @@ def test_delayed_job_is_not_given_before_its_time(broker: CheckedBroker) -> None
     broker.tick(10.9)
     assert (job.state, worker.state, broker.take()) == (JobState.DELAYED, WorkerState.IDLE, [])
     broker.tick(11.0)
-    assert broker.take() == [Give(attempt_of(job))]
+    assert broker.take() == [SendJob(attempt_of(job))]
 
 
 def test_delayed_job_does_not_hold_the_head(broker: CheckedBroker) -> None:
@@ -202,7 +202,7 @@ def test_job_that_waits_longer_than_its_queue_timeout_is_timed_out(broker: Check
     broker.tick(4.9)
     assert broker.take() == []
     broker.tick(5.0)
-    assert broker.take() == [Answer(caller, job, Outcome.TIMED_OUT, reason="no worker was free within 5 s")]
+    assert broker.take() == [DeliverOutcome(caller, job, Outcome.TIMED_OUT, reason="no worker was free within 5 s")]
     assert broker.next_deadline() == inf
 
 
@@ -222,7 +222,10 @@ def test_attempt_that_runs_longer_than_job_timeout_is_timed_out(broker: CheckedB
     broker.take()
     broker.tick(5.0)
     reason = "no result within 5 s"
-    assert broker.take() == [Recall(attempt, reason), Answer(caller, job, Outcome.TIMED_OUT, reason=reason)]
+    assert broker.take() == [
+        CancelAttempt(attempt, reason),
+        DeliverOutcome(caller, job, Outcome.TIMED_OUT, reason=reason),
+    ]
     assert worker.state is WorkerState.UNPROVEN
 
 
@@ -248,13 +251,13 @@ def test_job_without_job_timeout_runs_for_as_long_as_it_likes(broker: CheckedBro
 def test_deadline_ends_a_waiting_job(broker: CheckedBroker, caller: Caller) -> None:
     job = broker.call(caller=caller, deadline=3.0, queue_timeout=5.0)
     broker.tick(3.0)
-    assert broker.take() == [Answer(caller, job, Outcome.TIMED_OUT, reason="its deadline passed")]
+    assert broker.take() == [DeliverOutcome(caller, job, Outcome.TIMED_OUT, reason="its deadline passed")]
 
 
 def test_deadline_ends_a_delayed_job(broker: CheckedBroker, caller: Caller) -> None:
     job = broker.call(caller=caller, deadline=3.0, delay=5.0)
     broker.tick(3.0)
-    assert broker.take() == [Answer(caller, job, Outcome.TIMED_OUT, reason="its deadline passed")]
+    assert broker.take() == [DeliverOutcome(caller, job, Outcome.TIMED_OUT, reason="its deadline passed")]
 
 
 def test_deadline_ends_a_running_job_whatever_attempts_it_has(broker: CheckedBroker, caller: Caller) -> None:
@@ -264,8 +267,8 @@ def test_deadline_ends_a_running_job_whatever_attempts_it_has(broker: CheckedBro
     broker.take()
     broker.tick(3.0)
     assert broker.take() == [
-        Recall(attempt, "its deadline passed"),
-        Answer(caller, job, Outcome.TIMED_OUT, reason="its deadline passed"),
+        CancelAttempt(attempt, "its deadline passed"),
+        DeliverOutcome(caller, job, Outcome.TIMED_OUT, reason="its deadline passed"),
     ]
     assert worker.state is WorkerState.UNPROVEN
 
@@ -293,17 +296,17 @@ def test_deadline_before_job_timeout_alone_judges(broker: CheckedBroker) -> None
 def test_queue_timeout_before_the_deadline_ends_the_job(broker: CheckedBroker, caller: Caller) -> None:
     job = broker.call(caller=caller, deadline=10.0, queue_timeout=2.0)
     broker.tick(2.0)
-    assert broker.take() == [Answer(caller, job, Outcome.TIMED_OUT, reason="no worker was free within 2 s")]
+    assert broker.take() == [DeliverOutcome(caller, job, Outcome.TIMED_OUT, reason="no worker was free within 2 s")]
 
 
 def test_job_that_comes_after_its_deadline_is_not_started(broker: CheckedBroker, caller: Caller) -> None:
     """The deadline is the caller's patience over everything. Doubtful before: the worker was given the job."""
     worker = broker.worker()
-    broker.submit("s", b"x", caller, Wishes(), 5.0, deadline=5.0)
+    broker.submit("s", b"x", caller, JobOptions(), 5.0, deadline=5.0)
     broker.tick(5.0)
     effects = broker.take()
-    assert not [effect for effect in effects if isinstance(effect, Give)]
-    assert [effect.outcome for effect in effects if isinstance(effect, Answer)] == [Outcome.TIMED_OUT]
+    assert not [effect for effect in effects if isinstance(effect, SendJob)]
+    assert [effect.outcome for effect in effects if isinstance(effect, DeliverOutcome)] == [Outcome.TIMED_OUT]
     assert worker.state is WorkerState.IDLE
 
 
@@ -313,13 +316,13 @@ def test_job_that_comes_after_its_deadline_is_not_started(broker: CheckedBroker,
 def test_withdraw_cancels_a_waiting_job(broker: CheckedBroker, caller: Caller) -> None:
     job = broker.call(caller=caller)
     assert broker.withdraw(job, 1.0)
-    assert broker.take() == [Answer(caller, job, Outcome.CANCELLED, reason="withdrawn")]
+    assert broker.take() == [DeliverOutcome(caller, job, Outcome.CANCELLED, reason="withdrawn")]
 
 
 def test_withdraw_cancels_a_delayed_job(broker: CheckedBroker, caller: Caller) -> None:
     job = broker.call(caller=caller, delay=5.0)
     assert broker.withdraw(job, 1.0, "not wanted")
-    assert broker.take() == [Answer(caller, job, Outcome.CANCELLED, reason="not wanted")]
+    assert broker.take() == [DeliverOutcome(caller, job, Outcome.CANCELLED, reason="not wanted")]
 
 
 def test_withdraw_recalls_a_running_job(broker: CheckedBroker, caller: Caller) -> None:
@@ -328,8 +331,8 @@ def test_withdraw_recalls_a_running_job(broker: CheckedBroker, caller: Caller) -
     attempt = broker.running(worker, caller=caller)
     assert broker.withdraw(attempt.job, 1.0)
     assert broker.take() == [
-        Recall(attempt, "withdrawn"),
-        Answer(caller, attempt.job, Outcome.CANCELLED, reason="withdrawn"),
+        CancelAttempt(attempt, "withdrawn"),
+        DeliverOutcome(caller, attempt.job, Outcome.CANCELLED, reason="withdrawn"),
     ]
     assert worker.state is WorkerState.UNPROVEN
 
@@ -347,7 +350,9 @@ def test_effect_that_is_not_carried_out_yet_still_says_what_to_do(broker: Checke
     """I7. A bug: a job that ended in the turn it was given left a Give with an empty payload behind."""
     broker.worker()
     broker.withdraw(broker.call(b"payload"), 0.0)
-    assert all(bytes(effect.attempt.job.payload) == b"payload" for effect in broker.take() if isinstance(effect, Give))
+    assert all(
+        bytes(effect.attempt.job.payload) == b"payload" for effect in broker.take() if isinstance(effect, SendJob)
+    )
 
 
 def test_waiting_call_whose_caller_has_gone_is_not_started(broker: CheckedBroker, caller: Caller) -> None:
@@ -409,7 +414,7 @@ def test_job_under_the_id_of_one_whose_outcome_is_on_its_way_is_another(broker: 
     broker.worker()
     first = broker.call(caller=caller)
     broker.succeed(attempt_of(first), b"", 1.0)
-    second = broker.submit("s", b"x", caller, Wishes(), 1.0, id=first.id)
+    second = broker.submit("s", b"x", caller, JobOptions(), 1.0, id=first.id)
     caller.remove_job(first)
     assert (caller.open_job(first.id), caller.open_jobs()) == (second, [second])
 
@@ -446,7 +451,7 @@ def test_call_whose_caller_has_gone_is_not_started_again(broker: CheckedBroker, 
     else:
         broker.leave(worker, 2.0, "gone", unseen=[attempt] if way == "never started" else [])
     assert attempt.job.outcome is Outcome.CANCELLED
-    assert not [effect for effect in broker.take() if isinstance(effect, Answer)]
+    assert not [effect for effect in broker.take() if isinstance(effect, DeliverOutcome)]
 
 
 def test_job_goes_on_while_one_of_its_callers_is_there(broker: CheckedBroker, caller: Caller) -> None:
@@ -459,7 +464,7 @@ def test_job_goes_on_while_one_of_its_callers_is_there(broker: CheckedBroker, ca
     attempt = attempt_of(job)
     broker.take()
     broker.succeed(attempt, b"result", 3.0)
-    assert broker.take() == [Answer(other, job, Outcome.DONE, b"result")]
+    assert broker.take() == [DeliverOutcome(other, job, Outcome.DONE, b"result")]
 
 
 def test_background_job_does_not_need_its_caller(broker: CheckedBroker, caller: Caller) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.core.effects import Answer, Dismiss, Give
-from dragoman.core.states import Farewell, JobState, Outcome, Refusal, WorkerState
+from dragoman.core.effects import DeliverOutcome, RemoveWorker, SendJob
+from dragoman.core.states import JobState, Outcome, RefusalReason, RemovalReason, WorkerState
 
 from .detached_workers import away_busy
 from .world import Caller, CheckedBroker, attempt_of
@@ -17,7 +17,7 @@ def test_undelivered_job_goes_to_another_worker_at_once(broker: CheckedBroker) -
     attempt = broker.running(first)
     broker.undelivered(attempt, 1.0)
     again = attempt_of(attempt.job)
-    assert broker.take() == [Give(again)]
+    assert broker.take() == [SendJob(again)]
     assert (again.worker, again.number, attempt.job.spent, attempt.job.history) == (other, 1, 0, None)
     assert (first.state, first.running, first.unproven) == (WorkerState.IDLE, {}, {})
     assert not broker.succeed(attempt, b"of nobody", 2.0)
@@ -28,7 +28,7 @@ def test_undelivered_job_goes_back_to_its_worker_if_there_is_no_other(broker: Ch
     attempt = broker.running()
     broker.undelivered(attempt, 1.0)
     again = attempt_of(attempt.job)
-    assert broker.take() == [Give(again)]
+    assert broker.take() == [SendJob(again)]
     assert (again is not attempt, again.worker, again.worker.state) == (True, attempt.worker, WorkerState.BUSY)
 
 
@@ -77,7 +77,7 @@ def test_draining_worker_is_dismissed_if_its_last_job_was_undelivered(broker: Ch
     attempt = broker.running()
     broker.drain(attempt.worker, 1.0)
     broker.undelivered(attempt, 2.0)
-    assert broker.take() == [Dismiss(attempt.worker, Farewell.DRAINED, "drained")]
+    assert broker.take() == [RemoveWorker(attempt.worker, RemovalReason.DRAINED, "drained")]
     assert (attempt.job.state, attempt.job.spent) == (JobState.WAITING, 0)
 
 
@@ -96,7 +96,7 @@ def test_undelivered_attempt_that_is_over_proves_its_slot(broker: CheckedBroker)
     following = broker.call(now=2.0)
     broker.take()
     broker.undelivered(attempt, 3.0)
-    assert broker.take() == [Give(attempt_of(following))]
+    assert broker.take() == [SendJob(attempt_of(following))]
     assert (attempt.job.outcome, attempt.worker.unproven) == (Outcome.CANCELLED, {})
 
 
@@ -130,7 +130,9 @@ def test_undelivered_job_whose_queue_time_is_over_has_timed_out(broker: CheckedB
     """R8: being handed out to nobody does not renew it."""
     attempt = broker.running(caller=caller, queue_timeout=5.0)
     broker.undelivered(attempt, 5.0)
-    assert broker.take() == [Answer(caller, attempt.job, Outcome.TIMED_OUT, reason="no worker took it within 5 s")]
+    assert broker.take() == [
+        DeliverOutcome(caller, attempt.job, Outcome.TIMED_OUT, reason="no worker took it within 5 s")
+    ]
     assert attempt.worker.state is WorkerState.IDLE
 
 
@@ -139,8 +141,8 @@ def test_undelivered_call_is_refused_while_the_broker_drains(broker: CheckedBrok
     broker.close(1.0)
     broker.undelivered(attempt, 2.0)
     (answer,) = broker.take()
-    assert isinstance(answer, Answer)
-    assert (answer.outcome, answer.refusal) == (Outcome.REFUSED, Refusal.DRAINING)
+    assert isinstance(answer, DeliverOutcome)
+    assert (answer.outcome, answer.refusal) == (Outcome.REFUSED, RefusalReason.DRAINING)
 
 
 def test_undelivered_call_whose_caller_has_gone_is_not_started_again(broker: CheckedBroker, caller: Caller) -> None:

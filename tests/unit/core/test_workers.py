@@ -6,10 +6,10 @@ from math import inf
 
 import pytest
 
-from dragoman.core.effects import Answer, Dismiss, Give, Recall
+from dragoman.core.effects import CancelAttempt, DeliverOutcome, RemoveWorker, SendJob
 from dragoman.core.model import Attempt, Worker
-from dragoman.core.options import Terms
-from dragoman.core.states import Farewell, JobState, Outcome, WorkerState
+from dragoman.core.options import WorkerProfile
+from dragoman.core.states import JobState, Outcome, RemovalReason, WorkerState
 
 from .world import Caller, CheckedBroker, attempt_of
 
@@ -39,7 +39,7 @@ def test_worker_that_boots_for_too_long_is_dismissed(broker: CheckedBroker) -> N
     """R86: its lease runs."""
     worker = broker.booting(lease=5.0)
     broker.tick(5.0)
-    assert broker.take() == [Dismiss(worker, Farewell.EXPIRED, "its worker was silent for 5 s")]
+    assert broker.take() == [RemoveWorker(worker, RemovalReason.EXPIRED, "its worker was silent for 5 s")]
 
 
 def test_life_sign_of_a_busy_worker_does_not_make_it_idle(broker: CheckedBroker) -> None:
@@ -69,7 +69,7 @@ def test_lease_lives_as_long_as_the_worker_is_heard_from(broker: CheckedBroker) 
         broker.tick(float(now) + 3.9)
     assert worker.state is WorkerState.IDLE
     broker.tick(41.0)
-    assert broker.take() == [Dismiss(worker, Farewell.EXPIRED, "its worker was silent for 5 s")]
+    assert broker.take() == [RemoveWorker(worker, RemovalReason.EXPIRED, "its worker was silent for 5 s")]
     assert (worker.state, broker.counters.expired_workers, broker.roster.workers) == (WorkerState.GONE, 1, {})
 
 
@@ -80,8 +80,8 @@ def test_busy_worker_that_falls_silent_is_lost_with_its_job(broker: CheckedBroke
     broker.tick(5.0)
     reason = "its worker was silent for 5 s"
     assert broker.take() == [
-        Dismiss(worker, Farewell.EXPIRED, reason),
-        Answer(caller, attempt.job, Outcome.LOST, reason=reason),
+        RemoveWorker(worker, RemovalReason.EXPIRED, reason),
+        DeliverOutcome(caller, attempt.job, Outcome.LOST, reason=reason),
     ]
 
 
@@ -94,7 +94,7 @@ def test_worker_that_is_silent_while_it_works_is_judged_by_the_jobs_time_alone(
     broker.run_until(59.9)
     assert (worker.state, broker.take()) == (WorkerState.BUSY, [])
     broker.run_until(60.0)
-    assert broker.take()[0] == Recall(attempt, "no result within 60 s")
+    assert broker.take()[0] == CancelAttempt(attempt, "no result within 60 s")
     assert worker.state is WorkerState.UNPROVEN
 
 
@@ -178,7 +178,7 @@ def test_unproven_worker_that_says_it_is_free_gets_the_job_that_waits(broker: Ch
     unproven(broker, worker)
     job = broker.call(now=2.0)
     assert broker.idle(worker, 3.0)
-    assert broker.take() == [Give(attempt_of(job))]
+    assert broker.take() == [SendJob(attempt_of(job))]
     assert worker.state is WorkerState.BUSY
 
 
@@ -190,7 +190,7 @@ def test_unproven_worker_is_waited_for_so_long_and_no_longer(broker: CheckedBrok
     broker.run_until(100.9)
     assert worker.state is WorkerState.UNPROVEN
     broker.run_until(101.0)
-    assert broker.take() == [Dismiss(worker, Farewell.EXPIRED, "it did not prove itself free within 100 s")]
+    assert broker.take() == [RemoveWorker(worker, RemovalReason.EXPIRED, "it did not prove itself free within 100 s")]
 
 
 def test_unproven_worker_that_falls_silent_is_gone_when_its_lease_is(broker: CheckedBroker) -> None:
@@ -225,7 +225,7 @@ def test_worker_of_several_slots_takes_all_that_waits_when_it_comes(broker: Chec
     jobs = [broker.call() for _ in range(4)]
     broker.take()
     worker = broker.worker(capacity=3)
-    assert broker.take() == [Give(attempt_of(job)) for job in jobs[:3]]
+    assert broker.take() == [SendJob(attempt_of(job)) for job in jobs[:3]]
     assert (worker.state, jobs[3].state) == (WorkerState.BUSY, JobState.WAITING)
 
 
@@ -294,7 +294,7 @@ def test_oldest_unproven_slot_counts(broker: CheckedBroker) -> None:
 def test_worker_without_a_slot_cannot_be(broker: CheckedBroker) -> None:
     """I2. Doubtful before: it became idle with nowhere to put a job, and `check` failed."""
     with pytest.raises(ValueError, match="capacity 0"):
-        Terms(capacity=0)
+        WorkerProfile(capacity=0)
 
 
 # -------------------------------------------------------------------- our own pause
@@ -346,7 +346,7 @@ def test_silent_worker_whose_session_hangs_up_keeps_its_jobs_until_it_is_known_w
     attempt = attempt_of(unseen)
     broker.take()
     broker.tick(5.0)
-    assert broker.take() == [Dismiss(worker, Farewell.EXPIRED, "its worker was silent for 5 s")]
+    assert broker.take() == [RemoveWorker(worker, RemovalReason.EXPIRED, "its worker was silent for 5 s")]
     assert (seen.state, unseen.state, worker.state) == (JobState.RUNNING, JobState.RUNNING, WorkerState.DRAINING)
     broker.leave(worker, 5.0, "its worker's connection ended", [attempt])
     assert (seen.outcome, unseen.state) == (Outcome.LOST, JobState.WAITING)

@@ -12,13 +12,13 @@ from typing import Any
 
 from dragoman.core import model
 from dragoman.core.broker import Broker
-from dragoman.core.effects import Answer, Effect, Give
+from dragoman.core.effects import DeliverOutcome, Effect, SendJob
 from dragoman.core.invariants import check
 from dragoman.core.model import Attempt, Job, Worker
-from dragoman.core.options import Terms, Wishes
+from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
-from dragoman.core.store_entries import Save
+from dragoman.core.store_entries import StoreJob
 from dragoman.testing.entropy import SeededEntropy
 
 VERBS = (
@@ -95,7 +95,7 @@ class CheckedBroker:
         @wraps(verb)
         def method(*args: Any, **kwargs: Any) -> Any:
             result = verb(*args, **kwargs)
-            self.last_save = max([self.last_save, *(e.number for e in self.effects if isinstance(e, Save))])
+            self.last_save = max([self.last_save, *(e.number for e in self.effects if isinstance(e, StoreJob))])
             check(self.plain)
             return result
 
@@ -108,9 +108,9 @@ class CheckedBroker:
         effects = list(self.effects)
         self.effects.clear()
         for effect in effects:
-            if isinstance(effect, Give):
+            if isinstance(effect, SendJob):
                 effect.attempt.is_sent = True
-            elif isinstance(effect, Answer):
+            elif isinstance(effect, DeliverOutcome):
                 effect.caller.remove_job(effect.job)
         return effects
 
@@ -122,7 +122,7 @@ class CheckedBroker:
 
     def booting(self, *services: str, now: float = 0.0, name: str = "w", held: float = 0.0, **terms: Any) -> Worker:
         names = services or ("s",)
-        worker = self.join(NOBODY, None, name, names, Terms(**terms), now, held_back_until=held)
+        worker = self.join(NOBODY, None, name, names, WorkerProfile(**terms), now, held_back_until=held)
         assert worker is not None
         return worker
 
@@ -140,7 +140,7 @@ class CheckedBroker:
         """A job that was let in; it waits for a worker if there is none."""
         wishes.setdefault("waits", True)
         caller = caller or Caller()
-        job = self.submit(service, payload, caller, Wishes(**wishes), now, deadline=deadline, key=key)
+        job = self.submit(service, payload, caller, JobOptions(**wishes), now, deadline=deadline, key=key)
         assert job is not None
         return job
 

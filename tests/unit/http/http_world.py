@@ -12,18 +12,18 @@ import httpx2
 from dragoman.core.broker import Broker
 from dragoman.core.failure import Failure
 from dragoman.core.model import Attempt, Job, JobId, Payload, Worker
-from dragoman.core.options import Terms
+from dragoman.core.options import WorkerProfile
 from dragoman.core.policy import Policy
 from dragoman.core.states import Outcome
-from dragoman.core.store_entries import Erase, Note, Save
+from dragoman.core.store_entries import DeleteJob, StoreJob, StoreValue
 from dragoman.http.app import make_app
-from dragoman.http.broker_side import HttpSession
-from dragoman.http.context import Door
-from dragoman.http.disconnect import HANGUP, Hangup
+from dragoman.http.broker_side import HttpBrokerSide
+from dragoman.http.context import AppContext
+from dragoman.http.disconnect import HANGUP, DisconnectSignal
 from dragoman.http.options import ListenerOptions
-from dragoman.operations.handlers import Desk
+from dragoman.operations.handlers import OperationHandlers
 from dragoman.operations.schemas import HealthView
-from dragoman.server.admission import Limits
+from dragoman.server.admission import AdmissionLimits
 from dragoman.server.runner import Runner
 from dragoman.testing.entropy import SeededEntropy
 
@@ -39,8 +39,8 @@ class Diary:
         self.is_slow = False  # commits wait until the test says so
         self._waiting: list[Callable[[], None]] = []
 
-    def apply(self, entries: list[Save | Note | Erase], done: Callable[[int, str | None], None]) -> None:
-        for number in [entry.number for entry in entries if not isinstance(entry, Erase)][-1:]:
+    def apply(self, entries: list[StoreJob | StoreValue | DeleteJob], done: Callable[[int, str | None], None]) -> None:
+        for number in [entry.number for entry in entries if not isinstance(entry, DeleteJob)][-1:]:
             if self.is_slow:
                 self._waiting.append(partial(done, number, self.problem))
             else:
@@ -70,14 +70,22 @@ class World:
         self.diary = Diary()
         self.broker = Broker(Policy(**policy), SeededEntropy("http"))
         self.line = Runner(
-            self.broker, self.diary, lambda: self.now, self._log, Limits(late_turn=1e9), wake=self._wake, strict=True
+            self.broker,
+            self.diary,
+            lambda: self.now,
+            self._log,
+            AdmissionLimits(late_turn=1e9),
+            wake=self._wake,
+            strict=True,
         )
-        self.desk = Desk(self.broker, self.line, self.diary, lambda: WALL)
+        self.desk = OperationHandlers(self.broker, self.line, self.diary, lambda: WALL)
         self.line.sessions.append(self.desk)
-        self.session = HttpSession(self.broker, self.line.connections, ListenerOptions())
+        self.session = HttpBrokerSide(self.broker, self.line.connections, ListenerOptions())
         self.line.sessions.append(self.session)
-        self.door = Door(self.broker, self.desk, self.session, self.line, lambda: self.now, self._health, MAX_PAYLOAD)
-        self.hangups: list[Hangup] = []
+        self.door = AppContext(
+            self.broker, self.desk, self.session, self.line, lambda: self.now, self._health, MAX_PAYLOAD
+        )
+        self.hangups: list[DisconnectSignal] = []
         self._app = make_app(self.door)
         transport = httpx2.ASGITransport(self._with_hangup)
         self._client = httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1:7480")
@@ -132,7 +140,7 @@ class World:
         return name
 
     def worker(self, *services: str, name: str = "w") -> Worker:
-        worker = self.broker.join(WorkerSession(), None, name, services or ("s",), Terms(), self.now)  # type: ignore[arg-type]
+        worker = self.broker.join(WorkerSession(), None, name, services or ("s",), WorkerProfile(), self.now)  # type: ignore[arg-type]
         assert worker is not None
         self.broker.idle(worker, self.now)
         self.line.turn()
@@ -160,7 +168,7 @@ class World:
         self.loop.call_soon(self.line.turn)
 
     def _with_hangup(self, scope: Any, receive: Any, send: Any) -> Coroutine[Any, Any, None]:
-        self.hangups.append(Hangup())
+        self.hangups.append(DisconnectSignal())
         scope["extensions"] = {HANGUP: self.hangups[-1]}
         done: Coroutine[Any, Any, None] = self._app(scope, receive, send)  # type: ignore[assignment]
         return done

@@ -13,9 +13,9 @@ from http_world import World
 
 from dragoman.core.events import JOB_KINDS, WORKER_JOINED, WORKER_LEFT, WorkerEvent
 from dragoman.http.app import make_app
-from dragoman.http.disconnect import HANGUP, Hangup
+from dragoman.http.disconnect import HANGUP, DisconnectSignal
 from dragoman.http.sse import Streams
-from dragoman.http.subscribers import Listeners
+from dragoman.http.subscribers import Subscribers
 
 UNKNOWN = "0" * 32
 
@@ -34,7 +34,7 @@ class Listener:
         self._world = world
         self._heard = b""
         self.status = 0
-        self.hangup = Hangup()
+        self.hangup = DisconnectSignal()
         scope: Any = {
             "type": "http",
             "method": method,
@@ -164,7 +164,7 @@ def test_events_are_made_only_while_somebody_listens(world: World) -> None:
 
 def test_streams_of_two_http_listeners_hear_the_same(world: World) -> None:
     first = Listener(world, "/v1/events")
-    second = Listener(world, "/v1/events", app=Listeners(world.broker.events).listen(Streams(1)))
+    second = Listener(world, "/v1/events", app=Subscribers(world.broker.events).listen(Streams(1)))
     Worker(world, name="w")
     assert [event for event, _ in first.hears()] == ["joined"]
     assert [event for event, _ in second.hears()] == ["joined"]

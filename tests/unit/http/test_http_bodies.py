@@ -12,11 +12,11 @@ import pytest
 
 from dragoman.core.broker import Broker
 from dragoman.core.policy import Policy
-from dragoman.http.server_state import Watch
-from dragoman.server.admission import Limits
+from dragoman.http.server_state import HttpServerState
+from dragoman.server.admission import AdmissionLimits
 from dragoman.server.runner import Runner
 from dragoman.server.wiring import prepare
-from dragoman.store.null import MemoryDiary
+from dragoman.store.null import NullStore
 from dragoman.testing.entropy import SeededEntropy
 from hostile_http import CHUNKED, LIMITS, get, post
 from http_visits import Visit, World
@@ -40,7 +40,7 @@ def half(world: World, size: int) -> Visit:
 
 
 def held(world: World) -> int:
-    watch: Watch = world.server._watch
+    watch: HttpServerState = world.server._watch
     return watch.bodies.total
 
 
@@ -144,7 +144,7 @@ def test_what_follows_an_early_answer_costs_nothing(world: World) -> None:
 @pytest.mark.parametrize(("said", "limit"), [("", 1234), ("?max_memory=2MiB", 2 << 20)])
 def test_the_brokers_limit_holds_unless_the_url_says_another(said: str, limit: int) -> None:
     broker = Broker(Policy(max_memory=1234), SeededEntropy("limit"))
-    line = Runner(broker, MemoryDiary(), lambda: 0.0, lambda *_, **__: None, Limits())
+    line = Runner(broker, NullStore(), lambda: 0.0, lambda *_, **__: None, AdmissionLimits())
     listener = prepare("http://127.0.0.1:0" + said, broker, line)
     (_, door) = listener.doors[0]
     assert door.serve.args[0].limits.max_memory == limit  # type: ignore[union-attr, attr-defined]

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from case_tables import check_every_row
-from dragoman.http.disconnect import HANGUP, Hangup
+from dragoman.http.disconnect import HANGUP, DisconnectSignal
 from dragoman.http.limits import HttpLimits
 from dragoman.http.server import HttpServer
 from hostile_http import CHUNKED, HOSTILE, LIMITS, RIGHT, echo, get, post
@@ -27,7 +27,7 @@ def world() -> Iterator[World]:
     world.close()
 
 
-def waiting_app(calls: list[Hangup]) -> Callable[..., Any]:
+def waiting_app(calls: list[DisconnectSignal]) -> Callable[..., Any]:
     """Reads the request, then waits and never answers; leaves its hangup with us."""
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
@@ -144,7 +144,7 @@ def test_pipelined_requests_are_answered_in_order(world: World) -> None:
 
 
 def test_who_sends_far_ahead_is_not_read(world: World) -> None:
-    calls: list[Hangup] = []
+    calls: list[DisconnectSignal] = []
     world.serve(waiting_app(calls))
     visit = world.visit()
     visit.say(get())
@@ -488,7 +488,7 @@ def half_close(visit: Visit) -> None:
 @pytest.mark.parametrize("go", [lose, half_close])
 @pytest.mark.parametrize("size", [5, 200_000])
 def test_a_hang_up_is_heard_once_by_an_app_that_waits(world: World, go: Callable[[Visit], None], size: int) -> None:
-    calls: list[Hangup] = []
+    calls: list[DisconnectSignal] = []
     world.serve(waiting_app(calls), HttpLimits())
     visit = world.visit()
     visit.say(post(b"Content-Length: %d" % size))

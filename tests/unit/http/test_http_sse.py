@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.http.disconnect import HANGUP, Hangup
+from dragoman.http.disconnect import HANGUP, DisconnectSignal
 from dragoman.http.sse import COMMENT, MOST_BYTES, MOST_WAITING, OVERFLOW, EventStream, Streams, event_bytes
 
 
@@ -17,7 +17,7 @@ class Reader:
     """Who asked for a stream. Does not read while `is_reading` is clear."""
 
     def __init__(self, stream: EventStream) -> None:
-        self.hangup = Hangup()
+        self.hangup = DisconnectSignal()
         self.messages: list[dict[str, Any]] = []
         self.is_reading = asyncio.Event()
         self.is_reading.set()

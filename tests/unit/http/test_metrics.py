@@ -9,10 +9,10 @@ from time import perf_counter
 
 import pytest
 
-from dragoman.carriers.length_prefix import Prefixed
+from dragoman.carriers.length_prefix import LengthPrefix
 from dragoman.core.counters import Counters
 from dragoman.core.histogram import BOUNDS
-from dragoman.core.options import Wishes
+from dragoman.core.options import JobOptions
 from dragoman.core.states import Outcome
 from dragoman.http import labels
 from dragoman.http.exposition import OPENMETRICS, PROMETHEUS, Kind, media_type
@@ -49,7 +49,7 @@ def test_queues_tell_how_many_wait_run_and_rest_and_for_how_long(scraped: Scrape
     scraped.worker("resize")
     for _ in range(3):
         scraped.job("resize")
-    scraped.job("resize", Wishes(delay=60.0))
+    scraped.job("resize", JobOptions(delay=60.0))
     scraped.now += 7.0
     told = scraped.numbers()
     assert told["dragoman_queue_depth{service=resize}"] == 2
@@ -133,7 +133,7 @@ def test_bytes_of_peers_that_have_gone_are_counted_on(scraped: Scraped) -> None:
     streams = [FakeStream(), FakeStream()]
     session = Session("controller")
     peers = [
-        scraped.line.connections.connected(session, "workers", Prefixed(lambda head: 0), stream, "p", "a")  # type: ignore[arg-type]
+        scraped.line.connections.connected(session, "workers", LengthPrefix(lambda head: 0), stream, "p", "a")  # type: ignore[arg-type]
         for stream in streams
     ]
     streams[0].received, streams[0].sent = 10, 1
@@ -261,7 +261,7 @@ def test_a_scrape_of_very_many_lets_others_have_their_turn(scraped: Scraped) -> 
     """Ten thousand services, ten thousand workers: never more than 100 ms at a time, but for what the machine does."""
     for number in range(10_000):
         scraped.worker(f"service {number}")
-        scraped.broker.submit(f"service {number}", b"", Caller(), Wishes(), scraped.now)
+        scraped.broker.submit(f"service {number}", b"", Caller(), JobOptions(), scraped.now)
     for service in scraped.broker.roster.services.values():
         service.waited.observe(0.1)
         service.ran.observe(0.1)

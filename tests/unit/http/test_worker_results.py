@@ -9,8 +9,8 @@ from http_worker import Worker, call, kind, only_job, token
 from http_world import MAX_PAYLOAD, WorkerSession, World
 
 from dragoman.core.model import Caller, JobId, Token
-from dragoman.core.options import Wishes
-from dragoman.core.restore import Kept, restore
+from dragoman.core.options import JobOptions
+from dragoman.core.restore import StoredJob, restore
 from dragoman.core.states import JobState, Outcome, WorkerState
 
 
@@ -86,7 +86,7 @@ def test_job_given_to_an_ask_that_breaks_before_its_answer_is_written_goes_to_an
     worker, other = Worker(world), Worker(world)
     worker.asks()
     broken = world.hangups[-1]
-    world.broker.submit("s", b"x", Caller(WorkerSession()), Wishes(), world.now)
+    world.broker.submit("s", b"x", Caller(WorkerSession()), JobOptions(), world.now)
     world.line.turn()
     broken.happen()
     poll = other.asks()
@@ -322,7 +322,7 @@ def test_result_can_be_brought_to_a_broker_that_stops(world: World) -> None:
 
 def strand(world: World, attempts: int = 3) -> Token:
     """A background job that was given to an HTTP worker by an earlier run."""
-    kept = Kept(1, JobId(bytes(16)), "s", Wishes(durable=True, waits=True, attempts=attempts), world.now - 5)
+    kept = StoredJob(1, JobId(bytes(16)), "s", JobOptions(durable=True, waits=True, attempts=attempts), world.now - 5)
     kept.token, kept.attempt, kept.given, kept.worker = Token(b"t" * 16), 1, world.now - 4, "w"
     kept.may_return = True
     restore(world.broker, kept, world.now, WorkerSession())

@@ -9,8 +9,8 @@ import pytest
 
 from dragoman.core.model import JobId
 from dragoman.operations import scheduler
-from dragoman.operations.scheduler import MOST, MOST_AT_ONCE, MOST_PAYLOAD, Calendar
-from dragoman.operations.schemas import CronForm, Objection
+from dragoman.operations.scheduler import MOST, MOST_AT_ONCE, MOST_PAYLOAD, Scheduler
+from dragoman.operations.schemas import OperationError, ScheduleRequest
 
 from .two_clocks import DAY, HOUR, NOON, STARTED, World, clock
 
@@ -29,14 +29,14 @@ def test_runs_are_made_when_they_are_due() -> None:
 
 def test_a_run_has_the_form_the_payload_and_a_key_with_its_moment() -> None:
     world = World()
-    asked: list[tuple[CronForm, bytes, str, float]] = []
+    asked: list[tuple[ScheduleRequest, bytes, str, float]] = []
 
-    def submit(form: CronForm, payload: bytes, key: str, now: float) -> JobId:
+    def submit(form: ScheduleRequest, payload: bytes, key: str, now: float) -> JobId:
         asked.append((form, payload, key, now))
         return JobId(b"j" * 16)
 
-    world.calendar = Calendar(submit, lambda key, value: None, lambda job: True)
-    form = CronForm(name="report", service="s", cron="0 * * * *", payload_base64="AP8=", priority=7)
+    world.calendar = Scheduler(submit, lambda key, value: None, lambda job: True)
+    form = ScheduleRequest(name="report", service="s", cron="0 * * * *", payload_base64="AP8=", priority=7)
     world.calendar.put(form, STARTED, NOON)
     world.calendar.tick(STARTED, NOON + HOUR)
     assert asked == [(form, b"\x00\xff", "cron/report/2024-05-15T13:00:00+00:00", STARTED)]
@@ -200,7 +200,7 @@ def test_run_that_is_due_outlives_a_new_definition() -> None:
 def test_definition_that_is_refused_leaves_the_old_one_alone() -> None:
     world = World()
     world.put(overlap=True)
-    with pytest.raises(Objection):
+    with pytest.raises(OperationError):
         world.put(overlap=True, cron="61 * * * *")
     world.advance(HOUR)
     assert len(world.moments()) == 1
@@ -282,7 +282,7 @@ def test_resumed_interval_is_on_its_old_grid() -> None:
 )
 def test_form_that_cannot_be_is_refused(form: dict[str, object], sentence: str) -> None:
     world = World()
-    with pytest.raises(Objection) as caught:
+    with pytest.raises(OperationError) as caught:
         world.put(**form)  # type: ignore[arg-type]
     assert caught.value.problem.kind == "invalid"
     assert sentence in caught.value.problem.detail
@@ -290,15 +290,15 @@ def test_form_that_cannot_be_is_refused(form: dict[str, object], sentence: str) 
 
 
 def test_service_name_is_looked_at_when_it_is_put() -> None:
-    with pytest.raises(Objection, match="a service name is"):
-        World().calendar.put(CronForm(name="a", service="a\0", every=5.0), STARTED, NOON)
+    with pytest.raises(OperationError, match="a service name is"):
+        World().calendar.put(ScheduleRequest(name="a", service="a\0", every=5.0), STARTED, NOON)
 
 
 @pytest.mark.parametrize("ask", ["get", "remove", "pause", "resume"])
 def test_unknown_name_is_not_found(ask: str) -> None:
     world = World()
     arguments = ("nobody", STARTED, NOON) if ask in ("pause", "resume") else ("nobody",)
-    with pytest.raises(Objection, match='no recurring job is called "nobody"') as caught:
+    with pytest.raises(OperationError, match='no recurring job is called "nobody"') as caught:
         getattr(world.calendar, ask)(*arguments)
     assert caught.value.problem.kind == "not found"
 
@@ -309,7 +309,7 @@ def test_there_are_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     for number in range(3):
         world.put(f"n{number}")
-    with pytest.raises(Objection, match="there are 3 recurring jobs already") as caught:
+    with pytest.raises(OperationError, match="there are 3 recurring jobs already") as caught:
         world.put("n3")
     assert caught.value.problem.kind == "busy"
     world.put("n1", payload="changed")

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from dragoman.core.model import ABSENT, Caller
-from dragoman.core.options import Terms, Wishes
+from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.restore import restore
 from dragoman.core.states import JobState, Outcome
-from dragoman.operations.schemas import JobView, Problem, PurgeForm
+from dragoman.operations.schemas import ErrorView, JobView, PurgeRequest
 
 from .world import Asker, World, ended_job, quarantined_job
 
@@ -139,12 +139,12 @@ def test_lists_that_are_not_complete_yet_are_refused(world: World, question: str
     world.broker.ledger.is_loading = True
     assert world.ask(question).kind == "loading"
     world.broker.ledger.is_loading = False
-    assert not isinstance(world.ask(question), Problem)
+    assert not isinstance(world.ask(question), ErrorView)
 
 
 def test_great_purge_takes_several_turns(world: World) -> None:
     for _ in range(2_500):
-        world.broker.submit("s", b"", _Nobody(), Wishes(waits=True), world.now)
+        world.broker.submit("s", b"", _Nobody(), JobOptions(waits=True), world.now)
     asker = world.begin("purge", name="s")
     assert asker.told == []
     world.line.turn()
@@ -155,8 +155,8 @@ def test_great_purge_takes_several_turns(world: World) -> None:
 def test_purge_leaves_alone_what_has_gone_on_meanwhile(world: World) -> None:
     """What was waiting when it was chosen, and ended before its turn: its outcome is nobody's to forget."""
     names = [world.enqueue() for _ in range(3)]
-    world.desk.ask("purge", PurgeForm(name="s"), b"", Asker(), world.now)
-    worker = world.broker.join(world.workers, None, "w", ("s",), Terms(capacity=3), world.now)
+    world.desk.ask("purge", PurgeRequest(name="s"), b"", Asker(), world.now)
+    worker = world.broker.join(world.workers, None, "w", ("s",), WorkerProfile(capacity=3), world.now)
     assert worker is not None
     world.broker.idle(worker, world.now)
     for name in names:
@@ -169,7 +169,7 @@ def test_two_purges_at_once_count_each_job_once(world: World) -> None:
     names = [world.enqueue() for _ in range(5)]
     askers = [Asker(), Asker()]
     for asker in askers:
-        world.desk.ask("purge", PurgeForm(name="s"), b"", asker, world.now)
+        world.desk.ask("purge", PurgeRequest(name="s"), b"", asker, world.now)
     world.wait(1.0)
     assert sum(asker.told[0].purged for asker in askers) == 5
     assert [world.job(name).outcome for name in names] == [Outcome.CANCELLED] * 5

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from dragoman.core.options import Wishes
+from dragoman.core.options import JobOptions
 from dragoman.core.states import JobState
-from dragoman.operations.schemas import Problem
+from dragoman.operations.schemas import ErrorView
 
 from .world import WALL, World
 
@@ -64,7 +64,7 @@ def test_payload_comes_in_the_form_or_beside_it(world: World, facts: Any, body: 
 )
 def test_what_cannot_be_meant_is_invalid(world: World, facts: Any, body: bytes) -> None:
     told = world.ask("enqueue", body, **{"service": "s", **facts})
-    assert isinstance(told, Problem)
+    assert isinstance(told, ErrorView)
     assert told.kind == "invalid"
     assert world.broker.jobs == {}
 
@@ -81,7 +81,7 @@ def test_wishes_reach_the_job(world: World) -> None:
     job = world.job(
         world.enqueue(priority=9, attempts=7, timeout=5.0, retry_first=2.0, retry_cap=3.0, retry_jitter=0.5, delay=1.0)
     )
-    assert job.wishes == Wishes(
+    assert job.wishes == JobOptions(
         priority=9,
         attempts=7,
         job_timeout=5.0,

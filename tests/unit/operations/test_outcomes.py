@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.core.restore import restore
 from dragoman.core.states import JobState, Outcome
-from dragoman.operations.schemas import Problem
+from dragoman.operations.schemas import ErrorView
 
 from .world import UNKNOWN, WALL, World, ended_job
 
@@ -75,7 +75,7 @@ def test_outcome_that_cannot_be_shown_is_told_as_an_internal_error(
     world.broker.succeed(world.attempt(name), b"result", world.now)
     world.line.turn()
     world.line.turn()
-    assert asker.told == [Problem(kind="internal", detail="an internal error of the broker")]
+    assert asker.told == [ErrorView(kind="internal", detail="an internal error of the broker")]
     assert world.log.count("internal error") == 1
 
 

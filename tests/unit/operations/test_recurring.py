@@ -38,7 +38,7 @@ def test_run_and_what_is_noted_of_it_are_one_transaction(world: World) -> None:
 
     world.diary.apply = watch  # type: ignore[method-assign]
     world.wait(10.0)
-    assert applied == [["Save", "Note"]]
+    assert applied == [["StoreJob", "StoreValue"]]
 
 
 def test_run_that_a_full_disk_refuses_is_made_when_there_is_room(world: World) -> None:

@@ -7,49 +7,58 @@ from typing import Any
 import msgspec
 import pytest
 
-from dragoman.http.worker_routes import JoinForm
-from dragoman.operations.schemas import CronForm, JobName, JobRef, JobsForm, NoForm, Order, PurgeForm, ServiceName
-from dragoman.operations.validation import duration, sentence
+from dragoman.http.worker_routes import JoinRequest
+from dragoman.operations.schemas import (
+    EmptyRequest,
+    EnqueueRequest,
+    JobIdText,
+    JobRef,
+    ListJobsRequest,
+    PurgeRequest,
+    ScheduleRequest,
+    ServiceName,
+)
+from dragoman.operations.validation import duration, explain
 
 S = {"service": "s"}
 CASES: list[tuple[Any, Any, str]] = [
     (JobRef, {"id": "xyz"}, "id: a job's id is 32 lower-case hex digits"),
-    (JobName, "xyz", "a job's id is 32 lower-case hex digits"),
+    (JobIdText, "xyz", "a job's id is 32 lower-case hex digits"),
     (ServiceName, "a\0b", "a name has no control characters"),
-    (Order, {"service": "a\0b"}, "service: a name has no control characters"),
-    (Order, {"service": ""}, "service: must not be empty"),
-    (Order, {"service": "a" * 129}, "service: must have at most 128 characters"),
-    (JobsForm, {"state": "bogus"}, "state: must be one of waiting, delayed, running, ended"),
-    (JobsForm, {"outcome": "x"}, "outcome: must be one of done, failed, timed out, lost, cancelled, refused"),
-    (PurgeForm, {"name": "s", "states": ["x"]}, "states[0]: must be one of waiting, delayed, ended"),
-    (PurgeForm, {"name": "s", "states": "x"}, "states: must be a list, not text"),
-    (JobsForm, {"quarantined": "yes"}, "quarantined: must be true or false"),
+    (EnqueueRequest, {"service": "a\0b"}, "service: a name has no control characters"),
+    (EnqueueRequest, {"service": ""}, "service: must not be empty"),
+    (EnqueueRequest, {"service": "a" * 129}, "service: must have at most 128 characters"),
+    (ListJobsRequest, {"state": "bogus"}, "state: must be one of waiting, delayed, running, ended"),
+    (ListJobsRequest, {"outcome": "x"}, "outcome: must be one of done, failed, timed out, lost, cancelled, refused"),
+    (PurgeRequest, {"name": "s", "states": ["x"]}, "states[0]: must be one of waiting, delayed, ended"),
+    (PurgeRequest, {"name": "s", "states": "x"}, "states: must be a list, not text"),
+    (ListJobsRequest, {"quarantined": "yes"}, "quarantined: must be true or false"),
     (bool, "yes", "must be true or false"),
-    (JobsForm, {"limit": "x"}, "limit: must be a whole number, not text"),
-    (JobsForm, {"limit": "0"}, "limit: must be at least 1"),
-    (Order, {**S, "delay": 1e9}, "delay: must be at most 2592000, 30 days"),
-    (Order, {**S, "timeout": 0}, "timeout: must be more than 0"),
-    (Order, {**S, "timeout": 86_401}, "timeout: must be at most 86400, 1 day"),
-    (Order, {**S, "delay": float("nan")}, "delay: must be at least 0"),
-    (Order, {**S, "attempts": 1.5}, "attempts: must be a whole number"),
-    (Order, {"service": None}, "service: must be text, not null"),
-    (Order, {}, "service is missing"),
+    (ListJobsRequest, {"limit": "x"}, "limit: must be a whole number, not text"),
+    (ListJobsRequest, {"limit": "0"}, "limit: must be at least 1"),
+    (EnqueueRequest, {**S, "delay": 1e9}, "delay: must be at most 2592000, 30 days"),
+    (EnqueueRequest, {**S, "timeout": 0}, "timeout: must be more than 0"),
+    (EnqueueRequest, {**S, "timeout": 86_401}, "timeout: must be at most 86400, 1 day"),
+    (EnqueueRequest, {**S, "delay": float("nan")}, "delay: must be at least 0"),
+    (EnqueueRequest, {**S, "attempts": 1.5}, "attempts: must be a whole number"),
+    (EnqueueRequest, {"service": None}, "service: must be text, not null"),
+    (EnqueueRequest, {}, "service is missing"),
     (JobRef, {"id": "0" * 32, "x": 1}, "nothing is called x; known are id"),
-    (NoForm, {"x": 1}, "nothing is called x; nothing is said here"),
-    (Order, [], "must be an object, not a list"),
+    (EmptyRequest, {"x": 1}, "nothing is called x; nothing is said here"),
+    (EnqueueRequest, [], "must be an object, not a list"),
     (
-        Order,
+        EnqueueRequest,
         {**S, "not_before": "tomorrow"},
         "not_before: a moment is written with its time zone, like 2030-01-01T08:00:00+01:00",
     ),
     (
-        Order,
+        EnqueueRequest,
         {**S, "not_before": "2030-01-01T08:00:00"},
         "not_before: a moment is written with its time zone, like 2030-01-01T08:00:00+01:00",
     ),
-    (JoinForm, {"services": []}, "services: must not be empty"),
-    (JoinForm, {"services": ["\n"]}, "services[0]: a name has no control characters"),
-    (CronForm, {"name": "n", **S, "every": 0.5}, "every: must be at least 1"),
+    (JoinRequest, {"services": []}, "services: must not be empty"),
+    (JoinRequest, {"services": ["\n"]}, "services[0]: a name has no control characters"),
+    (ScheduleRequest, {"name": "n", **S, "every": 0.5}, "every: must be at least 1"),
 ]
 
 
@@ -57,14 +66,14 @@ CASES: list[tuple[Any, Any, str]] = [
 def test_what_is_wrong_is_a_sentence(kind: Any, said: Any, told: str) -> None:
     with pytest.raises(msgspec.ValidationError) as caught:
         msgspec.convert(said, kind, strict=False)
-    assert sentence(caught.value, kind) == told
+    assert explain(caught.value, kind) == told
 
 
 def test_what_is_no_json_is_told_as_it_is() -> None:
     with pytest.raises(msgspec.DecodeError) as caught:
         msgspec.json.decode(b'{"id": x', type=JobRef)
-    assert sentence(caught.value, JobRef) == "JSON is malformed: invalid character (byte 7)"
-    assert sentence(RecursionError(), JobRef) == "the form is nested too deep"
+    assert explain(caught.value, JobRef) == "JSON is malformed: invalid character (byte 7)"
+    assert explain(RecursionError(), JobRef) == "the form is nested too deep"
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dragoman.core.model import Token
-from dragoman.core.options import Wishes
-from dragoman.core.restore import Kept, restore
+from dragoman.core.options import JobOptions
+from dragoman.core.restore import StoredJob, restore
 from dragoman.core.states import Outcome
 
 from .world import World
@@ -85,7 +85,9 @@ def test_running_and_silent(world: World) -> None:
 
 
 def test_running_when_the_broker_was_stopped(world: World) -> None:
-    kept = Kept(1, world.broker.entropy.job_id(), "s", Wishes(durable=True, waits=True, attempts=3), world.now - 10.0)
+    kept = StoredJob(
+        1, world.broker.entropy.job_id(), "s", JobOptions(durable=True, waits=True, attempts=3), world.now - 10.0
+    )
     kept.token, kept.attempt, kept.given, kept.worker, kept.may_return = Token(b"t" * 16), 2, world.now - 5.0, "w", True
     world.broker.ledger.gate.last = world.broker.ledger.gate.safe = 1
     job = restore(world.broker, kept, world.now, world.workers)

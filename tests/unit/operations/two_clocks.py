@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 
 from dragoman.core.model import JobId
-from dragoman.operations.scheduler import Calendar
-from dragoman.operations.schemas import CronForm, CronView
+from dragoman.operations.scheduler import Scheduler
+from dragoman.operations.schemas import ScheduleRequest, ScheduleView
 
 NOON = datetime.fromisoformat("2024-05-15T12:00:00+00:00").timestamp()
 MINUTE, HOUR, DAY = 60.0, 3_600.0, 86_400.0
@@ -25,9 +25,9 @@ class World:
         self.now, self.wall = STARTED, NOON
         self._pending_jobs: dict[str, JobId] = {}
         self._pending_notes: list[tuple[str, str | None]] = []
-        self.calendar = Calendar(self._submit, self._note, self._is_over)
+        self.calendar = Scheduler(self._submit, self._note, self._is_over)
 
-    def _submit(self, form: CronForm, payload: bytes, key: str, now: float) -> JobId | None:
+    def _submit(self, form: ScheduleRequest, payload: bytes, key: str, now: float) -> JobId | None:
         assert now == self.now
         assert key.startswith(f"cron/{form.name}/")
         assert key not in self.jobs, f"{key} is made twice"
@@ -59,16 +59,16 @@ class World:
         """What was not committed is gone. The clock that jobs live by begins anew."""
         self._pending_jobs, self._pending_notes = {}, []
         self.now, self.wall = STARTED, self.wall + down
-        self.calendar = Calendar(self._submit, self._note, self._is_over)
+        self.calendar = Scheduler(self._submit, self._note, self._is_over)
         assert self.calendar.load(self.notes, self.now, self.wall) == {}
 
     def finish_all(self) -> None:
         self.over |= set(self.jobs.values()) | set(self._pending_jobs.values())
 
-    def put(self, name: str = "report", **form: object) -> CronView:
+    def put(self, name: str = "report", **form: object) -> ScheduleView:
         if "every" not in form:
             form.setdefault("cron", "0 * * * *")
-        view = self.calendar.put(CronForm(name=name, service="s", **form), self.now, self.wall)  # type: ignore[arg-type]
+        view = self.calendar.put(ScheduleRequest(name=name, service="s", **form), self.now, self.wall)  # type: ignore[arg-type]
         self.commit()
         return view
 

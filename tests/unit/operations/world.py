@@ -8,16 +8,16 @@ from typing import Any
 from dragoman.core.broker import Broker
 from dragoman.core.failure import Failure
 from dragoman.core.model import Attempt, Job, JobId, Payload, Worker
-from dragoman.core.options import Terms, Wishes
+from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
-from dragoman.core.restore import Kept
+from dragoman.core.restore import StoredJob
 from dragoman.core.states import Outcome
-from dragoman.core.store_entries import Erase, Note, Save
-from dragoman.operations.handlers import QUESTIONS, Desk
-from dragoman.operations.responders import Ticket
-from dragoman.operations.schemas import Problem, View
-from dragoman.server.admission import Limits
+from dragoman.core.store_entries import DeleteJob, StoreJob, StoreValue
+from dragoman.operations.handlers import OPERATIONS, OperationHandlers
+from dragoman.operations.responders import PendingRequest
+from dragoman.operations.schemas import ErrorView, View
+from dragoman.server.admission import AdmissionLimits
 from dragoman.server.runner import Runner
 from dragoman.testing.entropy import SeededEntropy
 
@@ -38,13 +38,13 @@ class HandDiary:
         self.bodies: dict[bytes, tuple[bytes, bytes]] = {}
         self.fetches: list[tuple[bytes, Callable[[Payload, Payload, Failure | None], None]]] = []
 
-    def apply(self, entries: list[Save | Note | Erase], done: Callable[[int, str | None], None]) -> None:
+    def apply(self, entries: list[StoreJob | StoreValue | DeleteJob], done: Callable[[int, str | None], None]) -> None:
         number = 0
         for entry in entries:
-            if isinstance(entry, Save):
+            if isinstance(entry, StoreJob):
                 self.saved.append(entry.job.id)
                 number = entry.number
-            elif isinstance(entry, Note):
+            elif isinstance(entry, StoreValue):
                 number = entry.number
                 if entry.value is None:
                     self.notes.pop(entry.key, None)
@@ -79,14 +79,14 @@ class Asker:
         self.told: list[Any] = []
         self.payload: bytes = b""
         self.failure: Failure | None = None
-        self.ticket: Ticket | None = None
+        self.ticket: PendingRequest | None = None
 
     def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None:
         self.told.append(view)
         self.payload = bytes(payload)
         self.failure = failure
 
-    def refuse(self, problem: Problem) -> None:
+    def refuse(self, problem: ErrorView) -> None:
         self.told.append(problem)
 
 
@@ -108,7 +108,7 @@ class World:
         self.diary = HandDiary()
         self.log: list[str] = []
         self.broker = Broker(Policy(**policy), SeededEntropy("desk"))
-        limits = Limits(late_turn=1e9)
+        limits = AdmissionLimits(late_turn=1e9)
         self.line = Runner(
             self.broker,
             self.diary,
@@ -117,7 +117,7 @@ class World:
             limits,
             strict=True,
         )
-        self.desk = Desk(self.broker, self.line, self.diary, lambda: WALL)
+        self.desk = OperationHandlers(self.broker, self.line, self.diary, lambda: WALL)
         self.line.sessions.append(self.desk)
         self.workers = WorkerSession()
 
@@ -129,14 +129,14 @@ class World:
 
     def begin(self, question: str, body: bytes = b"", /, **facts: Any) -> Asker:
         asker = Asker()
-        asker.ticket = self.desk.ask(question, QUESTIONS[question][0](**facts), body, asker, self.now)
+        asker.ticket = self.desk.ask(question, OPERATIONS[question][0](**facts), body, asker, self.now)
         self.line.turn()
         self.line.turn()
         return asker
 
     def enqueue(self, service: str = "s", body: bytes = b"x", **facts: Any) -> str:
         view = self.ask("enqueue", body, service=service, **facts)
-        assert not isinstance(view, Problem), view
+        assert not isinstance(view, ErrorView), view
         name: str = view.id
         return name
 
@@ -149,7 +149,7 @@ class World:
         return attempt
 
     def worker(self, *services: str, name: str = "w", **terms: Any) -> Worker:
-        worker = self.broker.join(self.workers, None, name, services or ("s",), Terms(**terms), self.now)
+        worker = self.broker.join(self.workers, None, name, services or ("s",), WorkerProfile(**terms), self.now)
         assert worker is not None
         self.broker.idle(worker, self.now)
         self.line.turn()
@@ -164,9 +164,9 @@ class World:
         self.line.turn()
 
 
-def ended_job(world: World) -> Kept:
+def ended_job(world: World) -> StoredJob:
     """A job of an earlier run that is done, as the diary kept it."""
-    kept = Kept(1, JobId(b"j" * 16), "s", Wishes(durable=True, waits=True, attempts=3), world.now - 10.0)
+    kept = StoredJob(1, JobId(b"j" * 16), "s", JobOptions(durable=True, waits=True, attempts=3), world.now - 10.0)
     kept.outcome, kept.keep_until = Outcome.DONE, world.now + 100.0
     world.broker.ledger.gate.last = world.broker.ledger.gate.safe = 1
     return kept

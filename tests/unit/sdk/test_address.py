@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from dragoman.sdk.address import (
     Address,
     AddressError,
-    TcpPlace,
-    UnixPlace,
+    TcpAddress,
+    UnixAddress,
     is_loopback,
     parse,
     parse_frontend,
@@ -22,33 +22,35 @@ from dragoman.sdk.address import (
 
 DIALECTS = ("native", "pingpong", "powerhose", "memodb", "controller", "majordomo", "http")
 URL = "pingpong+tcp://127.0.0.1:7401"
-HOME = TcpPlace("127.0.0.1", 7401)
+HOME = TcpAddress("127.0.0.1", 7401)
 
 
 @pytest.mark.parametrize(
     ("url", "dialect", "transport", "place"),
     [
-        ("native+tcp://127.0.0.1:7400", "native", "tcp", TcpPlace("127.0.0.1", 7400)),
-        ("tcp://127.0.0.1:7400", "native", "tcp", TcpPlace("127.0.0.1", 7400)),
-        ("tcp://127.0.0.1:7400/", "native", "tcp", TcpPlace("127.0.0.1", 7400)),
-        ("ipc:///tmp/n.sock", "native", "ipc", UnixPlace("/tmp/n.sock")),
-        ("http://127.0.0.1:7480", "http", "http", TcpPlace("127.0.0.1", 7480)),
-        ("http://broker.example:7480/", "http", "http", TcpPlace("broker.example", 7480)),
-        ("http+ipc:///tmp/h.sock", "http", "ipc", UnixPlace("/tmp/h.sock")),
-        ("memodb+tcp://[::1]:12701", "memodb", "tcp", TcpPlace("::1", 12701)),
-        ("memodb+tcp://[fe80::1%25eth0]:1", "memodb", "tcp", TcpPlace("fe80::1%eth0", 1)),
-        ("memodb+ipc:///tmp/m.sock", "memodb", "ipc", UnixPlace("/tmp/m.sock")),
-        ("powerhose+ipc:///tmp/master-routing.ipc", "powerhose", "ipc", UnixPlace("/tmp/master-routing.ipc")),
-        ("controller+unix:///run/controller", "controller", "unix", UnixPlace("/run/controller")),
-        ("PingPong+TCP://localhost:0", "pingpong", "tcp", TcpPlace("localhost", 0)),
-        ("tcp://my_host-1.lan:65535", "native", "tcp", TcpPlace("my_host-1.lan", 65535)),
-        ("ipc:///tmp/a%20b%3F%23%25.sock", "native", "ipc", UnixPlace("/tmp/a b?#%.sock")),
-        ("ipc:///tmp/user@host:1.sock", "native", "ipc", UnixPlace("/tmp/user@host:1.sock")),
-        ("ipc:///tmp/größe.sock", "native", "ipc", UnixPlace("/tmp/größe.sock")),
-        ("ipc:///" + "x" * 106, "native", "ipc", UnixPlace("/" + "x" * 106)),
+        ("native+tcp://127.0.0.1:7400", "native", "tcp", TcpAddress("127.0.0.1", 7400)),
+        ("tcp://127.0.0.1:7400", "native", "tcp", TcpAddress("127.0.0.1", 7400)),
+        ("tcp://127.0.0.1:7400/", "native", "tcp", TcpAddress("127.0.0.1", 7400)),
+        ("ipc:///tmp/n.sock", "native", "ipc", UnixAddress("/tmp/n.sock")),
+        ("http://127.0.0.1:7480", "http", "http", TcpAddress("127.0.0.1", 7480)),
+        ("http://broker.example:7480/", "http", "http", TcpAddress("broker.example", 7480)),
+        ("http+ipc:///tmp/h.sock", "http", "ipc", UnixAddress("/tmp/h.sock")),
+        ("memodb+tcp://[::1]:12701", "memodb", "tcp", TcpAddress("::1", 12701)),
+        ("memodb+tcp://[fe80::1%25eth0]:1", "memodb", "tcp", TcpAddress("fe80::1%eth0", 1)),
+        ("memodb+ipc:///tmp/m.sock", "memodb", "ipc", UnixAddress("/tmp/m.sock")),
+        ("powerhose+ipc:///tmp/master-routing.ipc", "powerhose", "ipc", UnixAddress("/tmp/master-routing.ipc")),
+        ("controller+unix:///run/controller", "controller", "unix", UnixAddress("/run/controller")),
+        ("PingPong+TCP://localhost:0", "pingpong", "tcp", TcpAddress("localhost", 0)),
+        ("tcp://my_host-1.lan:65535", "native", "tcp", TcpAddress("my_host-1.lan", 65535)),
+        ("ipc:///tmp/a%20b%3F%23%25.sock", "native", "ipc", UnixAddress("/tmp/a b?#%.sock")),
+        ("ipc:///tmp/user@host:1.sock", "native", "ipc", UnixAddress("/tmp/user@host:1.sock")),
+        ("ipc:///tmp/größe.sock", "native", "ipc", UnixAddress("/tmp/größe.sock")),
+        ("ipc:///" + "x" * 106, "native", "ipc", UnixAddress("/" + "x" * 106)),
     ],
 )
-def test_an_address_is_read_into_its_parts(url: str, dialect: str, transport: str, place: TcpPlace | UnixPlace) -> None:
+def test_an_address_is_read_into_its_parts(
+    url: str, dialect: str, transport: str, place: TcpAddress | UnixAddress
+) -> None:
     assert parse(url, DIALECTS) == Address(url, dialect, transport, place, {})
 
 
@@ -185,42 +187,42 @@ def test_any_text_gives_an_address_or_an_address_error(text: str) -> None:
     assert address.dialect in DIALECTS
 
 
-@given(ANY_TEXT | ANY_TEXT.map("ipc:///".__add__), st.sampled_from([HOME, UnixPlace("/tmp/x")]))
-def test_any_frontend_gives_a_place_or_an_address_error(text: str, beside: TcpPlace | UnixPlace) -> None:
+@given(ANY_TEXT | ANY_TEXT.map("ipc:///".__add__), st.sampled_from([HOME, UnixAddress("/tmp/x")]))
+def test_any_frontend_gives_a_place_or_an_address_error(text: str, beside: TcpAddress | UnixAddress) -> None:
     try:
         place = parse_frontend(text, beside, URL)
     except AddressError:
         return
-    assert isinstance(place, TcpPlace | UnixPlace)
+    assert isinstance(place, TcpAddress | UnixAddress)
 
 
 @pytest.mark.parametrize(
     ("place", "text"),
     [
-        (TcpPlace("127.0.0.1", 7400), "127.0.0.1:7400"),
-        (TcpPlace("::1", 7400), "[::1]:7400"),
-        (TcpPlace("localhost", 0), "localhost:0"),
-        (UnixPlace("/tmp/x"), "/tmp/x"),
+        (TcpAddress("127.0.0.1", 7400), "127.0.0.1:7400"),
+        (TcpAddress("::1", 7400), "[::1]:7400"),
+        (TcpAddress("localhost", 0), "localhost:0"),
+        (UnixAddress("/tmp/x"), "/tmp/x"),
     ],
 )
-def test_a_place_is_written_as_people_write_it(place: TcpPlace | UnixPlace, text: str) -> None:
+def test_a_place_is_written_as_people_write_it(place: TcpAddress | UnixAddress, text: str) -> None:
     assert str(place) == text
 
 
 @pytest.mark.parametrize(
     ("text", "beside", "place"),
     [
-        ("7402", HOME, TcpPlace("127.0.0.1", 7402)),
-        ("7402", TcpPlace("::1", 7401), TcpPlace("::1", 7402)),
-        ("0", HOME, TcpPlace("127.0.0.1", 0)),
-        ("tcp://0.0.0.0:7402", HOME, TcpPlace("0.0.0.0", 7402)),
-        ("tcp://[::1]:7402", UnixPlace("/tmp/b"), TcpPlace("::1", 7402)),
-        ("ipc:///tmp/f.ipc", HOME, UnixPlace("/tmp/f.ipc")),
-        ("unix:///tmp/100%.ipc", HOME, UnixPlace("/tmp/100%.ipc")),
+        ("7402", HOME, TcpAddress("127.0.0.1", 7402)),
+        ("7402", TcpAddress("::1", 7401), TcpAddress("::1", 7402)),
+        ("0", HOME, TcpAddress("127.0.0.1", 0)),
+        ("tcp://0.0.0.0:7402", HOME, TcpAddress("0.0.0.0", 7402)),
+        ("tcp://[::1]:7402", UnixAddress("/tmp/b"), TcpAddress("::1", 7402)),
+        ("ipc:///tmp/f.ipc", HOME, UnixAddress("/tmp/f.ipc")),
+        ("unix:///tmp/100%.ipc", HOME, UnixAddress("/tmp/100%.ipc")),
     ],
 )
 def test_a_frontend_is_a_port_on_the_same_host_or_a_whole_place(
-    text: str, beside: TcpPlace | UnixPlace, place: TcpPlace | UnixPlace
+    text: str, beside: TcpAddress | UnixAddress, place: TcpAddress | UnixAddress
 ) -> None:
     assert parse_frontend(text, beside, URL) == place
 
@@ -231,7 +233,7 @@ def test_a_frontend_is_a_port_on_the_same_host_or_a_whole_place(
         ("", HOME, "the port '' is no number"),
         ("70000", HOME, "the port '70000' is no number"),
         ("/tmp/f.ipc", HOME, "the port '/tmp/f.ipc' is no number"),
-        ("7402", UnixPlace("/tmp/b"), "must be a whole place, percent-encoded"),
+        ("7402", UnixAddress("/tmp/b"), "must be a whole place, percent-encoded"),
         ("tcp://h", HOME, "it has no port"),
         ("ipc://f.ipc", HOME, "three slashes"),
         ("http://h:1", HOME, "a place starts with tcp:// or ipc://"),
@@ -240,7 +242,7 @@ def test_a_frontend_is_a_port_on_the_same_host_or_a_whole_place(
         ("tcp://me:secret@h:1", HOME, "no user or password"),
     ],
 )
-def test_a_wrong_frontend_is_refused(text: str, beside: TcpPlace | UnixPlace, says: str) -> None:
+def test_a_wrong_frontend_is_refused(text: str, beside: TcpAddress | UnixAddress, says: str) -> None:
     with pytest.raises(AddressError) as caught:
         parse_frontend(text, beside, URL)
     assert says in str(caught.value)
@@ -250,22 +252,22 @@ def test_a_wrong_frontend_is_refused(text: str, beside: TcpPlace | UnixPlace, sa
 @pytest.mark.parametrize(
     ("place", "expected"),
     [
-        (UnixPlace("/tmp/x"), True),
-        (TcpPlace("127.0.0.1", 1), True),
-        (TcpPlace("127.255.0.9", 1), True),
-        (TcpPlace("::1", 1), True),
-        (TcpPlace("::ffff:127.0.0.1", 1), True),
-        (TcpPlace("localhost", 1), True),
-        (TcpPlace("LocalHost", 1), True),
-        (TcpPlace("0.0.0.0", 1), False),
-        (TcpPlace("::", 1), False),
-        (TcpPlace("::ffff:10.0.0.1", 1), False),
-        (TcpPlace("10.0.0.1", 1), False),
-        (TcpPlace("broker.example", 1), False),
-        (TcpPlace("localhost.example", 1), False),
+        (UnixAddress("/tmp/x"), True),
+        (TcpAddress("127.0.0.1", 1), True),
+        (TcpAddress("127.255.0.9", 1), True),
+        (TcpAddress("::1", 1), True),
+        (TcpAddress("::ffff:127.0.0.1", 1), True),
+        (TcpAddress("localhost", 1), True),
+        (TcpAddress("LocalHost", 1), True),
+        (TcpAddress("0.0.0.0", 1), False),
+        (TcpAddress("::", 1), False),
+        (TcpAddress("::ffff:10.0.0.1", 1), False),
+        (TcpAddress("10.0.0.1", 1), False),
+        (TcpAddress("broker.example", 1), False),
+        (TcpAddress("localhost.example", 1), False),
     ],
 )
-def test_loopback_is_what_only_this_machine_reaches(place: TcpPlace | UnixPlace, expected: bool) -> None:
+def test_loopback_is_what_only_this_machine_reaches(place: TcpAddress | UnixAddress, expected: bool) -> None:
     assert is_loopback(place) is expected
 
 

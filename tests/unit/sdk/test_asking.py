@@ -11,7 +11,7 @@ import pytest
 from dragoman import AsyncClient, Client
 from dragoman.sdk.address import AddressError
 from dragoman.sdk.errors import Unsupported
-from dragoman.sdk.submit_options import MOST_KEPT, Asking
+from dragoman.sdk.submit_options import MOST_KEPT, SubmitOptionsCache
 from dragoman.sdk.unset import JOB_TIMEOUT, QUEUE_TIMEOUT, TIMEOUT
 
 URLS = {
@@ -35,7 +35,7 @@ SPOKEN = {"native": set(OPTIONS), "memodb": {"job_timeout"}}  # the others: noth
 @pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize("dialect", URLS)
 def test_an_option_is_taken_where_the_wire_has_a_word_for_it(dialect: str, option: str) -> None:
-    asking = Asking(URLS[dialect])
+    asking = SubmitOptionsCache(URLS[dialect])
     if option in SPOKEN.get(dialect, ()):
         wishes = asking.wishes("default", **{option: OPTIONS[option]})
         assert getattr(wishes, "waits" if option == "wait" else option) == OPTIONS[option]
@@ -47,16 +47,16 @@ def test_an_option_is_taken_where_the_wire_has_a_word_for_it(dialect: str, optio
 @pytest.mark.parametrize("word", ["id", "progress", "cancel"])
 @pytest.mark.parametrize("dialect", URLS)
 def test_only_native_knows_jobs_by_name(dialect: str, word: str) -> None:
-    assert Asking(URLS[dialect]).has(word) == (dialect == "native")
+    assert SubmitOptionsCache(URLS[dialect]).has(word) == (dialect == "native")
 
 
 @pytest.mark.parametrize("dialect", URLS)
 def test_everybody_may_say_how_long_they_wait(dialect: str) -> None:
-    assert Asking(URLS[dialect]).wishes("default", timeout=2.5).timeout == 2.5
+    assert SubmitOptionsCache(URLS[dialect]).wishes("default", timeout=2.5).timeout == 2.5
 
 
 def test_the_same_wishes_are_the_same_object_and_not_kept_without_end() -> None:
-    asking = Asking(URLS["native"])
+    asking = SubmitOptionsCache(URLS["native"])
     assert asking.wishes("echo", 1.0) is asking.wishes("echo", 1.0)
     assert asking.wishes("echo", 1.0) is not asking.wishes("echo", 2.0)
     first = asking.wishes("service 0")
@@ -84,30 +84,30 @@ def test_the_same_wishes_are_the_same_object_and_not_kept_without_end() -> None:
 )
 def test_what_makes_no_sense_is_refused_by_name(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"^{next(iter(wrong))}="):
-        Asking(URLS["native"]).wishes("echo", **wrong)
+        SubmitOptionsCache(URLS["native"]).wishes("echo", **wrong)
 
 
 def test_a_service_must_be_one_that_can_be_there() -> None:
     with pytest.raises(AddressError, match="service=resize"):
-        Asking(URLS["pingpong"]).wishes("resize")
+        SubmitOptionsCache(URLS["pingpong"]).wishes("resize")
     with pytest.raises(AddressError, match="is not a service name"):
-        Asking(URLS["native"]).wishes("")
+        SubmitOptionsCache(URLS["native"]).wishes("")
     with pytest.raises(AddressError, match="no callers"):
-        Asking("controller+unix:///run/controller")
+        SubmitOptionsCache("controller+unix:///run/controller")
 
 
 @pytest.mark.parametrize("option", ["timeout", "job_timeout", "queue_timeout"])
 @pytest.mark.parametrize("dialect", URLS)
 def test_none_is_no_limit_and_what_is_not_said_is_not_sent(dialect: str, option: str) -> None:
     """None was whatever the listener, or the address, says."""
-    asking = Asking(URLS[dialect])
+    asking = SubmitOptionsCache(URLS[dialect])
     assert getattr(asking.wishes("default", **{option: None}), option) == inf
     assert getattr(asking.wishes("default"), option) is None
     assert getattr(asking.wishes("default", **{option: DEFAULTS[option]}), option) is None
 
 
 def test_a_default_that_is_said_is_sent() -> None:
-    assert Asking(URLS["native"]).wishes("default", job_timeout=60.0).job_timeout == 60.0
+    assert SubmitOptionsCache(URLS["native"]).wishes("default", job_timeout=60.0).job_timeout == 60.0
 
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient])

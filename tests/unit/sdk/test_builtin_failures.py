@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.dialects.sides import Failure, Outcome, Wishes
+from dragoman.dialects.sides import Failure, Outcome, SubmitOptions
 from dragoman.sdk.builtin_failures import as_builtin
 from dragoman.sdk.codecs import codec
 from dragoman.sdk.errors import JobFailed, JobLost, error_from
@@ -28,7 +28,7 @@ class Client:
 
 
 def raised_by(kind: Any, error: Any) -> BaseException | None:
-    job: JobFuture[Any] = kind(Client(), Wishes("python"), b"", codec("bytes"))
+    job: JobFuture[Any] = kind(Client(), SubmitOptions("python"), b"", codec("bytes"))
     job.fail(error)
     return job.exception()
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from dragoman.carriers.carrier import Frame
-from dragoman.dialects.sides import Assignment, Failure, Outcome
+from dragoman.dialects.sides import Failure, JobInfo, Outcome
 from dragoman.sdk import process_pool
-from dragoman.sdk.child_main import Offer, Upbringing
-from dragoman.sdk.job_runner import Crew, Job
-from dragoman.sdk.loading import CannotLoad, Reference
-from dragoman.sdk.process_pool import Children
+from dragoman.sdk.child_main import ChildSettings, HandlerSpec
+from dragoman.sdk.job_runner import JobRunner, RunningJob
+from dragoman.sdk.loading import HandlerLoadError, ObjectReference
+from dragoman.sdk.process_pool import ProcessPool
 from programs import PATIENCE
 
 
@@ -28,24 +28,24 @@ class Employer:
     def __init__(self) -> None:
         self.told: list[tuple[Any, ...]] = []
 
-    def finished(self, job: Job, result: Frame) -> None:
+    def finished(self, job: RunningJob, result: Frame) -> None:
         self.told.append((job.ticket, bytes(result)))
 
-    def failed(self, job: Job, outcome: Outcome, reason: str, failure: Failure) -> None:
+    def failed(self, job: RunningJob, outcome: Outcome, reason: str, failure: Failure) -> None:
         self.told.append((job.ticket, reason))
 
-    def returned(self, job: Job) -> None:
+    def returned(self, job: RunningJob) -> None:
         self.told.append((job.ticket, "returned"))
 
-    def reported(self, job: Job, payload: Frame, is_part: bool) -> None:
+    def reported(self, job: RunningJob, payload: Frame, is_part: bool) -> None:
         self.told.append((job.ticket, bytes(payload), is_part))
 
 
-def family() -> Children:
-    return Children(Upbringing((Offer("echo", "bytes", Reference(__name__, "echo")),)), 1)
+def family() -> ProcessPool:
+    return ProcessPool(ChildSettings((HandlerSpec("echo", "bytes", ObjectReference(__name__, "echo")),)), 1)
 
 
-def kill_unseen(hands: Children, answers: bool) -> None:
+def kill_unseen(hands: ProcessPool, answers: bool) -> None:
     """Its answers, its end and its exit code all come while we look away: the loop stands still until they have."""
     [child] = hands._children
     if answers:
@@ -59,10 +59,10 @@ def test_a_job_that_never_reached_its_dying_child_goes_to_the_next() -> None:
 
     async def main() -> list[tuple[Any, ...]]:
         hands, employer = family(), Employer()
-        crew = Crew({"echo": hands}, 1.0)
+        crew = JobRunner({"echo": hands}, 1.0)
         await crew.start()
         for ticket in ("A", "B"):
-            crew.begin(Job(employer, ticket, ticket.encode(), Assignment("echo", "", 1, 30.0)))
+            crew.begin(RunningJob(employer, ticket, ticket.encode(), JobInfo("echo", "", 1, 30.0)))
         await asyncio.sleep(0)
         kill_unseen(hands, answers=True)
         async with asyncio.timeout(10.0):
@@ -94,7 +94,7 @@ def test_a_child_that_is_gone_is_not_killed_again(monkeypatch: pytest.MonkeyPatc
 class Barren:
     """In the place of a family's `_add`: so many children cannot be started, and what waits meanwhile is noted."""
 
-    def __init__(self, hands: Children, failures: int) -> None:
+    def __init__(self, hands: ProcessPool, failures: int) -> None:
         self.tries = 0
         self._hands = hands
         self._failures = failures
@@ -103,21 +103,21 @@ class Barren:
     def __call__(self) -> Any:
         self.tries += 1
         if self.tries <= self._failures:
-            raise CannotLoad("no room")
+            raise HandlerLoadError("no room")
         return self._add()
 
 
 async def told_after(failures: int, jobs: int, barren: list[Barren]) -> list[tuple[Any, ...]]:
     """What becomes of jobs, one given as soon as the last is over, if so many starts of children fail."""
     hands, employer = family(), Employer()
-    crew = Crew({"echo": hands}, 1.0)
+    crew = JobRunner({"echo": hands}, 1.0)
     await crew.start()
     barren.append(Barren(hands, failures))
     hands._add = barren[0]  # type: ignore[method-assign]
     kill_unseen(hands, answers=False)
     async with asyncio.timeout(10.0):
         for ticket in range(jobs):
-            crew.begin(Job(employer, ticket, b"%d" % ticket, Assignment("echo", "", 1, 30.0)))
+            crew.begin(RunningJob(employer, ticket, b"%d" % ticket, JobInfo("echo", "", 1, 30.0)))
             while len(employer.told) <= ticket:
                 await asyncio.sleep(0.001)
     await crew.close()

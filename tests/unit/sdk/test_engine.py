@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from dragoman.carriers.carrier import Frame
-from dragoman.dialects.sides import Wishes
+from dragoman.dialects.sides import SubmitOptions
 from dragoman.sdk.engine import Engine
 from dragoman.sdk.errors import BrokerUnavailable, DragomanError, JobCancelled, JobFailed, JobTimeout
-from dragoman.sdk.operation import Question
-from dragoman.sdk.submit_options import Asking
+from dragoman.sdk.operation import OperationCall
+from dragoman.sdk.submit_options import SubmitOptionsCache
 
 WELCOME = [b"\x02\x01", b'{"window":4,"max_payload":100,"resume":30,"lease":10,"heartbeat":2.5}']
 RESUMED = [b"\x02\x01", b'{"window":4,"max_payload":100,"resume":30,"resumed":true,"lease":10,"heartbeat":2.5}']
@@ -53,11 +53,11 @@ class FakeLink:
 
 
 class FakeJob:
-    def __init__(self, payload: bytes = b"p", wishes: Wishes | None = None, number: int = 1) -> None:
-        self.wishes = wishes or Wishes("echo")
+    def __init__(self, payload: bytes = b"p", wishes: SubmitOptions | None = None, number: int = 1) -> None:
+        self.wishes = wishes or SubmitOptions("echo")
         self.payload: Frame = payload
         self.job_id = number.to_bytes(16, "big")
-        self.question: Question | None = None
+        self.question: OperationCall | None = None
         self.conversation: Any = None
         self.is_over = False
         self.entered = 0.0
@@ -88,7 +88,7 @@ class World:
         self.wakes = 0
         self.problem: str | None = None
         usual: dict[str, Any] = {"connect_timeout": 5.0, "connections": 2} | settings
-        self.engine = Engine(Asking(url).target, self.loop, self._wake, open=self._open, **usual)
+        self.engine = Engine(SubmitOptionsCache(url).target, self.loop, self._wake, open=self._open, **usual)
 
     def _wake(self, call: Callable[[], None]) -> None:
         self.wakes += 1
@@ -134,7 +134,7 @@ def jobs_of(count: int) -> list[FakeJob]:
     return [FakeJob(b"%d" % number, WISHES, number) for number in range(1, count + 1)]
 
 
-WISHES = Wishes("echo")
+WISHES = SubmitOptions("echo")
 
 
 def test_jobs_that_come_at_once_cost_one_wake_up_and_one_write() -> None:
@@ -280,7 +280,7 @@ def test_what_is_under_way_is_given_up_when_the_broker_stays_away() -> None:
 def test_a_time_out_is_kept_here_if_the_broker_says_nothing() -> None:
     async def main() -> None:
         world = World(NATIVE)
-        job = FakeJob(wishes=Wishes("echo", timeout=0.05))
+        job = FakeJob(wishes=SubmitOptions("echo", timeout=0.05))
         link = await world.connected(job)
         link.take()
         await world.until(lambda: job.outcome)
@@ -376,7 +376,7 @@ def test_a_closed_engine_says_goodbye_and_ends_everything() -> None:
 def test_a_pool_grows_to_its_limit_and_each_connection_carries_one_call() -> None:
     async def main() -> None:
         world = World(PINGPONG, connections=2)
-        jobs = [FakeJob(b"%d" % number, Wishes("default"), number) for number in range(4)]
+        jobs = [FakeJob(b"%d" % number, SubmitOptions("default"), number) for number in range(4)]
         world.enter(*jobs)
         await world.turn()
         assert [link.take() for link in world.links] == [[[[b"", b"0"]]], [[[b"", b"1"]]]]
@@ -396,7 +396,10 @@ def test_a_pool_grows_to_its_limit_and_each_connection_carries_one_call() -> Non
 def test_a_connection_whose_call_nobody_waits_for_is_not_used_again() -> None:
     async def main() -> None:
         world = World(PINGPONG, connections=1)
-        slow, next_one = FakeJob(wishes=Wishes("default", timeout=0.05)), FakeJob(b"next", Wishes("default"), 2)
+        slow, next_one = (
+            FakeJob(wishes=SubmitOptions("default", timeout=0.05)),
+            FakeJob(b"next", SubmitOptions("default"), 2),
+        )
         world.enter(slow, next_one)
         await world.until(lambda: slow.outcome)
         assert isinstance(slow.outcome, JobTimeout)
@@ -415,7 +418,7 @@ def test_jobs_wait_for_a_free_connection_longer_than_for_any(connections: int) -
 
     async def main() -> None:
         world = World(PINGPONG, connections=connections, connect_timeout=0.1)
-        jobs = [FakeJob(b"%d" % number, Wishes("default"), number) for number in range(connections + 1)]
+        jobs = [FakeJob(b"%d" % number, SubmitOptions("default"), number) for number in range(connections + 1)]
         world.enter(*jobs)
         await asyncio.sleep(0.3)
         assert [job.outcome for job in jobs] == [None] * len(jobs)

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from dragoman.dialects.sides import Assignment, Failure, Outcome
-from dragoman.sdk.async_pool import Coroutines
-from dragoman.sdk.child_main import Offer, Upbringing
+from dragoman.dialects.sides import Failure, JobInfo, Outcome
+from dragoman.sdk.async_pool import AsyncPool
+from dragoman.sdk.child_main import ChildSettings, HandlerSpec
 from dragoman.sdk.context import Context
 from dragoman.sdk.handlers import describe
-from dragoman.sdk.job_runner import Crew, Hands, Job
-from dragoman.sdk.loading import Reference
+from dragoman.sdk.job_runner import JobRunner, Pool, RunningJob
+from dragoman.sdk.loading import ObjectReference
 from dragoman.sdk.pipes import DONE, FAILED, PART, SAID
-from dragoman.sdk.process_pool import Children
-from dragoman.sdk.thread_pool import Threads
+from dragoman.sdk.process_pool import ProcessPool
+from dragoman.sdk.thread_pool import ThreadPool
 
 JOBS = 200
 PATIENCE = 60.0
@@ -75,36 +75,36 @@ class Employer:
         self.told: dict[Any, list[tuple[str, bytes | str]]] = {}
         self.over = 0
 
-    def finished(self, job: Job, result: Any) -> None:
+    def finished(self, job: RunningJob, result: Any) -> None:
         self._note(job, "done", bytes(result))
 
-    def failed(self, job: Job, outcome: Outcome, reason: str, failure: Failure) -> None:
+    def failed(self, job: RunningJob, outcome: Outcome, reason: str, failure: Failure) -> None:
         self._note(job, "failed", reason)
 
-    def returned(self, job: Job) -> None:
+    def returned(self, job: RunningJob) -> None:
         self._note(job, "returned", "")
 
-    def reported(self, job: Job, payload: Any, is_part: bool) -> None:
+    def reported(self, job: RunningJob, payload: Any, is_part: bool) -> None:
         self.told.setdefault(job.ticket, []).append(("report", bytes(payload)))
 
-    def _note(self, job: Job, outcome: str, result: bytes | str) -> None:
+    def _note(self, job: RunningJob, outcome: str, result: bytes | str) -> None:
         self.told.setdefault(job.ticket, []).append((outcome, result))
         self.over += 1
 
 
-def children(count: int = 1) -> Children:
-    offers = tuple(Offer(name, "bytes", Reference(__name__, name)) for name in SERVICES)
-    return Children(Upbringing(offers), count)
+def children(count: int = 1) -> ProcessPool:
+    offers = tuple(HandlerSpec(name, "bytes", ObjectReference(__name__, name)) for name in SERVICES)
+    return ProcessPool(ChildSettings(offers), count)
 
 
-async def outcomes(hands: Hands, jobs: list[tuple[str, bytes]]) -> dict[Any, list[tuple[str, bytes | str]]]:
+async def outcomes(hands: Pool, jobs: list[tuple[str, bytes]]) -> dict[Any, list[tuple[str, bytes | str]]]:
     """What became of each job, all of them given at once."""
     employer = Employer()
-    crew = Crew(dict.fromkeys((service for service, _ in jobs), hands), 1.0)
+    crew = JobRunner(dict.fromkeys((service for service, _ in jobs), hands), 1.0)
     await crew.start()
     try:
         for number, (service, payload) in enumerate(jobs):
-            crew.begin(Job(employer, number, payload, Assignment(service, "", 1, PATIENCE)))
+            crew.begin(RunningJob(employer, number, payload, JobInfo(service, "", 1, PATIENCE)))
         async with asyncio.timeout(PATIENCE):
             while employer.over < len(jobs):
                 await asyncio.sleep(0.01)
@@ -135,14 +135,14 @@ def test_a_forked_copy_does_not_read_the_worker_s_messages() -> None:
 @pytest.mark.parametrize("function", [returns, raises])
 def test_a_copy_that_is_forked_in_a_thread_ends_as_well(function: Any, capfd: pytest.CaptureFixture[str]) -> None:
     """It waited for jobs that nobody could give it, and kept the worker's connection open."""
-    hands = Threads({"forks": describe("forks", function)}, 1)
+    hands = ThreadPool({"forks": describe("forks", function)}, 1)
     assert asyncio.run(outcomes(hands, [("forks", b"")])) == {0: [("done", b"1")]}
     assert "was forked by a handler, went on with the worker's own work and was ended" in capfd.readouterr().err
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_copy_that_is_forked_by_a_coroutine_ends_as_well() -> None:
-    hands = Coroutines({"forks": describe("forks", returns_async)})
+    hands = AsyncPool({"forks": describe("forks", returns_async)})
     assert asyncio.run(outcomes(hands, [("forks", b"")])) == {0: [("done", b"1")]}
 
 
@@ -152,10 +152,10 @@ def test_an_answer_with_another_job_s_number_is_dropped(kind: int, caplog: pytes
 
     async def main() -> dict[Any, list[tuple[str, bytes | str]]]:
         hands, employer = children(), Employer()
-        crew = Crew({"echo": hands}, 1.0)
+        crew = JobRunner({"echo": hands}, 1.0)
         await crew.start()
         [child] = hands._children
-        crew.begin(Job(employer, "ours", b"right", Assignment("echo", "", 1, PATIENCE)))
+        crew.begin(RunningJob(employer, "ours", b"right", JobInfo("echo", "", 1, PATIENCE)))
         child._heard([[SAID.pack(kind, 0, 2), b"wrong\0wrong\0wrong"]])
         async with asyncio.timeout(PATIENCE):
             while not employer.over:

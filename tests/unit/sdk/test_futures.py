@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from dragoman.dialects.sides import Wishes
+from dragoman.dialects.sides import SubmitOptions
 from dragoman.sdk.codecs import codec
 from dragoman.sdk.errors import JobCancelled, JobFailed, JobLost, Unsupported
-from dragoman.sdk.futures import AsyncJob, JobFuture
-from dragoman.sdk.submit_options import Asking
+from dragoman.sdk.futures import AsyncJobFuture, JobFuture
+from dragoman.sdk.submit_options import SubmitOptionsCache
 
 
 class FakeClient:
     """A client whose engine notes what it is asked."""
 
     def __init__(self, url: str = "tcp://127.0.0.1:1") -> None:
-        self.asking = Asking(url)
+        self.asking = SubmitOptionsCache(url)
         self.engine = self
         self.sent = False
         self.asked: list[str] = []
@@ -44,7 +44,7 @@ class FakeClient:
 
 
 def future(client: Any = None, reads: str = "bytes") -> JobFuture:
-    return JobFuture(client or FakeClient(), Wishes("echo"), b"p", codec(reads))
+    return JobFuture(client or FakeClient(), SubmitOptions("echo"), b"p", codec(reads))
 
 
 def test_it_ends_with_what_the_codec_makes_of_the_result() -> None:
@@ -171,7 +171,7 @@ def test_parts_end_with_the_jobs_error_for_everybody() -> None:
 
 
 def whole(codec_name: str) -> JobFuture[Any]:
-    return JobFuture(FakeClient(), Wishes("echo", is_whole=True), b"", codec(codec_name))  # type: ignore[arg-type]
+    return JobFuture(FakeClient(), SubmitOptions("echo", is_whole=True), b"", codec(codec_name))  # type: ignore[arg-type]
 
 
 def test_parts_of_a_result_that_is_wanted_whole_are_joined_in_front_of_it() -> None:
@@ -207,16 +207,16 @@ def test_what_is_no_json_is_still_an_error() -> None:
 # -------------------------------------------------------------------- asyncio
 
 
-def on_loop(act: Callable[[FakeClient, AsyncJob], Any]) -> None:
+def on_loop(act: Callable[[FakeClient, AsyncJobFuture], Any]) -> None:
     async def main() -> None:
         client = FakeClient()
-        await act(client, AsyncJob(client, Wishes("echo"), b"p", codec("json")))  # type: ignore[arg-type]
+        await act(client, AsyncJobFuture(client, SubmitOptions("echo"), b"p", codec("json")))  # type: ignore[arg-type]
 
     asyncio.run(main())
 
 
 def test_an_async_job_is_awaited() -> None:
-    async def act(client: FakeClient, job: AsyncJob) -> None:
+    async def act(client: FakeClient, job: AsyncJobFuture) -> None:
         job.succeed(b"[1]")
         assert await job == [1]
         job.succeed(b"[2]")
@@ -229,7 +229,7 @@ def test_an_async_job_is_awaited() -> None:
 
 
 def test_an_async_job_ends_at_once_when_it_is_cancelled() -> None:
-    async def act(client: FakeClient, job: AsyncJob) -> None:
+    async def act(client: FakeClient, job: AsyncJobFuture) -> None:
         client.sent = True
         assert job.cancel()
         assert (job.cancelled(), client.asked) == (True, ["withdraw"])
@@ -240,7 +240,7 @@ def test_an_async_job_ends_at_once_when_it_is_cancelled() -> None:
 
 
 def test_parts_of_an_async_job() -> None:
-    async def act(client: FakeClient, job: AsyncJob) -> None:
+    async def act(client: FakeClient, job: AsyncJobFuture) -> None:
         job.report(b"1", True, 1)
         job.report(b"2", True, 2)
         parts = job.parts()

@@ -9,7 +9,7 @@ import pytest
 from dragoman.carriers.carrier import Messages
 from dragoman.core.failure import pack_failure
 from dragoman.dialects.sides import Failure
-from dragoman.sdk.child_main import Turn, read_failure
+from dragoman.sdk.child_main import JobReporter, read_failure
 from dragoman.sdk.pipes import CANCEL, DONE, HEAD, JOB, PART, READY, ChildPipe, PipeReader, encode
 
 LARGE = bytes(range(256)) * 1024  # more than a buffer
@@ -82,7 +82,7 @@ def test_what_a_job_leaves_behind_neither_speaks_nor_listens() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         pipe = ChildPipe(theirs)
-        turn = Turn(pipe, 1)
+        turn = JobReporter(pipe, 1)
         assert not turn.is_cancelled()
         turn.end()
         turn.report(b"stray", True)

@@ -7,10 +7,10 @@ from pkgutil import resolve_name
 
 import pytest
 
-from dragoman.sdk.address import Place, TcpPlace, UnixPlace, parse
+from dragoman.sdk.address import SocketAddress, TcpAddress, UnixAddress, parse
 from dragoman.sdk.powerhose_worker import PowerhoseWorker
 from dragoman.sdk.targets import caller_target, worker_target
-from dragoman.sdk.zmq_endpoint import url_of
+from dragoman.sdk.zmq_endpoint import url_from_endpoint
 
 URL = "powerhose+tcp://127.0.0.1:7403"
 
@@ -18,30 +18,32 @@ URL = "powerhose+tcp://127.0.0.1:7403"
 @pytest.mark.parametrize(
     ("endpoint", "place"),
     [
-        ("ipc:///tmp/a.ipc", UnixPlace("/tmp/a.ipc")),
-        ("ipc:///tmp/50%25 ?#&.ipc", UnixPlace("/tmp/50%25 ?#&.ipc")),
-        ("tcp://127.0.0.1:9001", TcpPlace("127.0.0.1", 9001)),
-        ("tcp://*:9001", TcpPlace("0.0.0.0", 9001)),
-        ("tcp://127.0.0.1:*", TcpPlace("127.0.0.1", 0)),
-        ("tcp://[::1]:*", TcpPlace("::1", 0)),
-        ("tcp://host:9001", TcpPlace("host", 9001)),
+        ("ipc:///tmp/a.ipc", UnixAddress("/tmp/a.ipc")),
+        ("ipc:///tmp/50%25 ?#&.ipc", UnixAddress("/tmp/50%25 ?#&.ipc")),
+        ("tcp://127.0.0.1:9001", TcpAddress("127.0.0.1", 9001)),
+        ("tcp://*:9001", TcpAddress("0.0.0.0", 9001)),
+        ("tcp://127.0.0.1:*", TcpAddress("127.0.0.1", 0)),
+        ("tcp://[::1]:*", TcpAddress("::1", 0)),
+        ("tcp://host:9001", TcpAddress("host", 9001)),
     ],
 )
-def test_an_endpoint_as_zeromq_writes_it_is_an_address_of_ours(endpoint: str, place: Place) -> None:
-    assert parse(url_of(endpoint, "powerhose"), ("powerhose",)).place == place
+def test_an_endpoint_as_zeromq_writes_it_is_an_address_of_ours(endpoint: str, place: SocketAddress) -> None:
+    assert parse(url_from_endpoint(endpoint, "powerhose"), ("powerhose",)).place == place
 
 
 def test_a_relative_endpoint_lies_in_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert parse(url_of("ipc://w.ipc", "powerhose"), ("powerhose",)).place == UnixPlace(f"{tmp_path}/w.ipc")
+    assert parse(url_from_endpoint("ipc://w.ipc", "powerhose"), ("powerhose",)).place == UnixAddress(
+        f"{tmp_path}/w.ipc"
+    )
 
 
 def test_a_listeners_url_may_be_pasted_whole() -> None:
     url = (
         f"{URL}?frontend=7404&service=resize&worker_expire=9&wake_timeout=2&base=/tmp&dial_allow=10.0.0.0/8&attempts=2"
     )
-    assert caller_target(url, "resize").place == TcpPlace("127.0.0.1", 7404)
-    assert worker_target(url, ["resize"]).place == TcpPlace("127.0.0.1", 7403)
+    assert caller_target(url, "resize").place == TcpAddress("127.0.0.1", 7404)
+    assert worker_target(url, ["resize"]).place == TcpAddress("127.0.0.1", 7403)
 
 
 def test_a_workers_own_options_are_read() -> None:

@@ -7,25 +7,25 @@ from typing import Any
 
 import pytest
 
-from dragoman.dialects.sides import Assignment, Outcome
-from dragoman.sdk.job_runner import Crew, Job
-from dragoman.sdk.program_pool import Programs
+from dragoman.dialects.sides import JobInfo, Outcome
+from dragoman.sdk.job_runner import JobRunner, RunningJob
+from dragoman.sdk.program_pool import ProgramPool
 
 
 class Employer:
     def __init__(self) -> None:
         self.told: list[str] = []
 
-    def finished(self, job: Job, result: Any) -> None:
+    def finished(self, job: RunningJob, result: Any) -> None:
         self.told.append("finished")
 
-    def failed(self, job: Job, outcome: Outcome, reason: str, failure: Any) -> None:
+    def failed(self, job: RunningJob, outcome: Outcome, reason: str, failure: Any) -> None:
         self.told.append("failed")
 
-    def returned(self, job: Job) -> None:
+    def returned(self, job: RunningJob) -> None:
         self.told.append("returned")
 
-    def reported(self, job: Job, payload: Any, is_part: bool) -> None: ...
+    def reported(self, job: RunningJob, payload: Any, is_part: bool) -> None: ...
 
 
 @pytest.mark.parametrize("launcher", ["", "setsid "])
@@ -33,9 +33,9 @@ def test_a_program_that_leaves_another_behind_does_not_keep_its_slot(launcher: s
     """The other had its standard output: the job went on beyond its time, for as long as that ran."""
 
     async def main() -> list[str]:
-        hands, employer = Programs(f"sh -c '{launcher}sleep 5 & echo hi'"), Employer()
-        crew = Crew({"x": hands}, 0.1)
-        crew.begin(Job(employer, "A", b"", Assignment("x", "", 1, 0.2)))
+        hands, employer = ProgramPool(f"sh -c '{launcher}sleep 5 & echo hi'"), Employer()
+        crew = JobRunner({"x": hands}, 0.1)
+        crew.begin(RunningJob(employer, "A", b"", JobInfo("x", "", 1, 0.2)))
         await asyncio.sleep(1.0)
         told = list(employer.told)
         await crew.close()

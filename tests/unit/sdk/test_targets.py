@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.sdk.address import AddressError, TcpPlace
+from dragoman.sdk.address import AddressError, TcpAddress
 from dragoman.sdk.targets import Target, caller_target, worker_target
 
 URL = "pingpong+tcp://127.0.0.1:7401"
@@ -18,7 +18,7 @@ def work(url: str, service: str | None) -> Target:
 @pytest.mark.parametrize("service", [None, "default", "resize"])
 def test_the_service_is_the_urls_or_default(service: str | None) -> None:
     for target in (caller_target, work):
-        assert target(f"{URL}?service=resize", service).place == TcpPlace("127.0.0.1", 7401)
+        assert target(f"{URL}?service=resize", service).place == TcpAddress("127.0.0.1", 7401)
 
 
 @pytest.mark.parametrize("target", [caller_target, work])
@@ -29,8 +29,8 @@ def test_any_other_service_is_an_error_that_says_what_to_write(target: object) -
 
 def test_a_listeners_url_may_be_pasted_whole() -> None:
     url = f"{URL}?frontend=7402&service=resize&worker_expire=1.5&max_payload=1MiB&carrier_ping=1&insecure=true"
-    assert caller_target(url, "resize").place == TcpPlace("127.0.0.1", 7402)
-    assert worker_target(url, ["resize"]).place == TcpPlace("127.0.0.1", 7401)
+    assert caller_target(url, "resize").place == TcpAddress("127.0.0.1", 7402)
+    assert worker_target(url, ["resize"]).place == TcpAddress("127.0.0.1", 7401)
 
 
 def test_an_option_that_nobody_knows_is_an_error() -> None:
@@ -42,7 +42,7 @@ def test_where_the_wire_has_names_any_number_of_services_may_be_offered() -> Non
     assert worker_target(MEMO).services == ("default",)
     assert worker_target(f"{MEMO}?service=resize").services == ("resize",)
     assert worker_target(f"{MEMO}?service=resize", ["crop", "blur"]).services == ("crop", "blur")
-    assert caller_target(MEMO, "anything").place == TcpPlace("127.0.0.1", 7405)
+    assert caller_target(MEMO, "anything").place == TcpAddress("127.0.0.1", 7405)
 
 
 @pytest.mark.parametrize("name", ["", "a" * 129, "tab\tin it"])

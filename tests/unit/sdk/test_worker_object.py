@@ -14,15 +14,15 @@ import pytest
 
 import dragoman
 from dragoman import Worker
-from dragoman.dialects.sides import Assignment, Failure
+from dragoman.dialects.sides import Failure, JobInfo
 from dragoman.sdk.address import AddressError
 from dragoman.sdk.codecs import codec
 from dragoman.sdk.context import Context
 from dragoman.sdk.errors import Unsupported
-from dragoman.sdk.execution import ASYNC_JOBS, Execution, cores
-from dragoman.sdk.handlers import CouldNot, describe
+from dragoman.sdk.execution import ASYNC_JOBS, ExecutionOptions, cores
+from dragoman.sdk.handlers import HandlerFailed, describe
 from dragoman.sdk.job_runner import one_line
-from dragoman.sdk.loading import CannotLoad, Reference, load, loading, parse_reference, refer_to
+from dragoman.sdk.loading import HandlerLoadError, ObjectReference, load, loading, parse_reference, refer_to
 from dragoman.sdk.worker_runner import target_of
 
 module_worker = Worker()
@@ -34,7 +34,7 @@ def double(number: int) -> int:
 
 
 def failure(service: Any, payload: bytes) -> Failure:
-    with pytest.raises(CouldNot) as caught:
+    with pytest.raises(HandlerFailed) as caught:
         service.perform(payload, None)
     return caught.value.failure
 
@@ -302,7 +302,7 @@ class Told:
         self.is_cancelled = False
 
     def context(self, timeout: float = inf, mute: str = "", codec_name: str = "bytes") -> Context:
-        assignment = Assignment("echo", "ab" * 16, 2, timeout)
+        assignment = JobInfo("echo", "ab" * 16, 2, timeout)
         report = lambda payload, is_part: self.reports.append((bytes(payload), is_part))  # noqa: E731
         return Context("echo", assignment, codec(codec_name), report, lambda: self.is_cancelled, mute)
 
@@ -369,13 +369,13 @@ def test_how_many_jobs_at_once_if_nobody_has_said() -> None:
     async def nap(payload: bytes) -> None: ...
 
     blocking, waiting = describe("x", len), describe("y", nap)
-    assert Execution().jobs_at_once([blocking]) == Execution().child_count() == cores()
-    assert Execution(processes=3).jobs_at_once([blocking]) == 3
-    assert Execution(concurrency=5).child_count() == 5
-    assert Execution(processes=2, concurrency=5).child_count() == 2
-    assert Execution(threads=7).jobs_at_once([blocking]) == 7
-    assert Execution().jobs_at_once([waiting]) == ASYNC_JOBS
-    assert Execution(processes=3).jobs_at_once([waiting, blocking]) == 3
+    assert ExecutionOptions().jobs_at_once([blocking]) == ExecutionOptions().child_count() == cores()
+    assert ExecutionOptions(processes=3).jobs_at_once([blocking]) == 3
+    assert ExecutionOptions(concurrency=5).child_count() == 5
+    assert ExecutionOptions(processes=2, concurrency=5).child_count() == 2
+    assert ExecutionOptions(threads=7).jobs_at_once([blocking]) == 7
+    assert ExecutionOptions().jobs_at_once([waiting]) == ASYNC_JOBS
+    assert ExecutionOptions(processes=3).jobs_at_once([waiting, blocking]) == 3
 
 
 # -------------------------------------------------------------------- where it works, and where its handlers are
@@ -421,13 +421,13 @@ def test_what_it_cannot_offer_there_is_said(url: str, names: tuple[str, ...], co
 
 
 def test_handlers_are_found_through_the_worker_or_by_their_own_names() -> None:
-    assert module_worker.references(["double"]) == {"double": Reference(__name__, "module_worker")}
+    assert module_worker.references(["double"]) == {"double": ObjectReference(__name__, "module_worker")}
     hidden = Worker()
     hidden.service("double")(double)
     hidden.service("upper")(bytes.upper)
-    assert hidden.references(["double"]) == {"double": Reference(__name__, "double")}
+    assert hidden.references(["double"]) == {"double": ObjectReference(__name__, "double")}
     hidden.service("local")(lambda payload: payload)
-    with pytest.raises(CannotLoad, match=r"the handler of 'local': define it.*threads=4"):
+    with pytest.raises(HandlerLoadError, match=r"the handler of 'local': define it.*threads=4"):
         hidden.references(["local"])
 
 
@@ -437,7 +437,7 @@ def test_a_reference_leads_to_its_object() -> None:
     assert refer_to(Told.context, __name__, "Told.context") == reference
     assert refer_to(Told.context, __name__, "Told") is None
     for wrong in ("module", ":name", "module:"):
-        with pytest.raises(CannotLoad, match="MODULE:FUNCTION"):
+        with pytest.raises(HandlerLoadError, match="MODULE:FUNCTION"):
             parse_reference(wrong)
 
 

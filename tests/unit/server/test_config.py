@@ -10,7 +10,15 @@ from pathlib import Path
 import pytest
 
 from dragoman.core.policy import Policy
-from dragoman.server.config import Config, ConfigError, Sourced, default_data_dir, load, runtime_dir, unknown_variables
+from dragoman.server.config import (
+    Config,
+    ConfigError,
+    SettingSource,
+    default_data_dir,
+    load,
+    runtime_dir,
+    unknown_variables,
+)
 
 
 def write(folder: Path, text: str) -> str:
@@ -19,7 +27,7 @@ def write(folder: Path, text: str) -> str:
     return str(path)
 
 
-def sourced(entries: list[Sourced], name: str) -> Sourced:
+def sourced(entries: list[SettingSource], name: str) -> SettingSource:
     (entry,) = [each for each in entries if each.name == name]
     return entry
 
@@ -41,15 +49,15 @@ def test_flags_win_then_environment_then_file_then_default(tmp_path: Path) -> No
     path = write(tmp_path, 'data = "/file"\nlog = "json"\nmax_jobs = 1\n')
     config, entries = load({"data": "/flag"}, {"DRAGOMAN_DATA": "/env", "DRAGOMAN_LOG": "human"}, path)
     assert (config.data, config.log, config.policy.max_jobs, config.loop) == ("/flag", "human", 1, "auto")
-    assert sourced(entries, "data") == Sourced("data", "/flag", "flag --data")
-    assert sourced(entries, "log") == Sourced("log", "human", "environment DRAGOMAN_LOG")
-    assert sourced(entries, "max_jobs") == Sourced("max_jobs", 1, f"file {path}")
-    assert sourced(entries, "loop") == Sourced("loop", "auto", "default")
+    assert sourced(entries, "data") == SettingSource("data", "/flag", "flag --data")
+    assert sourced(entries, "log") == SettingSource("log", "human", "environment DRAGOMAN_LOG")
+    assert sourced(entries, "max_jobs") == SettingSource("max_jobs", 1, f"file {path}")
+    assert sourced(entries, "loop") == SettingSource("loop", "auto", "default")
 
 
 def test_a_flag_s_source_is_written_with_dashes() -> None:
     _, entries = load({"drain_timeout": 5.0}, {}, None)
-    assert sourced(entries, "drain_timeout") == Sourced("drain_timeout", 5.0, "flag --drain-timeout")
+    assert sourced(entries, "drain_timeout") == SettingSource("drain_timeout", 5.0, "flag --drain-timeout")
 
 
 def test_the_file_may_come_from_the_environment(tmp_path: Path) -> None:
@@ -100,7 +108,7 @@ def test_the_file_may_set_any_key(tmp_path: Path, toml: str, name: str, value: o
 )
 def test_the_environment_may_set_any_key(variable: str, text: str, name: str, value: object) -> None:
     _, entries = load({}, {variable: text}, None)
-    assert sourced(entries, name) == Sourced(name, value, f"environment {variable}")
+    assert sourced(entries, name) == SettingSource(name, value, f"environment {variable}")
 
 
 @pytest.mark.parametrize(
@@ -116,7 +124,7 @@ def test_the_environment_may_set_any_key(variable: str, text: str, name: str, va
 )
 def test_a_flag_comes_as_text_or_with_its_type(flags: dict[str, object], name: str, value: object, source: str) -> None:
     _, entries = load(flags, {}, None)
-    assert sourced(entries, name) == Sourced(name, value, source)
+    assert sourced(entries, name) == SettingSource(name, value, source)
 
 
 def test_flags_and_variables_that_are_empty_count_as_not_given(tmp_path: Path) -> None:

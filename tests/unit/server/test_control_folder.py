@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.sdk.address import UnixPlace
+from dragoman.sdk.address import UnixAddress
 from dragoman.server import controller_folder, folders
-from dragoman.server.controller_folder import ControlFolder
-from dragoman.streams.sockets import PlaceTaken, listen_unix
+from dragoman.server.controller_folder import ControllerFolder
+from dragoman.streams.sockets import AddressInUse, listen_unix
 
 Listen = Callable[[Path], socket.socket]
 
@@ -25,8 +25,8 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def folder(path: Path) -> ControlFolder:
-    return ControlFolder(str(path), 0o700, [os.getuid(), 0])
+def folder(path: Path) -> ControllerFolder:
+    return ControllerFolder(str(path), 0o700, [os.getuid(), 0])
 
 
 @pytest.fixture
@@ -57,13 +57,13 @@ def mode_of(path: Path) -> int:
 def test_it_is_made_with_the_mode_that_was_asked_for_whatever_the_umask(path: Path, mode: int) -> None:
     mask = os.umask(0o077)
     try:
-        ControlFolder(str(path), mode, [os.getuid()]).prepare()
+        ControllerFolder(str(path), mode, [os.getuid()]).prepare()
     finally:
         os.umask(mask)
     assert mode_of(path) == mode
 
 
-def test_one_that_is_there_is_left_as_it_is(path: Path, folder: ControlFolder) -> None:
+def test_one_that_is_there_is_left_as_it_is(path: Path, folder: ControllerFolder) -> None:
     path.mkdir()
     path.chmod(0o750)
     (path / "notes").write_text("mine")
@@ -73,7 +73,7 @@ def test_one_that_is_there_is_left_as_it_is(path: Path, folder: ControlFolder) -
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o702])
-def test_one_where_everybody_may_write_is_refused(path: Path, folder: ControlFolder, mode: int) -> None:
+def test_one_where_everybody_may_write_is_refused(path: Path, folder: ControllerFolder, mode: int) -> None:
     path.mkdir()
     path.chmod(mode)
     with pytest.raises(OSError, match=f"everybody may write there: run chmod o-w {path}"):
@@ -82,10 +82,10 @@ def test_one_where_everybody_may_write_is_refused(path: Path, folder: ControlFol
 
 def test_one_that_would_be_made_for_everybody_is_refused(path: Path) -> None:
     with pytest.raises(OSError, match="everybody may write there"):
-        ControlFolder(str(path), 0o777, [os.getuid()]).prepare()
+        ControllerFolder(str(path), 0o777, [os.getuid()]).prepare()
 
 
-def test_one_of_somebody_else_is_refused(path: Path, folder: ControlFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_of_somebody_else_is_refused(path: Path, folder: ControllerFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     path.mkdir()
     found = os.stat(path)
     alien = os.stat_result((*found[:4], 54321, *found[5:]))
@@ -95,7 +95,7 @@ def test_one_of_somebody_else_is_refused(path: Path, folder: ControlFolder, monk
         folder.prepare()
 
 
-def test_a_link_to_a_folder_is_not_followed(path: Path, folder: ControlFolder) -> None:
+def test_a_link_to_a_folder_is_not_followed(path: Path, folder: ControllerFolder) -> None:
     """Another user could plant it in a folder where everybody may write, and have us use a folder of ours."""
     elsewhere = path.with_name("elsewhere")
     elsewhere.mkdir(mode=0o755)
@@ -107,7 +107,7 @@ def test_a_link_to_a_folder_is_not_followed(path: Path, folder: ControlFolder) -
 
 
 def test_a_link_that_comes_between_the_look_and_the_opening_is_not_followed(
-    path: Path, folder: ControlFolder, monkeypatch: pytest.MonkeyPatch
+    path: Path, folder: ControllerFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = path.with_name("elsewhere")
     elsewhere.mkdir()
@@ -118,7 +118,7 @@ def test_a_link_that_comes_between_the_look_and_the_opening_is_not_followed(
 
 
 def test_a_folder_that_is_replaced_while_we_start_is_left_alone(
-    path: Path, folder: ControlFolder, listen: Listen
+    path: Path, folder: ControllerFolder, listen: Listen
 ) -> None:
     folder.prepare()
     path.rename(path.with_name("moved"))
@@ -129,7 +129,7 @@ def test_a_folder_that_is_replaced_while_we_start_is_left_alone(
     assert (path / "1.sock").exists()
 
 
-def test_a_file_is_not_a_folder(path: Path, folder: ControlFolder) -> None:
+def test_a_file_is_not_a_folder(path: Path, folder: ControllerFolder) -> None:
     path.write_text("x")
     with pytest.raises(OSError, match="it is not a folder"):
         folder.prepare()
@@ -137,17 +137,17 @@ def test_a_file_is_not_a_folder(path: Path, folder: ControlFolder) -> None:
 
 def test_a_folder_in_a_folder_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        ControlFolder(str(tmp_path / "no" / "c"), 0o700, []).prepare()
+        ControllerFolder(str(tmp_path / "no" / "c"), 0o700, []).prepare()
 
 
 def test_a_path_too_long_for_the_sockets_in_it_is_refused_before_anything_is_made(tmp_path: Path) -> None:
     longest = 107 - len("/") - 16 - len(".sock")
     short = tmp_path / ("x" * (longest - len(str(tmp_path)) - 1))
     assert len(str(short)) == longest
-    ControlFolder(str(short), 0o700, []).prepare()
+    ControllerFolder(str(short), 0o700, []).prepare()
     long = tmp_path / (short.name + "x")
     with pytest.raises(OSError, match="too long") as problem:
-        ControlFolder(str(long), 0o700, []).prepare()
+        ControllerFolder(str(long), 0o700, []).prepare()
     assert problem.value.errno == errno.ENAMETOOLONG
     assert not long.exists()
 
@@ -155,7 +155,7 @@ def test_a_path_too_long_for_the_sockets_in_it_is_refused_before_anything_is_mad
 # -------------------------------------------------------------------- clearing up
 
 
-def test_only_sockets_named_by_a_number_are_cleared_away(path: Path, folder: ControlFolder, listen: Listen) -> None:
+def test_only_sockets_named_by_a_number_are_cleared_away(path: Path, folder: ControllerFolder, listen: Listen) -> None:
     folder.prepare()
     for name in ("1.sock", "22.sock", "9007199254740993.sock"):
         listen(path / name).close()
@@ -172,7 +172,7 @@ def test_only_sockets_named_by_a_number_are_cleared_away(path: Path, folder: Con
 
 
 def test_sockets_of_others_are_left_alone(path: Path, listen: Listen) -> None:
-    folder = ControlFolder(str(path), 0o700, [os.getuid() + 1])
+    folder = ControllerFolder(str(path), 0o700, [os.getuid() + 1])
     folder.prepare()
     listen(path / "1.sock").close()
     listen(path / "main.sock")
@@ -180,7 +180,7 @@ def test_sockets_of_others_are_left_alone(path: Path, listen: Listen) -> None:
     assert (path / "1.sock").exists()
 
 
-def test_what_cannot_be_removed_is_left(path: Path, folder: ControlFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_removed_is_left(path: Path, folder: ControllerFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     folder.prepare()
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path / "1.sock"))
@@ -196,32 +196,32 @@ def test_what_cannot_be_removed_is_left(path: Path, folder: ControlFolder, monke
 # -------------------------------------------------------------------- the controller's own socket
 
 
-def test_the_socket_of_a_live_controller_is_not_taken(path: Path, folder: ControlFolder, listen: Listen) -> None:
+def test_the_socket_of_a_live_controller_is_not_taken(path: Path, folder: ControllerFolder, listen: Listen) -> None:
     folder.prepare()
     listening = listen(Path(folder.main.path))
-    with pytest.raises(PlaceTaken, match="another program listens there"):
+    with pytest.raises(AddressInUse, match="another program listens there"):
         listen_unix(folder.main.path)
     assert (path / "main.sock").exists()
     listening.accept()[0].close()
 
 
-def test_the_socket_of_a_dead_controller_is_replaced(path: Path, folder: ControlFolder, listen: Listen) -> None:
+def test_the_socket_of_a_dead_controller_is_replaced(path: Path, folder: ControllerFolder, listen: Listen) -> None:
     folder.prepare()
     listen(Path(folder.main.path)).close()
     with listen_unix(folder.main.path), socket.socket(socket.AF_UNIX) as visitor:
         visitor.connect(folder.main.path)
 
 
-def test_a_file_in_place_of_the_socket_is_not_removed(path: Path, folder: ControlFolder) -> None:
+def test_a_file_in_place_of_the_socket_is_not_removed(path: Path, folder: ControllerFolder) -> None:
     folder.prepare()
     (path / "main.sock").write_text("x")
-    with pytest.raises(PlaceTaken, match="is not a socket"):
+    with pytest.raises(AddressInUse, match="is not a socket"):
         listen_unix(folder.main.path)
 
 
 @pytest.mark.parametrize(("others", "mode"), [([], 0o600), ([0], 0o600), ([12345], 0o666)])
 def test_the_controllers_socket_lets_those_in_who_are_allowed(path: Path, others: list[int], mode: int) -> None:
-    folder = ControlFolder(str(path), 0o711, [os.getuid(), *others])
+    folder = ControllerFolder(str(path), 0o711, [os.getuid(), *others])
     folder.prepare()
     with listen_unix(folder.main.path):
         folder.clear()
@@ -231,13 +231,13 @@ def test_the_controllers_socket_lets_those_in_who_are_allowed(path: Path, others
 # -------------------------------------------------------------------- reaching workers
 
 
-def test_a_workers_socket_is_reached_by_its_number(path: Path, folder: ControlFolder, listen: Listen) -> None:
+def test_a_workers_socket_is_reached_by_its_number(path: Path, folder: ControllerFolder, listen: Listen) -> None:
     folder.prepare()
     listen(path / "17.sock")
-    assert folder.reach(17) == (UnixPlace(str(path / "17.sock")), "")
+    assert folder.reach(17) == (UnixAddress(str(path / "17.sock")), "")
 
 
-def test_what_is_not_there_and_what_is_no_socket_is_not_dialled(path: Path, folder: ControlFolder) -> None:
+def test_what_is_not_there_and_what_is_no_socket_is_not_dialled(path: Path, folder: ControllerFolder) -> None:
     folder.prepare()
     place, problem = folder.reach(1)
     assert place is None
@@ -246,7 +246,7 @@ def test_what_is_not_there_and_what_is_no_socket_is_not_dialled(path: Path, fold
     assert folder.reach(2) == (None, f"{path / '2.sock'} is not a socket")
 
 
-def test_a_link_to_a_socket_is_not_followed(path: Path, folder: ControlFolder, listen: Listen) -> None:
+def test_a_link_to_a_socket_is_not_followed(path: Path, folder: ControllerFolder, listen: Listen) -> None:
     folder.prepare()
     listen(path / "1.sock")
     (path / "2.sock").symlink_to(path / "1.sock")
@@ -254,7 +254,7 @@ def test_a_link_to_a_socket_is_not_followed(path: Path, folder: ControlFolder, l
 
 
 def test_a_socket_of_somebody_else_is_not_dialled(path: Path, listen: Listen) -> None:
-    folder = ControlFolder(str(path), 0o700, [os.getuid() + 1])
+    folder = ControllerFolder(str(path), 0o700, [os.getuid() + 1])
     folder.prepare()
     listen(path / "1.sock")
     place, problem = folder.reach(1)

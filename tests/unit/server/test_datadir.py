@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.server.datadir import DataFolder, FolderLock, FolderTaken
+from dragoman.server.datadir import DataFolder, DataFolderLocked, FolderLock
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_folder_that_is_only_locked_gets_no_epoch(tmp_path: Path) -> None:
     held = FolderLock(tmp_path)
     assert [each.name for each in tmp_path.iterdir()] == ["lock"]
-    with pytest.raises(FolderTaken, match=f"in use by the broker with process id {os.getpid()}"):
+    with pytest.raises(DataFolderLocked, match=f"in use by the broker with process id {os.getpid()}"):
         DataFolder(tmp_path)
     held.close()
     DataFolder(tmp_path).close()

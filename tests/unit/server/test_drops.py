@@ -8,13 +8,13 @@ from typing import Any
 from dragoman.core.broker import Broker
 from dragoman.core.counters import QUEUE_TIMEOUT, UNNAMED
 from dragoman.core.model import Caller
-from dragoman.core.options import Wishes
+from dragoman.core.options import JobOptions
 from dragoman.core.policy import Policy
-from dragoman.core.states import Refusal
-from dragoman.server.admission import Limits
+from dragoman.core.states import RefusalReason
+from dragoman.server.admission import AdmissionLimits
 from dragoman.server.drops import INTERVAL, MOST_LINES
 from dragoman.server.runner import Runner
-from dragoman.store.null import MemoryDiary
+from dragoman.store.null import NullStore
 from dragoman.testing.entropy import SeededEntropy
 
 
@@ -32,8 +32,8 @@ class World:
         self.now = 100.0
         self.lines: list[dict[str, Any]] = []
         self.broker = Broker(Policy(), SeededEntropy())
-        limits = Limits(late_turn=inf)
-        self.line = Runner(self.broker, MemoryDiary(), lambda: self.now, self.log, limits, strict=True)
+        limits = AdmissionLimits(late_turn=inf)
+        self.line = Runner(self.broker, NullStore(), lambda: self.now, self.log, limits, strict=True)
 
     def log(self, level: str, event: str, **fields: object) -> None:
         self.lines.append({"level": level, "event": event, **fields})
@@ -54,7 +54,7 @@ def test_requests_that_time_out_in_the_queue_leave_a_warning() -> None:
     """A bug: 87,221 of 100,000 requests timed out in the queue, and no log line said so."""
     world = World()
     for _ in range(3):
-        world.broker.submit("s", b"x", Nobody(), Wishes(queue_timeout=10.0, waits=True), world.now)
+        world.broker.submit("s", b"x", Nobody(), JobOptions(queue_timeout=10.0, waits=True), world.now)
     assert world.wait(9.0) == []
     (line,) = world.wait(1.0)
     assert line == {
@@ -85,7 +85,7 @@ def test_one_warning_per_service_and_interval() -> None:
 def test_advice_fits_the_most_frequent_cause() -> None:
     world = World()
     world.drop(cause=QUEUE_TIMEOUT)
-    world.drop(cause=Refusal.BUSY, count=2)
+    world.drop(cause=RefusalReason.BUSY, count=2)
     (line,) = world.wait(0.0)
     assert line["causes"] == {"queue time-out": 1, "busy": 2}
     assert "the reason names the limit" in line["advice"]
@@ -93,7 +93,10 @@ def test_advice_fits_the_most_frequent_cause() -> None:
 
 def test_every_cause_has_advice() -> None:
     world = World()
-    causes = [QUEUE_TIMEOUT, *(each for each in Refusal if each not in (Refusal.DRAINING, Refusal.DIARY))]
+    causes = [
+        QUEUE_TIMEOUT,
+        *(each for each in RefusalReason if each not in (RefusalReason.DRAINING, RefusalReason.DIARY)),
+    ]
     for cause in causes:
         world.drop(f"of {cause}", cause)
     assert len({line["advice"] for line in world.wait(0.0)}) == len(causes)
@@ -109,7 +112,7 @@ def test_many_services_do_not_flood_the_log() -> None:
 
 def test_names_that_are_no_services_share_a_line() -> None:
     world = World()
-    world.drop(UNNAMED, Refusal.NO_SUCH_SERVICE, 4)
+    world.drop(UNNAMED, RefusalReason.NO_SUCH_SERVICE, 4)
     (line,) = world.wait(0.0)
     assert (line["service"], line["count"]) == ("(unknown or too many names)", 4)
 

@@ -19,13 +19,13 @@ from dragoman.core.events import (
     WorkerEvent,
 )
 from dragoman.core.model import WorkerId
-from dragoman.core.options import Terms
+from dragoman.core.options import WorkerProfile
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
-from dragoman.server.admission import Limits
+from dragoman.server.admission import AdmissionLimits
 from dragoman.server.event_log import LINES, LINES_OF_PEER, EventLog
 from dragoman.server.runner import Runner
-from dragoman.store.null import MemoryDiary
+from dragoman.store.null import NullStore
 from dragoman.testing.entropy import SeededEntropy
 
 
@@ -34,7 +34,7 @@ class World:
         self.now = 100.0
         self.lines: list[tuple[str, str, dict[str, Any]]] = []
         self.broker = Broker(Policy(), SeededEntropy())
-        self.line = Runner(self.broker, MemoryDiary(), lambda: self.now, self.log, Limits(), strict=True)
+        self.line = Runner(self.broker, NullStore(), lambda: self.now, self.log, AdmissionLimits(), strict=True)
 
     def log(self, level: str, event: str, **fields: Any) -> None:
         self.lines.append((level, event, fields))
@@ -51,7 +51,7 @@ class World:
 
     def come_and_go(self, origin: str) -> None:
         """A worker joins by the connection with this label, and leaves."""
-        worker = self.broker.join(Recipient(), None, "w", ("s",), Terms(), self.now, origin=origin)
+        worker = self.broker.join(Recipient(), None, "w", ("s",), WorkerProfile(), self.now, origin=origin)
         assert worker is not None
         self.broker.leave(worker, self.now, "it has gone")
         self.line.turn()

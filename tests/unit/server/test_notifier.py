@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.server.sd_notify import Notifier
+from dragoman.server.sd_notify import SdNotifier
 
 
 class Loop:
@@ -46,8 +46,8 @@ def heard(listening: socket.socket) -> list[str]:
         return found
 
 
-def notifier(listening: socket.socket, **environment: str) -> Notifier:
-    return Notifier({"NOTIFY_SOCKET": listening.getsockname(), **environment})
+def notifier(listening: socket.socket, **environment: str) -> SdNotifier:
+    return SdNotifier({"NOTIFY_SOCKET": listening.getsockname(), **environment})
 
 
 def test_a_sign_of_life_comes_with_a_turn_of_the_loop_at_half_of_the_time(listening: socket.socket) -> None:
@@ -80,7 +80,7 @@ def test_nobody_who_did_not_ask_gets_signs_of_life(listening: socket.socket, env
 
 def test_without_a_supervisor_nothing_is_said() -> None:
     loop = Loop()
-    told = Notifier({"WATCHDOG_USEC": "1000000"})
+    told = SdNotifier({"WATCHDOG_USEC": "1000000"})
     told.ready(loop, lambda: "fine")  # type: ignore[arg-type]
     told.stopping()
     told.close()

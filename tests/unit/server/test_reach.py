@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from case_tables import check_every_row
-from dragoman.sdk.address import MAX_UNIX_PATH_BYTES, TcpPlace, UnixPlace
+from dragoman.sdk.address import MAX_UNIX_PATH_BYTES, TcpAddress, UnixAddress
 from dragoman.server import dial_policy as reach_module
-from dragoman.server.dial_policy import Reach
+from dragoman.server.dial_policy import DialPolicy
 
 PEER = "192.0.2.7"
 
@@ -33,7 +33,7 @@ def listening(base: Path) -> Iterator[Path]:
         yield base / "w.ipc"
 
 
-def refusal(reach: Reach, endpoint: str, address: str = PEER) -> str:
+def refusal(reach: DialPolicy, endpoint: str, address: str = PEER) -> str:
     place, problem = reach(endpoint, address)
     assert place is None, f"{endpoint} is dialled: {place}"
     assert problem
@@ -48,25 +48,25 @@ def refusal(reach: Reach, endpoint: str, address: str = PEER) -> str:
 @pytest.mark.parametrize(
     ("endpoint", "place"),
     [
-        ("tcp://127.0.0.1:9001", TcpPlace("127.0.0.1", 9001)),
-        ("tcp://127.0.0.1:1024", TcpPlace("127.0.0.1", 1024)),
-        ("tcp://127.0.0.1:65535", TcpPlace("127.0.0.1", 65535)),
-        ("tcp://127.9.9.9:9001", TcpPlace("127.9.9.9", 9001)),
-        ("tcp://[::1]:9001", TcpPlace("::1", 9001)),
-        ("tcp://[0:0:0:0:0:0:0:1]:9001", TcpPlace("::1", 9001)),
-        ("tcp://[::ffff:127.0.0.1]:9001", TcpPlace("127.0.0.1", 9001)),
-        ("tcp://[::ffff:7f00:1]:9001", TcpPlace("127.0.0.1", 9001)),
-        ("tcp://localhost:9001", TcpPlace("127.0.0.1", 9001)),
-        ("tcp://192.0.2.7:9001", TcpPlace("192.0.2.7", 9001)),
-        ("tcp://[::ffff:192.0.2.7]:9001", TcpPlace("192.0.2.7", 9001)),
+        ("tcp://127.0.0.1:9001", TcpAddress("127.0.0.1", 9001)),
+        ("tcp://127.0.0.1:1024", TcpAddress("127.0.0.1", 1024)),
+        ("tcp://127.0.0.1:65535", TcpAddress("127.0.0.1", 65535)),
+        ("tcp://127.9.9.9:9001", TcpAddress("127.9.9.9", 9001)),
+        ("tcp://[::1]:9001", TcpAddress("::1", 9001)),
+        ("tcp://[0:0:0:0:0:0:0:1]:9001", TcpAddress("::1", 9001)),
+        ("tcp://[::ffff:127.0.0.1]:9001", TcpAddress("127.0.0.1", 9001)),
+        ("tcp://[::ffff:7f00:1]:9001", TcpAddress("127.0.0.1", 9001)),
+        ("tcp://localhost:9001", TcpAddress("127.0.0.1", 9001)),
+        ("tcp://192.0.2.7:9001", TcpAddress("192.0.2.7", 9001)),
+        ("tcp://[::ffff:192.0.2.7]:9001", TcpAddress("192.0.2.7", 9001)),
     ],
 )
-def test_loopback_and_the_peers_own_address_are_dialled(endpoint: str, place: TcpPlace) -> None:
-    assert Reach([], [])(endpoint, PEER) == (place, "")
+def test_loopback_and_the_peers_own_address_are_dialled(endpoint: str, place: TcpAddress) -> None:
+    assert DialPolicy([], [])(endpoint, PEER) == (place, "")
 
 
 def test_the_peers_own_address_may_be_of_ipv6() -> None:
-    assert Reach([], [])("tcp://[2001:DB8:0::7]:9001", "2001:db8::7") == (TcpPlace("2001:db8::7", 9001), "")
+    assert DialPolicy([], [])("tcp://[2001:DB8:0::7]:9001", "2001:db8::7") == (TcpAddress("2001:db8::7", 9001), "")
 
 
 NEVER = [
@@ -179,7 +179,7 @@ NEVER = [
 
 def test_it_is_never_dialled(tmp_path: Path) -> None:
     def check(endpoint: str) -> None:
-        refusal(Reach([str(tmp_path)], []), endpoint)
+        refusal(DialPolicy([str(tmp_path)], []), endpoint)
 
     check_every_row(check, [(endpoint,) for endpoint in NEVER])
 
@@ -189,15 +189,15 @@ def test_there_are_at_least_40_endpoint_strings() -> None:
 
 
 def test_no_name_is_looked_up_when_a_worker_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    reach = Reach([], [])
+    reach = DialPolicy([], [])
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: pytest.fail("a lookup would stop everybody else"))
     refusal(reach, "tcp://example.com:9001")
     refusal(reach, "tcp://127.1:9001")
 
 
 def test_a_unix_peers_address_is_no_tcp_address() -> None:
-    refusal(Reach([], []), "tcp://uid 0:9001", "uid 0")
-    refusal(Reach([], []), "tcp://192.0.2.7:9001", "uid 0")
+    refusal(DialPolicy([], []), "tcp://uid 0:9001", "uid 0")
+    refusal(DialPolicy([], []), "tcp://192.0.2.7:9001", "uid 0")
 
 
 # -------------------------------------------------------------------- dial_allow
@@ -214,13 +214,13 @@ def test_a_unix_peers_address_is_no_tcp_address() -> None:
     ],
 )
 def test_dial_allow_names_addresses_and_networks(allowed: str, host: str) -> None:
-    place, _ = Reach([], [allowed])(f"tcp://{host}:9001", PEER)
-    assert isinstance(place, TcpPlace)
-    refusal(Reach([], []), f"tcp://{host}:9001")
+    place, _ = DialPolicy([], [allowed])(f"tcp://{host}:9001", PEER)
+    assert isinstance(place, TcpAddress)
+    refusal(DialPolicy([], []), f"tcp://{host}:9001")
 
 
 def test_dial_allow_lets_in_nothing_beside_its_network_and_no_lower_port() -> None:
-    reach = Reach([], ["10.0.0.0/8", "2001:db8::/32"])
+    reach = DialPolicy([], ["10.0.0.0/8", "2001:db8::/32"])
     for endpoint in ("tcp://11.0.0.1:9001", "tcp://[2001:db9::1]:9001", "tcp://10.0.0.1:1023", "tcp://[::a00:1]:9001"):
         refusal(reach, endpoint)
 
@@ -233,9 +233,9 @@ def test_a_name_in_dial_allow_is_looked_up_once_at_the_start(monkeypatch: pytest
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("198.51.100.9", 0))]
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    reach = Reach([], ["gpu-3"])
+    reach = DialPolicy([], ["gpu-3"])
     for endpoint in ("tcp://gpu-3:9001", "tcp://198.51.100.9:9001"):
-        assert reach(endpoint, PEER) == (TcpPlace("198.51.100.9", 9001), "")
+        assert reach(endpoint, PEER) == (TcpAddress("198.51.100.9", 9001), "")
     refusal(reach, "tcp://gpu-4:9001")
     refusal(reach, "tcp://gpu-3:22")
     assert asked == ["gpu-3"]
@@ -250,38 +250,38 @@ def test_what_is_neither_address_nor_network_nor_name_is_refused_at_the_start(
 
     monkeypatch.setattr(socket, "getaddrinfo", nobody)
     with pytest.raises(ValueError, match="is no address, no network, and no host"):
-        Reach([], [allowed])
+        DialPolicy([], [allowed])
 
 
 # -------------------------------------------------------------------- ipc
 
 
 def test_a_socket_under_the_base_is_dialled_by_whole_and_by_relative_path(base: Path, listening: Path) -> None:
-    reach = Reach([str(base)], [])
+    reach = DialPolicy([str(base)], [])
     for endpoint in (f"ipc://{listening}", "ipc://w.ipc", "ipc://./w.ipc", f"ipc://{base}//w.ipc"):
-        assert reach(endpoint, PEER) == (UnixPlace(str(listening)), "")
+        assert reach(endpoint, PEER) == (UnixAddress(str(listening)), "")
 
 
 def test_a_relative_path_is_looked_for_in_every_base_in_turn(tmp_path: Path, base: Path, listening: Path) -> None:
     first = tmp_path / "first"
     first.mkdir()
-    reach = Reach([str(first), str(base)], [])
-    assert reach("ipc://w.ipc", PEER) == (UnixPlace(str(listening)), "")
+    reach = DialPolicy([str(first), str(base)], [])
+    assert reach("ipc://w.ipc", PEER) == (UnixAddress(str(listening)), "")
     (first / "w.ipc").write_text("not a socket")
-    assert reach("ipc://w.ipc", PEER) == (UnixPlace(str(listening)), "")
+    assert reach("ipc://w.ipc", PEER) == (UnixAddress(str(listening)), "")
 
 
 def test_a_socket_that_is_not_there_yet_may_be_about_to_come(base: Path) -> None:
-    reach = Reach([str(base)], [])
-    assert reach("ipc://soon.ipc", PEER) == (UnixPlace(str(base / "soon.ipc")), "")
-    assert reach(f"ipc://{base}/sub/soon.ipc", PEER) == (UnixPlace(str(base / "sub" / "soon.ipc")), "")
+    reach = DialPolicy([str(base)], [])
+    assert reach("ipc://soon.ipc", PEER) == (UnixAddress(str(base / "soon.ipc")), "")
+    assert reach(f"ipc://{base}/sub/soon.ipc", PEER) == (UnixAddress(str(base / "sub" / "soon.ipc")), "")
 
 
 def test_a_base_may_itself_be_a_link(tmp_path: Path, base: Path, listening: Path) -> None:
     (tmp_path / "link").symlink_to(base)
-    reach = Reach([str(tmp_path / "link")], [])
-    assert reach("ipc://w.ipc", PEER) == (UnixPlace(str(listening)), "")
-    assert reach(f"ipc://{tmp_path}/link/w.ipc", PEER) == (UnixPlace(str(listening)), "")
+    reach = DialPolicy([str(tmp_path / "link")], [])
+    assert reach("ipc://w.ipc", PEER) == (UnixAddress(str(listening)), "")
+    assert reach(f"ipc://{tmp_path}/link/w.ipc", PEER) == (UnixAddress(str(listening)), "")
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_what_does_not_lie_under_the_base_is_never_dialled(path: str, tmp_path: 
     outside = tmp_path / "outside"
     outside.mkdir()
     (tmp_path / "basex").mkdir()
-    refusal(Reach([str(base)], []), "ipc://" + path.format(base=base, outside=outside))
+    refusal(DialPolicy([str(base)], []), "ipc://" + path.format(base=base, outside=outside))
 
 
 def test_a_link_out_of_the_base_is_not_followed(tmp_path: Path, base: Path) -> None:
@@ -323,20 +323,20 @@ def test_a_link_out_of_the_base_is_not_followed(tmp_path: Path, base: Path) -> N
         (base / "link.ipc").symlink_to(outside / "s")
         (base / "folder").symlink_to(outside)
         (base / "dangling").symlink_to(outside / "soon")
-        reach = Reach([str(base)], [])
+        reach = DialPolicy([str(base)], [])
         for path in ("link.ipc", "folder/s", f"{base}/link.ipc", f"{base}/folder/s", "dangling"):
             assert "does not lie under" in refusal(reach, f"ipc://{path}")
 
 
 def test_a_link_within_the_base_is_followed_to_the_file_itself(base: Path, listening: Path) -> None:
     (base / "link.ipc").symlink_to(listening)
-    assert Reach([str(base)], [])("ipc://link.ipc", PEER) == (UnixPlace(str(listening)), "")
+    assert DialPolicy([str(base)], [])("ipc://link.ipc", PEER) == (UnixAddress(str(listening)), "")
 
 
 def test_links_in_a_ring_are_no_socket(base: Path) -> None:
     (base / "a").symlink_to(base / "b")
     (base / "b").symlink_to(base / "a")
-    refusal(Reach([str(base)], []), "ipc://a")
+    refusal(DialPolicy([str(base)], []), "ipc://a")
 
 
 def test_a_file_that_is_no_socket_is_not_dialled(base: Path) -> None:
@@ -344,8 +344,8 @@ def test_a_file_that_is_no_socket_is_not_dialled(base: Path) -> None:
     (base / "folder").mkdir()
     os.mkfifo(base / "pipe")
     for name in ("file", "folder", "pipe"):
-        assert refusal(Reach([str(base)], []), f"ipc://{name}") == "it is not a socket"
-    assert refusal(Reach([str(base)], []), "ipc://file/w.ipc") == "Not a directory"
+        assert refusal(DialPolicy([str(base)], []), f"ipc://{name}") == "it is not a socket"
+    assert refusal(DialPolicy([str(base)], []), "ipc://file/w.ipc") == "Not a directory"
 
 
 class Owned:
@@ -373,7 +373,7 @@ class Owned:
 def test_the_sockets_owner_must_be_us_or_the_worker(
     owner: int, address: str, is_dialled: bool, base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reach = Reach([str(base)], [])
+    reach = DialPolicy([str(base)], [])
     monkeypatch.setattr(reach_module.os, "getuid", lambda: 1000)
     monkeypatch.setattr(reach_module.os.path, "realpath", os.path.abspath)
     monkeypatch.setattr(reach_module.os, "lstat", lambda path: Owned(owner))
@@ -386,17 +386,17 @@ def test_a_folder_that_we_may_not_look_into_is_a_reason(base: Path, monkeypatch:
     def forbidden(path: str) -> None:
         raise PermissionError(13, "Permission denied", path)
 
-    reach = Reach([str(base)], [])
+    reach = DialPolicy([str(base)], [])
     monkeypatch.setattr(reach_module.os.path, "realpath", os.path.abspath)
     monkeypatch.setattr(reach_module.os, "lstat", forbidden)
     assert refusal(reach, "ipc://w.ipc") == "Permission denied"
 
 
 def test_a_path_is_as_long_as_the_kernel_takes_and_no_longer(base: Path) -> None:
-    reach = Reach([str(base)], [])
+    reach = DialPolicy([str(base)], [])
     room = MAX_UNIX_PATH_BYTES - len(str(base)) - 1
     place, _ = reach("ipc://" + "x" * room, PEER)
-    assert place == UnixPlace(f"{base}/{'x' * room}")
+    assert place == UnixAddress(f"{base}/{'x' * room}")
     assert "longer than 107 bytes" in refusal(reach, "ipc://" + "x" * (room + 1))
     assert "longer than 107 bytes" in refusal(reach, "ipc://" + "ö" * (room // 2 + 1))
     refusal(reach, "ipc://" + "x" * 4000)
@@ -404,9 +404,9 @@ def test_a_path_is_as_long_as_the_kernel_takes_and_no_longer(base: Path) -> None
 
 
 def test_without_a_base_no_ipc_is_dialled() -> None:
-    refusal(Reach([], []), "ipc://w.ipc")
-    refusal(Reach([], []), "ipc:///tmp/w.ipc")
+    refusal(DialPolicy([], []), "ipc://w.ipc")
+    refusal(DialPolicy([], []), "ipc:///tmp/w.ipc")
 
 
 def test_a_base_of_everything_is_the_operators_choice() -> None:
-    assert Reach(["/"], [])("ipc:///no/such/w.ipc", PEER) == (UnixPlace("/no/such/w.ipc"), "")
+    assert DialPolicy(["/"], [])("ipc:///no/such/w.ipc", PEER) == (UnixAddress("/no/such/w.ipc"), "")

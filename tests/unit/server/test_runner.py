@@ -12,17 +12,17 @@ from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.zmtp import Zmtp
 from dragoman.carriers.zmtp_commands import OUR_GREETING
 from dragoman.core.broker import Broker
-from dragoman.core.effects import Answer, Dismiss, Effect, Give
+from dragoman.core.effects import DeliverOutcome, Effect, RemoveWorker, SendJob
 from dragoman.core.errors import InvariantBroken
 from dragoman.core.model import ABSENT, Attempt, Job, Worker
-from dragoman.core.options import Terms, Wishes
+from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.policy import Policy
 from dragoman.core.states import JobState, Outcome
-from dragoman.server.admission import Limits
-from dragoman.server.connection import Peer
-from dragoman.server.connection_limits import PeerLimits
+from dragoman.server.admission import AdmissionLimits
+from dragoman.server.connection import StreamConnection
+from dragoman.server.connection_limits import ConnectionLimits
 from dragoman.server.runner import Runner
-from dragoman.store.null import MemoryDiary
+from dragoman.store.null import NullStore
 from dragoman.testing.entropy import SeededEntropy
 
 GREETING = OUR_GREETING + b"\x04\x1c\x05READY\x0bSocket-Type\0\0\0\x06DEALER"
@@ -93,21 +93,23 @@ class World:
     def __init__(self) -> None:
         self.now = 100.0
         self.broker = Broker(Policy(), SeededEntropy())
-        self.diary = MemoryDiary()
-        self.line = Runner(self.broker, self.diary, lambda: self.now, lambda *_, **__: None, Limits(), strict=True)
+        self.diary = NullStore()
+        self.line = Runner(
+            self.broker, self.diary, lambda: self.now, lambda *_, **__: None, AdmissionLimits(), strict=True
+        )
         self.session = FakeSession()
         self.line.sessions.append(self.session)
 
-    def connect(self, limits: PeerLimits | None = None) -> tuple[Peer, FakeStream]:
+    def connect(self, limits: ConnectionLimits | None = None) -> tuple[StreamConnection, FakeStream]:
         """A peer that has not greeted yet."""
         stream = FakeStream()
         peer = self.line.connections.connected(
-            self.session, "door", Zmtp("ROUTER"), stream, "a peer", "address", limits or PeerLimits()
+            self.session, "door", Zmtp("ROUTER"), stream, "a peer", "address", limits or ConnectionLimits()
         )
         self.line.turn()
         return peer, stream
 
-    def meet(self, limits: PeerLimits | None = None) -> tuple[Peer, FakeStream]:
+    def meet(self, limits: ConnectionLimits | None = None) -> tuple[StreamConnection, FakeStream]:
         """A peer that has greeted."""
         peer, stream = self.connect(limits)
         self.line.connections.arrived(peer, peer.carrier.feed(GREETING))
@@ -116,13 +118,13 @@ class World:
         return peer, stream
 
     def worker(self) -> Worker:
-        worker = self.broker.join(self.session, None, "w", ("s",), Terms(), self.now)
+        worker = self.broker.join(self.session, None, "w", ("s",), WorkerProfile(), self.now)
         assert worker is not None
         self.broker.idle(worker, self.now)
         return worker
 
-    def submit(self, caller: Peer, **wishes: Any) -> Job:
-        job = self.broker.submit("s", b"x", caller, Wishes(**wishes), self.now)
+    def submit(self, caller: StreamConnection, **wishes: Any) -> Job:
+        job = self.broker.submit("s", b"x", caller, JobOptions(**wishes), self.now)
         assert job is not None
         return job
 
@@ -135,10 +137,10 @@ def world() -> World:
 def test_connections_of_a_remote_address_share_their_limits_and_local_ones_do_not(world: World) -> None:
     """L8, R29."""
 
-    def connect(address: str, is_local: bool) -> Peer:
+    def connect(address: str, is_local: bool) -> StreamConnection:
         carrier, stream = Zmtp("ROUTER"), FakeStream()
         return world.line.connections.connected(
-            world.session, "door", carrier, stream, "a peer", address, PeerLimits(), is_local=is_local
+            world.session, "door", carrier, stream, "a peer", address, ConnectionLimits(), is_local=is_local
         )
 
     near = [connect("127.0.0.1", True) for _ in range(2)]
@@ -154,7 +156,7 @@ def test_connections_of_a_remote_address_share_their_limits_and_local_ones_do_no
 
 def test_after_a_long_sleep_a_handshake_has_its_time_out_and_no_more(world: World) -> None:
     """D13, R26. A bug: the alarm moved by the whole of an eight-hour sleep, and the peer stayed for as long."""
-    limits = PeerLimits(handshake_timeout=10.0)
+    limits = ConnectionLimits(handshake_timeout=10.0)
     peer, stream = world.connect(limits)
     world.now += 1.0
     world.line.excuse(8 * 3_600.0)
@@ -173,11 +175,11 @@ def test_a_worker_that_could_not_be_told_its_job_is_dismissed_and_the_caller_hea
     caller, _ = world.meet()
     worker = world.worker()
     job = world.submit(caller)
-    world.session.stumbles_over = Give
+    world.session.stumbles_over = SendJob
     world.line.turn()
-    assert [effect.worker for effect in world.session.said if isinstance(effect, Dismiss)] == [worker]
+    assert [effect.worker for effect in world.session.said if isinstance(effect, RemoveWorker)] == [worker]
     assert not world.broker.roster.workers
-    (answer,) = [effect for effect in world.session.said if isinstance(effect, Answer)]
+    (answer,) = [effect for effect in world.session.said if isinstance(effect, DeliverOutcome)]
     assert (answer.caller, answer.job, answer.outcome) == (caller, job, Outcome.LOST)
     assert world.broker.counters.internal_errors == 1
 
@@ -187,7 +189,7 @@ def test_a_job_that_could_not_be_told_is_tried_again_where_its_caller_wants_that
     caller, _ = world.meet()
     first = world.worker()
     job = world.submit(caller, attempts=2)
-    world.session.stumbles_over = Give
+    world.session.stumbles_over = SendJob
     world.line.turn()
     assert job.state is not JobState.ENDED
     world.session.stumbles_over = None
@@ -197,7 +199,7 @@ def test_a_job_that_could_not_be_told_is_tried_again_where_its_caller_wants_that
             break
         world.now = world.line.turn()
     world.line.turn()
-    (given,) = [effect for effect in world.session.said if isinstance(effect, Give)]
+    (given,) = [effect for effect in world.session.said if isinstance(effect, SendJob)]
     assert (given.attempt.job, given.attempt.worker) == (job, second)
     assert first.id not in world.broker.roster.workers
 
@@ -210,7 +212,7 @@ def test_a_caller_that_could_not_be_answered_is_disconnected(world: World) -> No
     job = world.submit(caller)
     world.line.turn()
     assert job.attempt is not None
-    world.session.stumbles_over = Answer
+    world.session.stumbles_over = DeliverOutcome
     world.broker.succeed(job.attempt, b"result", world.now)
     world.line.turn()
     assert world.session.losses == [caller]
@@ -220,7 +222,7 @@ def test_a_caller_that_could_not_be_answered_is_disconnected(world: World) -> No
 
 def test_a_large_message_that_has_left_is_no_excuse_for_a_backlog_of_small_ones(world: World) -> None:
     """R17. A bug: its size was forgotten only by a message with a mark, and till then widened max_send_buffer."""
-    peer, stream = world.meet(PeerLimits(max_send_buffer=1_000))
+    peer, stream = world.meet(ConnectionLimits(max_send_buffer=1_000))
 
     def send(size: int) -> None:
         world.line.connections.send(peer, [bytes(size)])
@@ -253,7 +255,7 @@ class Settling:
         self.times: list[float] = []
         line.connections.later = lambda _, call: self.calls.append(call)
 
-    def come(self, world: World, peer: Peer) -> None:
+    def come(self, world: World, peer: StreamConnection) -> None:
         world.line.connections.when_settled(peer, self.times.append)
 
     def pass_by(self) -> None:
@@ -312,11 +314,11 @@ class Acting(FakeSession):
 
     def execute(self, effect: Effect, now: float) -> None:
         super().execute(effect, now)
-        if isinstance(effect, Give) and effect.attempt.job in self.acts:
+        if isinstance(effect, SendJob) and effect.attempt.job in self.acts:
             self.acts[effect.attempt.job]()
 
     def given(self) -> list[Job]:
-        return [effect.attempt.job for effect in self.said if isinstance(effect, Give)]
+        return [effect.attempt.job for effect in self.said if isinstance(effect, SendJob)]
 
 
 @pytest.fixture
@@ -335,7 +337,7 @@ def test_effects_that_follow_from_an_effect_are_carried_out_in_the_same_turn(wor
     job = world.submit(caller)
     acting.acts[job] = lambda: world.broker.succeed(attempt_of(job), b"y", world.now)
     world.line.turn()
-    assert [type(effect) for effect in acting.said] == [Give, Answer]
+    assert [type(effect) for effect in acting.said] == [SendJob, DeliverOutcome]
     assert world.broker.effects == []
 
 
@@ -347,13 +349,13 @@ def test_a_job_that_is_withdrawn_while_effects_are_carried_out_is_never_given(wo
     acting.acts[third] = lambda: world.broker.withdraw(first, world.now)
     world.line.turn()
     assert acting.given() == [first, third, fourth]
-    assert [effect.job for effect in acting.said if isinstance(effect, Answer)] == [second, first]
+    assert [effect.job for effect in acting.said if isinstance(effect, DeliverOutcome)] == [second, first]
 
 
 def test_a_job_that_is_withdrawn_while_its_payload_is_fetched_leaves_no_gap(world: World, acting: Acting) -> None:
     """Its effect stands behind the runner in the list. Removing it there would have the next one left out."""
     caller, _ = world.meet()
-    absent = world.broker.submit("s", ABSENT, caller, Wishes(), world.now)
+    absent = world.broker.submit("s", ABSENT, caller, JobOptions(), world.now)
     assert absent is not None
     second, third, fourth = (world.submit(caller) for _ in range(3))
     fetches: list[Callable[[bytes, bytes, None], None]] = []

@@ -10,12 +10,12 @@ from typing import Any
 import apsw
 import pytest
 
-from dragoman.core.effects import Accept, Answer
-from dragoman.core.options import Wishes
-from dragoman.core.states import JobState, Outcome, Refusal
+from dragoman.core.effects import Acknowledge, DeliverOutcome
+from dragoman.core.options import JobOptions
+from dragoman.core.states import JobState, Outcome, RefusalReason
 from dragoman.store import writer
 from dragoman.store.ballast import Ballast
-from dragoman.store.limits import DiaryLimits
+from dragoman.store.limits import StoreLimits
 
 from .disk import Disk
 from .world import LIMITS, House, until
@@ -73,11 +73,11 @@ def test_new_jobs_are_refused_and_calls_go_on(house: House, disk: Disk, kind: st
     [refused] = house.answers()
     assert (refused.outcome, refused.refusal, refused.reason) == (
         Outcome.REFUSED,
-        Refusal.DIARY,
+        RefusalReason.DIARY,
         f"diary: {sentence}",
     )
     assert (house.broker.jobs, house.diary.problem, house.failures) == ({}, sentence, [])
-    call = house.broker.submit("s", b"call", house.caller, Wishes(), house.now)
+    call = house.broker.submit("s", b"call", house.caller, JobOptions(), house.now)
     assert call is not None
     assert call.state is JobState.RUNNING
 
@@ -95,7 +95,7 @@ def test_all_is_well_again_when_the_disk_is(house: House, disk: Disk, kind: str)
 
 
 def test_while_there_is_trouble_new_jobs_do_not_touch_the_disk(tmp_path: Path, disk: Disk) -> None:
-    house = House(tmp_path, DiaryLimits(ballast=0, retry=3_600.0), vfs=disk.name)
+    house = House(tmp_path, StoreLimits(ballast=0, retry=3_600.0), vfs=disk.name)
     disk.before_write = fails(apsw.SQLITE_FULL)
     house.enqueue()
     house.settle()
@@ -172,7 +172,7 @@ def test_what_could_not_be_written_to_the_end_is_said(house: House, disk: Disk) 
 
 def test_ballast_is_given_up_for_outcomes(tmp_path: Path, disk: Disk) -> None:
     """The room that it took is enough for what must be written; new jobs do not get it."""
-    house = House(tmp_path, DiaryLimits(ballast=65_536, retry=3_600.0), vfs=disk.name)
+    house = House(tmp_path, StoreLimits(ballast=65_536, retry=3_600.0), vfs=disk.name)
     house.worker()
     house.enqueue()
     house.settle()
@@ -251,7 +251,7 @@ def test_full_disk_is_noticed_by_erasures_that_waited_for_the_check(
     may_check = threading.Event()
     real = writer.check_file
     monkeypatch.setattr(writer, "check_file", lambda *facts: real(*facts) if may_check.is_set() else None)
-    limits = DiaryLimits(ballast=0, check_budget=-1.0, retry=0.01, idle=0.001)
+    limits = StoreLimits(ballast=0, check_budget=-1.0, retry=0.01, idle=0.001)
     house = House(tmp_path, limits, vfs=disk.name, keep_outcomes=10.0)
     house.broker.withdraw(house.enqueue(), house.now)
     house.settle()
@@ -269,7 +269,7 @@ def test_full_disk_is_noticed_by_erasures_that_waited_for_the_check(
 
 def test_file_that_has_reached_its_bound_takes_no_new_jobs(tmp_path: Path) -> None:
     """L21. Those that end make room."""
-    house = House(tmp_path, DiaryLimits(ballast=0, max_diary=400_000, retry=0.01, idle=0.001), keep_outcomes=10.0)
+    house = House(tmp_path, StoreLimits(ballast=0, max_diary=400_000, retry=0.01, idle=0.001), keep_outcomes=10.0)
     house.worker(capacity=100)
     while house.diary.problem is None:
         house.enqueue(b"x" * 50_000)
@@ -277,7 +277,7 @@ def test_file_that_has_reached_its_bound_takes_no_new_jobs(tmp_path: Path) -> No
     assert house.diary.problem == "it takes 400000 bytes already (max_diary)"
     house.enqueue()
     house.settle()
-    assert {each.refusal for each in house.answers()} == {Refusal.DIARY}  # one may have met the bound before
+    assert {each.refusal for each in house.answers()} == {RefusalReason.DIARY}  # one may have met the bound before
     for give in house.given():
         house.broker.succeed(give.attempt, b"", house.now)
     house.settle()
@@ -289,7 +289,7 @@ def test_jobs_that_end_and_are_erased_make_room_on_a_full_disk(
     tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """R101, R110. A bug: what was tried each second to see whether there was room kept us from giving any back."""
-    limits = DiaryLimits(ballast=200_000, retry=0.005, idle=0.005, busy_wal=200_000)
+    limits = StoreLimits(ballast=200_000, retry=0.005, idle=0.005, busy_wal=200_000)
     monkeypatch.setattr(Ballast, "has_room", lambda _: disk.room(tmp_path) >= 2 * limits.ballast)
     disk.capacity = 3_000_000
     house = House(tmp_path, limits, vfs=disk.name, keep_outcomes=10.0)
@@ -329,7 +329,7 @@ def test_disk_that_fails_stops_everything(house: House, disk: Disk, kind: str) -
     house.close()
     house.loop.run_rest()
     house.line.turn()
-    assert house.caller.of(Accept, Answer) == []
+    assert house.caller.of(Acknowledge, DeliverOutcome) == []
     assert len(house.failures) == 1
     assert house.diary.problem == house.failures[0]
     assert "failed" in house.failures[0] or "dragoman diary recover" in house.failures[0]

@@ -21,8 +21,8 @@ from dragoman.core.model import Job
 from dragoman.server.datadir import DataFolder
 from dragoman.store import recovery
 from dragoman.store.counter import Count, Counter, read_count
-from dragoman.store.errors import DiaryError
-from dragoman.store.limits import DiaryLimits
+from dragoman.store.errors import StoreError
+from dragoman.store.limits import StoreLimits
 from dragoman.store.log import FRAME_HEADER, HEADER, Log
 from dragoman.store.rows import FATE_COLUMNS, JOB_COLUMNS
 from dragoman.store.schema import make_store
@@ -32,7 +32,7 @@ from .test_power_cut import live
 from .world import House, until
 
 JOBS = 600
-BUSY = DiaryLimits(ballast=0, idle=3_600.0, retry=3_600.0)  # nothing is merged by itself
+BUSY = StoreLimits(ballast=0, idle=3_600.0, retry=3_600.0)  # nothing is merged by itself
 PAGE = 4_096
 
 
@@ -148,13 +148,13 @@ def test_lost_commits_are_refused_and_what_is_left_is_recovered(
     folder = copied(image, tmp_path / "data")
     do(folder)
     before = {each.name: each.read_bytes() for each in folder.iterdir() if each.name.startswith("diary")}
-    with pytest.raises(DiaryError, match=rf"{sentence}.*: run `dragoman diary recover` on its folder"):
+    with pytest.raises(StoreError, match=rf"{sentence}.*: run `dragoman diary recover` on its folder"):
         start(folder)
     found = recovery.examine(folder)
     assert sentence in found.sentence
     assert {each.name: each.read_bytes() for each in folder.iterdir() if each.name.startswith("diary")} == before
     if brought == -1:
-        with pytest.raises(DiaryError, match=r"nothing of .* is left \(.*: restore a backup, or begin with an empty"):
+        with pytest.raises(StoreError, match=r"nothing of .* is left \(.*: restore a backup, or begin with an empty"):
             recovery.recover(folder)
         return
     made = recovery.recover(folder)
@@ -187,7 +187,7 @@ def test_jobs_behind_damage_in_the_log_are_named(tmp_path: Path, killed: tuple[P
     named = recovery.examine(folder).jobs
     assert named == [id.hex() for id in ids[-len(named) :]]
     assert JOBS * 0.7 < len(named) < JOBS * 0.8
-    with pytest.raises(DiaryError, match=rf"affected: {named[0]}, {named[1]}, .* and {len(named) - 10} more\)"):
+    with pytest.raises(StoreError, match=rf"affected: {named[0]}, {named[1]}, .* and {len(named) - 10} more\)"):
         start(folder)
 
 
@@ -197,7 +197,7 @@ def test_damage_is_found_without_the_count(tmp_path: Path, killed: tuple[Path, l
     folder = copied(killed[0], tmp_path / "data")
     (folder / "commits").unlink()
     CASES[case][0](folder)
-    with pytest.raises(DiaryError, match=CASES[case][2] if "file" not in case else "its log is there"):
+    with pytest.raises(StoreError, match=CASES[case][2] if "file" not in case else "its log is there"):
         start(folder)
 
 
@@ -278,7 +278,7 @@ def test_restored_backup_starts_when_it_was_accepted(tmp_path: Path) -> None:
         house.settle()
     house.close()
     (folder / "diary.db").write_bytes(backup)
-    with pytest.raises(DiaryError, match=r"5 jobs that .*or `dragoman diary accept` if you have restored a backup"):
+    with pytest.raises(StoreError, match=r"5 jobs that .*or `dragoman diary accept` if you have restored a backup"):
         start(folder)
     recovery.accept(folder)
     house = start(folder)
@@ -289,7 +289,7 @@ def test_restored_backup_starts_when_it_was_accepted(tmp_path: Path) -> None:
 
 def test_empty_folder_of_earlier_brokers_is_accepted_as_a_new_one(tmp_path: Path) -> None:
     (tmp_path / "epoch").write_text("7\n")
-    with pytest.raises(DiaryError, match="but brokers have used it"):
+    with pytest.raises(StoreError, match="but brokers have used it"):
         start(tmp_path)
     recovery.accept(tmp_path)
     start(tmp_path).close()
@@ -299,7 +299,7 @@ def test_empty_folder_of_earlier_brokers_is_accepted_as_a_new_one(tmp_path: Path
 def test_what_is_damaged_in_itself_is_not_accepted(tmp_path: Path, killed: tuple[Path, list[bytes]]) -> None:
     folder = copied(killed[0], tmp_path / "data")
     flip(log(folder), in_frame(log(folder), 0.25))
-    with pytest.raises(DiaryError, match=r"its log is damaged at .* run `dragoman diary recover`"):
+    with pytest.raises(StoreError, match=r"its log is damaged at .* run `dragoman diary recover`"):
         recovery.accept(folder)
     assert (folder / "commits").exists()
 
@@ -309,7 +309,7 @@ def test_log_without_a_file_is_kept_even_if_nothing_else_is_there(
 ) -> None:
     """SQLite removes the log of a file that is empty, and a first start makes such a file."""
     shutil.copy(log(killed[0]), log(tmp_path))
-    with pytest.raises(DiaryError, match="the file is gone or empty, but its log is there"):
+    with pytest.raises(StoreError, match="the file is gone or empty, but its log is there"):
         start(tmp_path)
     made = recovery.recover(tmp_path)
     assert made is not None
@@ -364,7 +364,7 @@ def test_no_flipped_byte_of_the_file_reaches_a_worker(tmp_path: Path, merged: tu
 def refuses(folder: Path, payloads: dict[bytes, bytes]) -> bool:
     try:
         house = House(folder, BUSY)
-    except DiaryError:
+    except StoreError:
         return True
     try:
         house.restoring.start()
@@ -388,7 +388,7 @@ def refuses(folder: Path, payloads: dict[bytes, bytes]) -> bool:
 def recovery_says(folder: Path) -> str:
     try:
         return recovery.check(folder)
-    except DiaryError as error:
+    except StoreError as error:
         return str(error)
 
 
@@ -401,7 +401,7 @@ def test_damaged_version_is_refused_and_recovered(
     with open(store(folder), "r+b") as file:
         file.seek(60)
         file.write(version.to_bytes(4, "big"))
-    with pytest.raises(DiaryError, match=rf"its header says format {version}, its notes say 3\): run"):
+    with pytest.raises(StoreError, match=rf"its header says format {version}, its notes say 3\): run"):
         House(folder)
     made = recovery.recover(folder)
     assert made is not None
@@ -446,7 +446,7 @@ def test_every_changed_column_is_refused_when_it_is_read(tmp_path: Path) -> None
     def check(table: str, column: str) -> None:
         folder = copied(image, tmp_path / f"{table} {column}")
         change(folder, table, column)
-        with pytest.raises(DiaryError, match="does not match its checksum"):
+        with pytest.raises(StoreError, match="does not match its checksum"):
             start_and_read(folder)
         assert recovery.check(folder)
 
@@ -479,7 +479,7 @@ def start_and_read(folder: Path) -> None:
         house.restoring.start()
         house.loop.run_until(lambda: house.is_loaded or house.failures)
         if house.failures:
-            raise DiaryError(house.failures[0])
+            raise StoreError(house.failures[0])
     finally:
         house.close()
 

@@ -8,15 +8,15 @@ from random import Random
 
 import pytest
 
-from dragoman.core.effects import Accept
-from dragoman.store.limits import DiaryLimits
+from dragoman.core.effects import Acknowledge
+from dragoman.store.limits import StoreLimits
 from dragoman.store.schema import bring_up_to_date, check_file, open_file
 
 from .disk import Disk
 from .world import House
 
 IMAGES = 200
-LIMITS = DiaryLimits(ballast=0, idle=0.001, busy_wal=100_000)  # the log is carried over often
+LIMITS = StoreLimits(ballast=0, idle=0.001, busy_wal=100_000)  # the log is carried over often
 
 
 @pytest.fixture
@@ -60,8 +60,8 @@ def live(folder: Path, disk: Disk, random: Random, images: int, synchronous: str
 def _promised(house: House, said: int) -> tuple[list[bytes], list[bytes]]:
     """Ids of jobs that were accepted, and of those whose outcome was told, when so much had been said."""
     heard = house.caller.heard[:said]
-    accepted = [each.job.id for each in heard if isinstance(each, Accept)]
-    return accepted, [each.job.id for each in heard if not isinstance(each, Accept)]
+    accepted = [each.job.id for each in heard if isinstance(each, Acknowledge)]
+    return accepted, [each.job.id for each in heard if not isinstance(each, Acknowledge)]
 
 
 def missing(folder: Path, image: Image) -> list[bytes]:

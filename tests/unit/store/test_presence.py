@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.core.effects import Accept
-from dragoman.core.states import Outcome, Refusal
+from dragoman.core.effects import Acknowledge
+from dragoman.core.states import Outcome, RefusalReason
 from dragoman.store import recovery
-from dragoman.store.limits import DiaryLimits
+from dragoman.store.limits import StoreLimits
 from dragoman.store.presence import Presence
 
 from .world import LIMITS, House, until
 
-SLOW = DiaryLimits(ballast=64 * 1024, idle=3_600.0, retry=3_600.0)  # nothing is looked at between commits
+SLOW = StoreLimits(ballast=64 * 1024, idle=3_600.0, retry=3_600.0)  # nothing is looked at between commits
 
 
 def replace_folder(folder: Path) -> None:
@@ -65,7 +65,7 @@ def test_nothing_is_acknowledged_after_the_files_are_gone(tmp_path: Path, way: s
     house.enqueue()
     house.settle()
     assert house.accepted() == [first.id]
-    assert [each.refusal for each in house.answers()] == [Refusal.DIARY] * 2
+    assert [each.refusal for each in house.answers()] == [RefusalReason.DIARY] * 2
     assert house.diary.problem is not None
     assert house.diary.problem.endswith("save it with `dragoman diary rescue` before you stop the broker")
     assert house.answers()[0].reason == f"diary: {house.diary.problem}"
@@ -94,7 +94,7 @@ def test_what_the_files_have_is_right_when_they_come_back(tmp_path: Path) -> Non
     until(lambda: house.diary.problem is None)
     later = house.enqueue()
     house.settle()
-    assert [each.job.id for each in house.caller.of(Accept)] == [first.id, later.id]
+    assert [each.job.id for each in house.caller.of(Acknowledge)] == [first.id, later.id]
     house.close()
     assert recovery.check(folder) == ""
     again = House(folder, LIMITS, seed="again")

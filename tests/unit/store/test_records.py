@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dragoman.core.model import Attempt, Job, JobId, Service, Token, Worker, WorkerId
-from dragoman.core.options import Terms, Wishes
-from dragoman.core.states import Ending, Outcome
+from dragoman.core.options import JobOptions, WorkerProfile
+from dragoman.core.states import AttemptRecord, Outcome
 from dragoman.store import statements
-from dragoman.store.commit import Group
-from dragoman.store.rows import Reader, Scribe, wishes_text
+from dragoman.store.commit import Commit
+from dragoman.store.rows import RowDecoder, RowEncoder, options_text
 from dragoman.store.schema import TABLES
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -23,7 +23,7 @@ times = st.floats(0, 1e9)
 offsets = st.floats(0, 4e9)
 sixteen = st.binary(min_size=16, max_size=16)
 wishes = st.builds(
-    Wishes,
+    JobOptions,
     queue_timeout=times | st.just(inf),
     job_timeout=times | st.just(inf),
     attempts=st.none() | st.integers(1, 100),
@@ -34,7 +34,7 @@ wishes = st.builds(
     retry_first=st.none() | times,
     retry_jitter=st.none() | st.floats(0, 1),
 )
-endings = st.builds(Ending, st.integers(1, 100), said, st.sampled_from(Outcome), said)
+endings = st.builds(AttemptRecord, st.integers(1, 100), said, st.sampled_from(Outcome), said)
 
 
 @st.composite
@@ -48,7 +48,7 @@ def jobs(draw: st.DrawFn) -> Job:
     job.history = draw(st.none() | st.lists(endings, min_size=1, max_size=4))
     job.start_at = draw(times)
     if draw(st.booleans()):
-        worker = Worker(WorkerId(1), None, None, draw(said), Terms(may_return=draw(st.booleans())), 0.0)
+        worker = Worker(WorkerId(1), None, None, draw(said), WorkerProfile(may_return=draw(st.booleans())), 0.0)
         job.attempt = Attempt(job, draw(st.integers(1, 100)), Token(draw(sixteen)), worker, draw(times), 0.0)
     else:
         job.outcome = draw(st.none() | st.sampled_from(Outcome))
@@ -67,13 +67,13 @@ def as_stored(words: str) -> str:
 def test_every_field_comes_back(job: Job, before: float, after: float, has_fate: bool) -> None:
     connection = apsw.Connection(":memory:")
     connection.execute(TABLES)
-    scribe, group = Scribe(), Group()
+    scribe, group = RowEncoder(), Commit()
     group.jobs.append(scribe.job_row(job, before))
     if has_fate:
         group.fates[job.number] = scribe.fate_row(job, before)
     statements.write(connection, group)
     [row] = statements.read_batch(connection, 0, 2**62, 10)
-    kept = Reader().kept(row, after)
+    kept = RowDecoder().kept(row, after)
 
     def moved(time: float) -> object:
         """The clock has begun anew since."""
@@ -106,20 +106,20 @@ def test_every_field_comes_back(job: Job, before: float, after: float, has_fate:
 
 
 def test_wishes_are_written_as_what_differs_from_the_defaults() -> None:
-    assert wishes_text(Wishes()) == "{}"
-    assert wishes_text(Wishes(durable=True, queue_timeout=5.0)) == '{"queue_timeout":5.0,"durable":true}'
+    assert options_text(JobOptions()) == "{}"
+    assert options_text(JobOptions(durable=True, queue_timeout=5.0)) == '{"queue_timeout":5.0,"durable":true}'
 
 
 def test_equal_wishes_are_one_object() -> None:
-    reader = Reader()
+    reader = RowDecoder()
     row = (1, b"x" * 16, "s", '{"durable":true}', 1.0, None, None, None, *(None,) * 13)
     assert reader.kept(row, 0.0).wishes is reader.kept(row, 0.0).wishes
 
 
 def test_many_wishes_do_not_pile_up() -> None:
     """I5."""
-    scribe = Scribe()
+    scribe = RowEncoder()
     service = Service("s", 60.0)
     for number in range(5_000):
-        scribe.job_row(Job(JobId(b"x" * 16), service, b"", (), Wishes(delay=float(number)), 0.0), 0.0)
+        scribe.job_row(Job(JobId(b"x" * 16), service, b"", (), JobOptions(delay=float(number)), 0.0), 0.0)
     assert len(scribe._texts) <= 1_024

@@ -11,7 +11,7 @@ import pytest
 from dragoman.core.states import Outcome
 from dragoman.store import recovery
 from dragoman.store.checksums import ALL_JOB_COLUMNS, sealed_job
-from dragoman.store.errors import DiaryError
+from dragoman.store.errors import StoreError
 from dragoman.store.rows import JOB_COLUMNS
 
 from .damage import damage, filled, raw, reseal
@@ -168,7 +168,7 @@ def test_a_note_that_is_no_text_is_left_out(tmp_path: Path) -> None:
     filled(tmp_path, 1)
     spoil(tmp_path, f"INSERT INTO note(key, value) VALUES ('pause/t', {BAD_TEXT})")
     assert recovery.check(tmp_path) == "1 notes cannot be read"
-    with pytest.raises(DiaryError, match="dragoman diary recover"):
+    with pytest.raises(StoreError, match="dragoman diary recover"):
         House(tmp_path)
     found = recovery.recover(tmp_path)
     assert found is not None
@@ -187,7 +187,7 @@ def test_a_file_that_was_cut_off_gives_what_it_has(tmp_path: Path, left: float) 
     expected = sum(cells for page, cells in leaves(tmp_path) if page <= kept)
     os.truncate(tmp_path / "diary.db", kept * 4096 + 100)
     assert recovery.check(tmp_path) != ""
-    with pytest.raises(DiaryError, match="dragoman diary recover"):
+    with pytest.raises(StoreError, match="dragoman diary recover"):
         House(tmp_path)
     found = recovery.recover(tmp_path)
     assert found is not None
@@ -253,7 +253,7 @@ def test_a_new_diary_that_cannot_be_written_leaves_nothing_behind(
         raise apsw.FullError("database or disk is full")
 
     monkeypatch.setattr(recovery, "bring_up_to_date", full)
-    with pytest.raises(DiaryError, match=r"a new diary cannot be written in .*: the disk is full"):
+    with pytest.raises(StoreError, match=r"a new diary cannot be written in .*: the disk is full"):
         recovery.recover(tmp_path)
     assert files(tmp_path) == before | {"diary.db-wal"}, "an empty one, of the look at it"
     assert not list(tmp_path.glob("*damaged*"))
@@ -262,7 +262,7 @@ def test_a_new_diary_that_cannot_be_written_leaves_nothing_behind(
 def test_a_file_of_another_program_is_not_recovered(tmp_path: Path) -> None:
     spoil(tmp_path, "CREATE TABLE theirs(x)")
     for force in (False, True):
-        with pytest.raises(DiaryError):
+        with pytest.raises(StoreError):
             recovery.recover(tmp_path, force=force)
     assert files(tmp_path) == {"diary.db"}
 
@@ -275,7 +275,7 @@ def test_a_file_whose_tables_cannot_be_found_is_left_as_it_is(tmp_path: Path, by
     path.write_bytes(path.read_bytes().replace(b"payload BLOB", byte + b"ayload BLOB"))
     before = path.read_bytes()
     assert recovery.check(tmp_path) != ""
-    with pytest.raises(DiaryError, match=r"nothing of .* can be read \(the table job has no .*payload.*\): restore a"):
+    with pytest.raises(StoreError, match=r"nothing of .* can be read \(the table job has no .*payload.*\): restore a"):
         recovery.recover(tmp_path)
     assert path.read_bytes() == before
     assert not list(tmp_path.glob("*.new*"))

@@ -9,8 +9,8 @@ import apsw
 import pytest
 
 from dragoman.store import recovery, schema
-from dragoman.store.errors import DiaryError, passing
-from dragoman.store.limits import DiaryLimits
+from dragoman.store.errors import StoreError, temporary_error
+from dragoman.store.limits import StoreLimits
 
 from .damage import damage, filled, raw
 from .world import LIMITS, House
@@ -24,7 +24,7 @@ def test_file_of_a_newer_release_is_refused(tmp_path: Path) -> None:
     file.execute("UPDATE note SET value = ? WHERE key = 'format'", (str(schema.VERSION + 1),))
     file.close()
     with pytest.raises(
-        DiaryError, match=r"was written by Dragoman 9\.1 \(format 4; this one reads up to 3\): use that"
+        StoreError, match=r"was written by Dragoman 9\.1 \(format 4; this one reads up to 3\): use that"
     ):
         House(tmp_path)
 
@@ -55,14 +55,14 @@ def test_file_of_another_program_is_left_alone(tmp_path: Path) -> None:
     file = raw(tmp_path)
     file.execute("CREATE TABLE theirs(x)")
     file.close()
-    with pytest.raises(DiaryError, match="no diary of Dragoman"):
+    with pytest.raises(StoreError, match="no diary of Dragoman"):
         House(tmp_path)
 
 
 def test_file_that_is_in_use_is_refused(tmp_path: Path) -> None:
     """R105: whoever has it, even without our lock."""
     house = House(tmp_path)
-    with pytest.raises(DiaryError, match="in use by another program"):
+    with pytest.raises(StoreError, match="in use by another program"):
         schema.open_file(tmp_path / "diary.db")
     house.close()
 
@@ -70,7 +70,7 @@ def test_file_that_is_in_use_is_refused(tmp_path: Path) -> None:
 def test_old_sqlite_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """R106."""
     monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: "3.51.2")
-    with pytest.raises(DiaryError, match=r"SQLite 3\.51\.2 may damage the diary.*3\.51\.3"):
+    with pytest.raises(StoreError, match=r"SQLite 3\.51\.2 may damage the diary.*3\.51\.3"):
         House(tmp_path)
 
 
@@ -79,16 +79,16 @@ def test_damaged_file_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     filled(tmp_path)
     damage(tmp_path, 40)
     before = (tmp_path / "diary.db").read_bytes()
-    with pytest.raises(DiaryError, match=r"is damaged .*: run `dragoman diary recover` on its folder"):
+    with pytest.raises(StoreError, match=r"is damaged .*: run `dragoman diary recover` on its folder"):
         House(tmp_path)
     assert (tmp_path / "diary.db").read_bytes() == before
 
 
 def test_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "diary.db").write_bytes(b"something else entirely" * 400)
-    with pytest.raises(DiaryError, match="is damaged"):
+    with pytest.raises(StoreError, match="is damaged"):
         House(tmp_path)
-    with pytest.raises(DiaryError, match="can be read"):
+    with pytest.raises(StoreError, match="can be read"):
         recovery.recover(tmp_path, force=True)
 
 
@@ -96,7 +96,7 @@ def test_damage_is_found_later_if_there_was_no_time_at_the_start(tmp_path: Path)
     """R109: put off until nobody waits."""
     filled(tmp_path)
     damage(tmp_path, 40)
-    house = House(tmp_path, DiaryLimits(ballast=0, check_budget=-1.0, idle=0.001))
+    house = House(tmp_path, StoreLimits(ballast=0, check_budget=-1.0, idle=0.001))
     house.loop.run_until(lambda: house.failures)
     assert "dragoman diary recover" in house.failures[0]
     house.close()
@@ -105,7 +105,7 @@ def test_damage_is_found_later_if_there_was_no_time_at_the_start(tmp_path: Path)
 def test_nothing_is_erased_before_the_check(tmp_path: Path) -> None:
     """R109."""
     filled(tmp_path, 3)
-    house = House(tmp_path, DiaryLimits(ballast=0, check_budget=-1.0, idle=3_600.0), keep_outcomes=1.0)
+    house = House(tmp_path, StoreLimits(ballast=0, check_budget=-1.0, idle=3_600.0), keep_outcomes=1.0)
     house.load()
     for job in list(house.broker.jobs.values()):
         house.broker.withdraw(job, house.now)
@@ -138,4 +138,4 @@ def test_nothing_is_erased_before_the_check(tmp_path: Path) -> None:
     ],
 )
 def test_what_passes_and_what_does_not(code: int, number: int, passes: bool) -> None:
-    assert (passing(apsw.exception_for(code), number) is not None) == passes
+    assert (temporary_error(apsw.exception_for(code), number) is not None) == passes

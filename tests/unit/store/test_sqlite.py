@@ -14,9 +14,9 @@ import pytest
 
 from dragoman.core.failure import Failure
 from dragoman.core.model import ABSENT
-from dragoman.core.states import JobState, Outcome, Refusal
+from dragoman.core.states import JobState, Outcome, RefusalReason
 from dragoman.store import writer
-from dragoman.store.limits import DiaryLimits
+from dragoman.store.limits import StoreLimits
 
 from .world import LIMITS, WALL, House, until
 
@@ -239,7 +239,7 @@ def test_jobs_come_back_in_batches_in_the_order_they_came(houses: Any) -> None:
     house = houses()
     jobs = [house.enqueue() for _ in range(25)]
     house.settle()
-    again = houses(limits=DiaryLimits(load_batch=4, ballast=0))
+    again = houses(limits=StoreLimits(load_batch=4, ballast=0))
     again.load()
     assert list(again.broker.jobs) == [job.id for job in jobs]
     assert [each.id for each in again.broker.roster.services["s"].queue] == [job.id for job in jobs]
@@ -250,7 +250,7 @@ def test_jobs_that_come_while_others_come_back_are_accepted(houses: Any) -> None
     for _ in range(10):
         house.enqueue()
     house.settle()
-    again = houses(limits=DiaryLimits(load_batch=2, ballast=0))
+    again = houses(limits=StoreLimits(load_batch=2, ballast=0))
     again.restoring.start()
     again.loop.run_one()
     late = again.enqueue()
@@ -269,7 +269,7 @@ def test_key_cannot_be_judged_while_jobs_come_back(houses: Any) -> None:
     again = houses()
     assert again.broker.submit("s", b"x", again.caller, job.wishes, again.now, key="k") is None
     again.line.turn()
-    assert [each.refusal for each in again.answers()] == [Refusal.BUSY]
+    assert [each.refusal for each in again.answers()] == [RefusalReason.BUSY]
     again.load()
     assert again.enqueue(key="k").id == job.id
 

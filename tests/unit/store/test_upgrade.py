@@ -14,7 +14,7 @@ from dragoman.core.failure import Failure
 from dragoman.core.model import Job
 from dragoman.core.states import JobState, Outcome
 from dragoman.store import recovery, schema, sealing
-from dragoman.store.sqlite import SqliteDiary
+from dragoman.store.sqlite import SqliteStore
 
 from .test_losses import copied
 from .world import House
@@ -98,7 +98,7 @@ def test_upgrade_that_is_killed_goes_on(tmp_path: Path, kind: str, monkeypatch: 
     heard: list[tuple[int, int]] = []
     monkeypatch.setattr(sealing, "REPORT", 0.0)
     progress = lambda done, total: heard.append((done, total))  # noqa: E731
-    SqliteDiary(folder, lambda call: None, lambda: 0.0, progress=progress).close()
+    SqliteStore(folder, lambda call: None, lambda: 0.0, progress=progress).close()
     monkeypatch.undo()
     assert len(images) > 5
     assert heard[-1][0] == heard[-1][1] == max(done for done, _ in heard)

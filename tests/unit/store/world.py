@@ -9,20 +9,20 @@ from time import monotonic, sleep
 from typing import Any
 
 from dragoman.core.broker import Broker
-from dragoman.core.effects import Accept, Answer, Effect, Give
+from dragoman.core.effects import Acknowledge, DeliverOutcome, Effect, SendJob
 from dragoman.core.model import Caller, Job, Worker
-from dragoman.core.options import Terms, Wishes
+from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.policy import Policy
-from dragoman.server.admission import Limits
-from dragoman.server.restore import Restoring
+from dragoman.server.admission import AdmissionLimits
+from dragoman.server.restore import Restore
 from dragoman.server.runner import Runner
-from dragoman.store.limits import DiaryLimits
-from dragoman.store.sqlite import SqliteDiary
+from dragoman.store.limits import StoreLimits
+from dragoman.store.sqlite import SqliteStore
 from dragoman.testing.entropy import SeededEntropy
 
 PATIENCE = 20.0  # only a failing test waits so long
 WALL = 1_700_000_000.0  # the wall clock, when the other one says 0
-LIMITS = DiaryLimits(ballast=64 * 1024, idle=0.001, retry=0.01)
+LIMITS = StoreLimits(ballast=64 * 1024, idle=0.001, retry=0.01)
 
 
 class Loop:
@@ -68,7 +68,7 @@ class House:
     def __init__(
         self,
         folder: Path,
-        limits: DiaryLimits = LIMITS,
+        limits: StoreLimits = LIMITS,
         vfs: str | None = None,
         seed: str = "diary",
         now: float = 100.0,
@@ -79,14 +79,16 @@ class House:
         self.now = now
         self.loop = Loop()
         self.failures: list[str] = []
-        self.diary = SqliteDiary(folder, self.loop.post, lambda: offset, limits, author=author, vfs=vfs)
+        self.diary = SqliteStore(folder, self.loop.post, lambda: offset, limits, author=author, vfs=vfs)
         self.diary.failed = self.failures.append
         self.broker = Broker(Policy(**policy), SeededEntropy(seed))
-        self.line = Runner(self.broker, self.diary, lambda: self.now, lambda *_, **__: None, Limits(), strict=True)
+        self.line = Runner(
+            self.broker, self.diary, lambda: self.now, lambda *_, **__: None, AdmissionLimits(), strict=True
+        )
         self.caller = Side()
         self.workers = Side()
         self.is_loaded = False
-        self.restoring = Restoring(self.diary, self.line, lambda: self.now, self._loaded)
+        self.restoring = Restore(self.diary, self.line, lambda: self.now, self._loaded)
         self.notes = self.restoring.prepare()
 
     def _loaded(self, jobs: int, seconds: float) -> None:
@@ -107,25 +109,25 @@ class House:
 
     def enqueue(self, payload: bytes = b"x", key: str | None = None, service: str = "s", **wishes: Any) -> Job:
         """A background job, on its way to the diary."""
-        asked = Wishes(durable=True, waits=True, **{"attempts": 3, **wishes})
+        asked = JobOptions(durable=True, waits=True, **{"attempts": 3, **wishes})
         job = self.broker.submit(service, payload, self.caller, asked, self.now, key=key)
         assert job is not None
         return job
 
     def worker(self, service: str = "s", **terms: Any) -> Worker:
-        worker = self.broker.join(self.workers, None, "w", (service,), Terms(**terms), self.now)
+        worker = self.broker.join(self.workers, None, "w", (service,), WorkerProfile(**terms), self.now)
         assert worker is not None
         self.broker.idle(worker, self.now)
         return worker
 
     def accepted(self) -> list[bytes]:
-        return [each.job.id for each in self.caller.of(Accept)]
+        return [each.job.id for each in self.caller.of(Acknowledge)]
 
-    def answers(self) -> list[Answer]:
-        return self.caller.of(Answer)
+    def answers(self) -> list[DeliverOutcome]:
+        return self.caller.of(DeliverOutcome)
 
-    def given(self) -> list[Give]:
-        return self.workers.of(Give)
+    def given(self) -> list[SendJob]:
+        return self.workers.of(SendJob)
 
     def close(self) -> None:
         self.diary.close()

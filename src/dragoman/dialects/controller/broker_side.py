@@ -16,29 +16,29 @@ from typing import Final
 from dragoman.carriers.carrier import Carrier, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
-from dragoman.core.effects import Dismiss, Effect, Give, Recall
+from dragoman.core.effects import CancelAttempt, Effect, RemoveWorker, SendJob
 from dragoman.core.states import BOOTING
 from dragoman.dialects.controller.codec import edition_of_pulse, pulse_of, read_pulse, write_pulse_response
 from dragoman.dialects.controller.editions import EDITIONS, SEED, Edition
 from dragoman.dialects.controller.exchanges import CONTROL, NO_FETCHES, Exchanges, Reach
 from dragoman.dialects.controller.messages import ControllerError, Pulse, PulseKind
 from dragoman.dialects.controller.options import ListenerOptions, OnMismatch
-from dragoman.dialects.controller.records import Exchange, Purpose, RemoteWorker, Visit
+from dragoman.dialects.controller.records import Exchange, IdleConnection, Purpose, RemoteWorker
 from dragoman.dialects.controller.remote_workers import PROBE_TIMEOUT, RemoteWorkers
-from dragoman.dialects.interface import Line, Peer, Session
+from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
 
 PULSES: Final = "pulses"
 IDLE_PULSES: Final = 2
 REGISTERS_A_SECOND: Final = 50
 
 
-class ControllerSession(Session):
+class ControllerBrokerSide(BrokerSide):
     dialect = "controller"
 
     def __init__(
         self,
         broker: Broker,
-        line: Line,
+        line: BrokerIO,
         options: ListenerOptions,
         uids: Sequence[str],
         first_id: int,
@@ -54,23 +54,23 @@ class ControllerSession(Session):
         self._workers = RemoteWorkers(self, broker, line, options, first_id)
         self._exchanges = Exchanges(self, broker, line, options, self._workers, reach, carrier)
         self._workers.exchanges = self._exchanges
-        self._waiting: deque[tuple[Peer, Pulse, Edition]] = deque()  # REGISTERs beyond those of this second (R84)
+        self._waiting: deque[tuple[Connection, Pulse, Edition]] = deque()  # REGISTERs beyond those of this second (R84)
         self._second = -1
         self._registered = 0
 
     # ---------------------------------------------------------------- the seam
 
-    def opened(self, peer: Peer, now: float) -> None:
+    def opened(self, peer: Connection, now: float) -> None:
         if peer.endpoint == CONTROL:
             self._exchanges.send_control(peer.guest, now)
         elif peer.address not in self._uids:  # before a byte is read: an empty message *is* REGISTER (R84)
             self._line.complain("peer refused", peer=peer, reason=f"{peer.address} is not in uid_allow")
             self._line.close(peer, "not in uid_allow")
         else:
-            peer.guest = Visit(peer)
+            peer.guest = IdleConnection(peer)
             self._exchanges.visits.arm(peer.guest, now + self._options.control_timeout)
 
-    def hear(self, peer: Peer, message: Message | TooLarge, now: float) -> None:
+    def hear(self, peer: Connection, message: Message | TooLarge, now: float) -> None:
         assert not isinstance(message, TooLarge)  # the carrier ends the connection instead
         if peer.endpoint == CONTROL:
             self._exchanges.hear_worker(peer, peer.guest, message, now)
@@ -87,19 +87,19 @@ class ControllerSession(Session):
         self._hear_pulse(peer, pulse_of(raw, edition), edition, now)
 
     def execute(self, effect: Effect, now: float) -> None:
-        if type(effect) is Give:
+        if type(effect) is SendJob:
             self._workers.set_task(effect.attempt, now)
-        elif type(effect) is Recall:
+        elif type(effect) is CancelAttempt:
             self._workers.recall(effect.attempt, now)
-        elif type(effect) is Dismiss:
+        elif type(effect) is RemoveWorker:
             self._workers.dismiss(effect, now)
         # Nobody calls in this dialect, so there is nobody to answer.
 
-    def lost(self, peer: Peer, unsent: Sequence[object], now: float) -> None:
+    def lost(self, peer: Connection, unsent: Sequence[object], now: float) -> None:
         guest = peer.guest
         if isinstance(guest, Exchange) and guest.peer is peer:
             self._exchanges.lost(guest, now, is_unsent=guest in unsent)
-        elif isinstance(guest, Visit):
+        elif isinstance(guest, IdleConnection):
             guest.is_over = True
             self._exchanges.visits.disarm(guest)
 
@@ -117,7 +117,7 @@ class ControllerSession(Session):
 
     # ---------------------------------------------------------------- pulses
 
-    def _hear_pulse(self, peer: Peer, pulse: Pulse, edition: Edition, now: float) -> None:
+    def _hear_pulse(self, peer: Connection, pulse: Pulse, edition: Edition, now: float) -> None:
         if pulse.kind is None:
             self._line.bad_message(peer, "unknown type", f"a pulse of type {pulse.number}")
             self._reply(peer, ControllerError.UNKNOWN_TYPE, edition)
@@ -127,7 +127,7 @@ class ControllerSession(Session):
         else:
             self._hear_known(peer, pulse, edition, now)
 
-    def _hear_known(self, peer: Peer, pulse: Pulse, edition: Edition, now: float) -> None:
+    def _hear_known(self, peer: Connection, pulse: Pulse, edition: Edition, now: float) -> None:
         remote = self._workers.by_id.get(pulse.worker_id)
         if remote is None or remote.uid != peer.address:  # R88, R89
             if self._workers.was_dropped(pulse.worker_id, now):
@@ -185,13 +185,13 @@ class ControllerSession(Session):
                 self._registered += 1
                 self._register(peer, pulse, edition, now)
 
-    def _register(self, peer: Peer, pulse: Pulse, edition: Edition, now: float) -> None:
+    def _register(self, peer: Connection, pulse: Pulse, edition: Edition, now: float) -> None:
         remote = self._workers.register(peer, pulse, edition, now)
         if remote is None:
             self._reply(peer, ControllerError.FAILED, edition)
         else:
             self._reply(peer, ControllerError.OK, edition, remote.id)
 
-    def _reply(self, peer: Peer, error: ControllerError, edition: Edition, worker_id: int = 0) -> None:
+    def _reply(self, peer: Connection, error: ControllerError, edition: Edition, worker_id: int = 0) -> None:
         self._line.send(peer, [write_pulse_response(error, edition, worker_id=worker_id)])
         self._line.close(peer, "answered")

@@ -19,9 +19,9 @@ from dragoman.core.states import BOOTING
 from dragoman.dialects.controller.codec import read_response, write_control
 from dragoman.dialects.controller.messages import Response, WorkerError
 from dragoman.dialects.controller.options import ListenerOptions
-from dragoman.dialects.controller.records import Exchange, Purpose, RemoteWorker, Visit
+from dragoman.dialects.controller.records import Exchange, IdleConnection, Purpose, RemoteWorker
 from dragoman.dialects.controller.remote_workers import BOOT_EVERY, PROBE_TIMEOUT, Dialler, RemoteWorkers
-from dragoman.dialects.interface import Line, Peer, Session
+from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
 
 CONTROL: Final = "control"
 FIRST_REST: Final = 0.1
@@ -39,9 +39,9 @@ class Exchanges(Dialler):
 
     def __init__(
         self,
-        session: Session,
+        session: BrokerSide,
         broker: Broker,
-        line: Line,
+        line: BrokerIO,
         options: ListenerOptions,
         workers: RemoteWorkers,
         reach: Reach,
@@ -56,7 +56,7 @@ class Exchanges(Dialler):
         self.reach = reach
         self._carrier = carrier
         self.deadlines: Deadlines[Exchange] = Deadlines()
-        self.visits: Deadlines[Visit] = Deadlines()
+        self.visits: Deadlines[IdleConnection] = Deadlines()
 
     # ---------------------------------------------------------------- connections
 
@@ -112,10 +112,10 @@ class Exchanges(Dialler):
             exchange.wait(PROBE_TIMEOUT, now)
             self.deadlines.arm(exchange, now + PROBE_TIMEOUT)
 
-    def _part(self, peer: Peer, now: float) -> None:
+    def _part(self, peer: Connection, now: float) -> None:
         """Its answer is whole, and closing is the worker's part. One that writes an answer piece by piece, the last of
         them empty, would die of it if we were faster."""
-        peer.guest = Visit(peer)
+        peer.guest = IdleConnection(peer)
         self.visits.arm(peer.guest, now + self._options.control_timeout)
 
     def _ended(self, exchange: Exchange, now: float) -> None:
@@ -147,7 +147,7 @@ class Exchanges(Dialler):
 
     # ---------------------------------------------------------------- answers
 
-    def hear_worker(self, peer: Peer, exchange: Exchange, message: Message, now: float) -> None:
+    def hear_worker(self, peer: Connection, exchange: Exchange, message: Message, now: float) -> None:
         remote = exchange.remote
         exchange.peer = None
         self.deadlines.disarm(exchange)

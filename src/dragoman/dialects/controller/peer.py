@@ -32,7 +32,7 @@ FETCH_WAIT: Final = 10.0  # how long we stay for an outcome to be fetched once w
 LAST_WORD: Final = 2.0  # and then for SHUTDOWN to be said and answered
 
 
-class Port(Protocol):
+class ControllerIO(Protocol):
     """What a worker's conversation asks for."""
 
     def pulse(self, head: bytes) -> None:
@@ -49,7 +49,7 @@ class Port(Protocol):
     def complain(self, problem: str) -> None: ...
 
 
-class Pauses(Protocol):
+class BackOff(Protocol):
     """How long to wait before the next try: longer each time, until it worked."""
 
     def next(self) -> float: ...
@@ -84,7 +84,7 @@ class Answer:
 class WorkerSide:
     """One worker's side, for one life after another."""
 
-    def __init__(self, options: WorkerOptions, port: Port, pauses: Pauses) -> None:
+    def __init__(self, options: WorkerOptions, port: ControllerIO, pauses: BackOff) -> None:
         self._edition = EDITIONS[options.edition.value]
         self._promise = ceil(options.next_pulse)
         self._every = options.next_pulse / 2

@@ -12,7 +12,7 @@ from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt, Worker
 from dragoman.dialects.controller.editions import Edition
 from dragoman.dialects.controller.messages import ControlKind
-from dragoman.dialects.interface import Peer
+from dragoman.dialects.interface import Connection
 
 
 class Purpose(Enum):
@@ -59,7 +59,7 @@ class Exchange:
     def __init__(self, remote: RemoteWorker, purpose: Purpose, patience: float, now: float) -> None:
         self.remote = remote
         self.purpose = purpose
-        self.peer: Peer | None = None
+        self.peer: Connection | None = None
         self.attempt: Attempt | None = None  # whose job it hands out, or whose result it asks for
         self.task = remote.task
         self.previous = remote.previous  # which it still has if it does not take this one
@@ -81,12 +81,12 @@ class Exchange:
         self.since, self.patience = now, patience
 
 
-class Visit:
+class IdleConnection:
     """A connection on which nothing is under way but a pulse to come, or its end."""
 
     __slots__ = ("alarm", "alarm_number", "is_over", "peer")
 
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, peer: Connection) -> None:
         self.peer = peer
         self.is_over = False
         self.alarm = inf
@@ -126,7 +126,7 @@ class RemoteWorker(recipients.RemoteWorker):
 
     worker: Worker
 
-    def __init__(self, id: int, edition: Edition, registrar: Peer, next_pulse: float, boot_until: float) -> None:
+    def __init__(self, id: int, edition: Edition, registrar: Connection, next_pulse: float, boot_until: float) -> None:
         self.id = id
         self.edition = edition
         self.uid = registrar.address

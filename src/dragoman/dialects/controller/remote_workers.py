@@ -11,17 +11,17 @@ from typing import Final, cast
 
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
-from dragoman.core.effects import Dismiss
+from dragoman.core.effects import RemoveWorker
 from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt
-from dragoman.core.options import Terms
+from dragoman.core.options import WorkerProfile
 from dragoman.core.recipients import Recipient
 from dragoman.core.states import BOOTING, DRAINING
 from dragoman.dialects.controller.editions import Edition
 from dragoman.dialects.controller.messages import Pulse
 from dragoman.dialects.controller.options import ListenerOptions
 from dragoman.dialects.controller.records import Exchange, Purpose, RemoteWorker
-from dragoman.dialects.interface import Line, Peer
+from dragoman.dialects.interface import BrokerIO, Connection
 
 ATTEMPTS: Final = 3  # the document: the task is given to another worker
 BOOT_EVERY: Final = 0.05
@@ -48,14 +48,14 @@ class RemoteWorkers:
     exchanges: Dialler  # set once, by the session
 
     def __init__(
-        self, recipient: Recipient, broker: Broker, line: Line, options: ListenerOptions, first_id: int
+        self, recipient: Recipient, broker: Broker, line: BrokerIO, options: ListenerOptions, first_id: int
     ) -> None:
         """`recipient` receives the effects for these workers. `first_id`: all ids from there on are free."""
         self._recipient = recipient
         self._broker = broker
         self._line = line
         self._options = options
-        self._terms = Terms(may_refuse=True, unproven_limit=options.unproven_limit, attempts=ATTEMPTS)
+        self._terms = WorkerProfile(may_refuse=True, unproven_limit=options.unproven_limit, attempts=ATTEMPTS)
         self.by_id: dict[int, RemoteWorker] = {}
         self.dropped: dict[int, float] = {}  # ids that were dropped, and when (R88)
         self.count_of: dict[str, int] = {}  # by uid
@@ -73,7 +73,7 @@ class RemoteWorkers:
         """Whether a worker of this id was dropped not long ago."""
         return self.dropped.get(id, -inf) + DROPPED_FOR >= now
 
-    def register(self, peer: Peer, pulse: Pulse, edition: Edition, now: float) -> RemoteWorker | None:
+    def register(self, peer: Connection, pulse: Pulse, edition: Edition, now: float) -> RemoteWorker | None:
         """A new worker; None if it cannot be let in."""
         uid = peer.address
         if self.count_of.get(uid, 0) >= WORKERS_A_UID:
@@ -191,7 +191,7 @@ class RemoteWorkers:
         self.exchanges.dial(remote, Purpose.LEAVE, self._options.control_timeout, now)
         self.drop(remote, reason, now)
 
-    def dismiss(self, effect: Dismiss, now: float) -> None:
+    def dismiss(self, effect: RemoveWorker, now: float) -> None:
         remote = cast(RemoteWorker, effect.worker.remote)
         if not self.is_known(remote) or remote.worker is not effect.worker:
             return

@@ -9,7 +9,7 @@ from typing import Final
 from dragoman.carriers.carrier import Frame, Message
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.names import is_name
-from dragoman.dialects.majordomo.editions import WIRES, Wire
+from dragoman.dialects.majordomo.editions import WIRES, EditionFrames
 from dragoman.dialects.majordomo.messages import (
     BrokerWord,
     ClientReply,
@@ -21,7 +21,7 @@ from dragoman.dialects.majordomo.messages import (
     WorkerRequest,
     WorkerWord,
 )
-from dragoman.dialects.majordomo.multiframe import Framed
+from dragoman.dialects.majordomo.multiframe import MultiframeBody
 
 MAX_SERVICE_BYTES: Final = 128
 MAX_BODY_FRAMES: Final = 59  # with the five in front of a worker's body, all that a carrier takes
@@ -34,7 +34,7 @@ _CLIENTS: Final = {wire.client_head: wire for wire in WIRES.values()}
 _WORKERS: Final = {wire.worker_head: wire for wire in WIRES.values()}
 
 
-def recognise(message: Message) -> tuple[Wire, bool]:
+def recognise(message: Message) -> tuple[EditionFrames, bool]:
     """The edition that a peer's first message is written in, and whether a worker wrote it. Raises Malformed."""
     head = tuple(bytes(frame) for frame in message[: 1 if message and message[0] else 2] if len(frame) <= _HEADER_BYTES)
     wire = _WORKERS.get(head)
@@ -49,7 +49,7 @@ def recognise(message: Message) -> tuple[Wire, bool]:
     return wire, False
 
 
-def read_worker(message: Message, wire: Wire) -> WorkerWord:
+def read_worker(message: Message, wire: EditionFrames) -> WorkerWord:
     """What a worker says to a broker. Raises Malformed."""
     command, at = _command(message, wire.worker_head)
     count = len(message)
@@ -69,7 +69,7 @@ def read_worker(message: Message, wire: Wire) -> WorkerWord:
     raise _unknown(command)
 
 
-def read_client(message: Message, wire: Wire) -> ClientRequest:
+def read_client(message: Message, wire: EditionFrames) -> ClientRequest:
     """What a client says to a broker. Raises Malformed."""
     at = len(wire.client_head)
     if wire.client_request is None:
@@ -83,7 +83,7 @@ def read_client(message: Message, wire: Wire) -> ClientRequest:
     return ClientRequest(_service(message[at]), _body(message, at + 1))
 
 
-def read_broker(message: Message, wire: Wire) -> BrokerWord:
+def read_broker(message: Message, wire: EditionFrames) -> BrokerWord:
     """What a broker says to a worker. Raises Malformed."""
     command, at = _command(message, wire.worker_head)
     if command == wire.request:
@@ -98,7 +98,7 @@ def read_broker(message: Message, wire: Wire) -> BrokerWord:
     raise _unknown(command)
 
 
-def read_reply(message: Message, wire: Wire) -> ClientReply:
+def read_reply(message: Message, wire: EditionFrames) -> ClientReply:
     """What a broker says to a client. Raises Malformed."""
     at = len(wire.client_head)
     is_final = True
@@ -116,49 +116,49 @@ def read_reply(message: Message, wire: Wire) -> ClientReply:
     return ClientReply(_service(message[at]), _body(message, at + 1), is_final)
 
 
-def write_ready(wire: Wire, service: str) -> list[Frame]:
+def write_ready(wire: EditionFrames, service: str) -> list[Frame]:
     return [*wire.worker_head, wire.ready, service.encode()]
 
 
-def write_heartbeat(wire: Wire) -> list[Frame]:
+def write_heartbeat(wire: EditionFrames) -> list[Frame]:
     return [*wire.worker_head, wire.heartbeat]
 
 
-def write_disconnect(wire: Wire) -> list[Frame]:
+def write_disconnect(wire: EditionFrames) -> list[Frame]:
     return [*wire.worker_head, wire.disconnect]
 
 
-def write_worker_request(wire: Wire, client: Frame, body: Frame) -> list[Frame]:
+def write_worker_request(wire: EditionFrames, client: Frame, body: Frame) -> list[Frame]:
     return _with_body([*wire.worker_head, wire.request, client, b""], body)
 
 
-def write_worker_reply(wire: Wire, client: Frame, body: Frame) -> list[Frame]:
+def write_worker_reply(wire: EditionFrames, client: Frame, body: Frame) -> list[Frame]:
     return _with_body([*wire.worker_head, wire.final, client, b""], body)
 
 
-def write_client_request(wire: Wire, service: str, body: Frame) -> list[Frame]:
+def write_client_request(wire: EditionFrames, service: str, body: Frame) -> list[Frame]:
     command = () if wire.client_request is None else (wire.client_request,)
     return _with_body([*wire.client_head, *command, service.encode()], body)
 
 
-def write_client_reply(wire: Wire, service: str, body: Frame) -> list[Frame]:
+def write_client_reply(wire: EditionFrames, service: str, body: Frame) -> list[Frame]:
     command = () if wire.client_final is None else (wire.client_final,)
     return _answer(wire, command, service, body)
 
 
-def write_client_part(wire: Wire, service: str, body: Frame) -> list[Frame]:
+def write_client_part(wire: EditionFrames, service: str, body: Frame) -> list[Frame]:
     """For editions that have a word for it."""
     assert wire.client_partial is not None, "clients of this edition take results whole"
     return _answer(wire, (wire.client_partial,), service, body)
 
 
-def _answer(wire: Wire, command: Sequence[Frame], service: str, body: Frame) -> list[Frame]:
+def _answer(wire: EditionFrames, command: Sequence[Frame], service: str, body: Frame) -> list[Frame]:
     name = (service.encode(),) if wire.names_service else ()
     return _with_body([*wire.client_head, *command, *name], body)
 
 
 def _with_body(frames: list[Frame], body: Frame) -> list[Frame]:
-    if type(body) is Framed:
+    if type(body) is MultiframeBody:
         frames += body.frames
     else:
         frames.append(body)
@@ -172,7 +172,7 @@ def _body(message: Message, at: int) -> Frame:
         return message[at]
     if count > MAX_BODY_FRAMES:
         raise Malformed("too many frames", f"a body of {count} frames; at most {MAX_BODY_FRAMES} are taken")
-    return Framed.of(message[at:]) if count else b""
+    return MultiframeBody.of(message[at:]) if count else b""
 
 
 def _command(message: Message, head: Sequence[bytes]) -> tuple[Frame, int]:

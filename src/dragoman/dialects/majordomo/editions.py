@@ -16,7 +16,7 @@ class Edition(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wire:
+class EditionFrames:
     """Frames that never change, and the numbers of commands. None: there is no such frame."""
 
     edition: Edition
@@ -34,7 +34,7 @@ class Wire:
     disconnect: bytes = b"\x06"
 
 
-RFC7: Final = Wire(
+RFC7: Final = EditionFrames(
     edition=Edition.RFC7,
     client_head=(b"", b"MDPC01"),
     client_request=None,
@@ -48,7 +48,7 @@ RFC7: Final = Wire(
     disconnect=b"\x05",
 )
 
-RFC18: Final = Wire(
+RFC18: Final = EditionFrames(
     edition=Edition.RFC18,
     client_head=(b"MDPC02",),
     client_request=b"\x01",
@@ -58,7 +58,7 @@ RFC18: Final = Wire(
     worker_head=(b"MDPW02",),
 )
 
-DELIMITED: Final = Wire(
+DELIMITED: Final = EditionFrames(
     edition=Edition.DELIMITED,
     client_head=(b"", b"MDPC02"),
     client_request=b"\x01",
@@ -68,7 +68,7 @@ DELIMITED: Final = Wire(
     worker_head=(b"", b"MDPW02"),
 )
 
-FIELD: Final = Wire(
+FIELD: Final = EditionFrames(
     edition=Edition.FIELD,
     client_head=(b"", b"MDPC02"),
     client_request=b"\x02",
@@ -78,4 +78,4 @@ FIELD: Final = Wire(
     worker_head=(b"", b"MDPW02"),
 )
 
-WIRES: Final[Mapping[Edition, Wire]] = {wire.edition: wire for wire in (RFC7, RFC18, DELIMITED, FIELD)}
+WIRES: Final[Mapping[Edition, EditionFrames]] = {wire.edition: wire for wire in (RFC7, RFC18, DELIMITED, FIELD)}

@@ -8,13 +8,13 @@ from itertools import accumulate, pairwise
 from dragoman.carriers.carrier import Frame
 
 
-class Framed(bytes):
+class MultiframeBody(bytes):
     """A body of several frames: to everybody else their bytes in a row, to Majordomo's own peers still frames."""
 
     sizes: tuple[int, ...]
 
     @classmethod
-    def of(cls, frames: Sequence[Frame]) -> Framed:
+    def of(cls, frames: Sequence[Frame]) -> MultiframeBody:
         framed = cls(b"".join(frames))
         framed.sizes = tuple(map(len, frames))
         return framed

@@ -10,7 +10,7 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.core.infinity import inf
 from dragoman.core.names import is_name
 from dragoman.dialects import sides
-from dragoman.dialects.heartbeats import LifeSigns
+from dragoman.dialects.heartbeats import HeartbeatTimers
 from dragoman.dialects.majordomo.codec import (
     MAX_SERVICE_BYTES,
     read_broker,
@@ -24,12 +24,12 @@ from dragoman.dialects.majordomo.codec import (
 from dragoman.dialects.majordomo.editions import WIRES
 from dragoman.dialects.majordomo.messages import Disconnect, WorkerRequest
 from dragoman.dialects.majordomo.options import ClientOptions, WorkerOptions
-from dragoman.dialects.sides import Assignment, ClientPort, Failure, Outcome, WorkerPort
+from dragoman.dialects.sides import ClientIO, Failure, JobInfo, Outcome, WorkerIO
 
 SOCKET: Final = "DEALER"
 
 
-def objection(services: Sequence[str]) -> str | None:
+def check_services(services: Sequence[str]) -> str | None:
     """Why these names cannot be offered, or None."""
     if len(services) > 1:
         return f"a Majordomo worker offers one service, not {len(services)}: start one worker for each"
@@ -42,7 +42,7 @@ def objection(services: Sequence[str]) -> str | None:
 class WorkerSide:
     """One worker's side of the conversation, for as many connections as it takes."""
 
-    def __init__(self, options: WorkerOptions, port: WorkerPort, service: str) -> None:
+    def __init__(self, options: WorkerOptions, port: WorkerIO, service: str) -> None:
         self._port = port
         self._wire = WIRES[options.edition]
         self._service = service
@@ -51,7 +51,7 @@ class WorkerSide:
         self._is_leaving = False
         self._job: WorkerRequest | None = None  # what we work at, on this connection
         self._ticket = 0  # the number of that job
-        self._signs = LifeSigns(options.heartbeat, options.heartbeat * options.liveness)
+        self._signs = HeartbeatTimers(options.heartbeat, options.heartbeat * options.liveness)
 
     @property
     def is_busy(self) -> bool:
@@ -87,7 +87,7 @@ class WorkerSide:
                 return
             self._job = word
             self._ticket += 1
-            self._port.run(self._ticket, word.body, Assignment(service=self._service))
+            self._port.run(self._ticket, word.body, JobInfo(service=self._service))
 
     def finished(self, ticket: Hashable, result: Frame, now: float) -> None:
         job = self._job
@@ -141,7 +141,7 @@ class ClientSide(sides.ClientSide):
     outlives_connections = False
     hint = "this wire has no word for a job that failed, or that no worker took"
 
-    def __init__(self, options: ClientOptions, port: ClientPort) -> None:
+    def __init__(self, options: ClientOptions, port: ClientIO) -> None:
         self._port = port
         self._wire = WIRES[options.edition]
         self.patience = options.reply_timeout

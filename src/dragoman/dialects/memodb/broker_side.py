@@ -18,31 +18,39 @@ from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
-from dragoman.core.effects import Answer, Dismiss, Effect, Give, Recall
+from dragoman.core.effects import CancelAttempt, DeliverOutcome, Effect, RemoveWorker, SendJob
 from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt
-from dragoman.core.options import Terms
+from dragoman.core.options import WorkerProfile
 from dragoman.core.oversize import over_max_payload
-from dragoman.dialects.interface import Line, Peer, Session
+from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
 from dragoman.dialects.memodb import messages
 from dragoman.dialects.memodb.callers import Callers, milliseconds
 from dragoman.dialects.memodb.codec import read, read_plain, write_disconnect, write_heartbeat, write_job
 from dragoman.dialects.memodb.messages import Heartbeat, Ready, Result, Word
 from dragoman.dialects.memodb.options import ListenerOptions
-from dragoman.dialects.memodb.records import WHOLE, Contacts, Guest, Key, grumble, imprint, may_be_back
+from dragoman.dialects.memodb.records import (
+    WHOLE,
+    ConnectionRecord,
+    Key,
+    MemoDbWorker,
+    fingerprint,
+    grumble,
+    may_be_back,
+)
 
 SOON: Final = 0.1  # seconds
 
 
-class MemoDbSession(Session):
+class MemoDbBrokerSide(BrokerSide):
     dialect = "memodb"
 
-    def __init__(self, broker: Broker, line: Line, options: ListenerOptions, max_payload: int) -> None:
+    def __init__(self, broker: Broker, line: BrokerIO, options: ListenerOptions, max_payload: int) -> None:
         self._broker = broker
         self._line = line
         self._options = options
         self._max_payload = max_payload
-        self._terms = Terms(
+        self._terms = WorkerProfile(
             lease=options.heartbeat_after + options.heartbeat_timeout,
             silent_while_busy=True,
             unproven_limit=options.unproven_limit,
@@ -50,17 +58,19 @@ class MemoDbSession(Session):
             comes_back=True,
             pulls=True,  # a parked request asks for one job
         )
-        self._guests: dict[bytes, Guest] = {}  # workers by their id
-        self._heartbeats: Deadlines[Guest] = Deadlines()  # parked workers: when they get a HEARTBEAT instead of a job
-        self._lost_readies: dict[Key, Guest] = {}  # R61: may come again on another connection
+        self._guests: dict[bytes, MemoDbWorker] = {}  # workers by their id
+        self._heartbeats: Deadlines[MemoDbWorker] = (
+            Deadlines()
+        )  # parked workers: when they get a HEARTBEAT instead of a job
+        self._lost_readies: dict[Key, MemoDbWorker] = {}  # R61: may come again on another connection
         self._callers = Callers(self, broker, line, options, max_payload, self._guests)
 
     # ---------------------------------------------------------------- the seam
 
-    def opened(self, peer: Peer, now: float) -> None:
-        peer.guest = Contacts()
+    def opened(self, peer: Connection, now: float) -> None:
+        peer.guest = ConnectionRecord()
 
-    def hear(self, peer: Peer, message: Message | TooLarge, now: float) -> None:
+    def hear(self, peer: Connection, message: Message | TooLarge, now: float) -> None:
         assert type(message) is not TooLarge  # SP ends the connection instead (R80)
         route, body = message
         assert type(route) is bytes
@@ -68,11 +78,11 @@ class MemoDbSession(Session):
             if not route:
                 raise Malformed("no request id", "no request id within 8 words")
             if type(body) is not bytes or len(body) > WHOLE:
-                mark = imprint(body)  # before it is read, for reading takes the header off
+                mark = fingerprint(body)  # before it is read, for reading takes the header off
                 self._hear_word(peer, route, mark, read(body), now)
                 return
             mark = hash(body)
-            contacts: Contacts = peer.guest
+            contacts: ConnectionRecord = peer.guest
             header = contacts.header
             if body.startswith(header):  # a header says itself where it ends: nothing else can begin like this
                 id, service, timeout = contacts.said
@@ -93,7 +103,7 @@ class MemoDbSession(Session):
         except Malformed as problem:
             self._line.bad_message(peer, problem.reason, problem.detail)
 
-    def _hear_word(self, peer: Peer, route: bytes, mark: int, word: Word, now: float) -> None:
+    def _hear_word(self, peer: Connection, route: bytes, mark: int, word: Word, now: float) -> None:
         if type(word) is messages.Job:
             if word.id:
                 raise Malformed("unwanted id", f"JOB with an id of {len(word.id)} bytes; a caller has none")
@@ -108,19 +118,19 @@ class MemoDbSession(Session):
             raise Malformed("not for us", "DISCONNECT is the broker's to say")
 
     def execute(self, effect: Effect, now: float) -> None:
-        if type(effect) is Give:
+        if type(effect) is SendJob:
             self._give(effect.attempt, now)
-        elif type(effect) is Answer:
+        elif type(effect) is DeliverOutcome:
             self._callers.answer(effect, now)
-        elif type(effect) is Recall:
+        elif type(effect) is CancelAttempt:
             self._recall(effect.attempt, effect.reason, now)
-        elif type(effect) is Dismiss:
+        elif type(effect) is RemoveWorker:
             self._dismiss(effect)
         # Accept: nobody here asks for background jobs.
 
-    def lost(self, peer: Peer, unsent: Sequence[object], now: float) -> None:
+    def lost(self, peer: Connection, unsent: Sequence[object], now: float) -> None:
         """Whoever shared it may come back on another: workers are detached, waiting calls orphaned (R64)."""
-        contacts: Contacts = peer.guest
+        contacts: ConnectionRecord = peer.guest
         if contacts.guests or contacts.waiting:
             workers, calls = len(contacts.guests), len(contacts.waiting)
             self._line.remark("connection lost", peer=peer, detached_workers=workers, waiting_calls=calls)
@@ -155,10 +165,10 @@ class MemoDbSession(Session):
 
     # ---------------------------------------------------------------- what workers say
 
-    def _hear_ready(self, peer: Peer, route: bytes, mark: int, ready: Ready, now: float) -> None:
+    def _hear_ready(self, peer: Connection, route: bytes, mark: int, ready: Ready, now: float) -> None:
         if ready.id:
             raise Malformed("unwanted id", f"READY with an id of {len(ready.id)} bytes; we give the ids")
-        contacts: Contacts = peer.guest
+        contacts: ConnectionRecord = peer.guest
         dead = contacts.dead.pop(route, None)
         if dead is not None and dead[0] == mark:  # it was answered by this route, and nobody waits for another answer
             self._line.send(peer, [route, write_disconnect(dead[1])])
@@ -176,7 +186,7 @@ class MemoDbSession(Session):
             self._broker.leave(known.worker, now, "its worker said READY anew")
         if not self._callers.make_room(peer, now):
             return
-        guest = Guest(self._broker.entropy.token(), peer, route, mark)
+        guest = MemoDbWorker(self._broker.entropy.token(), peer, route, mark)
         name = f"{peer.label} {guest.id[:4].hex()}"
         worker = self._broker.join(self, guest, name, ready.services, self._terms, now, origin=peer.label)
         if worker is None:
@@ -190,7 +200,7 @@ class MemoDbSession(Session):
         self._broker.idle(worker, now)
 
     def _hear_worker(
-        self, peer: Peer, route: bytes, mark: int, id: bytes, result: Frame | None, is_leaving: bool, now: float
+        self, peer: Connection, route: bytes, mark: int, id: bytes, result: Frame | None, is_leaving: bool, now: float
     ) -> None:
         """RESULT, or HEARTBEAT if there is none."""
         guest = self._guests.get(id)
@@ -223,7 +233,7 @@ class MemoDbSession(Session):
             self._park(guest, now)
             self._broker.attach(guest.worker, now)
 
-    def _result(self, guest: Guest, attempt: Attempt, result: Frame, is_leaving: bool, now: float) -> None:
+    def _result(self, guest: MemoDbWorker, attempt: Attempt, result: Frame, is_leaving: bool, now: float) -> None:
         self._park(guest, now)
         broker = self._broker
         if guest.worker.away_since != inf:
@@ -236,7 +246,7 @@ class MemoDbSession(Session):
         elif not broker.succeed(attempt, result, now):
             grumble(self._line, guest.peer, "late result", worker=guest.worker.name, job=attempt.job.id.hex())
 
-    def _hear_again(self, guest: Guest, peer: Peer, route: bytes, now: float) -> None:
+    def _hear_again(self, guest: MemoDbWorker, peer: Connection, route: bytes, now: float) -> None:
         """Its last request once more (R60): nothing new happens, but it may have moved."""
         if guest.peer is not peer:
             self._move(guest, peer, route, guest.mark)
@@ -249,7 +259,7 @@ class MemoDbSession(Session):
             self._heartbeats.arm(guest, guest.heartbeat_due)
         self._broker.attach(guest.worker, now)
 
-    def _resync(self, guest: Guest, reason: str, now: float) -> None:
+    def _resync(self, guest: MemoDbWorker, reason: str, now: float) -> None:
         """We do not agree on where we are: it starts anew."""
         peer, route = guest.peer, guest.route
         self._forget(guest)
@@ -260,7 +270,7 @@ class MemoDbSession(Session):
 
     # ---------------------------------------------------------------- workers come, move and go
 
-    def _park(self, guest: Guest, now: float) -> None:
+    def _park(self, guest: MemoDbWorker, now: float) -> None:
         """Its request waits for a job, or for a HEARTBEAT."""
         self._broker.ask(guest.worker, 1, now)
         guest.answer = None
@@ -268,13 +278,13 @@ class MemoDbSession(Session):
         if due < guest.alarm:
             self._heartbeats.arm(guest, due)
 
-    def _confirm(self, guest: Guest) -> None:
+    def _confirm(self, guest: MemoDbWorker) -> None:
         """A later request shows that the answer to its READY has arrived: that READY cannot come again."""
         if not guest.is_confirmed:
             guest.is_confirmed = True
             self._drop_ready(guest)
 
-    def _move(self, guest: Guest, peer: Peer, route: bytes, mark: int) -> None:
+    def _move(self, guest: MemoDbWorker, peer: Connection, route: bytes, mark: int) -> None:
         """Its answers go to another connection from now on."""
         guest.turn_from(route[-4:], mark)
         self._drop_ready(guest)
@@ -285,7 +295,7 @@ class MemoDbSession(Session):
         if not guest.is_confirmed:
             peer.guest.readies[route] = guest
 
-    def _drop_ready(self, guest: Guest) -> None:
+    def _drop_ready(self, guest: MemoDbWorker) -> None:
         """Its own entry only: others may have asked under the same request id."""
         if guest.peer is None:
             if self._lost_readies.get(guest.key) is guest:
@@ -293,12 +303,12 @@ class MemoDbSession(Session):
         elif guest.peer.guest.readies.get(guest.route) is guest:
             del guest.peer.guest.readies[guest.route]
 
-    def _forget(self, guest: Guest) -> None:
+    def _forget(self, guest: MemoDbWorker) -> None:
         """Its id is dead: whatever still comes under it gets DISCONNECT."""
         del self._guests[guest.id]
         self._heartbeats.disarm(guest)
         if guest.peer is not None:
-            contacts: Contacts = guest.peer.guest
+            contacts: ConnectionRecord = guest.peer.guest
             del contacts.guests[guest]
             if not guest.is_confirmed:
                 contacts.bury(guest)
@@ -307,14 +317,14 @@ class MemoDbSession(Session):
 
     def _recall(self, attempt: Attempt, reason: str, now: float) -> None:
         """A worker that overran its job's time is given up. One whose job was cancelled may end it: it is unproven."""
-        guest = cast(Guest, attempt.worker.remote)
+        guest = cast(MemoDbWorker, attempt.worker.remote)
         if now >= attempt.due and guest.attempt is attempt:
             self._forget(guest)
             self._line.remark("worker gave no result in time", level="warning", worker=guest.worker.name, reason=reason)
             self._broker.leave(guest.worker, now, reason)
 
-    def _dismiss(self, effect: Dismiss) -> None:
-        guest = cast(Guest, effect.worker.remote)
+    def _dismiss(self, effect: RemoveWorker) -> None:
+        guest = cast(MemoDbWorker, effect.worker.remote)
         if self._guests.get(guest.id) is not guest:
             return
         peer, route = guest.peer, guest.route
@@ -325,7 +335,7 @@ class MemoDbSession(Session):
     # ---------------------------------------------------------------- jobs go out
 
     def _give(self, attempt: Attempt, now: float) -> None:
-        guest = cast(Guest, attempt.worker.remote)
+        guest = cast(MemoDbWorker, attempt.worker.remote)
         if guest.peer is None:  # its connection ended in this very turn: it waits on, wherever it is
             self._broker.ask(guest.worker, 1, now)
             self._broker.undelivered(attempt, now)
@@ -341,7 +351,7 @@ class MemoDbSession(Session):
 
     def _take_back(self, attempt: Attempt, now: float) -> None:
         """The answer with this job never left us: the worker still waits for one, wherever it is (R8)."""
-        guest = cast(Guest, attempt.worker.remote)
+        guest = cast(MemoDbWorker, attempt.worker.remote)
         is_known = self._guests.get(guest.id) is guest
         if is_known and guest.attempt is attempt and guest.peer is None and not guest.is_replayed:
             self._park(guest, now)

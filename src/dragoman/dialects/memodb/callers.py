@@ -12,17 +12,17 @@ from typing import Final
 from dragoman.carriers.carrier import Frame
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
-from dragoman.core.effects import Answer
+from dragoman.core.effects import DeliverOutcome
 from dragoman.core.infinity import inf
 from dragoman.core.model import Job
-from dragoman.core.options import Wishes
+from dragoman.core.options import JobOptions
 from dragoman.core.recipients import Recipient
 from dragoman.core.states import CANCELLED, DONE, REFUSED
-from dragoman.dialects.interface import Line, Peer
+from dragoman.dialects.interface import BrokerIO, Connection
 from dragoman.dialects.memodb.codec import write_result
 from dragoman.dialects.memodb.options import ListenerOptions
-from dragoman.dialects.memodb.records import Call, Contacts, Guest, Key, grumble, may_be_back
-from dragoman.dialects.memodb.reply_cache import Answers
+from dragoman.dialects.memodb.records import ConnectionRecord, Key, MemoDbWorker, PendingCall, grumble, may_be_back
+from dragoman.dialects.memodb.reply_cache import ReplyCache
 
 MAX_TIMEOUT: Final = 86_400_000  # milliseconds: a day (R72)
 ENDLESS: Final = -1
@@ -50,10 +50,10 @@ class Callers:
         self,
         recipient: Recipient,
         broker: Broker,
-        line: Line,
+        line: BrokerIO,
         options: ListenerOptions,
         max_payload: int,
-        workers: dict[bytes, Guest],
+        workers: dict[bytes, MemoDbWorker],
     ) -> None:
         """`recipient` receives the effects for these callers. `workers` wait for answers, too."""
         self._recipient = recipient
@@ -62,19 +62,19 @@ class Callers:
         self._options = options
         self._max_payload = max_payload
         self._workers = workers
-        self._wishes: dict[int, Wishes] = {}  # by the timeout on the wire
-        self.orphans: dict[Key, Call] = {}  # R62: calls whose connection is gone
+        self._wishes: dict[int, JobOptions] = {}  # by the timeout on the wire
+        self.orphans: dict[Key, PendingCall] = {}  # R62: calls whose connection is gone
         self.waiting = 0  # calls without an answer
-        self.answers = Answers(options.keep_answers, options.max_kept_bytes, self._forget_answer)
+        self.answers = ReplyCache(options.keep_answers, options.max_kept_bytes, self._forget_answer)
 
     # ---------------------------------------------------------------- requests
 
     def hear_job(
-        self, peer: Peer, route: bytes, mark: int, service: str, timeout: int, payload: Frame, now: float
+        self, peer: Connection, route: bytes, mark: int, service: str, timeout: int, payload: Frame, now: float
     ) -> None:
         if len(payload) > self._max_payload:
             raise Malformed("too large", f"{len(payload)} bytes are over max_payload {self._max_payload}")
-        contacts: Contacts = peer.guest
+        contacts: ConnectionRecord = peer.guest
         if route in contacts.waiting or route in contacts.answered:
             known = contacts.waiting.get(route) or contacts.answered[route]
             if known.mark == mark:
@@ -90,18 +90,18 @@ class Callers:
         if not self.make_room(peer, now):
             return
         wishes = self._wishes.get(timeout) or self._wishes_for(timeout)
-        call = Call(self._recipient, peer, route, mark, timeout)
+        call = PendingCall(self._recipient, peer, route, mark, timeout)
         contacts.waiting[route] = call
         self.waiting += 1
         self._broker.submit(service, payload, call, wishes, now, owner=peer.owner)
 
-    def _say_again(self, call: Call) -> None:
+    def _say_again(self, call: PendingCall) -> None:
         """The same request once more: the same job, and the same answer if there is one (R62, R63)."""
         if call.is_answered and call.peer is not None:
             self._broker.counters.replayed_answers += 1
             self._line.send(call.peer, [call.route, RESULT_TO_CALLER, call.result])
 
-    def _adopt(self, call: Call, peer: Peer, route: bytes) -> None:
+    def _adopt(self, call: PendingCall, peer: Connection, route: bytes) -> None:
         """A caller is back on a new connection (R62)."""
         call.peer, call.route = peer, route
         if call.is_answered:
@@ -111,7 +111,7 @@ class Callers:
             self._broker.caller_back(call)
         self._say_again(call)
 
-    def _supersede(self, call: Call, now: float) -> None:
+    def _supersede(self, call: PendingCall, now: float) -> None:
         """Another request under the same id: a REQ that asks anew has dropped what it asked before (R69)."""
         if call.is_answered:
             self.answers.drop(call)
@@ -120,7 +120,7 @@ class Callers:
         else:
             self._close(call)
 
-    def _silence(self, call: Call, reason: str, now: float) -> None:
+    def _silence(self, call: PendingCall, reason: str, now: float) -> None:
         """Nobody will hear of this call any more; its job ends, if it has not begun."""
         job = call.job
         assert job is not None
@@ -129,9 +129,9 @@ class Callers:
         self._broker.counters.silent_ending(CANCELLED)
         grumble(self._line, call.peer, "call dropped", job=job.id.hex(), reason=reason)
 
-    def make_room(self, peer: Peer, now: float) -> bool:
+    def make_room(self, peer: Connection, now: float) -> bool:
         """R76: beyond the bounds the oldest call of the connection gets silence; if it has none, the newcomer does."""
-        contacts: Contacts = peer.guest
+        contacts: ConnectionRecord = peer.guest
         options = self._options
         parked = len(contacts.waiting) + len(contacts.guests)
         everywhere = self.waiting + len(self._workers)
@@ -146,9 +146,9 @@ class Callers:
         grumble(self._line, peer, "no room", parked=parked, everywhere=everywhere, limit=limit)
         return False
 
-    def lost(self, peer: Peer, now: float) -> None:
+    def lost(self, peer: Connection, now: float) -> None:
         """A connection has ended: its calls are orphaned until their callers ask again."""
-        contacts: Contacts = peer.guest
+        contacts: ConnectionRecord = peer.guest
         for call in (*contacts.waiting.values(), *contacts.answered.values()):
             if peer.closed_in_order and call.is_answered:
                 self.answers.drop(call)  # its caller has the answer: whoever asks for the same now is another
@@ -160,8 +160,8 @@ class Callers:
 
     # ---------------------------------------------------------------- answers
 
-    def answer(self, answer: Answer, now: float) -> None:
-        call: Call = answer.caller  # type: ignore[assignment]
+    def answer(self, answer: DeliverOutcome, now: float) -> None:
+        call: PendingCall = answer.caller  # type: ignore[assignment]
         peer = call.peer
         call.remove_job(answer.job)
         if call.is_over:
@@ -174,14 +174,14 @@ class Callers:
         call.is_answered = True
         call.result = answer.result
         if peer is not None:
-            contacts: Contacts = peer.guest
+            contacts: ConnectionRecord = peer.guest
             route = call.route
             del contacts.waiting[route]
             contacts.answered[route] = call
             self._line.send(peer, [route, RESULT_TO_CALLER, call.result])
         self.answers.keep(call, now)
 
-    def _close(self, call: Call) -> None:
+    def _close(self, call: PendingCall) -> None:
         """It ends in silence and is forgotten: should it come again, it is a new one."""
         call.is_over = True
         self.waiting -= 1
@@ -190,19 +190,19 @@ class Callers:
         else:
             self._drop_orphan(call)
 
-    def _forget_answer(self, call: Call) -> None:
+    def _forget_answer(self, call: PendingCall) -> None:
         if call.peer is not None:
             del call.peer.guest.answered[call.route]
         else:
             self._drop_orphan(call)
 
-    def _drop_orphan(self, call: Call) -> None:
+    def _drop_orphan(self, call: PendingCall) -> None:
         if self.orphans.get(call.key) is call:
             del self.orphans[call.key]
 
     # ---------------------------------------------------------------- time-outs
 
-    def _wishes_for(self, timeout: int) -> Wishes:
+    def _wishes_for(self, timeout: int) -> JobOptions:
         if timeout > MAX_TIMEOUT:
             self._broker.counters.clamped_timeouts += 1
             timeout = MAX_TIMEOUT
@@ -211,7 +211,7 @@ class Callers:
             if len(self._wishes) >= TIMEOUTS_KEPT:
                 self._wishes.clear()
             options = self._options
-            wishes = self._wishes[timeout] = Wishes(
+            wishes = self._wishes[timeout] = JobOptions(
                 queue_timeout=options.queue_timeout or inf,
                 job_timeout=inf if timeout == ENDLESS else timeout / 1000,
                 attempts=options.attempts,
@@ -225,6 +225,6 @@ def milliseconds(job: Job) -> int:
     """Milliseconds that its worker may take, as the wire has it."""
     seconds = job.wishes.job_timeout
     if seconds == inf:
-        is_endless = any(type(caller) is Call and caller.timeout == ENDLESS for caller in job.callers)
+        is_endless = any(type(caller) is PendingCall and caller.timeout == ENDLESS for caller in job.callers)
         return ENDLESS if is_endless else MAX_TIMEOUT
     return max(1, ceil(round(seconds * 1000, 3)))

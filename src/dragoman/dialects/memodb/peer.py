@@ -19,7 +19,7 @@ from dragoman.dialects.memodb import messages
 from dragoman.dialects.memodb.codec import read, write_heartbeat, write_job, write_ready, write_result
 from dragoman.dialects.memodb.messages import Disconnect, Heartbeat, Result
 from dragoman.dialects.memodb.options import ClientOptions, WorkerOptions
-from dragoman.dialects.sides import Assignment, ClientPort, Failure, Outcome, WorkerPort
+from dragoman.dialects.sides import ClientIO, Failure, JobInfo, Outcome, WorkerIO
 
 SOCKET: Final = "REQ"
 ENDLESS: Final = -1
@@ -29,7 +29,7 @@ FRUITLESS: Final = 3  # so many connections that ended with a report unanswered,
 SILENCES: Final = 3  # so many times heartbeat_after without an answer, and we connect anew
 
 
-def objection(services: Sequence[str]) -> str | None:
+def check_services(services: Sequence[str]) -> str | None:
     """Why these names cannot be offered, or None."""
     try:
         read(write_ready(services))
@@ -49,7 +49,7 @@ class RequestIds:
         return (self._next & 0x7FFF_FFFF | 0x8000_0000).to_bytes(4, "big")
 
 
-class Context:
+class RequestContext:
     """One worker of several on a connection: it asks, works, and asks again."""
 
     __slots__ = ("asked", "asked_at", "id", "is_over", "is_unsaid", "is_working", "losses", "reports", "request")
@@ -72,7 +72,7 @@ class WorkerSide:
     def __init__(
         self,
         options: WorkerOptions,
-        port: WorkerPort,
+        port: WorkerIO,
         services: Sequence[str] = (),
         concurrency: int = 1,
         first_request: int = 0,
@@ -81,8 +81,8 @@ class WorkerSide:
         self._port = port
         self._ready = write_ready(services or (options.service,))
         self._ids = RequestIds(first_request)
-        self._contexts = [Context() for _ in range(concurrency)]
-        self._asking: dict[bytes, Context] = {}
+        self._contexts = [RequestContext() for _ in range(concurrency)]
+        self._asking: dict[bytes, RequestContext] = {}
         self._is_open = False
         self._is_leaving = False
 
@@ -132,7 +132,7 @@ class WorkerSide:
             context.id = word.id
             context.is_working = True
             timeout = inf if word.timeout < 0 else word.timeout / 1000
-            self._port.run(context, word.payload, Assignment(service=word.service, timeout=timeout))
+            self._port.run(context, word.payload, JobInfo(service=word.service, timeout=timeout))
         elif isinstance(word, Heartbeat):
             context.id = word.id
             if not self._is_leaving:
@@ -143,7 +143,7 @@ class WorkerSide:
             self._port.reconnect("a RESULT came, which is for callers; or a READY, which is for brokers")
 
     def finished(self, ticket: Hashable, result: Frame, now: float) -> None:
-        assert isinstance(ticket, Context)
+        assert isinstance(ticket, RequestContext)
         self._report(ticket, [write_result(ticket.id, self._is_leaving), result], now)
 
     def failed(
@@ -155,7 +155,7 @@ class WorkerSide:
         outcome: Outcome = Outcome.FAILED,
     ) -> None:
         """This wire has no word for failure. A HEARTBEAT where a RESULT is due says that none is coming."""
-        assert isinstance(ticket, Context)
+        assert isinstance(ticket, RequestContext)
         self._report(ticket, [write_heartbeat(ticket.id)], now)
 
     def stop(self) -> None:
@@ -186,7 +186,7 @@ class WorkerSide:
             largest.asked = [write_heartbeat(largest.id)]  # as if it had failed
             self._asking[largest.request] = largest
 
-    def _report(self, context: Context, request: list[Frame], now: float) -> None:
+    def _report(self, context: RequestContext, request: list[Frame], now: float) -> None:
         context.is_working = False
         context.reports = True
         context.losses = 0
@@ -194,12 +194,12 @@ class WorkerSide:
         context.is_over = self._is_leaving
         self._ask(context, request, now)
 
-    def _begin(self, context: Context, now: float) -> None:
+    def _begin(self, context: RequestContext, now: float) -> None:
         context.id = b""
         if not self._is_leaving:
             self._ask(context, [self._ready], now)
 
-    def _ask(self, context: Context, request: list[Frame], now: float) -> None:
+    def _ask(self, context: RequestContext, request: list[Frame], now: float) -> None:
         """A new request; it goes out now, or with the next connection."""
         context.request = self._ids.new()
         context.asked = request
@@ -209,7 +209,7 @@ class WorkerSide:
             self._port.send([context.request, *request])
 
 
-class _Call:
+class _PendingCall:
     __slots__ = ("again_at", "frames", "seconds", "ticket")
 
     def __init__(self, ticket: Hashable, frames: list[Frame], seconds: float, now: float) -> None:
@@ -225,11 +225,11 @@ class ClientSide(sides.ClientSide):
     outlives_connections = True
     hint = "this wire has no word for a job that failed, or that no worker took"
 
-    def __init__(self, options: ClientOptions, port: ClientPort, first_request: int = 0) -> None:
+    def __init__(self, options: ClientOptions, port: ClientIO, first_request: int = 0) -> None:
         self._options = options
         self._port = port
         self._ids = RequestIds(first_request)
-        self._calls: dict[bytes, _Call] = {}
+        self._calls: dict[bytes, _PendingCall] = {}
         self.patience = (options.job_timeout or inf) + ASK_AGAIN
 
     def opened(self, now: float) -> None:
@@ -245,7 +245,7 @@ class ClientSide(sides.ClientSide):
         milliseconds = ENDLESS if seconds == inf else max(1, ceil(min(seconds, LONGEST) * 1000))
         request = self._ids.new()
         frames: list[Frame] = [request, write_job(b"", service, milliseconds), payload]
-        self._calls[request] = _Call(ticket, frames, seconds + ASK_AGAIN, now)
+        self._calls[request] = _PendingCall(ticket, frames, seconds + ASK_AGAIN, now)
         self._port.send(frames)
 
     def hear(self, message: Message | TooLarge, now: float) -> None:

@@ -7,9 +7,9 @@ from typing import Final
 from dragoman.carriers.carrier import Frame
 from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt, Caller, Service, Worker
-from dragoman.core.options import Wishes
+from dragoman.core.options import JobOptions
 from dragoman.core.recipients import Recipient, RemoteWorker
-from dragoman.dialects.interface import Line, Peer
+from dragoman.dialects.interface import BrokerIO, Connection
 
 WHOLE: Final = 16_384  # a message up to this size is hashed and read in one piece
 PIECE: Final = 65_536  # of a larger one: what is hashed at a time, so that no second copy of all of it is made
@@ -23,7 +23,7 @@ NO_HEADER: Final = bytes(WHOLE + 1)  # nothing that is compared with it is as lo
 Key = tuple[str, bytes, int, int]
 
 
-def may_be_back(lost: Call | Guest, peer: Peer) -> bool:
+def may_be_back(lost: PendingCall | MemoDbWorker, peer: Connection) -> bool:
     """Whether this connection can be a new one of the client or worker whose connection was lost.
 
     Its address, process, request id and message are the same, or it would not have been found. A connection that was
@@ -32,7 +32,7 @@ def may_be_back(lost: Call | Guest, peer: Peer) -> bool:
     return peer.since > lost.left_at - NOTICED_WITHIN
 
 
-def imprint(body: Frame) -> int:
+def fingerprint(body: Frame) -> int:
     """A keyed hash of the whole message. With the request id it tells whether a request is an earlier one, repeated.
 
     Python's own hash of bytes is SipHash with a random key of this process: 64 bits that a peer cannot steer. Of the
@@ -45,7 +45,7 @@ def imprint(body: Frame) -> int:
     return hash(tuple([hash(bytes(view[at : at + PIECE])) for at in range(0, len(body), PIECE)]))
 
 
-class Guest(RemoteWorker):
+class MemoDbWorker(RemoteWorker):
     """One worker: whoever speaks under the id we gave it."""
 
     __slots__ = (
@@ -71,16 +71,16 @@ class Guest(RemoteWorker):
 
     worker: Worker
 
-    def __init__(self, id: bytes, peer: Peer, route: bytes, mark: int) -> None:
+    def __init__(self, id: bytes, peer: Connection, route: bytes, mark: int) -> None:
         self.id = id
-        self.peer: Peer | None = peer  # where its last request came from, while that connection lives
+        self.peer: Connection | None = peer  # where its last request came from, while that connection lives
         self.address = peer.address
         self.route = route  # of its last request
         self.mark = mark  # that request's imprint
         self.answer: list[Frame] | None = None  # what it was answered; None while it is parked
         self.header = b""  # what its last job was sent with, and the next if it is one like that
         self.service: Service | None = None
-        self.wishes: Wishes | None = None
+        self.wishes: JobOptions | None = None
         self.is_replayed = False  # that was said on more than one connection
         self.overtaken: list[tuple[bytes, int]] = []  # requests that may still come by connections it has left
         self.is_confirmed = False  # it has shown that it knows its id
@@ -106,7 +106,7 @@ class Guest(RemoteWorker):
         del self.overtaken[:-OVERTAKEN_KEPT]
 
 
-class Call(Caller):
+class PendingCall(Caller):
     """One caller's request: a caller to the core, from the JOB to the last time its answer may be asked for."""
 
     __slots__ = (
@@ -123,9 +123,9 @@ class Call(Caller):
         "timeout",
     )
 
-    def __init__(self, recipient: Recipient, peer: Peer, route: bytes, mark: int, timeout: int) -> None:
+    def __init__(self, recipient: Recipient, peer: Connection, route: bytes, mark: int, timeout: int) -> None:
         super().__init__(recipient)
-        self.peer: Peer | None = peer
+        self.peer: Connection | None = peer
         self.address = peer.address
         self.route = route
         self.mark = mark
@@ -142,28 +142,28 @@ class Call(Caller):
         return self.address, self.route[-4:], self.mark, self.process
 
 
-class Contacts:
+class ConnectionRecord:
     """Whoever shares one connection."""
 
     __slots__ = ("answered", "dead", "guests", "header", "readies", "said", "waiting")
 
     def __init__(self) -> None:
-        self.guests: dict[Guest, None] = {}
-        self.readies: dict[bytes, Guest] = {}  # those of whom nothing but READY has come, by its route
+        self.guests: dict[MemoDbWorker, None] = {}
+        self.readies: dict[bytes, MemoDbWorker] = {}  # those of whom nothing but READY has come, by its route
         self.dead: dict[bytes, tuple[int, bytes]] = {}  # imprint and id of the latest that died so, by route
-        self.waiting: dict[bytes, Call] = {}  # by route, oldest first
-        self.answered: dict[bytes, Call] = {}
+        self.waiting: dict[bytes, PendingCall] = {}  # by route, oldest first
+        self.answered: dict[bytes, PendingCall] = {}
         self.header = NO_HEADER  # of the last plain JOB or RESULT that came, and what it said: id, service, time-out
         self.said = b"", "", 0
 
-    def bury(self, guest: Guest) -> None:
+    def bury(self, guest: MemoDbWorker) -> None:
         """It died with nothing but READY said: that may come once more, on its way while it died."""
         self.dead[guest.route] = guest.mark, guest.id
         if len(self.dead) > DEAD_KEPT:
             del self.dead[next(iter(self.dead))]
 
 
-def grumble(line: Line, peer: Peer | None, event: str, **fields: object) -> None:
+def grumble(line: BrokerIO, peer: Connection | None, event: str, **fields: object) -> None:
     """Log what a connection does wrong, once a second at most."""
     if peer is not None:
         line.remark_limited(event, level="warning", peer=peer, **fields)

@@ -7,31 +7,31 @@ from collections.abc import Callable
 from typing import Final
 
 from dragoman.core.infinity import inf
-from dragoman.dialects.memodb.records import Call
+from dragoman.dialects.memodb.records import PendingCall
 
 RECORD: Final = 512  # about what a kept answer costs besides its payload
 SWEEP_FLOOR: Final = 64
 
 
-class Answers:
+class ReplyCache:
     __slots__ = ("_dropped", "_forget", "_kept", "_seconds", "bytes", "max_bytes")
 
-    def __init__(self, seconds: float, max_bytes: int, forget: Callable[[Call], None]) -> None:
+    def __init__(self, seconds: float, max_bytes: int, forget: Callable[[PendingCall], None]) -> None:
         self.bytes = 0
         self.max_bytes = max_bytes
         self._seconds = seconds
         self._forget = forget  # told of each that is not kept any longer
         self._dropped = 0  # of those in line
-        self._kept: deque[Call] = deque()  # in the order they were given; dropped ones are not answered any more
+        self._kept: deque[PendingCall] = deque()  # in the order they were given; dropped ones are not answered any more
 
-    def keep(self, call: Call, now: float) -> None:
+    def keep(self, call: PendingCall, now: float) -> None:
         call.answered_at = now  # and not until when: answers of one turn share this number
         self._kept.append(call)
         self.bytes += RECORD + len(call.result)
         while self.bytes > self.max_bytes:
             self._end(self._kept.popleft())
 
-    def drop(self, call: Call) -> None:
+    def drop(self, call: PendingCall) -> None:
         """Before its time. It stays in line until its turn comes, or until such are too many."""
         self._end(call)
         self._dropped += 1
@@ -46,7 +46,7 @@ class Answers:
             self._end(kept.popleft())
         return kept[0].answered_at + seconds if kept else inf
 
-    def _end(self, call: Call) -> None:
+    def _end(self, call: PendingCall) -> None:
         if call.is_answered:
             self.bytes -= RECORD + len(call.result)
             self._forget(call)

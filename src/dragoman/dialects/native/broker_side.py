@@ -12,42 +12,42 @@ from typing import Final
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
-from dragoman.core.effects import Answer, Dismiss, Effect, Give, Progress, Recall
+from dragoman.core.effects import CancelAttempt, DeliverOutcome, DeliverProgress, Effect, RemoveWorker, SendJob
 from dragoman.core.oversize import over_max_payload
-from dragoman.dialects.interface import Line, Peer, Session
-from dragoman.dialects.native.client_sessions import Client
+from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
+from dragoman.dialects.native.client_sessions import ClientSession
 from dragoman.dialects.native.clients import Clients
 from dragoman.dialects.native.codec import expect_frames, read_hello, write_error, write_welcome
 from dragoman.dialects.native.messages import (
     BYE,
     HEARTBEAT,
     HELLO,
+    MESSAGE_NAMES,
     TOO_LARGE,
     VERSION,
-    WORDS,
     Hello,
     Role,
     Welcome,
     name_of,
 )
-from dragoman.dialects.native.operations import Desk
+from dragoman.dialects.native.operations import Operations
 from dragoman.dialects.native.options import ListenerOptions
 from dragoman.dialects.native.remote_workers import RemoteWorker, RemoteWorkers
 
 HEARTBEAT_FRAMES: Final[list[Frame]] = [bytes((HEARTBEAT,))]
 
 
-class NativeSession(Session):
+class NativeBrokerSide(BrokerSide):
     dialect = "native"
 
     def __init__(
         self,
         broker: Broker,
-        line: Line,
+        line: BrokerIO,
         options: ListenerOptions,
         max_payload: int,
         about: str,
-        desk: Desk | None = None,
+        desk: Operations | None = None,
     ) -> None:
         self._broker = broker
         self._line = line
@@ -59,10 +59,10 @@ class NativeSession(Session):
 
     # ---------------------------------------------------------------- the seam
 
-    def opened(self, peer: Peer, now: float) -> None:
+    def opened(self, peer: Connection, now: float) -> None:
         peer.guest = None
 
-    def hear(self, peer: Peer, message: Message | TooLarge, now: float) -> None:
+    def hear(self, peer: Connection, message: Message | TooLarge, now: float) -> None:
         guest = peer.guest
         try:
             if isinstance(message, TooLarge):
@@ -81,7 +81,7 @@ class NativeSession(Session):
                 if hear_worker is not None:
                     hear_worker(guest, message, now)
                     return
-            elif type(guest) is Client:
+            elif type(guest) is ClientSession:
                 hear_client = self._clients.words.get(word)
                 if hear_client is not None:
                     hear_client(guest, message, now)
@@ -91,23 +91,23 @@ class NativeSession(Session):
             self._object(peer, message, problem)
 
     def execute(self, effect: Effect, now: float) -> None:
-        if type(effect) is Give:
+        if type(effect) is SendJob:
             self._workers.give(effect.attempt)
-        elif type(effect) is Answer:
+        elif type(effect) is DeliverOutcome:
             self._clients.answer(effect)
-        elif isinstance(effect, Recall):
+        elif isinstance(effect, CancelAttempt):
             self._workers.recall(effect.attempt, effect.reason, now)
-        elif isinstance(effect, Progress):
+        elif isinstance(effect, DeliverProgress):
             self._clients.pass_on(effect)
-        elif isinstance(effect, Dismiss):
+        elif isinstance(effect, RemoveWorker):
             self._workers.dismiss(effect)
         # Accept: whoever asks for a background job asks the desk, and hears of it from there.
 
-    def lost(self, peer: Peer, unsent: Sequence[object], now: float) -> None:
+    def lost(self, peer: Connection, unsent: Sequence[object], now: float) -> None:
         guest, peer.guest = peer.guest, None
         if type(guest) is RemoteWorker:
             self._workers.lost(guest, unsent, now)
-        elif type(guest) is Client and guest.peer is peer:
+        elif type(guest) is ClientSession and guest.peer is peer:
             self._clients.lost(guest, now)
 
     def tick(self, now: float) -> float:
@@ -119,7 +119,7 @@ class NativeSession(Session):
 
     # ---------------------------------------------------------------- words that everybody may say
 
-    def _hear_other(self, peer: Peer, word: int, message: Message, now: float) -> None:
+    def _hear_other(self, peer: Connection, word: int, message: Message, now: float) -> None:
         guest = peer.guest
         if guest is None:
             if word != HELLO:
@@ -130,20 +130,20 @@ class NativeSession(Session):
             self._line.send(peer, HEARTBEAT_FRAMES)
         elif word == BYE:
             expect_frames(message, 2)
-            if type(guest) is Client:
+            if type(guest) is ClientSession:
                 self._clients.leave(guest)
             else:
                 self._workers.leave(guest, "its worker said BYE", now)
             self._line.close(peer, "it said BYE")
         elif word == HELLO:
             raise Malformed("twice", "HELLO again on the same connection")
-        elif word in WORDS:
-            who = "a client" if type(guest) is Client else "a worker"
+        elif word in MESSAGE_NAMES:
+            who = "a client" if type(guest) is ClientSession else "a worker"
             raise Malformed("role", f"{name_of(word)} is not for {who} to say")
         else:
             raise Malformed("unknown word", f"{name_of(word)} is no word of version {VERSION}")
 
-    def _hello(self, peer: Peer, hello: Hello, now: float) -> None:
+    def _hello(self, peer: Connection, hello: Hello, now: float) -> None:
         if hello.role is Role.WORKER:
             self._workers.enter(peer, hello, now)
             self._welcome(peer, Role.WORKER)
@@ -151,14 +151,14 @@ class NativeSession(Session):
             client, resumed = self._clients.enter(peer, hello, now)
             self._welcome(peer, Role.CLIENT, client.window, resumed, client.epoch)
 
-    def _welcome(self, peer: Peer, role: Role, window: int = 0, resumed: bool = False, epoch: str = "") -> None:
+    def _welcome(self, peer: Connection, role: Role, window: int = 0, resumed: bool = False, epoch: str = "") -> None:
         options = self._options
         welcome = Welcome(
             options.heartbeat, options.lease, self._max_payload, window, options.resume, resumed, epoch, self._about
         )
         self._line.send(peer, write_welcome(welcome, role))
 
-    def _hear_large(self, peer: Peer, message: TooLarge, now: float) -> None:
+    def _hear_large(self, peer: Connection, message: TooLarge, now: float) -> None:
         """It was skipped as it came; its leading frames tell whom it concerns."""
         sentence = over_max_payload("a message", message.size, self._max_payload)
         frames, guest = message.frames, peer.guest
@@ -167,12 +167,12 @@ class NativeSession(Session):
             if guest.worker is not None:
                 self._broker.seen(guest.worker, now)
             self._workers.hear_large(guest, word, message, now, sentence)
-        elif type(guest) is Client:
+        elif type(guest) is ClientSession:
             self._clients.hear_large(guest, word, message, sentence)
         else:
             raise Malformed(TOO_LARGE, sentence)
 
-    def _object(self, peer: Peer, message: Message | TooLarge, problem: Malformed) -> None:
+    def _object(self, peer: Connection, message: Message | TooLarge, problem: Malformed) -> None:
         """D6: say what was wrong. Who has not even said HELLO is in the wrong place."""
         frames = message.frames if isinstance(message, TooLarge) else message
         word = frames[0][0] if frames and frames[0] else 0

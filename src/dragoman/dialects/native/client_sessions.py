@@ -11,11 +11,11 @@ from dragoman.core.infinity import inf
 from dragoman.core.model import Caller, JobId
 from dragoman.core.owners import Owner
 from dragoman.core.recipients import Recipient
-from dragoman.dialects.interface import Peer
+from dragoman.dialects.interface import Connection
 from dragoman.dialects.native.codec import write_result
 
 
-class Outcomes:
+class UnacknowledgedOutcomes:
     """What a client was told at once: results by ids, or the message that told how one job ended."""
 
     __slots__ = ("connection", "ids", "is_emptied", "message", "results", "size")
@@ -51,7 +51,7 @@ class Outcomes:
             self.size = size_of(self.results)
 
 
-class Client(Caller):
+class ClientSession(Caller):
     """The record of one client, and the outcomes that it may not have heard of."""
 
     __slots__ = (
@@ -76,14 +76,14 @@ class Client(Caller):
         self.secret = secret  # its session and epoch, by which it is known again; empty: it does not come back
         self.epoch = epoch
         self.window = window
-        self.peer: Peer | None = None  # none while it is away
+        self.peer: Connection | None = None  # none while it is away
         self.connection = 0  # which of its connections this is, or was the last
         self.asks: dict[bytes, Any] = {}  # questions under way on its connection, by their numbers
         self.refused: deque[JobId] = deque()  # turned away at the door; the answers come in this order
         self.done: list[bytes] = []  # in this turn: ids and results leave at its end, in one message
         self.results: list[Frame] = []
         self.away_until = inf
-        self._kept: deque[Outcomes] = deque()  # the last ones, in the order they were told
+        self._kept: deque[UnacknowledgedOutcomes] = deque()  # the last ones, in the order they were told
         self._emptied = 0  # of these, how many have been emptied: the first ones
         self._kept_count = 0
         self._kept_bytes = 0
@@ -93,7 +93,7 @@ class Client(Caller):
         """The owner whose limits its jobs count for; None while it is away."""
         return self.peer.owner if self.peer is not None else None
 
-    def keep(self, outcomes: Outcomes, max_bytes: int) -> None:
+    def keep(self, outcomes: UnacknowledgedOutcomes, max_bytes: int) -> None:
         """A client that keeps to its window cannot miss more than the last `window` outcomes."""
         outcomes.connection = self.connection
         kept = self._kept
@@ -129,23 +129,23 @@ class Client(Caller):
         self._kept_bytes -= outcomes.size
 
 
-class Sessions:
+class ClientSessions:
     """The clients that are connected, and those that may come back, by their secret."""
 
     __slots__ = ("_away", "_by_secret", "_max_away", "present")
 
     def __init__(self, max_away: int) -> None:
         self._max_away = max_away
-        self.present: dict[Client, None] = {}  # connected now, also those without a secret
-        self._by_secret: dict[str, Client] = {}
-        self._away: dict[str, Client] = {}  # the one that left first comes first
+        self.present: dict[ClientSession, None] = {}  # connected now, also those without a secret
+        self._by_secret: dict[str, ClientSession] = {}
+        self._away: dict[str, ClientSession] = {}  # the one that left first comes first
 
-    def enter(self, client: Client) -> None:
+    def enter(self, client: ClientSession) -> None:
         self.present[client] = None
         if client.secret:
             self._by_secret[client.secret] = client
 
-    def take(self, secret: str) -> Client | None:
+    def take(self, secret: str) -> ClientSession | None:
         """The client of this secret, if it is known; it is not away any more."""
         client = self._by_secret.get(secret)
         if client is not None:
@@ -154,7 +154,7 @@ class Sessions:
             client.away_until = inf
         return client
 
-    def note_away(self, client: Client, until: float) -> Iterator[Client]:
+    def note_away(self, client: ClientSession, until: float) -> Iterator[ClientSession]:
         """Its connection broke. Yields those that are forgotten because there are too many."""
         self.present.pop(client, None)
         client.away_until = until
@@ -162,7 +162,7 @@ class Sessions:
         while len(self._away) > self._max_away:
             yield self._away.pop(next(iter(self._away)))
 
-    def overdue(self, now: float) -> Iterator[Client]:
+    def overdue(self, now: float) -> Iterator[ClientSession]:
         """Those that did not come back in time; all are waited for equally long, so the first is the one due first."""
         while self._away:
             client = next(iter(self._away.values()))
@@ -176,7 +176,7 @@ class Sessions:
             return client.away_until
         return inf
 
-    def forget(self, client: Client) -> None:
+    def forget(self, client: ClientSession) -> None:
         self.present.pop(client, None)
         if self._by_secret.get(client.secret) is client:
             del self._by_secret[client.secret]

@@ -11,7 +11,7 @@ from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.infinity import inf
 from dragoman.dialects import sides
-from dragoman.dialects.heartbeats import LifeSigns
+from dragoman.dialects.heartbeats import HeartbeatTimers
 from dragoman.dialects.native.codec import (
     read_bye,
     read_error,
@@ -54,13 +54,13 @@ from dragoman.dialects.native.messages import (
     Failed,
     Flag,
     Hello,
-    Order,
     Role,
+    SubmitHeader,
     Welcome,
 )
 from dragoman.dialects.native.options import ClientOptions
 from dragoman.dialects.native.waiting import BEFORE_WELCOME, NO_WELCOME
-from dragoman.dialects.sides import ClientPort, Failure, Outcome, Wishes
+from dragoman.dialects.sides import ClientIO, Failure, Outcome, SubmitOptions
 
 ACK_AFTER: Final = 256 << 10  # bytes of results
 BATCH_BYTES: Final = 1 << 20  # of payloads in one SUBMIT
@@ -68,7 +68,7 @@ LONGEST: Final = 49 * 86_400.0  # seconds that can be said; for ever is not much
 MOST_HEADS_KEPT: Final = 1024  # of SUBMIT, written once for all jobs that ask for the same
 
 
-class Call:
+class PendingCall:
     """A job under way."""
 
     __slots__ = ("head", "is_cancelled", "is_sent", "payload", "ticket")
@@ -81,7 +81,7 @@ class Call:
         self.is_cancelled = False
 
 
-class Question:
+class PendingOperation:
     """A question under way."""
 
     __slots__ = ("form", "is_asked", "payload", "text", "ticket")
@@ -105,23 +105,23 @@ class ClientSide(sides.ClientSide):
     patience = inf
     hint = ""
 
-    def __init__(self, options: ClientOptions, port: ClientPort, session: str, name: str = "") -> None:
+    def __init__(self, options: ClientOptions, port: ClientIO, session: str, name: str = "") -> None:
         self._port = port
         self._hello = Hello(Role.CLIENT, session=session if options.resume else "", window=options.window, name=name)
         self._welcome: Welcome | None = None  # none: not connected, or not yet welcome
         self._max_payload = 0  # 0: the broker has never said
         self._keeps_sessions = False
         self._is_open = False
-        self._calls: dict[bytes, Call] = {}  # all that have no outcome yet
+        self._calls: dict[bytes, PendingCall] = {}  # all that have no outcome yet
         self._unsent: deque[bytes] = deque()  # of these, what the broker has not got; some may be over by now
         self._in_flight = 0
-        self._questions: dict[bytes, Question] = {}  # all that have no answer yet, by their numbers
+        self._questions: dict[bytes, PendingOperation] = {}  # all that have no answer yet, by their numbers
         self._unasked: deque[bytes] = deque()  # of these, what the broker has not got by this connection
         self._asked = 0  # and how many it has got
-        self._heads: dict[Wishes, bytes] = {}
+        self._heads: dict[SubmitOptions, bytes] = {}
         self._unacknowledged: list[bytes] = []
         self._unacknowledged_bytes = 0
-        self._signs = LifeSigns(BEFORE_WELCOME.heartbeat, BEFORE_WELCOME.lease)
+        self._signs = HeartbeatTimers(BEFORE_WELCOME.heartbeat, BEFORE_WELCOME.lease)
 
     @property
     def is_ready(self) -> bool:
@@ -132,12 +132,12 @@ class ClientSide(sides.ClientSide):
     def call(self, ticket: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None:
         raise AssertionError("a job of this wire has an id: submit it")
 
-    def submit(self, ticket: Hashable, wishes: Wishes, payload: Frame, id: bytes, now: float) -> None:
+    def submit(self, ticket: Hashable, wishes: SubmitOptions, payload: Frame, id: bytes, now: float) -> None:
         if len(payload) > self._max_payload > 0:
             sentence = f"a payload of {len(payload)} bytes is over the broker's max_payload {self._max_payload}"
             self._port.ended(ticket, Outcome.REFUSED, sentence, refusal=TOO_LARGE)
             return
-        self._calls[id] = Call(ticket, self._heads.get(wishes) or self._head(wishes), payload)
+        self._calls[id] = PendingCall(ticket, self._heads.get(wishes) or self._head(wishes), payload)
         self._unsent.append(id)
 
     def ask(self, ticket: Hashable, question: str, form: bytes, payload: Frame, id: bytes, now: float) -> None:
@@ -150,7 +150,7 @@ class ClientSide(sides.ClientSide):
             self._port.objected(ticket, TOO_LARGE, sentence)
             return
         number = id[-NUMBER:]
-        self._questions[number] = Question(ticket, question, form, payload)
+        self._questions[number] = PendingOperation(ticket, question, form, payload)
         self._unasked.append(number)
 
     def is_sent(self, id: bytes) -> bool:
@@ -200,10 +200,10 @@ class ClientSide(sides.ClientSide):
                 self._say_list(CANCEL, [id for id, call in self._calls.items() if call.is_sent], 0.0)
             self._port.send(write_bye("the client is closed", is_final=True))
 
-    def _head(self, wishes: Wishes) -> bytes:
+    def _head(self, wishes: SubmitOptions) -> bytes:
         if len(self._heads) >= MOST_HEADS_KEPT:
             self._heads.clear()
-        order = Order(
+        order = SubmitHeader(
             wishes.service,
             (Flag.WAIT if wishes.waits else NO_FLAGS) | (Flag.WHOLE if wishes.is_whole else NO_FLAGS),
             UNSAID_PRIORITY if wishes.priority is None else wishes.priority,

@@ -11,14 +11,14 @@ from typing import Any, Final
 from dragoman.carriers.carrier import Frame, Message, TooLarge, size_of
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
-from dragoman.core.effects import Answer, Progress
+from dragoman.core.effects import DeliverOutcome, DeliverProgress
 from dragoman.core.infinity import inf
 from dragoman.core.model import JobId
-from dragoman.core.options import DEFAULT_PRIORITY, Wishes
+from dragoman.core.options import DEFAULT_PRIORITY, JobOptions
 from dragoman.core.recipients import Recipient
-from dragoman.core.states import DONE, Outcome, Refusal
-from dragoman.dialects.interface import Line, Peer
-from dragoman.dialects.native.client_sessions import Client, Outcomes, Sessions
+from dragoman.core.states import DONE, Outcome, RefusalReason
+from dragoman.dialects.interface import BrokerIO, Connection
+from dragoman.dialects.native.client_sessions import ClientSession, ClientSessions, UnacknowledgedOutcomes
 from dragoman.dialects.native.codec import (
     read_list,
     read_names,
@@ -44,9 +44,9 @@ from dragoman.dialects.native.messages import (
     UNSAID_PRIORITY,
     Flag,
     Hello,
-    Order,
+    SubmitHeader,
 )
-from dragoman.dialects.native.operations import Asks, Desk
+from dragoman.dialects.native.operations import Operations, PendingOperations
 from dragoman.dialects.native.options import ListenerOptions
 
 MOST_PLANS: Final = 1024  # different heads of SUBMIT that are remembered
@@ -56,12 +56,12 @@ NOT_KEPT: Final = "its outcome was not kept: more came than max_kept_bytes"
 GRACE: Final = 10.0  # seconds after a pause of our own, in which those who are away can come back (D13)
 
 
-class Plan:
+class ParsedSubmit:
     """The meaning of a head of SUBMIT, read once."""
 
     __slots__ = ("deadline", "is_background", "service", "wants_accept", "wishes")
 
-    def __init__(self, order: Order, wishes: Wishes) -> None:
+    def __init__(self, order: SubmitHeader, wishes: JobOptions) -> None:
         self.service = order.service
         self.deadline = order.deadline or inf
         self.wishes = wishes
@@ -75,18 +75,18 @@ class Clients:
     __slots__ = ("_broker", "_line", "_options", "_plans", "_recipient", "_told", "asks", "sessions", "words")
 
     def __init__(
-        self, recipient: Recipient, broker: Broker, line: Line, options: ListenerOptions, desk: Desk | None
+        self, recipient: Recipient, broker: Broker, line: BrokerIO, options: ListenerOptions, desk: Operations | None
     ) -> None:
         """`recipient` receives the effects for these clients."""
         self._recipient = recipient
         self._broker = broker
         self._line = line
         self._options = options
-        self._plans: dict[bytes, Plan] = {}
-        self._told: list[Client] = []  # clients with results to send at the end of this turn
-        self.sessions = Sessions(options.max_sessions)
-        self.asks = Asks(desk, line)
-        self.words: Mapping[int, Callable[[Client, Message, float], None]] = {
+        self._plans: dict[bytes, ParsedSubmit] = {}
+        self._told: list[ClientSession] = []  # clients with results to send at the end of this turn
+        self.sessions = ClientSessions(options.max_sessions)
+        self.asks = PendingOperations(desk, line)
+        self.words: Mapping[int, Callable[[ClientSession, Message, float], None]] = {
             SUBMIT: self._submit,
             CANCEL: self._cancel,
             ACK: self._ack,
@@ -96,7 +96,7 @@ class Clients:
 
     # ---------------------------------------------------------------- connections
 
-    def enter(self, peer: Peer, hello: Hello, now: float) -> tuple[Client, bool]:
+    def enter(self, peer: Connection, hello: Hello, now: float) -> tuple[ClientSession, bool]:
         """The client that has said HELLO, and whether it resumes an earlier session."""
         options = self._options
         session = hello.session if options.resume > 0 else ""
@@ -105,7 +105,7 @@ class Clients:
         if client is None:  # also if it is known, and our WELCOME never arrived: then it means an earlier one
             epoch = self._broker.entropy.token().hex() if session else ""
             window = min(hello.window or options.window, options.window)
-            client = Client(self._recipient, session + epoch, epoch, window)
+            client = ClientSession(self._recipient, session + epoch, epoch, window)
             self.sessions.enter(client)
         elif client.peer is not None:  # the former connection is dead, and we had not noticed
             self._broker.counters.takeovers += 1
@@ -119,7 +119,7 @@ class Clients:
         self._broker.caller_back(client)
         return client, resumed
 
-    def lost(self, client: Client, now: float) -> None:
+    def lost(self, client: ClientSession, now: float) -> None:
         """Its connection has ended: it may come back for a while."""
         self.asks.leave(client, now)
         client.peer = None
@@ -130,7 +130,7 @@ class Clients:
         for forgotten in self.sessions.note_away(client, now + self._options.resume):
             self._abandon(forgotten, now)
 
-    def leave(self, client: Client) -> None:
+    def leave(self, client: ClientSession) -> None:
         """It said BYE: it will not come back."""
         self.sessions.forget(client)
         client.secret = ""
@@ -156,7 +156,7 @@ class Clients:
 
     # ---------------------------------------------------------------- words
 
-    def hear_large(self, client: Client, word: int, message: TooLarge, sentence: str) -> None:
+    def hear_large(self, client: ClientSession, word: int, message: TooLarge, sentence: str) -> None:
         """Refuse a message that was skipped as it came; its leading frames tell which jobs it is about."""
         peer = client.peer
         assert peer is not None
@@ -171,7 +171,7 @@ class Clients:
         else:
             raise Malformed(TOO_LARGE, sentence)
 
-    def _submit(self, client: Client, message: Message, now: float) -> None:
+    def _submit(self, client: ClientSession, message: Message, now: float) -> None:
         head = message[0]
         plan = self._plans.get(head) or self._plan(head)  # type: ignore[arg-type]
         ids = message[1] if len(message) > 2 else b""
@@ -180,14 +180,14 @@ class Clients:
             raise Malformed("malformed", f"a SUBMIT of {len(message)} frames with {len(ids)} bytes of ids")
         if plan.is_background:
             for id in read_names(ids):
-                self._refuse(client, id, Refusal.INVALID, BACKGROUND)
+                self._refuse(client, id, RefusalReason.INVALID, BACKGROUND)
             return
         under_way = client.count_open()
         if under_way + count > client.window:
             sentence = f"its client has {under_way} of {client.window} jobs under way"
             for id in read_names(ids):
-                self._refuse(client, id, Refusal.BUSY, sentence)
-                self._broker.counters.drop(self._broker.roster.counted_as(plan.service), Refusal.BUSY, sentence)
+                self._refuse(client, id, RefusalReason.BUSY, sentence)
+                self._broker.counters.drop(self._broker.roster.counted_as(plan.service), RefusalReason.BUSY, sentence)
             return
         broker, owner = self._broker, client.owner
         service, wishes, deadline = plan.service, plan.wishes, now + plan.deadline
@@ -202,11 +202,11 @@ class Clients:
             if taken:
                 self._line.send(client.peer, write_list(ACCEPTED, taken))  # type: ignore[arg-type]
 
-    def _plan(self, head: Frame) -> Plan:
+    def _plan(self, head: Frame) -> ParsedSubmit:
         order = read_order(head)
         options = self._options
         timeout = order.job_timeout or (inf if order.deadline else options.job_timeout or inf)
-        wishes = Wishes(
+        wishes = JobOptions(
             queue_timeout=order.queue_timeout or options.queue_timeout or inf,
             job_timeout=timeout,
             attempts=order.attempts or options.attempts,
@@ -215,23 +215,23 @@ class Clients:
             orphan_grace=options.resume,
             streams=not order.flags & Flag.WHOLE,
         )
-        plan = Plan(order, wishes)
+        plan = ParsedSubmit(order, wishes)
         if len(head) <= LONGEST_PLAN:
             if len(self._plans) >= MOST_PLANS:
                 self._plans.clear()
             self._plans[bytes(head)] = plan
         return plan
 
-    def _cancel(self, client: Client, message: Message, now: float) -> None:
+    def _cancel(self, client: ClientSession, message: Message, now: float) -> None:
         for id in read_list(message):
             job = client.open_job(JobId(id))
             if job is not None:
                 self._broker.withdraw(job, now, "cancelled by its caller")
 
-    def _ack(self, client: Client, message: Message, now: float) -> None:
+    def _ack(self, client: ClientSession, message: Message, now: float) -> None:
         client.heard(read_list(message))
 
-    def _resume(self, client: Client, message: Message, now: float) -> None:
+    def _resume(self, client: ClientSession, message: Message, now: float) -> None:
         """Tell it again what it misses, and what never came."""
         peer = client.peer
         assert peer is not None
@@ -253,7 +253,7 @@ class Clients:
         if missing:
             self._line.send(peer, write_list(MISSING, missing))
 
-    def _abandon(self, client: Client, now: float) -> None:
+    def _abandon(self, client: ClientSession, now: float) -> None:
         """It will not come back: what waits is withdrawn at once, what runs may end (R18, R19)."""
         self.sessions.forget(client)
         client.secret = ""
@@ -261,8 +261,8 @@ class Clients:
 
     # ---------------------------------------------------------------- outcomes
 
-    def answer(self, answer: Answer) -> None:
-        client: Client = answer.caller  # type: ignore[assignment]
+    def answer(self, answer: DeliverOutcome) -> None:
+        client: ClientSession = answer.caller  # type: ignore[assignment]
         job = answer.job
         if job is None:
             id = client.refused.popleft()
@@ -288,33 +288,33 @@ class Clients:
             client.done, client.results = [], []
             size = size_of(results)
             if client.secret:
-                client.keep(Outcomes(ids, results, size), max_bytes)
+                client.keep(UnacknowledgedOutcomes(ids, results, size), max_bytes)
             if client.peer is not None:
                 most = MOST_NAMES if size <= BATCH_BYTES else 1
                 for start in range(0, len(ids), most):
                     end = start + most
                     self._line.send(client.peer, write_result(ids[start:end], results[start:end]))
 
-    def _refuse(self, client: Client, id: bytes, type: str, sentence: str) -> None:
+    def _refuse(self, client: ClientSession, id: bytes, type: str, sentence: str) -> None:
         self._broker.counters.refused += 1
         self._tell(client, id, write_failed(Outcome.REFUSED, id, type, sentence))
 
-    def _tell(self, client: Client, id: bytes, frames: list[Frame]) -> None:
+    def _tell(self, client: ClientSession, id: bytes, frames: list[Frame]) -> None:
         if client.secret and client.open_job(JobId(id)) is None:  # else it is refused a second job of that id
             size = size_of(frames) - len(frames[0])
-            client.keep(Outcomes([id], [], size, frames), self._options.max_kept_bytes)
+            client.keep(UnacknowledgedOutcomes([id], [], size, frames), self._options.max_kept_bytes)
         if client.peer is not None:
             self._line.send(client.peer, frames)
 
-    def pass_on(self, effect: Progress) -> None:
-        client: Client = effect.caller  # type: ignore[assignment]
+    def pass_on(self, effect: DeliverProgress) -> None:
+        client: ClientSession = effect.caller  # type: ignore[assignment]
         attempt = effect.attempt
         if client.peer is not None:
             frames = write_report(attempt.job.id, effect.payload, is_part=effect.is_part, attempt=attempt.number)
             self._line.send(client.peer, frames)
 
 
-def _failed(id: bytes, answer: Answer) -> list[Frame]:
+def _failed(id: bytes, answer: DeliverOutcome) -> list[Frame]:
     """FAILED for a client, with its worker's failure if there is one."""
     failure = answer.failure
     if failure is None or answer.refusal is not None:

@@ -44,8 +44,8 @@ from dragoman.dialects.native.messages import (
     Flag,
     Hello,
     Job,
-    Order,
     Role,
+    SubmitHeader,
     Welcome,
 )
 
@@ -233,7 +233,7 @@ def _seconds(about: dict[str, Any], key: str, unsaid: float) -> float:
 # -------------------------------------------------------------------- jobs
 
 
-def read_order(head: Frame) -> Order:
+def read_order(head: Frame) -> SubmitHeader:
     """The head of SUBMIT."""
     if len(head) < _SUBMIT.size:
         raise Malformed("malformed", f"a SUBMIT of {len(head)} bytes where {_SUBMIT.size} and a service are due")
@@ -246,12 +246,12 @@ def read_order(head: Frame) -> Order:
         service = bytes(head[_SUBMIT.size :]).decode()
     except UnicodeDecodeError:
         raise Malformed("malformed", "the service's name is not UTF-8") from None
-    return Order(
+    return SubmitHeader(
         service, Flag(flags & 15), priority, attempts, _time(deadline), _time(job_timeout), _time(queue_timeout)
     )
 
 
-def write_order(order: Order) -> bytes:
+def write_order(order: SubmitHeader) -> bytes:
     return (
         _SUBMIT.pack(
             SUBMIT,

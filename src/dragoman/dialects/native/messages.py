@@ -40,7 +40,7 @@ ASK: Final = 0x40
 TELL: Final = 0x41
 OBJECT: Final = 0x42
 
-WORDS: Final = {
+MESSAGE_NAMES: Final = {
     HELLO: "HELLO",
     WELCOME: "WELCOME",
     ERROR: "ERROR",
@@ -68,7 +68,7 @@ WORDS: Final = {
 
 def name_of(word: int) -> str:
     """The name of a word, for texts."""
-    return WORDS.get(word, f"{word:02x}")
+    return MESSAGE_NAMES.get(word, f"{word:02x}")
 
 
 class Role(IntEnum):
@@ -129,7 +129,7 @@ class Welcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class SubmitHeader:
     """What the jobs of one SUBMIT ask for. Seconds; 0 = not said."""
 
     service: str

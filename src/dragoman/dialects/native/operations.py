@@ -12,8 +12,8 @@ from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.failure import Failure
 from dragoman.core.owners import Owner
-from dragoman.dialects.interface import Line
-from dragoman.dialects.native.client_sessions import Client
+from dragoman.dialects.interface import BrokerIO
+from dragoman.dialects.native.client_sessions import ClientSession
 from dragoman.dialects.native.codec import read_ask, read_ask_number, write_object, write_tell
 from dragoman.dialects.native.messages import TOO_LARGE
 
@@ -21,7 +21,7 @@ BUSY: Final = "busy"
 INVALID: Final = "invalid"
 
 
-class Desk(Protocol):
+class Operations(Protocol):
     """Who knows the answers."""
 
     def ask(self, question: str, form: bytes, payload: Frame, asker: Any, now: float) -> object | None:
@@ -31,12 +31,12 @@ class Desk(Protocol):
         """Whoever waited has gone."""
 
 
-class Ask:
+class PendingOperation:
     """A question under way."""
 
     __slots__ = ("_client", "_line", "_number", "ticket")
 
-    def __init__(self, client: Client, line: Line, number: bytes) -> None:
+    def __init__(self, client: ClientSession, line: BrokerIO, number: bytes) -> None:
         self._client = client
         self._line = line
         self._number = number
@@ -64,21 +64,21 @@ class Ask:
         return True
 
 
-class Asks:
+class PendingOperations:
     """The questions of all clients of one listener."""
 
     __slots__ = ("_desk", "_line")
 
-    def __init__(self, desk: Desk | None, line: Line) -> None:
+    def __init__(self, desk: Operations | None, line: BrokerIO) -> None:
         self._desk = desk
         self._line = line
 
-    def hear(self, client: Client, message: Message, now: float) -> None:
+    def hear(self, client: ClientSession, message: Message, now: float) -> None:
         number, question, form, payload = read_ask(message)
         asks = client.asks
         if number in asks:
             raise Malformed("twice", f"ASK {number.hex()} is under way already")
-        ask = Ask(client, self._line, number)
+        ask = PendingOperation(client, self._line, number)
         if len(asks) >= client.window:
             asks[number] = ask
             ask.object(BUSY, f"its client has {len(asks) - 1} of {client.window} questions under way")
@@ -91,14 +91,14 @@ class Asks:
         if asks.get(number) is ask:
             ask.ticket = ticket
 
-    def hear_large(self, client: Client, message: TooLarge, sentence: str) -> None:
+    def hear_large(self, client: ClientSession, message: TooLarge, sentence: str) -> None:
         """It was skipped as it came."""
         number = read_ask_number(message.frames[0])
         if number in client.asks:
             raise Malformed("twice", f"ASK {number.hex()} is under way already")
         self._line.send(client.peer, write_object(number, TOO_LARGE, sentence))  # type: ignore[arg-type]
 
-    def leave(self, client: Client, now: float) -> None:
+    def leave(self, client: ClientSession, now: float) -> None:
         """Its connection is gone: nobody waits for these answers any more."""
         asks, client.asks = client.asks, {}
         for ask in asks.values():

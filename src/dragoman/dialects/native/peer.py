@@ -11,7 +11,7 @@ from dragoman.dialects.native.worker_side import WorkerSide as WorkerSide
 SOCKET: Final = "DEALER"
 
 
-def objection(services: Sequence[str]) -> str | None:
+def check_services(services: Sequence[str]) -> str | None:
     """Why these names cannot be asked for or offered."""
     for service in services:
         if not 0 < len(service.encode()) <= 128 or not service.isprintable():

@@ -13,14 +13,14 @@ from dragoman.carriers.carrier import Frame, Message, TooLarge, size_of
 from dragoman.carriers.malformed import Malformed
 from dragoman.core import recipients
 from dragoman.core.broker import Broker
-from dragoman.core.effects import Dismiss
+from dragoman.core.effects import RemoveWorker
 from dragoman.core.failure import reported_failure
 from dragoman.core.model import Attempt, Token, Worker
-from dragoman.core.options import Terms
+from dragoman.core.options import WorkerProfile
 from dragoman.core.oversize import over_max_payload
 from dragoman.core.recipients import Recipient
 from dragoman.core.states import DRAINING, GONE, Outcome
-from dragoman.dialects.interface import Line, Peer
+from dragoman.dialects.interface import BrokerIO, Connection
 from dragoman.dialects.native.codec import (
     expect_frames,
     read_failed,
@@ -53,7 +53,7 @@ class RemoteWorker(recipients.RemoteWorker):
 
     __slots__ = ("farewell", "given", "name", "peer", "worker")
 
-    def __init__(self, peer: Peer, name: str) -> None:
+    def __init__(self, peer: Connection, name: str) -> None:
         self.peer = peer
         self.name = name
         self.given: list[Attempt] = []  # in this turn: they leave at its end, in one message
@@ -71,7 +71,7 @@ class RemoteWorkers:
     __slots__ = ("_broker", "_gave", "_line", "_max_payload", "_options", "_recipient", "_terms", "words")
 
     def __init__(
-        self, recipient: Recipient, broker: Broker, line: Line, options: ListenerOptions, max_payload: int
+        self, recipient: Recipient, broker: Broker, line: BrokerIO, options: ListenerOptions, max_payload: int
     ) -> None:
         """`recipient` receives the effects for these workers."""
         self._recipient = recipient
@@ -79,7 +79,7 @@ class RemoteWorkers:
         self._line = line
         self._options = options
         self._max_payload = max_payload
-        self._terms: dict[tuple[int, bool], Terms] = {}  # by what workers say of themselves
+        self._terms: dict[tuple[int, bool], WorkerProfile] = {}  # by what workers say of themselves
         self._gave: list[RemoteWorker] = []  # workers with jobs to send at the end of this turn
         self.words: Mapping[int, Callable[[RemoteWorker, Message, float], None]] = {
             RESULT: self._result,
@@ -92,7 +92,7 @@ class RemoteWorkers:
 
     # ---------------------------------------------------------------- connections
 
-    def enter(self, peer: Peer, hello: Hello, now: float) -> None:
+    def enter(self, peer: Connection, hello: Hello, now: float) -> None:
         """Let in a worker that has said HELLO. It is idle once its connection has settled."""
         remote = RemoteWorker(peer, hello.name or peer.label)
         terms = self._terms.get((hello.capacity, hello.returns)) or self._new_terms(hello)
@@ -103,9 +103,9 @@ class RemoteWorkers:
         peer.guest = remote
         self._line.when_settled(peer, partial(self._broker.idle, worker))
 
-    def _new_terms(self, hello: Hello) -> Terms:
+    def _new_terms(self, hello: Hello) -> WorkerProfile:
         options = self._options
-        terms = Terms(
+        terms = WorkerProfile(
             lease=options.lease,
             may_refuse=True,
             capacity=hello.capacity,
@@ -129,7 +129,7 @@ class RemoteWorkers:
         if worker is not None:
             self._broker.leave(worker, now, reason, unseen)
 
-    def dismiss(self, effect: Dismiss) -> None:
+    def dismiss(self, effect: RemoveWorker) -> None:
         remote = cast(RemoteWorker, effect.worker.remote)
         if effect.worker.state is GONE:
             remote.worker = None

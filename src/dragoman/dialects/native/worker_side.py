@@ -8,7 +8,7 @@ from typing import Final
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.infinity import inf
-from dragoman.dialects.heartbeats import LifeSigns
+from dragoman.dialects.heartbeats import HeartbeatTimers
 from dragoman.dialects.native.codec import (
     read_bye,
     read_error,
@@ -35,7 +35,7 @@ from dragoman.dialects.native.messages import (
 )
 from dragoman.dialects.native.options import WorkerOptions
 from dragoman.dialects.native.waiting import BEFORE_WELCOME, NO_WELCOME
-from dragoman.dialects.sides import Assignment, Failure, Outcome, WorkerPort
+from dragoman.dialects.sides import Failure, JobInfo, Outcome, WorkerIO
 
 WELCOME_SOON: Final = 0.02  # seconds
 RESULT_BYTES: Final = 64 << 10  # of results in one RESULT, if there are several
@@ -48,7 +48,7 @@ class WorkerSide:
     """
 
     def __init__(
-        self, options: WorkerOptions, port: WorkerPort, services: Sequence[str], concurrency: int, name: str = ""
+        self, options: WorkerOptions, port: WorkerIO, services: Sequence[str], concurrency: int, name: str = ""
     ) -> None:
         self._port = port
         self._concurrency = concurrency
@@ -59,12 +59,12 @@ class WorkerSide:
         self._is_open = False
         self._is_leaving = False
         self._running: set[bytes] = set()
-        self._at_hand: dict[bytes, tuple[Frame, Assignment]] = {}  # prefetched, and not begun
+        self._at_hand: dict[bytes, tuple[Frame, JobInfo]] = {}  # prefetched, and not begun
         self._done: list[bytes] = []  # whose results were noted
         self._results: list[Frame] = []
         self._result_bytes = 0
         self._result_limit = 0
-        self._signs = LifeSigns(BEFORE_WELCOME.heartbeat, BEFORE_WELCOME.lease)
+        self._signs = HeartbeatTimers(BEFORE_WELCOME.heartbeat, BEFORE_WELCOME.lease)
 
     @property
     def is_busy(self) -> bool:
@@ -187,7 +187,7 @@ class WorkerSide:
             if self._is_leaving or len(self._running) + len(self._at_hand) >= self._hello.capacity:
                 self._say(write_list(RETURN, [job.token]), now)
                 continue
-            assignment = Assignment(job.service, job.id.hex(), job.attempt, job.timeout or inf)
+            assignment = JobInfo(job.service, job.id.hex(), job.attempt, job.timeout or inf)
             if len(self._running) < self._concurrency:
                 self._running.add(job.token)
                 self._port.run(job.token, message[index], assignment)

@@ -14,12 +14,12 @@ from typing import Final, cast
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
-from dragoman.core.effects import Answer, Dismiss, Effect, Give
+from dragoman.core.effects import DeliverOutcome, Effect, RemoveWorker, SendJob
 from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt
 from dragoman.core.oversize import over_max_payload
 from dragoman.dialects.frontend import Frontend
-from dragoman.dialects.interface import Line, Peer, Session
+from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
 from dragoman.dialects.listener_profile import job_options
 from dragoman.dialects.pingpong.codec import read_worker, write_job
 from dragoman.dialects.pingpong.editions import Edition
@@ -33,10 +33,12 @@ BACKEND: Final = "backend"
 LONGEST_RESERVED: Final = max(map(len, RESERVED))
 
 
-class PingPongSession(Session):
+class PingPongBrokerSide(BrokerSide):
     dialect = "pingpong"
 
-    def __init__(self, broker: Broker, line: Line, options: ListenerOptions, max_payload: int, started: float) -> None:
+    def __init__(
+        self, broker: Broker, line: BrokerIO, options: ListenerOptions, max_payload: int, started: float
+    ) -> None:
         self._broker = broker
         self._line = line
         self._max_payload = max_payload
@@ -48,13 +50,13 @@ class PingPongSession(Session):
 
     # ---------------------------------------------------------------- the seam
 
-    def opened(self, peer: Peer, now: float) -> None:
+    def opened(self, peer: Connection, now: float) -> None:
         self.routing_ids.take(peer, now)
         if peer.endpoint == BACKEND:
             name = peer.identity.decode("utf-8", "backslashreplace") if peer.identity else peer.label
             peer.guest = RemoteWorker(peer, name)
 
-    def hear(self, peer: Peer, message: Message | TooLarge, now: float) -> None:
+    def hear(self, peer: Connection, message: Message | TooLarge, now: float) -> None:
         remote = peer.guest
         try:
             if remote is None:
@@ -67,15 +69,15 @@ class PingPongSession(Session):
             self._line.bad_message(peer, problem.reason, problem.detail)
 
     def execute(self, effect: Effect, now: float) -> None:
-        if type(effect) is Give:
+        if type(effect) is SendJob:
             self._give(effect.attempt, now)
-        elif type(effect) is Answer:
+        elif type(effect) is DeliverOutcome:
             self._frontend.answer(effect)
-        elif type(effect) is Dismiss:
+        elif type(effect) is RemoveWorker:
             self.remote_workers.dismiss(effect, now)
         # Recall: this wire has no word for it. Accept: nobody here asks for background jobs.
 
-    def lost(self, peer: Peer, unsent: Sequence[object], now: float) -> None:
+    def lost(self, peer: Connection, unsent: Sequence[object], now: float) -> None:
         self.routing_ids.release(peer)
         remote = peer.guest
         if remote is None:
@@ -128,7 +130,7 @@ class PingPongSession(Session):
             self._broker.fail(attempt, over_max_payload("its result", message.size, self._max_payload), now)
         self._line.send(remote.peer, PONG_FRAMES)
 
-    def _supersede(self, former: Peer, now: float) -> None:
+    def _supersede(self, former: Connection, now: float) -> None:
         if isinstance(former.guest, RemoteWorker):
             self.remote_workers.leave(former.guest, CAME_BACK, now)
 

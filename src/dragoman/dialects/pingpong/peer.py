@@ -8,7 +8,7 @@ from typing import Final
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.dialects import single_frame_calls, single_frame_client
-from dragoman.dialects.heartbeats import LifeSigns
+from dragoman.dialects.heartbeats import HeartbeatTimers
 from dragoman.dialects.pingpong.codec import read_broker, write_result
 from dragoman.dialects.pingpong.editions import Edition
 from dragoman.dialects.pingpong.messages import (
@@ -21,7 +21,7 @@ from dragoman.dialects.pingpong.messages import (
     Job,
 )
 from dragoman.dialects.pingpong.options import ClientOptions, WorkerOptions
-from dragoman.dialects.sides import ClientPort, Failure, Outcome, WorkerPort
+from dragoman.dialects.sides import ClientIO, Failure, Outcome, WorkerIO
 
 WORKER_SOCKET: Final = "DEALER"
 
@@ -29,14 +29,14 @@ WORKER_SOCKET: Final = "DEALER"
 class WorkerSide:
     """One worker's side of the conversation, for as many connections as it takes."""
 
-    def __init__(self, options: WorkerOptions, port: WorkerPort) -> None:
+    def __init__(self, options: WorkerOptions, port: WorkerIO) -> None:
         self._options = options
         self._port = port
         self._is_open = False
         self._is_leaving = False
         self._job: Job | None = None  # what we work at, on this connection
         self._ticket = 0  # the number of that job
-        self._signs = LifeSigns(options.ping_every, options.broker_timeout * options.n_timeouts)
+        self._signs = HeartbeatTimers(options.ping_every, options.broker_timeout * options.n_timeouts)
 
     @property
     def is_busy(self) -> bool:
@@ -127,5 +127,5 @@ class WorkerSide:
 
 
 class ClientSide(single_frame_client.ClientSide):
-    def __init__(self, options: ClientOptions, port: ClientPort) -> None:
+    def __init__(self, options: ClientOptions, port: ClientIO) -> None:
         super().__init__(port, worker_word=PONG)

@@ -13,11 +13,11 @@ from typing import Final, cast
 from dragoman.carriers.carrier import Frame
 from dragoman.core import recipients
 from dragoman.core.broker import Broker
-from dragoman.core.effects import Dismiss
+from dragoman.core.effects import RemoveWorker
 from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt, Worker
 from dragoman.core.recipients import Recipient
-from dragoman.dialects.interface import Line, Peer
+from dragoman.dialects.interface import BrokerIO, Connection
 from dragoman.dialects.listener_profile import silent_worker
 from dragoman.dialects.pingpong.messages import EXIT, PONG, Disconnect, Ping, Ready, WorkerWord
 from dragoman.dialects.pingpong.options import ListenerOptions
@@ -46,7 +46,7 @@ class RemoteWorker(recipients.RemoteWorker):
         "worker",
     )
 
-    def __init__(self, peer: Peer, name: str) -> None:
+    def __init__(self, peer: Connection, name: str) -> None:
         self.peer = peer
         self.name = name
         self.worker: Worker | None = None
@@ -68,7 +68,7 @@ class RemoteWorkers:
     """The workers of one listener. `recipient` receives the effects that concern them."""
 
     def __init__(
-        self, recipient: Recipient, broker: Broker, line: Line, options: ListenerOptions, started: float
+        self, recipient: Recipient, broker: Broker, line: BrokerIO, options: ListenerOptions, started: float
     ) -> None:
         self._recipient = recipient
         self._broker = broker
@@ -95,7 +95,7 @@ class RemoteWorkers:
         if worker is not None:
             self._broker.leave(worker, now, reason, unseen)
 
-    def dismiss(self, effect: Dismiss, now: float) -> None:
+    def dismiss(self, effect: RemoveWorker, now: float) -> None:
         remote = cast(RemoteWorker, effect.worker.remote)
         if remote.worker is not effect.worker:
             return  # it has joined anew since

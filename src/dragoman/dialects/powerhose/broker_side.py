@@ -16,13 +16,13 @@ from dragoman.carriers.carrier import Carrier, Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
-from dragoman.core.effects import Answer, Dismiss, Effect, Give, Recall
+from dragoman.core.effects import CancelAttempt, DeliverOutcome, Effect, RemoveWorker, SendJob
 from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt, Job, Worker
 from dragoman.core.oversize import over_max_payload
 from dragoman.core.recipients import RemoteWorker
 from dragoman.dialects.frontend import Frontend
-from dragoman.dialects.interface import Line, Peer, Session
+from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
 from dragoman.dialects.listener_profile import job_options, silent_worker
 from dragoman.dialects.powerhose.codec import body_of, read_registration, read_result, write_job
 from dragoman.dialects.powerhose.messages import ERROR, GIVE, PONG, REMOVED, WAKE, Ping
@@ -45,7 +45,7 @@ ERROR_FRAMES: Final = [b"", ERROR]
 Reach = Callable[[str, str], tuple[object | None, str]]
 
 
-class Stage(Enum):
+class WorkerStage(Enum):
     AWAY = "away"  # off the list until its next PING
     DIALLING = "dialling"
     IDLE = "idle"
@@ -53,7 +53,7 @@ class Stage(Enum):
     WORKING = "working"
 
 
-class Post(RemoteWorker):
+class PowerhoseWorker(RemoteWorker):
     """A worker's endpoint, and what we know of who sits there."""
 
     __slots__ = (
@@ -75,10 +75,10 @@ class Post(RemoteWorker):
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
         self.address = ""  # whoever registered it
-        self.peer: Peer | None = None  # our connection to it
+        self.peer: Connection | None = None  # our connection to it
         self.worker: Worker | None = None
         self.job_name = b""  # what its job is called on the wire
-        self.stage = Stage.AWAY
+        self.stage = WorkerStage.AWAY
         self.has_ids = False  # it has named a job's id in its answers (R56)
         self.rest = 0.0  # how long it is left alone, because it did not answer WAKE (R57)
         self.rested_at = -inf  # until when
@@ -93,7 +93,7 @@ class Post(RemoteWorker):
         return self.worker.held() if self.worker is not None else None
 
 
-class Registrant:
+class RegistrationConnection:
     """What we know of a worker's own connection to us."""
 
     __slots__ = ("endpoint",)
@@ -102,13 +102,13 @@ class Registrant:
         self.endpoint: str | None = None
 
 
-class PowerhoseSession(Session):
+class PowerhoseBrokerSide(BrokerSide):
     dialect = "powerhose"
 
     def __init__(
         self,
         broker: Broker,
-        line: Line,
+        line: BrokerIO,
         options: ListenerOptions,
         max_payload: int,
         reach: Reach,
@@ -126,22 +126,22 @@ class PowerhoseSession(Session):
         self._terms = replace(profile, may_refuse=True, attempts=ATTEMPTS, comes_back=True)
         wishes = replace(job_options(options), default_attempts=ATTEMPTS)
         self._frontend = Frontend(broker, line, options.service, wishes, max_payload)
-        self._posts: dict[str, Post] = {}
-        self._away: dict[Post, None] = {}  # those off the list, longest first
-        self._dialling: dict[Post, None] = {}
-        self._alarms: Deadlines[Post] = Deadlines()
+        self._posts: dict[str, PowerhoseWorker] = {}
+        self._away: dict[PowerhoseWorker, None] = {}  # those off the list, longest first
+        self._dialling: dict[PowerhoseWorker, None] = {}
+        self._alarms: Deadlines[PowerhoseWorker] = Deadlines()
 
     # ---------------------------------------------------------------- the seam
 
-    def opened(self, peer: Peer, now: float) -> None:
+    def opened(self, peer: Connection, now: float) -> None:
         if peer.endpoint == WORK:
             self._reached(peer, peer.guest, now)
         elif peer.endpoint == BACKEND:
-            peer.guest = Registrant()
+            peer.guest = RegistrationConnection()
 
-    def hear(self, peer: Peer, message: Message | TooLarge, now: float) -> None:
+    def hear(self, peer: Connection, message: Message | TooLarge, now: float) -> None:
         guest = peer.guest
-        if type(guest) is Post:
+        if type(guest) is PowerhoseWorker:
             self._hear_worker(guest, message, now)
             return
         try:
@@ -153,48 +153,50 @@ class PowerhoseSession(Session):
                 self._hear_registrant(peer, guest, message, now)
         except Malformed as problem:
             self._line.bad_message(peer, problem.reason, problem.detail)
-            if type(guest) is Registrant:
+            if type(guest) is RegistrationConnection:
                 self._line.send(peer, ERROR_FRAMES)
 
     def execute(self, effect: Effect, now: float) -> None:
-        if type(effect) is Give:
+        if type(effect) is SendJob:
             self._wake(effect.attempt, now)
-        elif type(effect) is Answer:
+        elif type(effect) is DeliverOutcome:
             self._frontend.answer(effect)
-        elif type(effect) is Recall:
+        elif type(effect) is CancelAttempt:
             self._recall(effect.attempt, effect.reason, now)
-        elif type(effect) is Dismiss:
+        elif type(effect) is RemoveWorker:
             self._dismiss(effect)
         # Accept: nobody here asks for background jobs.
 
-    def lost(self, peer: Peer, unsent: Sequence[object], now: float) -> None:
+    def lost(self, peer: Connection, unsent: Sequence[object], now: float) -> None:
         guest = peer.guest
         if guest is None:
             self._frontend.lost(peer, now)
-        elif isinstance(guest, Post) and guest.peer is peer:
+        elif isinstance(guest, PowerhoseWorker) and guest.peer is peer:
             guest.peer = None
             if guest.worker is None:
                 self._not_reached(guest, now)
             else:
-                is_unseen = guest.stage is Stage.WAKING or guest.attempt in unsent
+                is_unseen = guest.stage is WorkerStage.WAKING or guest.attempt in unsent
                 self._drop(guest, "its worker's connection ended", now, is_unseen=is_unseen)
 
     def tick(self, now: float) -> float:
         for post in self._alarms.due(now):
             if post.due > now:
                 self._alarms.arm(post, post.due)
-            elif post.stage is Stage.DIALLING and post.peer is None:
+            elif post.stage is WorkerStage.DIALLING and post.peer is None:
                 self._dial(post, now)
-            elif post.stage is Stage.DIALLING:
+            elif post.stage is WorkerStage.DIALLING:
                 self._line.complain("worker not reached", worker=post.endpoint)
                 self._hang_up(post, f"no handshake within {DIAL_FOR:g} s")
-            elif post.stage is Stage.WAKING:
+            elif post.stage is WorkerStage.WAKING:
                 self._unanswered(post, now)
         return self._alarms.next()
 
     # ---------------------------------------------------------------- registration
 
-    def _hear_registrant(self, peer: Peer, registrant: Registrant, message: Message, now: float) -> None:
+    def _hear_registrant(
+        self, peer: Connection, registrant: RegistrationConnection, message: Message, now: float
+    ) -> None:
         word = read_registration(message)
         endpoint = word.endpoint if word.endpoint is not None else registrant.endpoint
         if endpoint is None:
@@ -209,10 +211,10 @@ class PowerhoseSession(Session):
                 self._remove(post, now)
             self._line.send(peer, REMOVED_FRAMES)
 
-    def _ping(self, peer: Peer, endpoint: str, now: float) -> None:
+    def _ping(self, peer: Connection, endpoint: str, now: float) -> None:
         """Register it, or note that it lives (R59)."""
         post = self._posts.get(endpoint)
-        if post is not None and post.stage is not Stage.AWAY:
+        if post is not None and post.stage is not WorkerStage.AWAY:
             if post.address != peer.address:
                 self._check_reach(endpoint, peer)
                 self._broker.counters.takeovers += 1
@@ -223,7 +225,7 @@ class PowerhoseSession(Session):
             return
         self._check_reach(endpoint, peer)
         if post is None:
-            post = self._posts[endpoint] = Post(endpoint)
+            post = self._posts[endpoint] = PowerhoseWorker(endpoint)
         elif now < post.rested_at:
             return  # it did not answer when it was last asked (R57)
         self._away.pop(post, None)
@@ -232,28 +234,28 @@ class PowerhoseSession(Session):
             return
         self._dialling[post] = None
         post.address = peer.address
-        post.stage = Stage.DIALLING
+        post.stage = WorkerStage.DIALLING
         post.dial_until = now + DIAL_FOR
         self._dial(post, now)
 
-    def _check_reach(self, endpoint: str, peer: Peer) -> None:
+    def _check_reach(self, endpoint: str, peer: Connection) -> None:
         """R51: whoever names an endpoint must be one for whom we would dial it."""
         place, problem = self._reach(endpoint, peer.address)
         if place is None:
             raise Malformed("endpoint not allowed", f"{endpoint[:200]!r}: {problem}")
 
-    def _remove(self, post: Post, now: float) -> None:
+    def _remove(self, post: PowerhoseWorker, now: float) -> None:
         """It leaves. A job in its hands may end first (R58)."""
-        if post.stage is Stage.WORKING and post.worker is not None:
+        if post.stage is WorkerStage.WORKING and post.worker is not None:
             self._broker.drain(post.worker, now)
         else:  # a job that it was only asked about goes to another
             self._drop(post, "its worker said REMOVE", now, is_unseen=True)
-        if post.stage is Stage.AWAY:
+        if post.stage is WorkerStage.AWAY:
             self._forget(post)
 
     # ---------------------------------------------------------------- our own connection to a worker
 
-    def _dial(self, post: Post, now: float) -> None:
+    def _dial(self, post: PowerhoseWorker, now: float) -> None:
         """Asked anew each time: what lies at its endpoint may have come, or changed, since it was named."""
         place, problem = self._reach(post.endpoint, post.address)
         if place is None:
@@ -265,7 +267,7 @@ class PowerhoseSession(Session):
         post.due = post.dial_until
         self._alarms.arm(post, post.due)
 
-    def _reached(self, peer: Peer, post: Post, now: float) -> None:
+    def _reached(self, peer: Connection, post: PowerhoseWorker, now: float) -> None:
         if post.peer is not peer:
             return  # it was given up while it greeted
         offered = (self._options.service,)
@@ -275,12 +277,12 @@ class PowerhoseSession(Session):
             self._hang_up(post, "there is no room for its service")
             return
         post.worker = worker
-        post.stage = Stage.IDLE
+        post.stage = WorkerStage.IDLE
         post.due = inf
         self._dialling.pop(post, None)
         self._broker.idle(worker, now)
 
-    def _not_reached(self, post: Post, now: float) -> None:
+    def _not_reached(self, post: PowerhoseWorker, now: float) -> None:
         """R53: again for a while, then off the list until its next PING."""
         if now + DIAL_EVERY <= post.dial_until:
             post.due = now + DIAL_EVERY
@@ -289,7 +291,7 @@ class PowerhoseSession(Session):
             self._line.complain("worker not reached", worker=post.endpoint)
             self._set_away(post)
 
-    def _hear_worker(self, post: Post, message: Message | TooLarge, now: float) -> None:
+    def _hear_worker(self, post: PowerhoseWorker, message: Message | TooLarge, now: float) -> None:
         if post.worker is None or post.peer is None:
             return  # its end is decided
         try:
@@ -297,29 +299,29 @@ class PowerhoseSession(Session):
                 self._result_too_large(post, message, now)
                 return
             body = body_of(message)
-            if post.stage is Stage.WAKING and body == GIVE:
+            if post.stage is WorkerStage.WAKING and body == GIVE:
                 self._give(post, now)
-            elif post.stage is Stage.WAKING:
+            elif post.stage is WorkerStage.WAKING:
                 self._drop(post, "its worker did not take it", now, is_unseen=True)
-            elif post.stage is Stage.WORKING:
+            elif post.stage is WorkerStage.WORKING:
                 self._result(post, body, now)
             else:
                 raise Malformed("out of step", "a message that nobody asked for")
         except Malformed as problem:
             self._line.bad_message(post.peer, problem.reason, problem.detail)
             reason = f"its worker broke the step: {problem.reason}"
-            self._drop(post, reason, now, is_unseen=post.stage is Stage.WAKING)
+            self._drop(post, reason, now, is_unseen=post.stage is WorkerStage.WAKING)
 
     def _wake(self, attempt: Attempt, now: float) -> None:
-        post = cast(Post, attempt.worker.remote)
-        post.stage = Stage.WAKING
+        post = cast(PowerhoseWorker, attempt.worker.remote)
+        post.stage = WorkerStage.WAKING
         post.due = now + self._options.wake_timeout
         attempt.postpone()  # until GIVE, `wake_timeout` judges
         self._alarms.arm(post, post.due)
         assert post.peer is not None
         self._line.send(post.peer, [b"", WAKE])
 
-    def _give(self, post: Post, now: float) -> None:
+    def _give(self, post: PowerhoseWorker, now: float) -> None:
         attempt, worker = post.attempt, post.worker
         assert attempt is not None
         assert worker is not None
@@ -330,33 +332,33 @@ class PowerhoseSession(Session):
         if job.attempt is attempt and not job.callers and not job.is_kept:
             self._broker.withdraw(job, now, "its caller has gone")  # R18: it has not begun
         if job.attempt is not attempt:  # it was cancelled meanwhile, and never sent
-            post.stage = Stage.IDLE
+            post.stage = WorkerStage.IDLE
             self._broker.idle(worker, now)
             return
-        post.stage = Stage.WORKING
+        post.stage = WorkerStage.WORKING
         post.job_name = name_of(job)
         self._broker.begin(attempt, now)
         assert post.peer is not None
         self._line.send(post.peer, write_job(post.job_name, job.payload), attempt)
 
-    def _result(self, post: Post, body: Frame, now: float) -> None:
+    def _result(self, post: PowerhoseWorker, body: Frame, now: float) -> None:
         attempt = post.attempt
         assert attempt is not None
         result, named = read_result(body, post.job_name, post.has_ids)
         post.has_ids = post.has_ids or named
-        post.stage = Stage.IDLE
+        post.stage = WorkerStage.IDLE
         if not self._broker.succeed(attempt, result, now):
             self._line.remark("late result", peer=post.peer, worker=post.endpoint, job=attempt.job.id.hex())
 
-    def _result_too_large(self, post: Post, message: TooLarge, now: float) -> None:
+    def _result_too_large(self, post: PowerhoseWorker, message: TooLarge, now: float) -> None:
         """It was skipped as it came: the job has failed, and the step is kept."""
         attempt = post.attempt
-        if attempt is None or post.stage is not Stage.WORKING:
+        if attempt is None or post.stage is not WorkerStage.WORKING:
             raise message.malformed()
-        post.stage = Stage.IDLE
+        post.stage = WorkerStage.IDLE
         self._broker.fail(attempt, over_max_payload("its result", message.size, self._max_payload), now)
 
-    def _unanswered(self, post: Post, now: float) -> None:
+    def _unanswered(self, post: PowerhoseWorker, now: float) -> None:
         """R54: no GIVE in time. It is left alone, longer each time: a long job is not asked about at every PING."""
         post.rest = min(LONGEST_REST, 2 * post.rest or 1.0)
         post.rested_at = now + post.rest
@@ -367,33 +369,37 @@ class PowerhoseSession(Session):
     def _recall(self, attempt: Attempt, reason: str, now: float) -> None:
         """R57: a laggy worker is removed, and its connection closed, so that a late result cannot come. One whose job
         was cancelled may end it: it is unproven."""
-        post = cast(Post, attempt.worker.remote)
-        if post.attempt is attempt and post.stage is Stage.WORKING and now >= min(attempt.due, attempt.job.deadline):
+        post = cast(PowerhoseWorker, attempt.worker.remote)
+        if (
+            post.attempt is attempt
+            and post.stage is WorkerStage.WORKING
+            and now >= min(attempt.due, attempt.job.deadline)
+        ):
             post.rest = 1.0
             post.rested_at = now + post.rest
             self._drop(post, reason, now)
 
-    def _dismiss(self, effect: Dismiss) -> None:
-        post = cast(Post, effect.worker.remote)
+    def _dismiss(self, effect: RemoveWorker) -> None:
+        post = cast(PowerhoseWorker, effect.worker.remote)
         if post.worker is effect.worker:
             post.worker = None
             self._hang_up(post, effect.reason)
 
-    def _drop(self, post: Post, reason: str, now: float, *, is_unseen: bool = False) -> None:
+    def _drop(self, post: PowerhoseWorker, reason: str, now: float, *, is_unseen: bool = False) -> None:
         worker, attempt, post.worker = post.worker, post.attempt, None
         self._hang_up(post, reason)
         if worker is not None:
             self._broker.leave(worker, now, reason, (attempt,) if is_unseen and attempt is not None else ())
 
-    def _hang_up(self, post: Post, reason: str) -> None:
+    def _hang_up(self, post: PowerhoseWorker, reason: str) -> None:
         peer, post.peer = post.peer, None
         if peer is not None:
             self._line.close(peer, reason)
         self._set_away(post)
 
-    def _set_away(self, post: Post) -> None:
+    def _set_away(self, post: PowerhoseWorker) -> None:
         """Off the list until its next PING. What we learned of it is kept, for so many."""
-        post.stage = Stage.AWAY
+        post.stage = WorkerStage.AWAY
         self._dialling.pop(post, None)
         post.due = inf
         self._alarms.disarm(post)
@@ -402,7 +408,7 @@ class PowerhoseSession(Session):
         while len(self._away) > POSTS_KEPT:
             self._forget(next(iter(self._away)))
 
-    def _forget(self, post: Post) -> None:
+    def _forget(self, post: PowerhoseWorker) -> None:
         self._away.pop(post, None)
         if self._posts.get(post.endpoint) is post:
             del self._posts[post.endpoint]

@@ -21,7 +21,7 @@ from dragoman.dialects import single_frame_calls, single_frame_client
 from dragoman.dialects.powerhose.codec import body_of, read_order, write_ping, write_remove, write_result
 from dragoman.dialects.powerhose.messages import ERROR, GIVE, PONG, REMOVED, Job
 from dragoman.dialects.powerhose.options import ClientOptions, WorkerOptions
-from dragoman.dialects.sides import ClientPort
+from dragoman.dialects.sides import ClientIO
 
 REGISTRATION_SOCKET: Final = "REQ"
 WORK_SOCKET: Final = "REP"
@@ -259,5 +259,5 @@ class WorkerSide:
 
 
 class ClientSide(single_frame_client.ClientSide):
-    def __init__(self, options: ClientOptions, port: ClientPort) -> None:
+    def __init__(self, options: ClientOptions, port: ClientIO) -> None:
         super().__init__(port, worker_word=ERROR)

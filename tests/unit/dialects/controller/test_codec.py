@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from dragoman.carriers.length_prefix import Prefixed
+from dragoman.carriers.length_prefix import LengthPrefix
 from dragoman.carriers.malformed import Malformed
 from dragoman.dialects.controller.codec import (
     edition_of_pulse,
@@ -215,7 +215,7 @@ def test_responses(error: WorkerError, task_id: int, extra: int, seed: str, shif
 
 def test_eight_zero_bytes_are_a_register_of_the_first_edition() -> None:
     """R83."""
-    ((head, extra),) = Prefixed(extra_of_pulse).feed(bytes(8))
+    ((head, extra),) = LengthPrefix(extra_of_pulse).feed(bytes(8))
     raw = read_pulse(head)
     edition = edition_of_pulse(raw.type, raw.worker_id, None)
     assert (edition, extra) == (SEED, b"")
@@ -223,7 +223,7 @@ def test_eight_zero_bytes_are_a_register_of_the_first_edition() -> None:
 
 
 def test_a_plain_ok_is_eight_zero_bytes_or_two_more() -> None:
-    carrier = Prefixed(extra_of_pulse)
+    carrier = LengthPrefix(extra_of_pulse)
     assert carrier.encode([write_pulse_response(ControllerError.OK, SEED)]) == [bytes(8)]
     assert carrier.encode([write_pulse_response(ControllerError.OK, SHIFTED)]) == [b"\x02" + bytes(7) + b"\x08\x01"]
 
@@ -232,26 +232,26 @@ def test_a_plain_ok_is_eight_zero_bytes_or_two_more() -> None:
 def test_a_result_comes_behind_its_response(edition: Edition, length: str) -> None:
     head = write_response(WorkerError.OK, edition, task_id=7, extra_size=16)
     stream = bytes.fromhex(length) + bytes(7) + head + b"sixteen bytes ok"
-    carrier = Prefixed(extra_of_response)
+    carrier = LengthPrefix(extra_of_response)
     assert carrier.encode([head, b"sixteen bytes ok"]) == [stream]
     assert carrier.feed(stream) == [[head, b"sixteen bytes ok"]]
 
 
 def test_a_job_comes_behind_its_control() -> None:
     head = write_control(ControlKind.SET_TASK, SEED, task_id=7, extra_size=11)
-    assert Prefixed(extra_of_control).feed(b"\x06" + bytes(7) + head + b"eleven byte") == [[head, b"eleven byte"]]
+    assert LengthPrefix(extra_of_control).feed(b"\x06" + bytes(7) + head + b"eleven byte") == [[head, b"eleven byte"]]
 
 
 def test_a_pulse_has_no_extra_bytes_even_if_it_cannot_be_read() -> None:
     """The session shall hear of it, and answer FAILED."""
-    carrier = Prefixed(extra_of_pulse)
+    carrier = LengthPrefix(extra_of_pulse)
     assert carrier.feed(b"\x01" + bytes(7) + b"\xff") == [[b"\xff", b""]]
     assert carrier.failure is None
 
 
 @pytest.mark.parametrize("extra_of", [extra_of_control, extra_of_response])
 def test_a_head_that_cannot_be_read_ends_the_conversation(extra_of: Callable[[bytes], int]) -> None:
-    carrier = Prefixed(extra_of)
+    carrier = LengthPrefix(extra_of)
     assert carrier.feed(b"\x01" + bytes(7) + b"\xff") == []
     assert carrier.failure is not None
     assert carrier.failure.reason == "unreadable"
@@ -259,7 +259,7 @@ def test_a_head_that_cannot_be_read_ends_the_conversation(extra_of: Callable[[by
 
 def test_a_head_that_claims_more_than_all_memory_ends_the_conversation() -> None:
     """R100."""
-    carrier = Prefixed(extra_of_response)
+    carrier = LengthPrefix(extra_of_response)
     head = write_response(WorkerError.OK, SEED, extra_size=BIGGEST)
     assert carrier.feed(bytes([len(head)]) + bytes(7) + head) == []
     assert carrier.failure is not None

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from dialect_world import DialectWorld, End
-from dragoman.carriers.length_prefix import Limits as PrefixedLimits
-from dragoman.carriers.length_prefix import Prefixed
+from dragoman.carriers.length_prefix import LengthPrefix
+from dragoman.carriers.length_prefix import LengthPrefixLimits as PrefixedLimits
 from dragoman.core import model
-from dragoman.core.effects import Answer, Effect
-from dragoman.core.options import Wishes
+from dragoman.core.effects import DeliverOutcome, Effect
+from dragoman.core.options import JobOptions
 from dragoman.core.states import Outcome
-from dragoman.dialects.controller.broker_side import PULSES, ControllerSession
+from dragoman.dialects.controller.broker_side import PULSES, ControllerBrokerSide
 from dragoman.dialects.controller.codec import extra_of_pulse, extra_of_response, write_pulse_response
 from dragoman.dialects.controller.editions import EDITIONS, SEED
 from dragoman.dialects.controller.exchanges import CONTROL
@@ -182,7 +182,7 @@ class Caller(model.Caller):
         self.told: list[tuple[Outcome, bytes, str]] = []
 
     def execute(self, effect: Effect, now: float) -> None:
-        assert isinstance(effect, Answer)
+        assert isinstance(effect, DeliverOutcome)
         self.told.append((effect.outcome, bytes(effect.result), effect.reason))
 
     @property
@@ -256,7 +256,7 @@ class Fellow:
 
 
 class World(DialectWorld):
-    session: ControllerSession
+    session: ControllerBrokerSide
 
     def __init__(self, *, uids: tuple[str, ...] = (UID, ROOT), first_id: int = 0, **options: Any) -> None:
         super().__init__("controller")
@@ -286,8 +286,8 @@ class World(DialectWorld):
         edition = EDITIONS[self.options.edition.value] if self.options.edition is not None else SEED
         self.refusal = write_pulse_response(ControllerError.FAILED, edition)
         self.connections.process_watch = self._watch
-        carrier = partial(Prefixed, extra_of_response, single=True, limits=PrefixedLimits(max_payload=MAX_PAYLOAD))
-        self.session = ControllerSession(
+        carrier = partial(LengthPrefix, extra_of_response, single=True, limits=PrefixedLimits(max_payload=MAX_PAYLOAD))
+        self.session = ControllerBrokerSide(
             self.broker, self.connections, self.options, self.uids, first_id, self._reach, carrier
         )
         self.serve(self.session)
@@ -308,7 +308,7 @@ class World(DialectWorld):
     # ---------------------------------------------------------------- workers
 
     def visit(self, address: str = UID, process: int = 0) -> Visitor:
-        carrier = Prefixed(extra_of_pulse, single=True, refusal=self.refusal)
+        carrier = LengthPrefix(extra_of_pulse, single=True, refusal=self.refusal)
         return self.accept(Visitor(self), PULSES, carrier, address, process)
 
     def register(
@@ -355,7 +355,7 @@ class World(DialectWorld):
     def submit(self, payload: bytes = b"job", **wishes: Any) -> Caller:
         caller = Caller()
         service = self.options.service
-        self.broker.submit(service, payload, caller, Wishes(waits=True, **wishes), self.now)
+        self.broker.submit(service, payload, caller, JobOptions(waits=True, **wishes), self.now)
         self.turn()
         return caller
 

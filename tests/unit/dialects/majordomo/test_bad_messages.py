@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman.core.states import Outcome
-from dragoman.server.admission import Limits
+from dragoman.server.admission import AdmissionLimits
 
 from .world import ECHO, MAX_PAYLOAD, RFC7, RFC18, UNKNOWN, Speech, World, every
 
@@ -53,7 +53,7 @@ def test_a_connection_stays_what_its_first_message_was() -> None:
 def test_l23_twenty_bad_messages_close_the_connection() -> None:
     world = World()
     side = world.connect()
-    for _ in range(Limits().bad_messages):
+    for _ in range(AdmissionLimits().bad_messages):
         side.raw(b"rubbish")
     assert side.is_over
 

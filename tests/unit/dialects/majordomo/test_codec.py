@@ -10,7 +10,7 @@ import pytest
 from dragoman.carriers.malformed import Malformed
 from dragoman.carriers.zmtp import Zmtp, encode
 from dragoman.dialects.majordomo import codec
-from dragoman.dialects.majordomo.editions import DELIMITED, FIELD, RFC7, RFC18, WIRES, Edition, Wire
+from dragoman.dialects.majordomo.editions import DELIMITED, FIELD, RFC7, RFC18, WIRES, Edition, EditionFrames
 from dragoman.dialects.majordomo.messages import (
     ClientReply,
     ClientRequest,
@@ -20,7 +20,7 @@ from dragoman.dialects.majordomo.messages import (
     WorkerReply,
     WorkerRequest,
 )
-from dragoman.dialects.majordomo.multiframe import Framed
+from dragoman.dialects.majordomo.multiframe import MultiframeBody
 
 TOKEN = bytes(range(16))
 ALL = list(WIRES.values())
@@ -38,7 +38,7 @@ def fields(word: Any) -> list[object]:
     return [type(word), *(getattr(word, name) for name in word.__slots__)]
 
 
-def head(wire: Wire) -> list[bytes]:
+def head(wire: EditionFrames) -> list[bytes]:
     """What a worker's message begins with, by hand."""
     return {RFC7: [b"", b"MDPW01"], RFC18: [b"MDPW02"], DELIMITED: [b"", b"MDPW02"], FIELD: [b"", b"MDPW02"]}[wire]
 
@@ -66,7 +66,7 @@ WORKER_ROWS = [
 
 @pytest.mark.parametrize(("wire", "frames", "word"), WORKER_ROWS)
 @pytest.mark.parametrize("kind", [bytes, bytearray])
-def test_what_a_worker_says_is_read(wire: Wire, frames: list[bytes], word: object, kind: type) -> None:
+def test_what_a_worker_says_is_read(wire: EditionFrames, frames: list[bytes], word: object, kind: type) -> None:
     assert fields(codec.read_worker([kind(frame) for frame in frames], wire)) == fields(word)
     known, is_worker = codec.recognise(frames)
     assert is_worker
@@ -82,7 +82,7 @@ CLIENT_ROWS = [
 
 
 @pytest.mark.parametrize(("wire", "frames"), CLIENT_ROWS)
-def test_what_a_client_says_is_read_and_written(wire: Wire, frames: list[bytes]) -> None:
+def test_what_a_client_says_is_read_and_written(wire: EditionFrames, frames: list[bytes]) -> None:
     assert fields(codec.read_client(frames, wire)) == fields(ClientRequest("echo", b"x"))
     assert codec.write_client_request(wire, "echo", b"x") == frames
     assert codec.recognise(frames) == (wire, False)
@@ -97,7 +97,9 @@ def test_what_a_client_says_is_read_and_written(wire: Wire, frames: list[bytes])
         (FIELD, [b"", b"MDPC02", b"\x04", b"x"], [b"", b"MDPC02", b"\x03", b"x"]),
     ],
 )
-def test_what_a_client_is_told_is_written_and_read(wire: Wire, final: list[bytes], part: list[bytes] | None) -> None:
+def test_what_a_client_is_told_is_written_and_read(
+    wire: EditionFrames, final: list[bytes], part: list[bytes] | None
+) -> None:
     service = None if wire is FIELD else "echo"
     assert codec.write_client_reply(wire, "echo", b"x") == final
     assert codec.read_reply(final, wire) == ClientReply(service, b"x", True)
@@ -107,7 +109,7 @@ def test_what_a_client_is_told_is_written_and_read(wire: Wire, final: list[bytes
 
 
 @every
-def test_what_a_worker_is_told_is_written_and_read(wire: Wire) -> None:
+def test_what_a_worker_is_told_is_written_and_read(wire: EditionFrames) -> None:
     heartbeat, disconnect = (b"\x04", b"\x05") if wire is RFC7 else (b"\x05", b"\x06")
     request = [*head(wire), b"\x02", TOKEN, b"", b"job"]
     assert codec.write_worker_request(wire, TOKEN, b"job") == request
@@ -119,7 +121,7 @@ def test_what_a_worker_is_told_is_written_and_read(wire: Wire) -> None:
 
 
 @every
-def test_what_our_worker_writes_is_what_a_worker_says(wire: Wire) -> None:
+def test_what_our_worker_writes_is_what_a_worker_says(wire: EditionFrames) -> None:
     assert codec.write_ready(wire, "echo") == [*head(wire), b"\x01", b"echo"]
     assert codec.write_worker_reply(wire, TOKEN, b"x") == [
         *head(wire),
@@ -131,11 +133,11 @@ def test_what_our_worker_writes_is_what_a_worker_says(wire: Wire) -> None:
 
 
 @every
-def test_every_message_is_the_same_whole_and_byte_by_byte(wire: Wire) -> None:
+def test_every_message_is_the_same_whole_and_byte_by_byte(wire: EditionFrames) -> None:
     """I18, through the carrier."""
     written = [
         codec.write_ready(wire, "echo"),
-        codec.write_worker_reply(wire, TOKEN, Framed.of([b"", b"a" * 300, b"b"])),
+        codec.write_worker_reply(wire, TOKEN, MultiframeBody.of([b"", b"a" * 300, b"b"])),
         codec.write_heartbeat(wire),
         codec.write_disconnect(wire),
     ]
@@ -159,7 +161,9 @@ def test_every_message_is_the_same_whole_and_byte_by_byte(wire: Wire) -> None:
 
 @pytest.mark.parametrize("frames", [[b"one", b"two"], [b"", b""], [b"", b"x"], [b"x", b""], [b"a"] * 59])
 @every
-def test_frames_of_a_body_are_kept_and_are_bytes_in_a_row_to_everybody_else(wire: Wire, frames: list[bytes]) -> None:
+def test_frames_of_a_body_are_kept_and_are_bytes_in_a_row_to_everybody_else(
+    wire: EditionFrames, frames: list[bytes]
+) -> None:
     reply = codec.read_worker([*head(wire), wire.final, TOKEN, b"", *frames], wire)
     assert isinstance(reply, WorkerReply)
     assert reply.body == b"".join(frames)
@@ -169,7 +173,7 @@ def test_frames_of_a_body_are_kept_and_are_bytes_in_a_row_to_everybody_else(wire
 
 
 @every
-def test_no_body_is_an_empty_one(wire: Wire) -> None:
+def test_no_body_is_an_empty_one(wire: EditionFrames) -> None:
     reply = codec.read_worker([*head(wire), wire.final, TOKEN, b""], wire)
     assert isinstance(reply, WorkerReply)
     assert reply.body == b""
@@ -178,7 +182,7 @@ def test_no_body_is_an_empty_one(wire: Wire) -> None:
 
 
 @pytest.mark.parametrize(("wire", "frames"), CLIENT_ROWS)
-def test_a_body_has_59_frames_at_most(wire: Wire, frames: list[bytes]) -> None:
+def test_a_body_has_59_frames_at_most(wire: EditionFrames, frames: list[bytes]) -> None:
     assert refusal(codec.read_client, [*frames, *[b"x"] * 59], wire) == "too many frames"
     assert refusal(codec.read_worker, [*head(wire), wire.final, TOKEN, b"", *[b"x"] * 60], wire) == "too many frames"
 
@@ -211,7 +215,7 @@ def test_what_begins_as_no_edition_is_unknown(frames: list[bytes]) -> None:
 
 
 @every
-def test_another_header_than_the_first_is_malformed(wire: Wire) -> None:
+def test_another_header_than_the_first_is_malformed(wire: EditionFrames) -> None:
     for other in ALL:
         if other.worker_head != wire.worker_head:
             assert refusal(codec.read_worker, codec.write_heartbeat(other), wire) == "wrong header"
@@ -225,7 +229,7 @@ def test_another_header_than_the_first_is_malformed(wire: Wire) -> None:
 
 @every
 @pytest.mark.parametrize("command", [b"", b"\x00", b"\x02", b"\x07", b"\xff", b"\x01\x00", b"1", b"READY", b"x" * 1000])
-def test_an_unknown_command_of_a_worker_is_malformed(wire: Wire, command: bytes) -> None:
+def test_an_unknown_command_of_a_worker_is_malformed(wire: EditionFrames, command: bytes) -> None:
     assert refusal(codec.read_worker, [*head(wire), command], wire) == "unknown command"
 
 
@@ -235,12 +239,12 @@ def test_0_1_knows_no_sixth_command() -> None:
 
 @pytest.mark.parametrize("wire", [RFC18, DELIMITED, FIELD], ids=lambda wire: wire.edition.value)
 @pytest.mark.parametrize("command", [b"", b"\x00", b"\x03", b"\x04", b"\x05", b"\x01\x00"])
-def test_an_unknown_command_of_a_client_is_malformed(wire: Wire, command: bytes) -> None:
+def test_an_unknown_command_of_a_client_is_malformed(wire: EditionFrames, command: bytes) -> None:
     assert refusal(codec.read_client, [*wire.client_head, command, b"echo", b"x"], wire) == "unknown command"
 
 
 @every
-def test_missing_and_surplus_frames_are_malformed(wire: Wire) -> None:
+def test_missing_and_surplus_frames_are_malformed(wire: EditionFrames) -> None:
     assert refusal(codec.read_worker, head(wire), wire) == "too few frames"
     for rest in ([wire.ready], [wire.ready, b"a", b"b"], [wire.heartbeat, b""], [wire.disconnect, b"x"]):
         assert refusal(codec.read_worker, [*head(wire), *rest], wire) == "unexpected frames"
@@ -252,14 +256,14 @@ def test_missing_and_surplus_frames_are_malformed(wire: Wire) -> None:
 
 @pytest.mark.parametrize("name", [b"", b"a" * 129, b"\xff", b"tab\t", b"\xc3", b"nul\0", b"x" * 100_000])
 @every
-def test_a_service_is_1_to_128_bytes_of_text(wire: Wire, name: bytes) -> None:
+def test_a_service_is_1_to_128_bytes_of_text(wire: EditionFrames, name: bytes) -> None:
     assert refusal(codec.read_worker, [*head(wire), b"\x01", name], wire) == "bad service name"
     request = [*codec.write_client_request(wire, "", b"")[:-2], name, b"body"]
     assert refusal(codec.read_client, request, wire) == "bad service name"
 
 
 @every
-def test_a_worker_cannot_offer_what_is_the_brokers_own(wire: Wire) -> None:
+def test_a_worker_cannot_offer_what_is_the_brokers_own(wire: EditionFrames) -> None:
     assert refusal(codec.read_worker, [*head(wire), b"\x01", b"mmi.service"], wire) == "reserved service"
 
 

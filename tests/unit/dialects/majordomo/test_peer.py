@@ -11,7 +11,7 @@ from dragoman.carriers.carrier import TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.dialects.majordomo.editions import Edition
 from dragoman.dialects.majordomo.options import ClientOptions, WorkerOptions
-from dragoman.dialects.majordomo.peer import ClientSide, WorkerSide, objection
+from dragoman.dialects.majordomo.peer import ClientSide, WorkerSide, check_services
 
 from .world import FIELD, RFC7, SPEECHES, Speech
 
@@ -242,10 +242,10 @@ def test_a_busy_worker_that_stops_says_disconnect_behind_its_result(speech: Spee
 
 
 def test_one_service_a_worker() -> None:
-    assert objection(["echo"]) is None
-    assert "one service" in str(objection(["a", "b"]))
+    assert check_services(["echo"]) is None
+    assert "one service" in str(check_services(["a", "b"]))
     for name in ("", "a" * 129, "tab\t"):
-        assert "service name" in str(objection([name]))
+        assert "service name" in str(check_services([name]))
 
 
 # -------------------------------------------------------------------- the client

@@ -10,12 +10,12 @@ import pytest
 
 from dialect_world import DialectWorld, ZmtpEnd
 from dragoman.carriers.zmtp import Zmtp
-from dragoman.carriers.zmtp_limits import Limits as ZmtpLimits
+from dragoman.carriers.zmtp_limits import ZmtpLimits
 from dragoman.core.model import Worker
 from dragoman.core.policy import Policy
-from dragoman.dialects.majordomo.broker_side import OWED_KEPT, Caller, Guest, MajordomoSession
+from dragoman.dialects.majordomo.broker_side import OWED_KEPT, MajordomoBrokerSide, MajordomoCaller, MajordomoWorker
 from dragoman.dialects.majordomo.options import ListenerOptions
-from dragoman.server.admission import Limits
+from dragoman.server.admission import AdmissionLimits
 
 MAX_PAYLOAD = 10_000
 ECHO = b"echo"
@@ -154,13 +154,13 @@ class Side(ZmtpEnd):
 
 
 class World(DialectWorld):
-    session: MajordomoSession
+    session: MajordomoBrokerSide
 
-    def __init__(self, *, policy: Policy | None = None, limits: Limits | None = None, **options: Any) -> None:
+    def __init__(self, *, policy: Policy | None = None, limits: AdmissionLimits | None = None, **options: Any) -> None:
         super().__init__("majordomo", policy=policy, limits=limits)
         self.options = ListenerOptions(**options)
         self.carrier = partial(Zmtp, "ROUTER", limits=ZmtpLimits(max_payload=MAX_PAYLOAD))
-        self.session = MajordomoSession(self.broker, self.connections, self.options, MAX_PAYLOAD)
+        self.session = MajordomoBrokerSide(self.broker, self.connections, self.options, MAX_PAYLOAD)
         self.serve(self.session)
 
     # ---------------------------------------------------------------- who is there
@@ -194,9 +194,9 @@ class World(DialectWorld):
 
     # ---------------------------------------------------------------- what to look at
 
-    def guest(self, side: Side) -> Guest:
+    def guest(self, side: Side) -> MajordomoWorker:
         guest = side.peer.guest
-        assert isinstance(guest, Guest)
+        assert isinstance(guest, MajordomoWorker)
         return guest
 
     def worker_of(self, side: Side) -> Worker:
@@ -208,7 +208,7 @@ class World(DialectWorld):
         if side.is_over:
             return "gone"
         guest = side.peer.guest
-        if guest is None or isinstance(guest, Caller):
+        if guest is None or isinstance(guest, MajordomoCaller):
             return "new"
         if guest.worker is not None:
             return str(guest.worker.state)
@@ -230,7 +230,7 @@ class World(DialectWorld):
         met = {}
         for peer in self.connections.peers:
             guest = peer.guest
-            if isinstance(guest, Guest):
+            if isinstance(guest, MajordomoWorker):
                 assert guest.peer is peer
                 if guest.worker is None:
                     assert guest.attempt is None, f"{peer.label} holds an attempt and is nobody"
@@ -239,7 +239,7 @@ class World(DialectWorld):
                     met[guest.worker.id] = guest
                     held = [*guest.worker.running.values(), *guest.worker.unproven.values()]
                     assert held == ([] if guest.attempt is None else [guest.attempt])
-            elif isinstance(guest, Caller):
+            elif isinstance(guest, MajordomoCaller):
                 assert all(job.id in self.broker.jobs for job in peer.open_jobs())
         assert met.keys() == self.broker.roster.workers.keys(), "broker and session know different workers"
         beats = list(self.session._beats)

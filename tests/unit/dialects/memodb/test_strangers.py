@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dragoman.dialects.memodb.records import NOTICED_WITHIN, imprint
+from dragoman.dialects.memodb.records import NOTICED_WITHIN, fingerprint
 
 from .world import Said, Side, World, job, ready, result
 
@@ -179,14 +179,14 @@ def test_r61_a_worker_that_has_the_answer_to_its_ready_does_not_say_it_again(is_
 def test_an_imprint_is_of_every_byte_and_not_of_its_kind(size: int) -> None:
     """Of a message over 16 KiB only samples were compared, so that different payloads got each other's answers."""
     body = bytes(size)
-    assert imprint(body) == imprint(bytearray(body))
-    others = {imprint(body + b"\0")}
+    assert fingerprint(body) == fingerprint(bytearray(body))
+    others = {fingerprint(body + b"\0")}
     for at in range(0, size, max(1, size // 50)):
         changed = bytearray(body)
         changed[at] = 1
-        others.add(imprint(changed))
+        others.add(fingerprint(changed))
     assert len(others) == 1 + len(range(0, size, max(1, size // 50)))
-    assert imprint(body) not in others
+    assert fingerprint(body) not in others
 
 
 @pytest.mark.parametrize("at", [5_000, 20_000, 70_000])

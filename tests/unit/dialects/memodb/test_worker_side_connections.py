@@ -5,7 +5,7 @@ from __future__ import annotations
 import cbor2
 import pytest
 
-from dragoman.dialects.memodb.peer import objection
+from dragoman.dialects.memodb.peer import check_services
 
 from .worker_side import DISCONNECT, HEARTBEAT, ID, JOB, READY, RESULT, Worker, memo
 
@@ -299,7 +299,7 @@ def test_what_one_does_not_understand_costs_the_others_nothing_but_the_connectio
 
 @pytest.mark.parametrize("services", [["a"], ["a", "b"], ["grüß"], ["x" * 128], ["a b"], [f"s{n}" for n in range(64)]])
 def test_names_that_can_be_offered(services: list[str]) -> None:
-    assert objection(services) is None
+    assert check_services(services) is None
 
 
 @pytest.mark.parametrize(
@@ -312,4 +312,4 @@ def test_names_that_can_be_offered(services: list[str]) -> None:
     ],
 )
 def test_names_that_cannot(services: list[str], complaint: str) -> None:
-    assert complaint in str(objection(services))
+    assert complaint in str(check_services(services))

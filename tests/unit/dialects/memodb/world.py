@@ -10,16 +10,15 @@ import cbor2
 import pytest
 
 from dialect_world import HOME, DialectWorld, End
-from dragoman.carriers.sp import Limits as SpLimits
-from dragoman.carriers.sp import Sp
+from dragoman.carriers.sp import Sp, SpLimits
 from dragoman.core.model import Worker
 from dragoman.core.policy import Policy
 from dragoman.core.states import JobState, WorkerState
-from dragoman.dialects.memodb.broker_side import MemoDbSession
+from dragoman.dialects.memodb.broker_side import MemoDbBrokerSide
 from dragoman.dialects.memodb.options import ListenerOptions
-from dragoman.dialects.memodb.records import Call, Contacts, Guest
+from dragoman.dialects.memodb.records import ConnectionRecord, MemoDbWorker, PendingCall
 from dragoman.dialects.memodb.reply_cache import RECORD
-from dragoman.server.admission import Limits
+from dragoman.server.admission import AdmissionLimits
 
 VERSION = "memo01"
 READY, JOB, RESULT, HEARTBEAT, DISCONNECT = 1, 2, 3, 4, 5
@@ -80,9 +79,9 @@ class Side(End):
         return self.peer.is_lost
 
     @property
-    def contacts(self) -> Contacts:
+    def contacts(self) -> ConnectionRecord:
         contacts = self.peer.guest
-        assert isinstance(contacts, Contacts)
+        assert isinstance(contacts, ConnectionRecord)
         return contacts
 
     def hear(self, request: int, body: bytes, *hops: int) -> None:
@@ -153,9 +152,9 @@ def _header_length(body: bytes) -> int:
 
 
 class World(DialectWorld):
-    session: MemoDbSession
+    session: MemoDbBrokerSide
 
-    def __init__(self, *, policy: Policy | None = None, limits: Limits | None = None, **options: Any) -> None:
+    def __init__(self, *, policy: Policy | None = None, limits: AdmissionLimits | None = None, **options: Any) -> None:
         super().__init__("memodb", policy=policy, limits=limits)
         self.options = ListenerOptions(**options)
         self.doubles: set[object] = set()  # keys under which two requests were alike: one of them is not known again
@@ -168,7 +167,7 @@ class World(DialectWorld):
 
     def _start(self) -> None:
         self.sides: list[Side] = []  # all that ever connected
-        self.session = MemoDbSession(self.broker, self.connections, self.options, MAX_PAYLOAD)
+        self.session = MemoDbBrokerSide(self.broker, self.connections, self.options, MAX_PAYLOAD)
         self.serve(self.session)
 
     # ---------------------------------------------------------------- peers come and go
@@ -229,7 +228,7 @@ class World(DialectWorld):
         assert (said.request, said.id, said.payload) == (request, id, payload)
         return id
 
-    def guest(self, id: bytes) -> Guest:
+    def guest(self, id: bytes) -> MemoDbWorker:
         return self.session._guests[id]
 
     def is_known(self, id: bytes) -> bool:
@@ -276,7 +275,7 @@ class World(DialectWorld):
         assert all(session._guests.get(guest.id) is guest for guest in living), "a dead worker will get a HEARTBEAT"
         assert len(living) == session._heartbeats.armed
 
-    def _check_guest(self, guest: Guest) -> None:
+    def _check_guest(self, guest: MemoDbWorker) -> None:
         worker = guest.worker
         assert worker.remote is guest
         held = [*worker.running.values(), *worker.unproven.values()]
@@ -316,7 +315,9 @@ class World(DialectWorld):
 
     def _check_calls(self, sides: list[Side]) -> None:
         session = self.session
-        waiting = {caller for job in self.broker.jobs.values() for caller in job.callers if isinstance(caller, Call)}
+        waiting = {
+            caller for job in self.broker.jobs.values() for caller in job.callers if isinstance(caller, PendingCall)
+        }
         assert session._callers.waiting == len(waiting), (
             f"{len(waiting)} calls wait, {session._callers.waiting} are counted"
         )

@@ -9,8 +9,8 @@ from typing import Any
 
 from call_counts import counting
 from dragoman.carriers.zmtp import Zmtp
-from dragoman.carriers.zmtp_limits import Limits as ZmtpLimits
-from dragoman.server.connection_limits import PeerLimits
+from dragoman.carriers.zmtp_limits import ZmtpLimits
+from dragoman.server.connection_limits import ConnectionLimits
 from dragoman.streams.stream import Stream
 
 from .world import HEADS, MAX_PAYLOAD, End, Frames, World, hello, new_id, read, result, submit
@@ -95,7 +95,7 @@ class SocketEnd:
         ours = Zmtp("ROUTER", limits=ZmtpLimits(max_payload=MAX_PAYLOAD + HEADS, max_frames=1_026))
         stream = Stream(loop, self.socket, ours)
         connections = world.connections
-        peer = connections.connected(world.session, "door", ours, stream, name, "192.0.2.1", PeerLimits())
+        peer = connections.connected(world.session, "door", ours, stream, name, "192.0.2.1", ConnectionLimits())
         stream.start(partial(connections.arrived, peer), partial(connections.ended, peer))
         while not peer.is_open or self.socket.taken:
             world.runner.turn()

@@ -18,10 +18,10 @@ from dragoman.dialects.native.codec import read_order
 from dragoman.dialects.native.messages import OUTCOMES
 from dragoman.dialects.native.options import ClientOptions
 from dragoman.dialects.native.waiting import NO_WELCOME
-from dragoman.dialects.sides import Failure, Wishes
+from dragoman.dialects.sides import Failure, SubmitOptions
 
 SESSION = "5f" * 16
-ECHO = Wishes("echo")
+ECHO = SubmitOptions("echo")
 WELCOME, ERROR, HEARTBEAT, BYE = b"\x02\x01", b"\x03", b"\x04", b"\x06\x00"
 ACCEPTED, MISSING, RESULT, FAILED, PROGRESS, PART = b"\x11", b"\x15", b"\x20", b"\x21", b"\x22", b"\x23"
 
@@ -96,7 +96,7 @@ class World:
         self.side.hear(list(frames), self.now)
         self.side.flush(self.now)
 
-    def submit(self, ticket: Hashable, payload: bytes = b"p", wishes: Wishes = ECHO) -> bytes:
+    def submit(self, ticket: Hashable, payload: bytes = b"p", wishes: SubmitOptions = ECHO) -> bytes:
         id = next(self._numbers).to_bytes(16, "big")
         self.side.submit(ticket, wishes, payload, id, self.now)
         return id
@@ -173,7 +173,7 @@ def test_jobs_that_ask_for_the_same_leave_in_one_message(world: World) -> None:
 
 
 def test_jobs_that_ask_for_different_things_leave_in_different_messages_and_in_order(world: World) -> None:
-    other = Wishes("other")
+    other = SubmitOptions("other")
     for wishes in (ECHO, ECHO, other, ECHO):
         world.submit("x", wishes=wishes)
     world.side.flush(world.now)
@@ -185,7 +185,7 @@ def test_jobs_that_ask_for_different_things_leave_in_different_messages_and_in_o
 
 
 def test_a_head_says_all_wishes(world: World) -> None:
-    world.submit("x", wishes=Wishes("echo", 5.0, 2.0, 1.0, 9, 3, True))
+    world.submit("x", wishes=SubmitOptions("echo", 5.0, 2.0, 1.0, 9, 3, True))
     world.side.flush(world.now)
     order = read_order(world.port.take()[0][0])
     assert (order.priority, order.attempts, int(order.flags)) == (9, 3, 1)
@@ -195,21 +195,21 @@ def test_a_head_says_all_wishes(world: World) -> None:
 
 
 def test_for_ever_is_as_long_as_can_be_said(world: World) -> None:
-    world.submit("x", wishes=Wishes("echo", inf))
+    world.submit("x", wishes=SubmitOptions("echo", inf))
     world.side.flush(world.now)
     assert read_order(world.port.take()[0][0]).deadline > 40 * 86_400
 
 
 def test_heads_are_written_once_and_not_kept_without_end(world: World) -> None:
     for number in range(3000):
-        world.submit("x", wishes=Wishes(f"s{number}"))
+        world.submit("x", wishes=SubmitOptions(f"s{number}"))
     assert len(world.side._heads) <= 1024
 
 
 def test_a_result_that_is_wanted_whole_is_asked_for_with_flag_8(world: World) -> None:
     """The broker then joins the parts: a client that joins them itself misses those sent while it was not connected."""
     for is_whole, flags in ((False, 0), (True, 8)):
-        world.submit(is_whole, wishes=Wishes("echo", is_whole=is_whole))
+        world.submit(is_whole, wishes=SubmitOptions("echo", is_whole=is_whole))
         world.side.flush(world.now)
         ((head, *_),) = world.port.take()
         assert head[1] == flags

@@ -19,18 +19,18 @@ from dragoman.dialects.native.messages import (
     ACCEPTED,
     ACK,
     CANCEL,
+    MESSAGE_NAMES,
     MISSING,
     NO_FLAGS,
     OUTCOMES,
     RESUME,
     RETURN,
-    WORDS,
     Failed,
     Flag,
     Hello,
     Job,
-    Order,
     Role,
+    SubmitHeader,
     Welcome,
 )
 
@@ -137,15 +137,15 @@ VECTORS: list[tuple[str, list[Frame], Callable[[list[Frame]], Any], Any, Callabl
         "SUBMIT",
         [fromhex("10 00 ff 00 00001388 00000000 00000000 6563686f")],
         lambda message: codec.read_order(message[0]),
-        Order("echo", deadline=5.0),
-        lambda: [codec.write_order(Order("echo", deadline=5.0))],
+        SubmitHeader("echo", deadline=5.0),
+        lambda: [codec.write_order(SubmitHeader("echo", deadline=5.0))],
     ),
     (
         "SUBMIT that says everything",
         [fromhex("10 05 09 64 ffffffff 00000001 0001d4c0 c3a9")],
         lambda message: codec.read_order(message[0]),
-        Order("é", Flag.WAIT | Flag.ACCEPT, 9, 100, inf, 0.001, 120.0),
-        lambda: [codec.write_order(Order("é", Flag.WAIT | Flag.ACCEPT, 9, 100, inf, 0.001, 120.0))],
+        SubmitHeader("é", Flag.WAIT | Flag.ACCEPT, 9, 100, inf, 0.001, 120.0),
+        lambda: [codec.write_order(SubmitHeader("é", Flag.WAIT | Flag.ACCEPT, 9, 100, inf, 0.001, 120.0))],
     ),
     (
         "JOB",
@@ -309,7 +309,7 @@ def test_what_follows_in_a_longer_head_is_passed_over(
 
 
 def test_the_words_are_those_of_the_page() -> None:
-    assert {f"{number:02x}": name for number, name in WORDS.items()} == {
+    assert {f"{number:02x}": name for number, name in MESSAGE_NAMES.items()} == {
         "01": "HELLO",
         "02": "WELCOME",
         "03": "ERROR",
@@ -490,30 +490,30 @@ def test_seconds_in_welcome_are_numbers(key: str, value: object) -> None:
 
 @pytest.mark.parametrize("size", range(1, 16))
 def test_a_short_head_of_submit_is_malformed(size: int) -> None:
-    malformed(codec.read_order, codec.write_order(Order("echo"))[:size])
+    malformed(codec.read_order, codec.write_order(SubmitHeader("echo"))[:size])
 
 
 @pytest.mark.parametrize("priority", [10, 100, 254])
 def test_a_priority_is_0_to_9_or_unsaid(priority: int) -> None:
-    head = bytearray(codec.write_order(Order("echo")))
+    head = bytearray(codec.write_order(SubmitHeader("echo")))
     head[2] = priority
     malformed(codec.read_order, head)
 
 
 def test_attempts_are_at_most_100() -> None:
-    assert codec.read_order(codec.write_order(Order("echo", attempts=100))).attempts == 100
-    malformed(codec.read_order, codec.write_order(Order("echo", attempts=101)))
+    assert codec.read_order(codec.write_order(SubmitHeader("echo", attempts=100))).attempts == 100
+    malformed(codec.read_order, codec.write_order(SubmitHeader("echo", attempts=101)))
 
 
 def test_flags_that_are_not_known_are_passed_over() -> None:
-    head = bytearray(codec.write_order(Order("echo")))
+    head = bytearray(codec.write_order(SubmitHeader("echo")))
     head[1] = 0xF0
     assert codec.read_order(head).flags == NO_FLAGS
 
 
 @pytest.mark.parametrize("raw", [b"\xff", b"caf\xe9", b"\xc0\x80", b"\xed\xa0\x80", b"a\xc3"])
 def test_a_service_that_is_not_utf8_is_malformed(raw: bytes) -> None:
-    malformed(codec.read_order, codec.write_order(Order("")) + raw)
+    malformed(codec.read_order, codec.write_order(SubmitHeader("")) + raw)
 
 
 @pytest.mark.parametrize(
@@ -522,7 +522,7 @@ def test_a_service_that_is_not_utf8_is_malformed(raw: bytes) -> None:
 )
 def test_a_time_that_was_said_is_never_0_and_is_what_was_said(seconds: float, milliseconds: int) -> None:
     """5 s went out as 5001 ms."""
-    head = codec.write_order(Order("echo", deadline=seconds))
+    head = codec.write_order(SubmitHeader("echo", deadline=seconds))
     assert int.from_bytes(head[4:8], "big") == milliseconds
 
 
@@ -595,7 +595,7 @@ def test_any_frames_are_a_word_or_malformed(frames: list[Frame]) -> None:
 
 
 def test_no_limit_is_a_time_of_its_own_and_differs_from_none_said() -> None:
-    order = Order("echo", deadline=inf, job_timeout=inf, queue_timeout=0.0)
+    order = SubmitHeader("echo", deadline=inf, job_timeout=inf, queue_timeout=0.0)
     head = codec.write_order(order)
     assert head[4:16] == b"\xff" * 8 + bytes(4)
     assert codec.read_order(head) == order

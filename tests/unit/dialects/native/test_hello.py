@@ -8,7 +8,7 @@ import pytest
 
 from dragoman.core.policy import Policy
 from dragoman.dialects.native.options import ClientOptions, ListenerOptions, WorkerOptions
-from dragoman.server.admission import Limits
+from dragoman.server.admission import AdmissionLimits
 
 from .world import MAX_PAYLOAD, SECRET, A, World, hello, names, result, submit
 
@@ -105,7 +105,7 @@ def test_twenty_errors_within_ten_seconds_close_the_connection() -> None:
 
 
 def test_errors_now_and_then_are_borne() -> None:
-    world = World(limits=Limits(bad_messages=3))
+    world = World(limits=AdmissionLimits(bad_messages=3))
     end = world.client()
     for _ in range(9):
         assert end.say(b"\x77") == [("ERROR", 0x77, "unknown word")]

@@ -7,9 +7,9 @@ from math import inf
 import pytest
 
 from dragoman.core.counters import UNNAMED
-from dragoman.core.options import Wishes
+from dragoman.core.options import JobOptions
 from dragoman.core.policy import Policy
-from dragoman.core.states import Refusal
+from dragoman.core.states import RefusalReason
 from dragoman.dialects.native.clients import LONGEST_PLAN, MOST_PLANS
 
 from .world import (
@@ -343,7 +343,7 @@ def test_jobs_beyond_the_window_are_refused_with_all_of_their_message() -> None:
     assert client.say(*submit([(C, b"")], flags=WAIT)) == []
     assert [said[:4] for said in client.say(*submit([(D, b"")], flags=WAIT))] == [refused(D, "busy")]
     dropped = world.broker.counters.dropped["echo"]  # for the warning `jobs dropped`; the first two have left one
-    assert dropped.causes == {Refusal.BUSY: 1}
+    assert dropped.causes == {RefusalReason.BUSY: 1}
     assert dropped.reason == "its client has 3 of 3 jobs under way"
     client.say(*submit([(D, b"")], "made up", flags=WAIT))  # names that are no services share a warning
     assert world.broker.counters.dropped.keys() == {"echo", UNNAMED}
@@ -519,7 +519,7 @@ def test_a_worker_of_another_people_fails_without_a_type() -> None:
 def test_a_caller_of_another_people_is_told_type_and_message_in_one_sentence() -> None:
     world = World()
     worker, other = world.worker(), Other()
-    world.broker.submit("echo", b"job", other, Wishes(), world.now)
+    world.broker.submit("echo", b"job", other, JobOptions(), world.now)
     world.turn()
     ((_, token, _, number, milliseconds, service, payload),) = worker.told()
     assert (number, milliseconds, service, payload) == (1, 60_000, "echo", b"job")

@@ -22,7 +22,7 @@ from dragoman.dialects.native.messages import HEARTBEAT, Role, Welcome
 from dragoman.dialects.native.options import WorkerOptions
 from dragoman.dialects.native.waiting import NO_WELCOME
 from dragoman.dialects.native.worker_side import WorkerSide
-from dragoman.dialects.sides import NOTHING_SAID, Assignment, Failure
+from dragoman.dialects.sides import NOTHING_SAID, Failure, JobInfo
 
 A, B, C = (bytes([number]) * 16 for number in (1, 2, 3))
 ID = bytes(range(16))
@@ -33,13 +33,13 @@ DRAIN, BEAT = [b"\x05"], [b"\x04"]
 class Port:
     def __init__(self) -> None:
         self.said: list[list[Frame]] = []
-        self.given: list[tuple[Hashable, Frame, Assignment]] = []
+        self.given: list[tuple[Hashable, Frame, JobInfo]] = []
         self.events: list[tuple[str, object]] = []
 
     def send(self, frames: Sequence[Frame]) -> None:
         self.said.append(list(frames))
 
-    def run(self, ticket: Hashable, payload: Frame, assignment: Assignment = NOTHING_SAID) -> None:
+    def run(self, ticket: Hashable, payload: Frame, assignment: JobInfo = NOTHING_SAID) -> None:
         self.given.append((ticket, payload, assignment))
 
     def recall(self, ticket: Hashable, reason: str) -> None:
@@ -92,7 +92,7 @@ def test_a_job_is_run_with_all_that_is_said_of_it() -> None:
     assert (ticket, payload, told.service, told.job_id, told.attempt) == (A, b"job \x01", "echo", ID.hex(), 3)
     assert told.timeout == pytest.approx(1.5, abs=0.002)  # it is rounded up to milliseconds
     side.give(B)
-    assert side.port.given[1] == (B, b"job \x02", Assignment("echo", ID.hex(), 3, inf))
+    assert side.port.given[1] == (B, b"job \x02", JobInfo("echo", ID.hex(), 3, inf))
 
 
 def test_results_of_a_turn_go_out_in_one_message() -> None:

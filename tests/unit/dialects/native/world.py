@@ -10,19 +10,19 @@ from typing import Any
 
 from dialect_world import DialectWorld, ZmtpEnd
 from dragoman.carriers.zmtp import Zmtp
-from dragoman.carriers.zmtp_limits import Limits as ZmtpLimits
-from dragoman.core.effects import Answer, Effect, Progress
+from dragoman.carriers.zmtp_limits import ZmtpLimits
+from dragoman.core.effects import DeliverOutcome, DeliverProgress, Effect
 from dragoman.core.model import Caller as CoreCaller
 from dragoman.core.policy import Policy
 from dragoman.core.states import ENDED
-from dragoman.dialects.native.broker_side import NativeSession
-from dragoman.dialects.native.client_sessions import Client
+from dragoman.dialects.native.broker_side import NativeBrokerSide
+from dragoman.dialects.native.client_sessions import ClientSession
 from dragoman.dialects.native.clients import MOST_PLANS
 from dragoman.dialects.native.options import ListenerOptions
 from dragoman.dialects.native.remote_workers import RemoteWorker
-from dragoman.operations.handlers import Desk
-from dragoman.operations.json_api import JsonDesk
-from dragoman.server.admission import Limits
+from dragoman.operations.handlers import OperationHandlers
+from dragoman.operations.json_api import JsonOperations
+from dragoman.server.admission import AdmissionLimits
 
 MAX_PAYLOAD = 100_000
 HEADS = 65_536
@@ -203,25 +203,30 @@ class Other(CoreCaller):
         self.told: list[Effect] = []
 
     def execute(self, effect: Effect, now: float) -> None:
-        assert isinstance(effect, Answer | Progress)
+        assert isinstance(effect, DeliverOutcome | DeliverProgress)
         self.told.append(effect)
 
 
 class World(DialectWorld):
-    session: NativeSession
+    session: NativeBrokerSide
 
     def __init__(
-        self, *, policy: Policy | None = None, limits: Limits | None = None, strict: bool = True, **options: Any
+        self,
+        *,
+        policy: Policy | None = None,
+        limits: AdmissionLimits | None = None,
+        strict: bool = True,
+        **options: Any,
     ) -> None:
         super().__init__("native", policy=policy, limits=limits, strict=strict)
         self.epochs: dict[str, str] = {}  # by secret, as the last WELCOME said
         self._ids = count(1)
         self._living: tuple[End, ...] = ()
-        self.desk = Desk(self.broker, self.runner, self.diary, lambda: 1_700_000_000.0)
+        self.desk = OperationHandlers(self.broker, self.runner, self.diary, lambda: 1_700_000_000.0)
         self.runner.sessions.append(self.desk)
         self.options = ListenerOptions(**options)
-        desk = JsonDesk(self.desk)
-        self.session = NativeSession(self.broker, self.connections, self.options, MAX_PAYLOAD, "test", desk)
+        desk = JsonOperations(self.desk)
+        self.session = NativeBrokerSide(self.broker, self.connections, self.options, MAX_PAYLOAD, "test", desk)
         self.serve(self.session)
 
     # ---------------------------------------------------------------- who is there
@@ -276,8 +281,8 @@ class World(DialectWorld):
 
     # ---------------------------------------------------------------- what to look at
 
-    def client_of(self, end: End) -> Client:
-        assert isinstance(end.peer.guest, Client)
+    def client_of(self, end: End) -> ClientSession:
+        assert isinstance(end.peer.guest, ClientSession)
         return end.peer.guest
 
     def state(self, worker: End) -> str:
@@ -313,18 +318,20 @@ class World(DialectWorld):
         sessions = session._clients.sessions
         assert all(client.peer is None for client in sessions._away.values())
         assert len(sessions._away) <= self.options.max_sessions
-        clients = {id(guest): guest for guest in guests if isinstance(guest, Client)}
+        clients = {id(guest): guest for guest in guests if isinstance(guest, ClientSession)}
         for secret, client in sessions._by_secret.items():
             assert client.secret == secret
             assert (client.peer is None) == (secret in sessions._away), "away, or not?"
             clients[id(client)] = client
         known = sum(client.count_open() for client in clients.values())
-        theirs = [job for job in self.broker.jobs.values() if any(isinstance(each, Client) for each in job.callers)]
+        theirs = [
+            job for job in self.broker.jobs.values() if any(isinstance(each, ClientSession) for each in job.callers)
+        ]
         assert known == len(theirs), "a job that its client does not know of, or the other way round"
         for client in clients.values():
             self._check_client(client)
 
-    def _check_client(self, client: Client) -> None:
+    def _check_client(self, client: ClientSession) -> None:
         if client.peer is not None:
             assert client.peer.guest is client
         assert not client.refused

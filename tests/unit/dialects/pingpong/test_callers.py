@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.core.effects import Answer, Progress
+from dragoman.core.effects import DeliverOutcome, DeliverProgress
 from dragoman.core.policy import Policy
 from dragoman.core.states import JobState, Outcome
 
@@ -143,7 +143,7 @@ def test_progress_from_a_worker_of_another_people_is_passed_over() -> None:
     attempt = world.job().attempt
     assert attempt is not None
     world.broker.progress(attempt, b"half done", world.now)
-    assert [type(effect) for effect in world.broker.effects] == [Progress]
+    assert [type(effect) for effect in world.broker.effects] == [DeliverProgress]
     world.settle()
     assert caller.told() == []
 
@@ -152,7 +152,7 @@ def test_an_answer_for_a_caller_that_is_unknown_to_it_is_said_all_the_same() -> 
     """A refusal at the door names no job."""
     world = World()
     caller = world.caller()
-    world.session.execute(Answer(caller.peer, None, Outcome.REFUSED, b"", "busy: no room"), world.now)
+    world.session.execute(DeliverOutcome(caller.peer, None, Outcome.REFUSED, b"", "busy: no room"), world.now)
     world.turn()
     assert caller.told() == error("refused: busy: no room")
 

@@ -9,11 +9,11 @@ import pytest
 from dialect_world import DialectWorld, ZmtpEnd
 from dragoman.carriers.carrier import TooLarge
 from dragoman.carriers.zmtp import Zmtp
-from dragoman.carriers.zmtp_limits import Limits as ZmtpLimits
+from dragoman.carriers.zmtp_limits import ZmtpLimits
 from dragoman.core.model import Worker
 from dragoman.core.policy import Policy
 from dragoman.dialects.frontend import FRONTEND
-from dragoman.dialects.pingpong.broker_side import BACKEND, PingPongSession
+from dragoman.dialects.pingpong.broker_side import BACKEND, PingPongBrokerSide
 from dragoman.dialects.pingpong.editions import Edition
 from dragoman.dialects.pingpong.options import ListenerOptions
 from dragoman.dialects.pingpong.remote_workers import RemoteWorker
@@ -53,13 +53,13 @@ class Side(ZmtpEnd):
 class World(DialectWorld):
     """Verbs of peers in, what they were told out."""
 
-    session: PingPongSession
+    session: PingPongBrokerSide
 
     def __init__(self, *, policy: Policy | None = None, started: float = 1_000.0, **options: Any) -> None:
         # Far from the start by default, so that R38's caution is over; `started` is when the broker began.
         super().__init__("pingpong", policy=policy, now=10_000.0 if started == 1_000.0 else started)
         self.options = ListenerOptions(**options)
-        self.session = PingPongSession(self.broker, self.connections, self.options, MAX_PAYLOAD, started)
+        self.session = PingPongBrokerSide(self.broker, self.connections, self.options, MAX_PAYLOAD, started)
         self.serve(self.session)
 
     # ---------------------------------------------------------------- peers come and go

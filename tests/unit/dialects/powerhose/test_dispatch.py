@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.core.options import Wishes
+from dragoman.core.options import JobOptions
 from dragoman.dialects.powerhose.broker_side import name_of
 
 from .world import (
@@ -88,7 +88,7 @@ def test_data_and_results_of_any_bytes_pass_as_they_are(data: bytes) -> None:
 
 def test_a_job_is_called_by_the_name_its_caller_gave_it_or_by_its_id() -> None:
     world = World()
-    job = world.broker.submit("default", b"", Nobody(), Wishes(waits=True), world.now)
+    job = world.broker.submit("default", b"", Nobody(), JobOptions(waits=True), world.now)
     assert job is not None
     assert name_of(job) == job.id.hex().encode()
     caller = Nobody()

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.core.options import Wishes
+from dragoman.core.options import JobOptions
 from dragoman.core.policy import Policy
 from dragoman.dialects.powerhose.broker_side import BACKEND, POSTS_KEPT
-from dragoman.server.dial_policy import Reach
+from dragoman.server.dial_policy import DialPolicy
 
 from .world import (
     ELSEWHERE,
@@ -79,7 +79,7 @@ def test_r51_the_reach_is_told_the_address_of_whoever_registers() -> None:
 def test_a_relative_ipc_endpoint_is_looked_for_under_base(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / "w.ipc"))
-        world = World(reach=Reach([str(tmp_path)], []))
+        world = World(reach=DialPolicy([str(tmp_path)], []))
         bench = world.bench("ipc://w.ipc", f"uid {os.getuid()}")
         assert bench.ping() == [PONG]
         assert [place for _, place in world.dialled] == [str(tmp_path / "w.ipc")]
@@ -286,7 +286,7 @@ def test_a_connection_that_comes_to_stand_after_it_was_given_up_makes_no_worker(
 
 def test_a_worker_for_whose_service_there_is_no_room_is_not_let_in_and_harms_nobody() -> None:
     world = World(policy=Policy(max_services=1))
-    world.broker.submit("other", b"", Nobody(), Wishes(waits=True), world.now)
+    world.broker.submit("other", b"", Nobody(), JobOptions(waits=True), world.now)
     bench = world.bench()
     assert bench.ping() == [PONG]
     assert world.workers == 0

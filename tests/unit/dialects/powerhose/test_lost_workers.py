@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.core.options import Wishes
+from dragoman.core.options import JobOptions
 
 from .world import (
     FIRST,
@@ -206,7 +206,7 @@ def test_a_jobs_own_deadline_that_passes_while_it_runs_removes_the_laggy_worker_
     bench = world.worker()
     caller = world.caller()
     assert caller.end.peer is not None
-    wishes = Wishes(waits=True, queue_timeout=10, job_timeout=60)
+    wishes = JobOptions(waits=True, queue_timeout=10, job_timeout=60)
     world.broker.submit("default", b"job", caller.end.peer, wishes, world.now, deadline=world.now + 5)
     world.turn()
     bench.accept()

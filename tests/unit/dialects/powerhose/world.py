@@ -8,15 +8,22 @@ from typing import Any
 
 from dialect_world import HOME, DialectWorld, ZmtpEnd
 from dragoman.carriers.zmtp import Zmtp
-from dragoman.carriers.zmtp_limits import Limits as ZmtpLimits
+from dragoman.carriers.zmtp_limits import ZmtpLimits
 from dragoman.core.model import Caller as CoreCaller
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
 from dragoman.dialects.frontend import FRONTEND
-from dragoman.dialects.powerhose.broker_side import BACKEND, POSTS_KEPT, WORK, Post, PowerhoseSession, Stage
+from dragoman.dialects.powerhose.broker_side import (
+    BACKEND,
+    POSTS_KEPT,
+    WORK,
+    PowerhoseBrokerSide,
+    PowerhoseWorker,
+    WorkerStage,
+)
 from dragoman.dialects.powerhose.options import ListenerOptions
-from dragoman.server.admission import Limits
-from dragoman.server.connection import Peer
+from dragoman.server.admission import AdmissionLimits
+from dragoman.server.connection import StreamConnection
 from dragoman.testing.entropy import SeededEntropy
 
 PING, PONG, REMOVE, REMOVED, ERROR = b"PING", b"PONG", b"REMOVE", b"REMOVED", b"ERROR"
@@ -102,7 +109,7 @@ class Bench:
         return self.lives[-1]
 
     @property
-    def post(self) -> Post:
+    def post(self) -> PowerhoseWorker:
         return self.world.session._posts[self.endpoint]
 
     @property
@@ -149,14 +156,14 @@ class Bench:
 
 
 class World(DialectWorld):
-    session: PowerhoseSession
+    session: PowerhoseBrokerSide
 
     def __init__(
         self,
         *,
         policy: Policy | None = None,
         reach: Any = None,
-        limits: Limits | None = None,
+        limits: AdmissionLimits | None = None,
         entropy: SeededEntropy | None = None,
         **options: Any,
     ) -> None:
@@ -168,7 +175,7 @@ class World(DialectWorld):
         limits_ = ZmtpLimits(max_payload=MAX_PAYLOAD)
         carrier = partial(Zmtp, "REQ", dials=True, limits=limits_)
         self._door_carrier = partial(Zmtp, "ROUTER", limits=limits_)
-        self.session = PowerhoseSession(
+        self.session = PowerhoseBrokerSide(
             self.broker, self.connections, self.options, MAX_PAYLOAD, reach or self._reach, carrier
         )
         self.serve(self.session)
@@ -222,7 +229,7 @@ class World(DialectWorld):
             return "unknown"
         if post.worker is not None and str(post.worker.state) in ("draining", "unproven"):
             return f"{post.stage.value}, {post.worker.state}"
-        if post.stage is Stage.AWAY and self.now < post.rested_at:
+        if post.stage is WorkerStage.AWAY and self.now < post.rested_at:
             return "resting"
         return post.stage.value
 
@@ -258,7 +265,7 @@ class World(DialectWorld):
         at_work = set()
         for endpoint, post in session._posts.items():
             assert post.endpoint == endpoint
-            assert (post.stage is Stage.AWAY) == (post in session._away), "off the list, or not?"
+            assert (post.stage is WorkerStage.AWAY) == (post in session._away), "off the list, or not?"
             if post.worker is not None:
                 at_work.add(post.worker.id)
             self._check_post(post)
@@ -272,12 +279,12 @@ class World(DialectWorld):
         dialled = {peer for peer in self.connections.peers if peer.endpoint == WORK}
         assert ours == dialled, "a connection that nobody knows"
 
-    def _check_post(self, post: Post) -> None:
+    def _check_post(self, post: PowerhoseWorker) -> None:
         peer, worker, attempt = post.peer, post.worker, post.attempt
-        if post.stage in (Stage.AWAY, Stage.DIALLING):
+        if post.stage in (WorkerStage.AWAY, WorkerStage.DIALLING):
             assert worker is None
             assert attempt is None
-            if post.stage is Stage.AWAY:
+            if post.stage is WorkerStage.AWAY:
                 assert peer is None
                 assert post.alarm == inf
             elif peer is None:
@@ -288,10 +295,10 @@ class World(DialectWorld):
         assert peer is not None
         assert peer.guest is post
         assert peer.is_open
-        assert (attempt is None) == (post.stage is Stage.IDLE)
+        assert (attempt is None) == (post.stage is WorkerStage.IDLE)
         held = [*worker.running.values(), *worker.unproven.values()]
         assert held == ([] if attempt is None else [attempt]), "broker and session disagree on its job"
-        if post.stage is Stage.WAKING:
+        if post.stage is WorkerStage.WAKING:
             assert post.alarm <= post.due < inf, "its answer will be waited for for ever"
 
     # ---------------------------------------------------------------- inside
@@ -299,11 +306,11 @@ class World(DialectWorld):
     def _reach(self, endpoint: str, address: str) -> tuple[object | None, str]:
         return (None, "it is forbidden") if endpoint == FORBIDDEN else (endpoint, "")
 
-    def dial(self, peer: Peer, place: object) -> None:
+    def dial(self, peer: StreamConnection, place: object) -> None:
         self.dialled.append((self.now, str(place)))
         super().dial(peer, str(place))
 
-    def _connect(self, peer: Peer, place: str) -> bool:
+    def _connect(self, peer: StreamConnection, place: str) -> bool:
         mode = self.places.get(place, "open")
         if mode == "hangs":
             self.dials.append((peer, place))
