@@ -10,7 +10,7 @@ SOURCES := pyproject.toml hatch_build.py $(shell find src -type f -not -name '*.
 # Where this is set, each of the hundreds of processes of the tests would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run install test test-programs lint bench format clean
+.PHONY: help run install test test-programs lint bench format generate clean
 
 help:
 	@echo "make run      install into .venv and start the broker on its defaults (ARGS=... for more)"
@@ -18,6 +18,7 @@ help:
 	@echo "make test     install what the tests need, lint, and run all tests"
 	@echo "make lint     ruff and mypy --strict"
 	@echo "make format   let ruff format the sources"
+	@echo "make generate  write what comes from the table of operations: methods of clients, docs/operations.md"
 	@echo "make bench    measure against bare servers, such as libzmq's proxy (ARGS=--quick for a short run)"
 	@echo "make clean    remove .venv, .venv-dev and caches"
 	@echo ".venv holds the product, its hot path compiled where there is a C compiler (DRAGOMAN_PURE=1: nowhere);"
@@ -54,6 +55,10 @@ lint: $(DEV)/.installed
 format: $(DEV)/.installed
 	$(DEV)/bin/ruff check --fix .
 	$(DEV)/bin/ruff format .
+
+generate: $(DEV)/.installed
+	$(DEV)/bin/python tools/client_methods.py
+	$(DEV)/bin/python tools/operations_page.py
 
 bench: $(VENV)/.installed $(DEV)/.installed
 	$(DEV)/bin/python -m bench $(ARGS)

@@ -206,6 +206,22 @@ def test_a_service_is_paused_and_goes_on(client: Client, worker: HandWorker) -> 
     assert client.result(job, timeout=PATIENCE) == b"x"
 
 
+def test_one_thing_is_shown_by_its_name(client: Client, worker: HandWorker) -> None:
+    until(lambda: len(client.workers()) == 1, "it has joined")
+    (listed,) = client.workers()
+    assert client.service("echo").workers == 1
+    assert client.worker(listed.id).services == ["echo"]
+    client.recur("tick", "echo", every=60)
+    assert client.recurrence("tick").every == 60
+    for show, name, error in (
+        (client.service, "nothing", NoSuchService),
+        (client.worker, 12345, NotFound),
+        (client.recurrence, "nothing", NotFound),
+    ):
+        with pytest.raises(error):
+            show(name)  # type: ignore[operator]
+
+
 def test_what_waits_is_purged(client: Client) -> None:
     jobs = [client.enqueue("echo", b"x", delay=delay) for delay in (0, 0, 60)]
     assert client.purge("echo", states=["delayed"]) == 1

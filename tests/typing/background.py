@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from typing import Any, assert_type
 
 from dragoman import AsyncClient, Client, JobView, ScheduleView, ServiceView, WorkerView
+from dragoman.operations.schemas import EmptyRequest, JobRef, WhyView
+from dragoman.operations.table import WHY
 
 with Client("tcp://127.0.0.1:7400") as client:
     job = client.enqueue("resize", b"big", delay=60, key="42", attempts=5, retry_first=1, not_before=datetime.now(UTC))
@@ -22,19 +24,27 @@ with Client("tcp://127.0.0.1:7400") as client:
     assert_type(client.retry(job), str)
     assert_type(client.why(job), str)
     assert_type(client.services(), list[ServiceView])
-    assert_type(client.workers(), list[WorkerView])
+    assert_type(client.service("resize"), ServiceView)
     assert_type(client.pause("resize", by="me"), ServiceView)
     assert_type(client.resume("resize"), ServiceView)
     assert_type(client.purge("resize", states=["waiting"]), int)
+    assert_type(client.workers(), list[WorkerView])
+    assert_type(client.worker(7), WorkerView)
     assert_type(client.drain(7, now=True), WorkerView)
-    assert_type(client.recur("nightly", "resize", b"all", cron="0 3 * * *", timezone="Europe/Rome"), ScheduleView)
     assert_type(client.recurring(), list[ScheduleView])
+    assert_type(client.recurrence("nightly"), ScheduleView)
+    assert_type(client.recur("nightly", "resize", b"all", cron="0 3 * * *", timezone="Europe/Rome"), ScheduleView)
     assert_type(client.stop_recurring("nightly"), ScheduleView)
+    assert_type(client.pause_recurring("nightly"), ScheduleView)
+    assert_type(client.resume_recurring("nightly"), ScheduleView)
+    assert_type(client.operation(WHY, JobRef(id=job)), WhyView)
 
     client.enqueue("resize", patience=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     client.enqueue("resize", delay="soon")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     client.result(42)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType]
     client.jobs(state="asleep")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    client.drain(7, True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    client.operation(WHY, EmptyRequest())  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
     client.recur("nightly", "resize", hourly=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 with Client(codec="json") as objects:
@@ -50,5 +60,22 @@ async def main() -> None:
         assert_type(await client.result(job, codec="json"), Any)
         assert_type(await client.job(job), JobView)
         assert_type(await client.jobs(quarantined=True), list[JobView])
+        assert_type(await client.cancel(job), bool)
+        assert_type(await client.retry(job), str)
+        assert_type(await client.why(job), str)
+        assert_type(await client.services(), list[ServiceView])
+        assert_type(await client.service("resize"), ServiceView)
+        assert_type(await client.pause("resize", by="me"), ServiceView)
+        assert_type(await client.resume("resize"), ServiceView)
+        assert_type(await client.purge("resize", states=["waiting"]), int)
+        assert_type(await client.workers(), list[WorkerView])
+        assert_type(await client.worker(7), WorkerView)
+        assert_type(await client.drain(7, now=True), WorkerView)
+        assert_type(await client.recurring(), list[ScheduleView])
+        assert_type(await client.recurrence("tick"), ScheduleView)
         assert_type(await client.recur("tick", "resize", every=60), ScheduleView)
+        assert_type(await client.stop_recurring("tick"), ScheduleView)
+        assert_type(await client.pause_recurring("tick"), ScheduleView)
+        assert_type(await client.resume_recurring("tick"), ScheduleView)
+        assert_type(await client.operation(WHY, JobRef(id=job)), WhyView)
         await client.enqueue("resize", patience=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

@@ -38,7 +38,7 @@ DEPLOY = ROOT / "deploy"
 YAML_FILES = sorted([*DEPLOY.rglob("*.yaml"), *DEPLOY.rglob("*.yml")])
 UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 SCRIPTS = [DEPLOY / "daemontools" / "run", DEPLOY / "daemontools" / "log" / "run"]
-PATHS = {each.path for each in (*health.OPERATIONS, *told.OPERATIONS)}
+PATHS = {each.path for each in (*health.ROUTES, *told.ROUTES)}
 DRAIN_TIMEOUT = load({}, {}, None)[0].drain_timeout
 
 

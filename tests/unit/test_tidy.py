@@ -85,6 +85,8 @@ PURE = tuple(name for name, each in PACKAGES.items() if each.holds.endswith(" Pu
 
 FORBIDDEN_NAMES = {"pickle", "cPickle", "cloudpickle", "dill", "shelve", "marshal", "yaml", "eval", "recv_pyobj"}
 VAGUE_NAMES = {"utils", "util", "helpers", "helper", "common", "base", "manager"}
+# A file that a program under tools/ writes is as long as the table of operations makes it.
+BY_HAND = [path for path in MODULES if "\n\nWritten by tools/" not in path.read_text()]
 MOST_LINES = 450
 MOST_LINES_OF_A_CLASS = 350
 
@@ -445,14 +447,14 @@ def test_a_module_says_what_it_is_for() -> None:
 
 
 def test_no_file_swallows_its_neighbours() -> None:
-    lengths = {str(path.relative_to(SOURCE)): len(path.read_text().splitlines()) for path in MODULES}
+    lengths = {str(path.relative_to(SOURCE)): len(path.read_text().splitlines()) for path in BY_HAND}
     assert {name: lines for name, lines in lengths.items() if lines > MOST_LINES} == {}
 
 
 def test_no_class_swallows_its_neighbours() -> None:
     lengths = {
         f"{where(path, node.lineno)} {node.name}": (node.end_lineno or 0) - node.lineno + 1
-        for path in MODULES
+        for path in BY_HAND
         for node in ast.walk(tree_of(path))
         if isinstance(node, ast.ClassDef)
     }

@@ -18,6 +18,7 @@ from dragoman.cli.exit_codes import DONE, FAILED, INTERRUPTED, USAGE, unwritable
 from dragoman.cli.health import health
 from dragoman.cli.job import job
 from dragoman.cli.jobs import jobs
+from dragoman.cli.operation_commands import command_name, commands_from
 from dragoman.cli.pause import pause
 from dragoman.cli.purge import purge
 from dragoman.cli.result import result
@@ -30,21 +31,27 @@ from dragoman.cli.store import diary
 from dragoman.cli.why import why
 from dragoman.cli.worker import worker
 from dragoman.cli.workers import workers
+from dragoman.operations.table import OPERATIONS
 
-# What stands together in the help, in this order.
+# Sections of the help, in their order.
 SECTIONS = {
-    "Run": (serve, worker, config, health, diary),
-    "Jobs": (call, enqueue, result, job, jobs, why, cancel, retry, cron),
-    "Services and workers": (services, workers, pause, resume, purge, drain),
+    "Run": [serve, worker, config, health, diary],
+    "Jobs": [call, enqueue, result, job, jobs, why, cancel, retry, cron],
+    "Services and workers": [services, workers, pause, resume, purge, drain],
 }
+SECTION_OF = {"jobs": "Jobs", "cron": "Jobs"}  # by the group of an operation; of all others the last one
+BY_HAND = {each.name for section in SECTIONS.values() for each in section}
+for row in OPERATIONS.values():
+    if command_name(row).split()[0] not in BY_HAND:
+        SECTIONS[SECTION_OF.get(row.group, "Services and workers")] += commands_from([row])
 
 
 class Sections(click.Group):
     """A group whose help lists its commands by what they are about."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        width = formatter.width - 6 - max(len(name) for name in self.commands)
         for title, commands in SECTIONS.items():
+            width = formatter.width - 6 - max(len(str(each.name)) for each in commands)
             with formatter.section(title):
                 formatter.write_dl([(str(each.name), each.get_short_help_str(width)) for each in commands])
 

@@ -7,9 +7,9 @@ import sys
 import click
 
 from dragoman.cli.http import connect_option, give_up_on, path, request
+from dragoman.cli.request_options import request_options
 from dragoman.cli.result import EXITS, print_result
-from dragoman.cli.retry_options import retry_options
-from dragoman.cli.seconds import SECONDS
+from dragoman.operations.schemas import EnqueueRequest
 
 
 @click.command(
@@ -25,17 +25,9 @@ Examples:
 @click.argument("service")
 @click.argument("data", default="")
 @connect_option
-@click.option("--delay", type=click.FloatRange(min=0), metavar="S", help="Start in so many seconds at the earliest.")
-@click.option("--priority", type=click.IntRange(0, 9), metavar="0..9", help="The higher the sooner.  [default: 5]")
-@click.option("--attempts", type=click.IntRange(1, 100), metavar="N", help="Try so often at most.  [default: 3]")
-@click.option(
-    "--timeout",
-    type=SECONDS,
-    metavar="S",
-    help="Seconds that one attempt may run: up to 86400 (1 day), or `none` for no limit.  [default: 60]",
+@request_options(
+    EnqueueRequest, "delay", "priority", "attempts", "timeout", "retry_first", "retry_cap", "retry_jitter", "key"
 )
-@retry_options
-@click.option("--key", metavar="KEY", help="A second job with this key and the same payload is the first one.")
 @click.option("--wait", type=click.FloatRange(min=0), metavar="S", help="Wait so long for the result, and print it.")
 def enqueue(
     service: str,

@@ -9,7 +9,9 @@ from typing import Any
 import click
 
 from dragoman.cli.http import connect_option, give_up_on, json_option, path, request
+from dragoman.cli.request_options import request_options
 from dragoman.cli.tables import age, print_json, print_table
+from dragoman.operations.schemas import ListJobsRequest
 
 A_PAGE = 1_000
 A_SCREEN = 20
@@ -24,13 +26,7 @@ Examples:
 """,
 )
 @connect_option
-@click.option("--service", metavar="NAME", help="Only jobs for this service.")
-@click.option("--state", type=click.Choice(["waiting", "delayed", "running", "ended"]), help="Only jobs in this state.")
-@click.option(
-    "--outcome",
-    type=click.Choice(["done", "failed", "timed out", "lost", "cancelled", "refused"]),
-    help="Only jobs that ended so.",
-)
+@request_options(ListJobsRequest, "service", "state", "outcome")
 @click.option("--quarantined", is_flag=True, help="Only jobs in quarantine, which `dragoman retry` tries again.")
 @click.option(
     "--limit", type=click.IntRange(min=1), help="List so many jobs at most.  [default: 20, or all with --json]"

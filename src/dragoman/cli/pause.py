@@ -5,7 +5,9 @@ from __future__ import annotations
 import click
 
 from dragoman.cli.http import ask, connect_option, path
+from dragoman.cli.request_options import request_options
 from dragoman.cli.tables import plain
+from dragoman.operations.schemas import PauseRequest
 
 
 @click.command(
@@ -17,7 +19,7 @@ Examples:
 )
 @click.argument("service")
 @connect_option
-@click.option("--by", metavar="WHO", help="Who pauses it, and why: whoever asks is told.  [default: an operator]")
+@request_options(PauseRequest, "by")
 def pause(service: str, url: str, by: str | None) -> None:
     """Hand out no jobs of SERVICE until it is resumed.
 

@@ -10,9 +10,10 @@ import click
 
 from dragoman.cli.exit_codes import USAGE, fail
 from dragoman.cli.http import ask, connect_option, json_option, path
-from dragoman.cli.retry_options import retry_options
-from dragoman.cli.seconds import NO_LIMIT, SECONDS
+from dragoman.cli.request_options import request_options
+from dragoman.cli.seconds import NO_LIMIT
 from dragoman.cli.tables import ago, plain, print_facts, print_json, print_table
+from dragoman.operations.schemas import ScheduleRequest
 
 
 @click.group(
@@ -76,27 +77,15 @@ Examples:
 @click.argument("service")
 @click.argument("data", default="")
 @connect_option
-@click.option("--cron", "expression", metavar="EXPRESSION", help="When: minute, hour, day, month, weekday.")
-@click.option("--every", type=click.FloatRange(min=1), metavar="S", help="Or: every so many seconds.")
-@click.option("--timezone", metavar="ZONE", help="Whose clock --cron means.  [default: UTC]")
-@click.option("--overlap", is_flag=True, help="Make the next job even while the last one has not ended.")
-@click.option("--paused", is_flag=True, help="Make none until `dragoman cron resume`.")
-@click.option("--priority", type=click.IntRange(0, 9), metavar="0..9", help="Of each job.  [default: 5]")
-@click.option("--attempts", type=click.IntRange(1, 100), metavar="N", help="Of each job.  [default: 3]")
-@click.option(
-    "--timeout",
-    type=SECONDS,
-    metavar="S",
-    help="Seconds that one attempt may run: up to 86400 (1 day), or `none` for no limit.  [default: 60]",
-)
-@retry_options
+@request_options(ScheduleRequest, "cron", "every", "timezone", "overlap", "paused", "priority", "attempts", "timeout")
+@request_options(ScheduleRequest, "retry_first", "retry_cap", "retry_jitter")
 @json_option
 def set_(
     name: str,
     service: str,
     data: str,
     url: str,
-    expression: str | None,
+    cron: str | None,
     every: float | None,
     as_json: bool,
     **more: Any,
@@ -106,10 +95,10 @@ def set_(
     DATA is the payload of each; `-` reads it from standard input. Say one of --cron and --every. If there is a
     recurring job of this name already, this one takes its place.
     """
-    if (expression is None) == (every is None):
+    if (cron is None) == (every is None):
         fail("say one of --cron and --every", USAGE)
     payload = sys.stdin.buffer.read() if data == "-" else data.encode("utf-8", "surrogateescape")
-    said = {"service": service, "cron": expression, "every": every, **more}
+    said = {"service": service, "cron": cron, "every": every, **more}
     said["payload_base64"] = b64encode(payload).decode()
     said = {field: None if value is NO_LIMIT else value for field, value in said.items() if value is not None}
     _print(ask(url, "PUT", path("cron", name), said=said), as_json)

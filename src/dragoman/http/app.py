@@ -1,4 +1,4 @@
-"""The HTTP door's application: each request goes to its operation, and whatever goes wrong comes back as a problem."""
+"""The HTTP door's application: each request goes to its route, and whatever goes wrong comes back as a problem."""
 
 from __future__ import annotations
 
@@ -8,27 +8,29 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dragoman.http import calls, events, health, metrics, operation_routes, worker_routes
+from dragoman.http import calls, events, health, metrics, worker_routes
 from dragoman.http.context import AppContext
-from dragoman.http.openapi import document_operation
+from dragoman.http.openapi import document_route
 from dragoman.http.operation_call import ClientDisconnected
-from dragoman.http.operations import HttpOperation
+from dragoman.http.operation_routes import operation_routes
 from dragoman.http.problems import HttpError, problem
+from dragoman.http.route import Route
 from dragoman.http.routes import Methods, Routes
+from dragoman.operations.table import OPERATIONS
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 
-def all_operations() -> list[HttpOperation]:
-    modules = (calls, operation_routes, worker_routes, events, health, metrics)
-    operations = [operation for module in modules for operation in module.OPERATIONS]
-    return [*operations, document_operation(operations)]
+def all_routes() -> list[Route]:
+    others = [each for module in (worker_routes, events, health, metrics) for each in module.ROUTES]
+    routes = [*calls.ROUTES, *operation_routes(OPERATIONS.values()), *others]
+    return [*routes, document_route(routes)]
 
 
-def make_app(door: AppContext, operations: Iterable[HttpOperation] | None = None) -> ASGIApp:
+def make_app(door: AppContext, served: Iterable[Route] | None = None) -> ASGIApp:
     """What a server may serve. An exception that is not meant goes to the server, which says 500 and logs it."""
-    routes = Routes(operations if operations is not None else all_operations())
+    routes = Routes(served if served is not None else all_routes())
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http", "nothing but HTTP is spoken here"
@@ -44,17 +46,17 @@ def make_app(door: AppContext, operations: Iterable[HttpOperation] | None = None
 
 
 def make_too_large(door: AppContext) -> Callable[[dict[str, Any]], None]:
-    """What a server tells of requests whose bodies are too large: to some operations that means something."""
-    routes = Routes(each for each in all_operations() if each.too_large is not None)
+    """What a server tells of requests whose bodies are too large: to some routes that means something."""
+    routes = Routes(each for each in all_routes() if each.too_large is not None)
 
     def too_large(scope: dict[str, Any]) -> None:
         found = routes.find(scope["raw_path"])
         if found is None:
             return
         methods, scope["path_params"] = found
-        operation = methods.get(scope["method"])
-        if operation is not None and operation.too_large is not None:
-            operation.too_large(door, Request(scope))
+        route = methods.get(scope["method"])
+        if route is not None and route.too_large is not None:
+            route.too_large(door, Request(scope))
 
     return too_large
 
@@ -67,10 +69,10 @@ async def _answer(door: AppContext, routes: Routes, scope: Scope, receive: Recei
         )
     methods, scope["path_params"] = found
     method = "GET" if scope["method"] == "HEAD" else scope["method"]
-    operation = methods.get(method)
-    if operation is None:
+    route = methods.get(method)
+    if route is None:
         return _not_allowed(methods)
-    return await operation.handler(door, Request(scope, receive, send))
+    return await route.handler(door, Request(scope, receive, send))
 
 
 def _not_allowed(methods: Methods) -> Response:

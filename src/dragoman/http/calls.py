@@ -15,9 +15,9 @@ from dragoman.http.call_headers import HEADERS
 from dragoman.http.context import AppContext
 from dragoman.http.disconnect import HANGUP, DisconnectSignal
 from dragoman.http.operation_call import ClientDisconnected
-from dragoman.http.operations import BYTES, HttpOperation
 from dragoman.http.outcomes import outcome_response
 from dragoman.http.problems import HttpError, problem, problem_response
+from dragoman.http.route import BYTES, Route
 from dragoman.operations.handlers import ERROR_KINDS
 from dragoman.operations.schemas import ErrorView, ServiceName
 
@@ -99,8 +99,8 @@ def _response(said: DeliverOutcome) -> Response:
     return outcome_response(job.id.hex(), said.outcome.value, said.reason, said.result, said.failure)
 
 
-OPERATIONS = [
-    HttpOperation(
+ROUTES = [
+    Route(
         "POST",
         "/v1/call/{service}",
         "call",

@@ -9,9 +9,9 @@ from starlette.responses import Response
 
 from dragoman.core.model import JobId
 from dragoman.http.context import AppContext
-from dragoman.http.operations import EVENTS, HttpOperation
 from dragoman.http.problems import HttpError, problem_response
 from dragoman.http.request_parsing import in_path
+from dragoman.http.route import EVENTS, Route
 from dragoman.operations.schemas import ErrorView, JobIdText
 
 
@@ -34,8 +34,8 @@ async def job_events(door: AppContext, request: Request) -> Any:
     return door.session.listeners.listen(door.session.streams, job)
 
 
-OPERATIONS = [
-    HttpOperation(
+ROUTES = [
+    Route(
         "GET",
         "/v1/events",
         "events",
@@ -45,7 +45,7 @@ OPERATIONS = [
         "events",
         problems=(429,),
     ),
-    HttpOperation(
+    Route(
         "GET",
         "/v1/jobs/{id}/events",
         "job-events",

@@ -7,8 +7,8 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
 from dragoman.http.context import AppContext
-from dragoman.http.operations import TEXT, HttpOperation
 from dragoman.http.problems import problem
+from dragoman.http.route import TEXT, Route
 from dragoman.operations.schemas import HealthView
 
 RETRY_AFTER = "1"  # seconds; most of what makes a broker unready passes
@@ -35,8 +35,8 @@ async def health(door: AppContext, request: Request) -> Response:
 
 PATHS = ("/livez", "/readyz", "/v1/health")  # answered even when there are too many connections (R127)
 
-OPERATIONS = [
-    HttpOperation(
+ROUTES = [
+    Route(
         method="GET",
         path="/livez",
         name="livez",
@@ -45,7 +45,7 @@ OPERATIONS = [
         answers={200: TEXT},
         tag="health",
     ),
-    HttpOperation(
+    Route(
         method="GET",
         path="/readyz",
         name="readyz",
@@ -55,7 +55,7 @@ OPERATIONS = [
         tag="health",
         problems=(503,),
     ),
-    HttpOperation(
+    Route(
         method="GET",
         path="/v1/health",
         name="health",

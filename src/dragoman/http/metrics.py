@@ -11,7 +11,7 @@ from starlette.responses import Response
 from dragoman.http.context import AppContext
 from dragoman.http.exposition import OPENMETRICS, Kind, media_type
 from dragoman.http.metrics_snapshot import MetricsSnapshot
-from dragoman.http.operations import TEXT, HttpOperation
+from dragoman.http.route import TEXT, Route
 
 COUNTER, GAUGE, HISTOGRAM, INFO = Kind
 
@@ -78,8 +78,8 @@ async def metrics(door: AppContext, request: Request) -> Response:
     return Response(body, headers={"Content-Type": media, "Cache-Control": "no-store"})
 
 
-OPERATIONS = [
-    HttpOperation(
+ROUTES = [
+    Route(
         method="GET",
         path="/metrics",
         name="metrics",

@@ -1,4 +1,4 @@
-"""The OpenAPI document, made of the same operations as the routes."""
+"""The OpenAPI document, made of the list of routes."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from starlette.responses import Response
 
 from dragoman.http.context import AppContext
 from dragoman.http.headers import Header
-from dragoman.http.operations import TEXT, HttpOperation
 from dragoman.http.problems import MEDIA_TYPE as PROBLEM
 from dragoman.http.request_parsing import JSON
+from dragoman.http.route import TEXT, Route
 from dragoman.operations.schemas import FailureView, JobIdText, View
 
 OpenApi = dict[str, Any]
@@ -69,26 +69,26 @@ class ProblemDetails(View):
     error: FailureView | msgspec.UnsetType = msgspec.UNSET
 
 
-def document_operation(operations: Sequence[HttpOperation]) -> HttpOperation:
-    """The operation that tells of these, and of itself."""
+def document_route(routes: Sequence[Route]) -> Route:
+    """The route that tells of these, and of itself."""
     written: list[bytes] = []
 
     async def handler(door: AppContext, request: Request) -> Response:
         if not written:
-            written.append(msgspec.json.encode(document([*operations, itself], door.health().version)))
+            written.append(msgspec.json.encode(document([*routes, itself], door.health().version)))
         return Response(written[0], media_type=JSON)
 
     summary = "This document: OpenAPI 3.1."
-    itself = HttpOperation("GET", "/openapi.json", "openapi", summary, handler, {200: OpenApi}, "about")
+    itself = Route("GET", "/openapi.json", "openapi", summary, handler, {200: OpenApi}, "about")
     return itself
 
 
-def document(operations: Sequence[HttpOperation], version: str) -> OpenApi:
-    schemas = Schemas(operations)
+def document(routes: Sequence[Route], version: str) -> OpenApi:
+    schemas = Schemas(routes)
     paths: dict[str, OpenApi] = {}
-    for operation in operations:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, schemas)
-    used = {operation.tag for operation in operations}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation_object(route, schemas)
+    used = {route.tag for route in routes}
     return {
         "openapi": "3.1.0",
         "info": {"title": "Dragoman", "version": version, "description": ABOUT, "license": {"name": "MIT"}},
@@ -100,13 +100,13 @@ def document(operations: Sequence[HttpOperation], version: str) -> OpenApi:
 
 
 class Schemas:
-    """JSON Schemas of all types that operations name; those that have a name are among the components."""
+    """JSON Schemas of all types that routes name; those that have a name are among the components."""
 
-    def __init__(self, operations: Sequence[HttpOperation]) -> None:
-        bodies = [kind for each in operations for kind in each.bodies]
-        bodies += [kind for each in operations for answer in each.answers.values() for kind in _kinds(answer)]
-        words = [kind for each in operations for kind in each.path_types.values()]
-        headers = [header.kind for each in operations for header in _headers(each)]
+    def __init__(self, routes: Sequence[Route]) -> None:
+        bodies = [kind for each in routes for kind in each.bodies]
+        bodies += [kind for each in routes for answer in each.answers.values() for kind in _kinds(answer)]
+        words = [kind for each in routes for kind in each.path_types.values()]
+        headers = [header.kind for each in routes for header in _headers(each)]
         kinds = [kind for kind in [*bodies, *words, *headers, ProblemDetails] if not _is_media_type(kind)]
         schemas, self.components = msgspec.json.schema_components(kinds, ref_template=REFERENCE)
         self._schemas = {repr(kind): schema for kind, schema in zip(kinds, schemas, strict=True)}
@@ -115,33 +115,33 @@ class Schemas:
         return self._schemas[repr(kind)]
 
 
-def _operation(operation: HttpOperation, schemas: Schemas) -> OpenApi:
+def _operation_object(route: Route, schemas: Schemas) -> OpenApi:
     made: OpenApi = {
-        "operationId": operation.name,
-        "tags": [operation.tag],
-        "summary": operation.summary.partition(". ")[0].removesuffix("."),
-        "description": operation.summary,
-        "parameters": [*_in_path(operation, schemas), *_in_query(operation), *_in_headers(operation, schemas)],
-        "responses": _responses(operation, schemas),
+        "operationId": route.name,
+        "tags": [route.tag],
+        "summary": route.summary.partition(". ")[0].removesuffix("."),
+        "description": route.summary,
+        "parameters": [*_in_path(route, schemas), *_in_query(route), *_in_headers(route, schemas)],
+        "responses": _responses(route, schemas),
     }
-    if operation.bodies:
-        content = _contents(operation.bodies, schemas)
-        made["requestBody"] = {"required": all(map(_is_needed, operation.bodies)), "content": content}
+    if route.bodies:
+        content = _contents(route.bodies, schemas)
+        made["requestBody"] = {"required": all(map(_is_needed, route.bodies)), "content": content}
     return made
 
 
-def _in_path(operation: HttpOperation, schemas: Schemas) -> list[OpenApi]:
+def _in_path(route: Route, schemas: Schemas) -> list[OpenApi]:
     return [
         {"name": name, "in": "path", "required": True, "schema": schemas.of(kind)}
-        for name, kind in operation.path_types.items()
+        for name, kind in route.path_types.items()
     ]
 
 
-def _in_query(operation: HttpOperation) -> list[OpenApi]:
-    if operation.query is None:
+def _in_query(route: Route) -> list[OpenApi]:
+    if route.query is None:
         return []
-    _, components = msgspec.json.schema_components([operation.query], ref_template=REFERENCE)
-    schema = components[operation.query.__name__]
+    _, components = msgspec.json.schema_components([route.query], ref_template=REFERENCE)
+    schema = components[route.query.__name__]
     return [
         {"name": name, "in": "query", "required": name in schema.get("required", ()), "schema": _without_null(each)}
         for name, each in schema["properties"].items()
@@ -153,26 +153,26 @@ def _without_null(schema: OpenApi) -> OpenApi:
     if "anyOf" not in schema:
         return schema
     (kind,) = (each for each in schema["anyOf"] if each != {"type": "null"})
-    return {**kind}
+    return {**kind, **{name: each for name, each in schema.items() if name != "anyOf" and each is not None}}
 
 
-def _in_headers(operation: HttpOperation, schemas: Schemas) -> list[OpenApi]:
+def _in_headers(route: Route, schemas: Schemas) -> list[OpenApi]:
     return [
         {"in": "header", "name": each.name, "required": each.is_required, **_told(each, schemas)}
-        for each in operation.headers
+        for each in route.headers
     ]
 
 
-def _responses(operation: HttpOperation, schemas: Schemas) -> OpenApi:
+def _responses(route: Route, schemas: Schemas) -> OpenApi:
     responses: OpenApi = {}
-    for status, kind in operation.answers.items():
+    for status, kind in route.answers.items():
         responses[str(status)] = {"description": DESCRIPTIONS[status]}
         if kind is not None:
             responses[str(status)]["content"] = _contents(_kinds(kind), schemas)
-        if status in operation.answer_headers:
-            headers = operation.answer_headers[status]
+        if status in route.answer_headers:
+            headers = route.answer_headers[status]
             responses[str(status)]["headers"] = {each.name: _told(each, schemas) for each in headers}
-    for status in sorted(operation.problems):
+    for status in sorted(route.problems):
         responses[str(status)] = {
             "description": MEANINGS[status],
             "content": {PROBLEM: {"schema": schemas.of(ProblemDetails)}},
@@ -213,6 +213,6 @@ def _is_needed(kind: Any) -> bool:
     return not _is_media_type(kind) and any(each.required for each in fields(kind))
 
 
-def _headers(operation: HttpOperation) -> list[Header]:
-    said: Mapping[int, tuple[Header, ...]] = operation.answer_headers
-    return [*operation.headers, *(header for headers in said.values() for header in headers)]
+def _headers(route: Route) -> list[Header]:
+    said: Mapping[int, tuple[Header, ...]] = route.answer_headers
+    return [*route.headers, *(header for headers in said.values() for header in headers)]

@@ -7,8 +7,8 @@ from starlette.responses import Response
 
 from dragoman.core.failure import Failure
 from dragoman.core.model import Payload
-from dragoman.http.operations import BYTES
 from dragoman.http.problems import MEDIA_TYPE
+from dragoman.http.route import BYTES
 from dragoman.operations.views import failure_view
 
 JOB = "Dragoman-Job"

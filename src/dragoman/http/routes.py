@@ -1,4 +1,4 @@
-"""Which operation a request is for.
+"""Finds the route of a request.
 
 Paths are compared as they were sent, part by part: a service's name may have a slash in it, written %2F, and that is
 none of the path's own.
@@ -9,18 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from urllib.parse import unquote_to_bytes
 
-from dragoman.http.operations import HttpOperation
+from dragoman.http.route import Route
 
-Methods = dict[str, HttpOperation]
+Methods = dict[str, Route]
 
 
 class Routes:
-    def __init__(self, operations: Iterable[HttpOperation]) -> None:
+    def __init__(self, routes: Iterable[Route]) -> None:
         self._fixed: dict[str, Methods] = {}
         self._open: dict[int, list[tuple[list[str], Methods]]] = {}  # with names in them, by how many parts
         seen: dict[str, Methods] = {}
-        for operation in operations:
-            path = operation.path
+        for route in routes:
+            path = route.path
             if path not in seen:
                 seen[path] = {}
                 parts = path.split("/")
@@ -28,11 +28,11 @@ class Routes:
                     self._open.setdefault(len(parts), []).append((parts, seen[path]))
                 else:
                     self._fixed[path] = seen[path]
-            assert operation.method not in seen[path], f"two operations are {operation.method} {path}"
-            seen[path][operation.method] = operation
+            assert route.method not in seen[path], f"two routes are {route.method} {path}"
+            seen[path][route.method] = route
 
     def find(self, path: bytes) -> tuple[Methods, dict[str, str]] | None:
-        """The operations of a path as it was sent, by method, and what stands for the names in it."""
+        """The routes of a path as it was sent, by method, and what stands for the names in it."""
         try:
             sent = path.decode("ascii")
         except UnicodeDecodeError:

@@ -25,10 +25,10 @@ from dragoman.http.broker_side import token_of
 from dragoman.http.context import AppContext
 from dragoman.http.disconnect import HANGUP, DisconnectSignal
 from dragoman.http.headers import Header
-from dragoman.http.operations import BYTES, TEXT, HttpOperation
 from dragoman.http.problems import HttpError, problem, problem_response
 from dragoman.http.remote_worker import HttpWorker, PendingPoll
 from dragoman.http.request_parsing import body_of, in_body, in_path, in_query, is_json
+from dragoman.http.route import BYTES, TEXT, Route
 from dragoman.operations.schemas import ErrorView, OperationRequest, ServiceName, View
 from dragoman.operations.validation import explain
 
@@ -337,8 +337,8 @@ def _quarantined() -> Response:
 
 _ID = {"id": WorkerNumber}
 _OF_WORKERS = (403, 410, 422)
-OPERATIONS = [
-    HttpOperation(
+ROUTES = [
+    Route(
         "POST",
         "/v1/workers",
         "join",
@@ -349,7 +349,7 @@ OPERATIONS = [
         bodies=(JoinRequest,),
         problems=(400, 413, 415, 422, 429),
     ),
-    HttpOperation(
+    Route(
         "POST",
         "/v1/workers/{id}/next",
         "next",
@@ -362,7 +362,7 @@ OPERATIONS = [
         headers=(SECRET, HELD),
         problems=(*_OF_WORKERS, 503),
     ),
-    HttpOperation(
+    Route(
         "POST",
         "/v1/workers/{id}/result",
         "give-result",
@@ -377,7 +377,7 @@ OPERATIONS = [
         problems=(*_OF_WORKERS, 400, 409, 413, 503),
         too_large=_end_too_large,
     ),
-    HttpOperation(
+    Route(
         "POST",
         "/v1/workers/{id}/progress",
         "report-progress",
@@ -390,7 +390,7 @@ OPERATIONS = [
         headers=(SECRET, ATTEMPT),
         problems=(*_OF_WORKERS, 409, 413),
     ),
-    HttpOperation(
+    Route(
         "POST",
         "/v1/workers/{id}/heartbeat",
         "heartbeat",
@@ -402,7 +402,7 @@ OPERATIONS = [
         headers=(SECRET, replace(ATTEMPT, is_required=False)),
         problems=(*_OF_WORKERS, 409),
     ),
-    HttpOperation(
+    Route(
         "DELETE",
         "/v1/workers/{id}",
         "leave",

@@ -43,12 +43,10 @@ from dragoman.operations.schemas import (
     OperationError,
     PauseRequest,
     PurgeRequest,
-    PurgeView,
     ResultRequest,
     ScheduleRef,
     ScheduleRequest,
     SchedulesView,
-    ScheduleView,
     ServiceRef,
     ServicesView,
     ServiceView,
@@ -58,6 +56,7 @@ from dragoman.operations.schemas import (
     WorkersView,
     WorkerView,
 )
+from dragoman.operations.table import OPERATIONS
 from dragoman.operations.views import job_view, service_views, worker_view
 from dragoman.operations.why import why
 
@@ -107,7 +106,7 @@ class OperationHandlers(TimedRecipient):
         """Answer, or see to it. A ticket is given to those who may have to wait and may want to leave."""
         self._next_look = -inf
         try:
-            ticket: PendingRequest | None = OPERATIONS[question][2](self, form, payload, asker, now)
+            ticket: PendingRequest | None = FUNCTIONS[question](self, form, payload, asker, now)
         except OperationError as objection:
             asker.refuse(objection.problem)
             return None
@@ -421,27 +420,7 @@ ERROR_KINDS: Final = {
     RefusalReason.INVALID: "invalid",
 }
 
-# All that may be asked: the form of the question, what it is answered with, and who knows.
-OPERATIONS: Final[dict[str, tuple[type[Any], type[Any], Callable[..., PendingRequest | None]]]] = {
-    "enqueue": (EnqueueRequest, JobView, OperationHandlers.enqueue),
-    "job": (JobRef, JobView, OperationHandlers.job),
-    "result": (ResultRequest, JobView, OperationHandlers.result),
-    "why": (JobRef, WhyView, OperationHandlers.why),
-    "cancel": (JobRef, JobView, OperationHandlers.cancel),
-    "retry": (JobRef, JobView, OperationHandlers.retry),
-    "jobs": (ListJobsRequest, JobsView, OperationHandlers.jobs),
-    "services": (EmptyRequest, ServicesView, OperationHandlers.services),
-    "service": (ServiceRef, ServiceView, OperationHandlers.service),
-    "pause": (PauseRequest, ServiceView, OperationHandlers.pause),
-    "resume": (ServiceRef, ServiceView, OperationHandlers.resume),
-    "purge": (PurgeRequest, PurgeView, OperationHandlers.purge),
-    "workers": (EmptyRequest, WorkersView, OperationHandlers.workers),
-    "worker": (WorkerRef, WorkerView, OperationHandlers.worker),
-    "drain": (DrainRequest, WorkerView, OperationHandlers.drain),
-    "recurring": (EmptyRequest, SchedulesView, OperationHandlers.recurring),
-    "recurrence": (ScheduleRef, ScheduleView, OperationHandlers.recurrence),
-    "recur": (ScheduleRequest, ScheduleView, OperationHandlers.recur),
-    "stop recurring": (ScheduleRef, ScheduleView, OperationHandlers.stop_recurring),
-    "pause recurring": (ScheduleRef, ScheduleView, OperationHandlers.pause_recurring),
-    "resume recurring": (ScheduleRef, ScheduleView, OperationHandlers.resume_recurring),
+# The function of each operation: the method of its name.
+FUNCTIONS: Final[dict[str, Callable[..., PendingRequest | None]]] = {
+    name: getattr(OperationHandlers, row.python_name) for name, row in OPERATIONS.items()
 }

@@ -9,9 +9,10 @@ import msgspec
 from dragoman.core.failure import Failure
 from dragoman.core.model import Payload
 from dragoman.core.owners import Owner
-from dragoman.operations.handlers import OPERATIONS, OperationHandlers
+from dragoman.operations.handlers import OperationHandlers
 from dragoman.operations.responders import PendingRequest, Responder
 from dragoman.operations.schemas import ErrorView, View
+from dragoman.operations.table import OPERATIONS
 from dragoman.operations.validation import explain
 
 _readers: dict[str, msgspec.json.Decoder[Any]] = {}
@@ -54,11 +55,11 @@ def call_json(
             known = ", ".join(OPERATIONS)
             asker.refuse(ErrorView(kind="invalid", detail=f"nothing is called {question[:64]!r}; known are {known}"))
             return None
-        reader = _readers[question] = msgspec.json.Decoder(OPERATIONS[question][0])
+        reader = _readers[question] = msgspec.json.Decoder(OPERATIONS[question].request)
     try:
         read = reader.decode(form or b"{}")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        asker.refuse(ErrorView(kind="invalid", detail=f"{question}: {explain(error, OPERATIONS[question][0])}"))
+        asker.refuse(ErrorView(kind="invalid", detail=f"{question}: {explain(error, OPERATIONS[question].request)}"))
         return None
     return desk.ask(question, read, payload, asker, now)
 

@@ -29,47 +29,81 @@ ServiceName = Annotated[
         examples=["resize"],
     ),
 ]
+WorkerNumber = Annotated[int, Meta(ge=0, le=2**53, description="Number of a worker, as the list of workers has it.")]
+CronName = Annotated[str, Meta(min_length=1, max_length=128, description="Name of the schedule.")]
 Key = Annotated[
     str,
     Meta(
         min_length=1,
         max_length=256,
         pattern=NAME,
-        description="A second order of this service with the same key and payload joins the first job.",
+        description="Idempotency key. A second job with the same key and payload is the first one.",
         examples=["invoice-42"],
     ),
 ]
-Text = Annotated[str, Meta(description="The payload, as text: its UTF-8 bytes.", examples=["hello"])]
+Text = Annotated[str, Meta(description="The payload as text, sent as UTF-8.", examples=["hello"])]
 Base64 = Annotated[
     str,
     Meta(
-        description="The payload, any bytes, in base64.",
+        description="The payload as base64, for any bytes.",
         examples=["aGVsbG8="],
         extra_json_schema={"contentEncoding": "base64"},
     ),
 ]
-Priority = Annotated[int, Meta(ge=0, le=9, description="The higher the sooner; a step is worth a minute of waiting.")]
-Attempts = Annotated[
-    int, Meta(ge=1, le=MOST_ATTEMPTS, description="How often it is tried before it goes into quarantine.")
+Priority = Annotated[
+    int,
+    Meta(ge=0, le=9, description="Jobs of a higher priority start first; one step is worth a minute of waiting."),
 ]
+Attempts = Annotated[int, Meta(ge=1, le=MOST_ATTEMPTS, description="Attempts before the job goes into quarantine.")]
 JobTimeout = Annotated[
     float,
     Meta(
         gt=0,
         le=DAY,
-        description="How long one attempt may run, in seconds: more than 0, at most 86400 (1 day); null: no limit.",
+        description="Seconds that one attempt may run; `null`: no limit.",
         examples=[30],
     ),
 ]
-Delay = Annotated[float, Meta(ge=0, le=30 * DAY, description="Start in so many seconds at the earliest.")]
+Delay = Annotated[float, Meta(ge=0, le=30 * DAY, description="Seconds until the job may start.")]
 Moment = Annotated[datetime, Meta(tz=True, description="A moment, as RFC 3339 writes it.")]
-RetryDelay = Annotated[float, Meta(ge=0, le=DAY, description="How long to rest after the first attempt, in seconds.")]
-RetryMaxDelay = Annotated[float, Meta(ge=0, le=DAY, description="Each rest is longer than the last, up to this one.")]
-Jitter = Annotated[float, Meta(ge=0, le=1, description="By what part a rest may be longer or shorter, by chance.")]
-WaitSeconds = Annotated[float, Meta(ge=0, le=3_600, description="Wait so many seconds for the job's end.")]
+RetryDelay = Annotated[
+    float,
+    Meta(
+        ge=0,
+        le=DAY,
+        description="Seconds between the first attempt and the second; the delay doubles each time. By default the "
+        "broker's setting.",
+    ),
+]
+RetryMaxDelay = Annotated[
+    float,
+    Meta(ge=0, le=DAY, description="Longest delay between two attempts, in seconds. By default the broker's setting."),
+]
+Jitter = Annotated[
+    float,
+    Meta(
+        ge=0,
+        le=1,
+        description="Random fraction that is added to each retry delay or taken from it. By default the broker's "
+        "setting.",
+    ),
+]
+WaitSeconds = Annotated[float, Meta(ge=0, le=3_600, description="Seconds to wait for the outcome.")]
 
 State = Literal["waiting", "delayed", "running", "ended"]
 OutcomeName = Literal["done", "failed", "timed out", "lost", "cancelled", "refused"]
+ErrorKind = Literal[
+    "not found",
+    "invalid",
+    "conflict",
+    "busy",
+    "draining",
+    "loading",
+    "diary",
+    "key reused",
+    "no such service",
+    "internal",
+]
 
 
 class OperationRequest(Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -90,7 +124,7 @@ class EnqueueRequest(OperationRequest):
     payload: Text | None = None
     payload_base64: Base64 | None = None
     delay: Delay = 0.0
-    not_before: Moment | None = None
+    not_before: Annotated[Moment | None, Meta(description="Earliest start, with its time zone.")] = None
     priority: Priority = 5
     attempts: Attempts = 3
     timeout: JobTimeout | None = JOB_TIMEOUT
@@ -112,12 +146,14 @@ class ResultRequest(OperationRequest):
 
 
 class ListJobsRequest(OperationRequest):
-    service: ServiceName | None = None
-    state: State | None = None
-    outcome: OutcomeName | None = None
-    quarantined: bool | None = None
-    limit: Annotated[int, Meta(ge=1, le=1_000)] = 100
-    after: JobIdText | None = None
+    service: Annotated[ServiceName | None, Meta(description="Only jobs of this service.")] = None
+    state: Annotated[State | None, Meta(description="Only jobs in this state.")] = None
+    outcome: Annotated[OutcomeName | None, Meta(description="Only jobs with this outcome.")] = None
+    quarantined: Annotated[
+        bool | None, Meta(description="Only jobs in quarantine (true), or only jobs that are not (false).")
+    ] = None
+    limit: Annotated[int, Meta(ge=1, le=1_000, description="Number of jobs, at most.")] = 100
+    after: Annotated[JobIdText | None, Meta(description="Only jobs that are older than this one.")] = None
 
 
 class AttemptView(View):
@@ -180,14 +216,16 @@ class ServiceRef(OperationRequest):
 
 class PauseRequest(OperationRequest):
     name: ServiceName
-    by: Annotated[str, Meta(min_length=1, max_length=128)] = "an operator"
+    by: Annotated[str, Meta(min_length=1, max_length=128, description="Name and reason, for people.")] = "an operator"
 
 
 class PurgeRequest(OperationRequest):
     """End what waits for this service as *cancelled*; of ended jobs, forget the outcomes."""
 
     name: ServiceName
-    states: tuple[Literal["waiting", "delayed", "ended"], ...] = ("waiting", "delayed")
+    states: Annotated[
+        tuple[Literal["waiting", "delayed", "ended"], ...], Meta(description="States of the jobs to purge.")
+    ] = ("waiting", "delayed")
 
 
 class PurgeView(View):
@@ -213,12 +251,14 @@ class ServicesView(View):
 
 
 class WorkerRef(OperationRequest):
-    id: Annotated[int, Meta(ge=0, le=2**53)]
+    id: WorkerNumber
 
 
 class DrainRequest(OperationRequest):
-    id: Annotated[int, Meta(ge=0, le=2**53)]
-    now: bool = False
+    id: WorkerNumber
+    now: Annotated[
+        bool, Meta(description="Do not let it finish: its jobs are given to other workers, or end lost.")
+    ] = False
 
 
 class WorkerView(View):
@@ -245,13 +285,18 @@ class WorkersView(View):
 class ScheduleRequest(OperationRequest):
     """A job that is made again and again, by a cron expression or at an interval; exactly one of the two is said."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=128)]
+    name: CronName
     service: ServiceName
-    cron: str | None = None
-    every: Annotated[float, Meta(ge=1, le=366 * DAY)] | None = None
-    timezone: str = "UTC"
-    overlap: bool = False
-    paused: bool = False
+    cron: Annotated[
+        str | None, Meta(description="Cron expression: minute, hour, day of the month, month, day of the week.")
+    ] = None
+    every: Annotated[
+        Annotated[float, Meta(ge=1, le=366 * DAY)] | None,
+        Meta(description="Interval in seconds, in place of a cron expression."),
+    ] = None
+    timezone: Annotated[str, Meta(description="Time zone of the cron expression.")] = "UTC"
+    overlap: Annotated[bool, Meta(description="Enqueue a job although the last one has not ended.")] = False
+    paused: Annotated[bool, Meta(description="Enqueue no jobs until the schedule is resumed.")] = False
     payload: Text | None = None
     payload_base64: Base64 | None = None
     priority: Priority = 5
@@ -263,7 +308,7 @@ class ScheduleRequest(OperationRequest):
 
 
 class ScheduleRef(OperationRequest):
-    name: Annotated[str, Meta(min_length=1, max_length=128)]
+    name: CronName
 
 
 class ScheduleView(View):
@@ -302,18 +347,7 @@ class HealthView(View):
 class ErrorView(View):
     """Why something was not done. `kind` is a word for programs, `detail` a sentence for people."""
 
-    kind: Literal[
-        "not found",
-        "invalid",
-        "conflict",
-        "busy",
-        "draining",
-        "loading",
-        "diary",
-        "key reused",
-        "no such service",
-        "internal",
-    ]
+    kind: ErrorKind
     detail: str
 
 

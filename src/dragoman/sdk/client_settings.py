@@ -9,7 +9,6 @@ from dragoman.sdk.targets import Target
 
 DEFAULT_URL = "tcp://127.0.0.1:7400"
 CONNECTIONS = 16  # where each carries one call at a time
-JOB_TIMEOUT = 60.0  # seconds that one attempt at a background job may run
 WINDOW = 256  # jobs of one `map` under way, where the address says nothing of it
 BACKGROUND = "background jobs"  # and all else that is asked of the broker itself: the word that a wire has, or has not
 

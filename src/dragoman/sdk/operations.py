@@ -1,55 +1,132 @@
-"""What a `Client` does besides calling: background jobs, and looking after a broker."""
+"""Operations of a `Client`.
+
+Written by tools/client_methods.py from the table of operations: change that table, or the tool.
+"""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, Unpack, overload
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from dragoman.sdk import operation_steps
-from dragoman.sdk.client_settings import BACKGROUND, JOB_TIMEOUT, as_sent
-from dragoman.sdk.codecs import Codec
-from dragoman.sdk.codecs import codec as codec_of
-from dragoman.sdk.errors import DragomanError
-from dragoman.sdk.operation import OperationAnswer, OperationCall
-from dragoman.sdk.operation_steps import Steps
-from dragoman.sdk.option_types import EnqueueOptions, JobFilter, Result, ScheduleOptions
-from dragoman.sdk.submit_options import SubmitOptionsCache
+from dragoman.sdk.option_types import Result
+from dragoman.sdk.performing import Performer
 
 if TYPE_CHECKING:
     from dragoman.operations.schemas import JobView, ScheduleView, ServiceView, WorkerView
 
-T = TypeVar("T")
 
+class ClientOperations(Performer, Generic[Result]):
+    """Operations of a `Client`. Ids of jobs are 32 hex digits.
 
-class ClientOperations(Generic[Result]):
-    """All of it needs a native address. Ids are 32 hex digits; who is asked about an unknown one raises NoSuchJob."""
-
-    asking: SubmitOptionsCache
-    _codec: Codec
-
-    # ---------------------------------------------------------------- jobs
+    They raise Unsupported if the dialect of the client's address has no operations, NoSuchJob, NoSuchService or
+    NotFound for an unknown job, service or other name, and ValueError for a value outside its limits.
+    """
 
     def enqueue(
         self,
         service: str,
         payload: Any = b"",
         *,
-        timeout: float | None = JOB_TIMEOUT,
         codec: str | None = None,
-        **options: Unpack[EnqueueOptions],
+        delay: float = 0.0,
+        not_before: datetime | None = None,
+        priority: int = 5,
+        attempts: int = 3,
+        timeout: float | None = 60.0,
+        key: str | None = None,
+        retry_first: float | None = None,
+        retry_cap: float | None = None,
+        retry_jitter: float | None = None,
     ) -> str:
-        """Hand in a background job, and go on: its id. It is on disk when this returns, survives the broker, its
-        workers and this program, and waits for a worker however long it takes.
+        """Enqueue a background job.
 
-        `delay`: seconds until it may start; `not_before`: a moment, with its zone. `priority`: 0 to 9, the higher the
-        sooner; 5. `attempts`: how often it may be handed out; 3. Between two it rests, `retry_first` seconds at first
-        and twice as long each time, up to `retry_cap`, give or take `retry_jitter` (0 to 1) of it. `timeout`: how long
-        one attempt may run, at most 86400 (a day); None: no limit. `key`: whoever comes with the same key (and the same
-        payload) gets the same job.
+        It is on disk when the answer comes. Returns the id of the job. It survives the broker, its workers and this
+        program, and waits for a worker as long as it takes. Without a `key` it gets a random one, so that it can be
+        sent again without becoming two jobs.
+
+        - `delay`: Seconds until the job may start. [0 to 2592000 (30 days); default: 0]
+        - `not_before`: Earliest start, with its time zone.
+        - `priority`: Jobs of a higher priority start first; one step is worth a minute of waiting. [0 to 9; default: 5]
+        - `attempts`: Attempts before the job goes into quarantine. [1 to 100; default: 3]
+        - `timeout`: Seconds that one attempt may run; `None`: no limit. [more than 0, at most 86400 (1 day); default:
+          60]
+        - `key`: Idempotency key. A second job with the same key and payload is the first one. [1 to 256 characters]
+        - `retry_first`: Seconds between the first attempt and the second; the delay doubles each time. By default the
+          broker's setting. [0 to 86400 (1 day)]
+        - `retry_cap`: Longest delay between two attempts, in seconds. By default the broker's setting. [0 to 86400 (1
+          day)]
+        - `retry_jitter`: Random fraction that is added to each retry delay or taken from it. By default the broker's
+          setting. [0 to 1]
+        - `codec`: Encoding of the payload. [default: the client's]
         """
-        encoded = as_sent(self._codec if codec is None else codec_of(codec), payload)
-        return self._follow(operation_steps.enqueue(service, encoded, timeout=timeout, **options))
+        from dragoman.operations.schemas import EnqueueRequest
+
+        return self._follow(
+            operation_steps.enqueue(
+                EnqueueRequest(
+                    service=service,
+                    delay=delay,
+                    not_before=not_before,
+                    priority=priority,
+                    attempts=attempts,
+                    timeout=timeout,
+                    key=key,
+                    retry_first=retry_first,
+                    retry_cap=retry_cap,
+                    retry_jitter=retry_jitter,
+                ),
+                self._encoded(payload, codec),
+            )
+        )
+
+    def jobs(
+        self,
+        *,
+        service: str | None = None,
+        state: Literal["waiting", "delayed", "running", "ended"] | None = None,
+        outcome: Literal["done", "failed", "timed out", "lost", "cancelled", "refused"] | None = None,
+        quarantined: bool | None = None,
+        limit: int = 100,
+        after: str | None = None,
+    ) -> list[JobView]:
+        """List jobs, newest first.
+
+        A `limit` over 1000 is fetched in several pages.
+
+        - `service`: Only jobs of this service. [1 to 128 characters]
+        - `state`: Only jobs in this state. [waiting, delayed, running or ended]
+        - `outcome`: Only jobs with this outcome. [done, failed, timed out, lost, cancelled or refused]
+        - `quarantined`: Only jobs in quarantine (true), or only jobs that are not (false).
+        - `limit`: Number of jobs, at most. [1 to 1000; default: 100]
+        - `after`: Only jobs that are older than this one.
+        """
+        from dragoman.operations.schemas import ListJobsRequest
+        from dragoman.operations.table import JOBS
+
+        return self._follow(
+            operation_steps.all_pages(
+                JOBS,
+                ListJobsRequest(
+                    service=service, state=state, outcome=outcome, quarantined=quarantined, limit=limit, after=after
+                ),
+            )
+        )
+
+    def job(self, id: str) -> JobView:
+        """Show one job, with its result once it has ended."""
+        from dragoman.operations.schemas import JobRef
+        from dragoman.operations.table import JOB
+
+        return self.operation(JOB, JobRef(id=id))
+
+    def cancel(self, id: str) -> bool:
+        """Cancel a job that has not ended.
+
+        Returns whether it is cancelled now; if not, it had ended otherwise before.
+        """
+        return self._follow(operation_steps.cancel(id))
 
     @overload
     def result(self, job: str, timeout: float | None = None, *, codec: None = None) -> Result: ...
@@ -61,60 +138,119 @@ class ClientOperations(Generic[Result]):
     def result(self, job: str, timeout: float | None = None, *, codec: str) -> Any: ...
 
     def result(self, job: str, timeout: float | None = None, *, codec: str | None = None) -> Any:
-        """Wait for the result of a background job, over lost connections and restarts of the broker. Raises JobError by
-        its outcome, JobTimeout if it has not ended after `timeout` (it goes on), NoSuchJob, BrokerUnavailable."""
-        return self._follow(operation_steps.result(job, timeout, self._codec if codec is None else codec_of(codec)))
+        """Wait for the result of a background job, over lost connections and restarts of the broker.
 
-    def job(self, id: str) -> JobView:
-        """All that is known of a job."""
-        return self._follow(operation_steps.job(id))
-
-    def jobs(self, **filter: Unpack[JobFilter]) -> list[JobView]:
-        """Jobs that are present or whose outcomes are kept, the newest first, `limit` at most (100); those of a
-        `service`, in a `state`, with an `outcome`, `quarantined` or not, that came before the one called `after`."""
-        return self._follow(operation_steps.jobs(**filter))
-
-    def cancel(self, id: str) -> bool:
-        """End a job wherever it is. Returns whether it is cancelled now: if not, it had ended before."""
-        return self._follow(operation_steps.cancel(id))
+        Raises JobError by its outcome, JobTimeout if it has not ended after `timeout` seconds (it goes on), NoSuchJob,
+        BrokerUnavailable.
+        """
+        return self._follow(operation_steps.result(job, timeout, self._codec_of(codec)))
 
     def retry(self, id: str) -> str:
-        """Make a new job of one that is in quarantine; its id. Raises JobRefused if it is not."""
-        return self._follow(operation_steps.retry(id))
+        """Retry a job in quarantine: a new job gets its payload, and the old one leaves the quarantine.
+
+        `retry_of` of the new job and `retried_as` of the old one link the two. Returns the id of the new job. Raises
+        JobRefused if the job is not in quarantine.
+        """
+        from dragoman.operations.schemas import JobRef
+        from dragoman.operations.table import RETRY
+
+        return self.operation(RETRY, JobRef(id=id)).id
 
     def why(self, id: str) -> str:
-        """Why a job is not running, or how it ended, in a sentence."""
-        return self._follow(operation_steps.why(id))
+        """Explain in one sentence why a job is not running, or how it ended."""
+        from dragoman.operations.schemas import JobRef
+        from dragoman.operations.table import WHY
 
-    # ---------------------------------------------------------------- services and workers
+        return self.operation(WHY, JobRef(id=id)).why
 
     def services(self) -> list[ServiceView]:
-        """What is offered or asked for, and how much waits."""
-        return self._follow(operation_steps.services())
+        """List services with their queues and workers."""
+        from dragoman.operations.schemas import EmptyRequest
+        from dragoman.operations.table import SERVICES
 
-    def workers(self) -> list[WorkerView]:
-        """Who is there, and at what."""
-        return self._follow(operation_steps.workers())
+        return self.operation(SERVICES, EmptyRequest()).services
 
-    def pause(self, service: str, by: str | None = None) -> ServiceView:
-        """Hand out no more of its jobs until `resume`. `by`: who says so, for those who wonder."""
-        return self._follow(operation_steps.pause(service, by))
+    def service(self, service: str) -> ServiceView:
+        """Show one service."""
+        from dragoman.operations.schemas import ServiceRef
+        from dragoman.operations.table import SERVICE
+
+        return self.operation(SERVICE, ServiceRef(name=service))
+
+    def pause(self, service: str, by: str = "an operator") -> ServiceView:
+        """Pause a service: none of its jobs are given to workers until it is resumed.
+
+        New jobs are accepted, and running jobs go on.
+
+        - `by`: Name and reason, for people. [1 to 128 characters; default: an operator]
+        """
+        from dragoman.operations.schemas import PauseRequest
+        from dragoman.operations.table import PAUSE
+
+        return self.operation(PAUSE, PauseRequest(name=service, by=by))
 
     def resume(self, service: str) -> ServiceView:
-        """Hand out its jobs again."""
-        return self._follow(operation_steps.resume(service))
+        """Resume a paused service."""
+        from dragoman.operations.schemas import ServiceRef
+        from dragoman.operations.table import RESUME
+
+        return self.operation(RESUME, ServiceRef(name=service))
 
     def purge(
         self, service: str, states: Sequence[Literal["waiting", "delayed", "ended"]] = ("waiting", "delayed")
     ) -> int:
-        """Cancel what waits for a service; of ended jobs forget the outcomes. How many these were."""
-        return self._follow(operation_steps.purge(service, states))
+        """Cancel the waiting and delayed jobs of a service.
+
+        With the state `ended`, delete the outcomes of its ended jobs. Running jobs go on. Returns how many jobs these
+        were.
+
+        - `states`: States of the jobs to purge. [waiting, delayed or ended; default: waiting, delayed]
+        """
+        from dragoman.operations.schemas import PurgeRequest
+        from dragoman.operations.table import PURGE
+
+        return self.operation(PURGE, PurgeRequest(name=service, states=tuple(states))).purged
+
+    def workers(self) -> list[WorkerView]:
+        """List workers of every dialect with their jobs."""
+        from dragoman.operations.schemas import EmptyRequest
+        from dragoman.operations.table import WORKERS
+
+        return self.operation(WORKERS, EmptyRequest()).workers
+
+    def worker(self, worker: int) -> WorkerView:
+        """Show one worker."""
+        from dragoman.operations.schemas import WorkerRef
+        from dragoman.operations.table import WORKER
+
+        return self.operation(WORKER, WorkerRef(id=worker))
 
     def drain(self, worker: int, *, now: bool = False) -> WorkerView:
-        """Let a worker end what it has, and go. `now`: without waiting for that."""
-        return self._follow(operation_steps.drain(worker, now))
+        """Give a worker no more jobs and let it finish those it holds.
 
-    # ---------------------------------------------------------------- recurring jobs
+        It is then told to end; a worker whose `comes_back` is true would join again, so it stays connected without
+        jobs. With `now`, its jobs are taken from it and it is removed at once.
+
+        - `now`: Do not let it finish: its jobs are given to other workers, or end lost. [default: false]
+        """
+        from dragoman.operations.schemas import DrainRequest
+        from dragoman.operations.table import DRAIN
+
+        return self.operation(DRAIN, DrainRequest(id=worker, now=now))
+
+    def recurring(self) -> list[ScheduleView]:
+        """List schedules."""
+        from dragoman.operations.schemas import EmptyRequest
+        from dragoman.operations.table import RECURRING
+
+        return self.operation(RECURRING, EmptyRequest()).recurring
+
+    def recurrence(self, name: str) -> ScheduleView:
+        """Show one schedule."""
+        from dragoman.operations.schemas import ScheduleRef
+        from dragoman.operations.table import RECURRENCE
+
+        return self.operation(RECURRENCE, ScheduleRef(name=name))
 
     def recur(
         self,
@@ -122,54 +258,83 @@ class ClientOperations(Generic[Result]):
         service: str,
         payload: Any = b"",
         *,
-        timeout: float | None = JOB_TIMEOUT,
         codec: str | None = None,
-        **options: Unpack[ScheduleOptions],
+        cron: str | None = None,
+        every: float | None = None,
+        timezone: str = "UTC",
+        overlap: bool = False,
+        paused: bool = False,
+        priority: int = 5,
+        attempts: int = 3,
+        timeout: float | None = 60.0,
+        retry_first: float | None = None,
+        retry_cap: float | None = None,
+        retry_jitter: float | None = None,
     ) -> ScheduleView:
-        """Make a background job again and again: by a `cron` expression in a `timezone` (UTC), or `every` so many
-        seconds. A name that is there already is said anew. `overlap`: also while the last one has not ended. `paused`:
-        not before `resume_recurring`. The rest is as for `enqueue`."""
-        encoded = as_sent(self._codec if codec is None else codec_of(codec), payload)
-        return self._follow(operation_steps.recur(name, service, encoded, timeout=timeout, **options))
+        """Create a schedule, or replace the one of this name.
 
-    def recurring(self) -> list[ScheduleView]:
-        """All recurring jobs."""
-        return self._follow(operation_steps.recurring())
+        Exactly one of `cron` and `every` is needed.
+
+        - `cron`: Cron expression: minute, hour, day of the month, month, day of the week.
+        - `every`: Interval in seconds, in place of a cron expression. [1 to 31622400 (366 days)]
+        - `timezone`: Time zone of the cron expression. [default: UTC]
+        - `overlap`: Enqueue a job although the last one has not ended. [default: false]
+        - `paused`: Enqueue no jobs until the schedule is resumed. [default: false]
+        - `priority`: Jobs of a higher priority start first; one step is worth a minute of waiting. [0 to 9; default: 5]
+        - `attempts`: Attempts before the job goes into quarantine. [1 to 100; default: 3]
+        - `timeout`: Seconds that one attempt may run; `None`: no limit. [more than 0, at most 86400 (1 day); default:
+          60]
+        - `retry_first`: Seconds between the first attempt and the second; the delay doubles each time. By default the
+          broker's setting. [0 to 86400 (1 day)]
+        - `retry_cap`: Longest delay between two attempts, in seconds. By default the broker's setting. [0 to 86400 (1
+          day)]
+        - `retry_jitter`: Random fraction that is added to each retry delay or taken from it. By default the broker's
+          setting. [0 to 1]
+        - `codec`: Encoding of the payload. [default: the client's]
+        """
+        from dragoman.operations.schemas import ScheduleRequest
+        from dragoman.operations.table import RECUR
+
+        return self.operation(
+            RECUR,
+            ScheduleRequest(
+                name=name,
+                service=service,
+                cron=cron,
+                every=every,
+                timezone=timezone,
+                overlap=overlap,
+                paused=paused,
+                priority=priority,
+                attempts=attempts,
+                timeout=timeout,
+                retry_first=retry_first,
+                retry_cap=retry_cap,
+                retry_jitter=retry_jitter,
+            ),
+            self._encoded(payload, codec),
+        )
 
     def stop_recurring(self, name: str) -> ScheduleView:
-        """Make no more of them. Raises NotFound."""
-        return self._follow(operation_steps.recurrence("stop recurring", name))
+        """Remove a schedule.
+
+        Jobs that it has enqueued already stay.
+        """
+        from dragoman.operations.schemas import ScheduleRef
+        from dragoman.operations.table import STOP_RECURRING
+
+        return self.operation(STOP_RECURRING, ScheduleRef(name=name))
 
     def pause_recurring(self, name: str) -> ScheduleView:
-        """Make none until `resume_recurring`. Raises NotFound."""
-        return self._follow(operation_steps.recurrence("pause recurring", name))
+        """Pause a schedule: it enqueues no jobs until it is resumed."""
+        from dragoman.operations.schemas import ScheduleRef
+        from dragoman.operations.table import PAUSE_RECURRING
+
+        return self.operation(PAUSE_RECURRING, ScheduleRef(name=name))
 
     def resume_recurring(self, name: str) -> ScheduleView:
-        """Make them again. Raises NotFound."""
-        return self._follow(operation_steps.recurrence("resume recurring", name))
+        """Resume a paused schedule."""
+        from dragoman.operations.schemas import ScheduleRef
+        from dragoman.operations.table import RESUME_RECURRING
 
-    # ---------------------------------------------------------------- inside
-
-    def _ask(self, question: OperationCall) -> OperationAnswer:
-        raise NotImplementedError
-
-    def _follow(self, plan: Steps[T]) -> T:
-        self.asking.needs(BACKGROUND)
-        try:
-            step = next(plan)
-            while True:
-                try:
-                    answer = self._take(step)
-                except DragomanError as error:
-                    step = plan.throw(error)
-                else:
-                    step = plan.send(answer)
-        except StopIteration as end:
-            returned: T = end.value
-            return returned
-
-    def _take(self, step: OperationCall | float) -> OperationAnswer | None:
-        if isinstance(step, OperationCall):
-            return self._ask(step)
-        time.sleep(step)
-        return None
+        return self.operation(RESUME_RECURRING, ScheduleRef(name=name))

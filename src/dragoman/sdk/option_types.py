@@ -6,8 +6,7 @@ their jobs likewise. In an annotation, each of them and `JobFuture` and `AsyncJo
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -42,40 +41,3 @@ class MapOptions(CallOptions, total=False):
     """What may be said of many; explained at `Client.map`."""
 
     window: int | None
-
-
-class RetryOptions(TypedDict, total=False):
-    """What may be said of any background job; explained at `Client.enqueue`."""
-
-    priority: int
-    attempts: int
-    retry_first: float | None
-    retry_cap: float | None
-    retry_jitter: float | None
-
-
-class EnqueueOptions(RetryOptions, total=False):
-    delay: float
-    not_before: datetime | None
-    key: str | None
-
-
-class ScheduleOptions(RetryOptions, total=False):
-    """Explained at `Client.recur`."""
-
-    cron: str | None
-    every: float | None
-    timezone: str
-    overlap: bool
-    paused: bool
-
-
-class JobFilter(TypedDict, total=False):
-    """Explained at `Client.jobs`."""
-
-    service: str | None
-    state: Literal["waiting", "delayed", "running", "ended"] | None
-    outcome: Literal["done", "failed", "timed out", "lost", "cancelled", "refused"] | None
-    quarantined: bool | None
-    limit: int
-    after: str | None

@@ -252,12 +252,15 @@ class Server:
             for listener in self._listeners:
                 listener.say_goodbye(GOODBYE)
             self.line.turn()
-            self._loop.create_task(self._close_http())
+            self._loop.create_task(self._end())
 
-    async def _close_http(self) -> None:
-        """Who was answered just now shall read it; who reads nothing does not keep us."""
-        await asyncio.gather(*(server.close_gently(LAST_WORDS) for server, _ in self._http))
+    async def _end(self) -> None:
+        await self.close_http(LAST_WORDS)
         self._say_stopped()
+
+    async def close_http(self, timeout: float) -> None:
+        """Who was answered just now shall read it; who reads nothing does not keep us."""
+        await asyncio.gather(*(server.close_gently(timeout) for server, _ in self._http))
 
     def _say_stopped(self, code: int = 0) -> None:
         if not self.stopped.done():

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from dragoman.server import clock
 from dragoman.server.config import Config
 from dragoman.server.datadir import first_id_without_folder
-from dragoman.server.serve import Server, loop_factory
+from dragoman.server.serve import LAST_WORDS, Server, loop_factory
 from dragoman.server.wiring import Listener
 
 T = TypeVar("T")
@@ -106,6 +106,7 @@ class ThreadedServer:
                 server.broker.abort(self._now())
                 server.line.turn()
         finally:
+            await server.close_http(LAST_WORDS)
             server.host.close()
             with self._lock:
                 self._is_closed = True  # nobody may turn to the loop any more

@@ -9,7 +9,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from dragoman.http.health import OPERATIONS
+from dragoman.http.health import ROUTES
 from dragoman.operations.schemas import HealthView
 
 
@@ -33,8 +33,8 @@ class Door:
 
 
 def get(path: str, door: Any) -> Response:
-    (operation,) = (each for each in OPERATIONS if each.path == path)
-    return asyncio.run(operation.handler(door, Request({"type": "http", "headers": []})))  # type: ignore[arg-type]
+    (route,) = (each for each in ROUTES if each.path == path)
+    return asyncio.run(route.handler(door, Request({"type": "http", "headers": []})))  # type: ignore[arg-type]
 
 
 def test_an_answer_means_that_the_loop_turns_whatever_else_is_wrong() -> None:

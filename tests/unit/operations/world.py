@@ -14,9 +14,10 @@ from dragoman.core.policy import Policy
 from dragoman.core.restore import StoredJob
 from dragoman.core.states import Outcome
 from dragoman.core.store_entries import DeleteJob, StoreJob, StoreValue
-from dragoman.operations.handlers import OPERATIONS, OperationHandlers
+from dragoman.operations.handlers import OperationHandlers
 from dragoman.operations.responders import PendingRequest
 from dragoman.operations.schemas import ErrorView, View
+from dragoman.operations.table import OPERATIONS
 from dragoman.server.admission import AdmissionLimits
 from dragoman.server.runner import Runner
 from dragoman.testing.entropy import SeededEntropy
@@ -129,7 +130,7 @@ class World:
 
     def begin(self, question: str, body: bytes = b"", /, **facts: Any) -> Asker:
         asker = Asker()
-        asker.ticket = self.desk.ask(question, OPERATIONS[question][0](**facts), body, asker, self.now)
+        asker.ticket = self.desk.ask(question, OPERATIONS[question].request(**facts), body, asker, self.now)
         self.line.turn()
         self.line.turn()
         return asker

@@ -1,4 +1,4 @@
-"""One operation of the HTTP door, as data: the routes and the OpenAPI document are made of the same list."""
+"""One route of the HTTP listener, as data. A list of them finds handlers, and is written as the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TEXT = "text/plain"
 
 
 @dataclass(frozen=True, slots=True)
-class HttpOperation:
+class Route:
     method: str
     path: str
     name: str

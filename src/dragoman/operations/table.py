@@ -1,0 +1,405 @@
+"""The table of operations: each operation on jobs, services, workers and schedules is declared once, here.
+
+Dispatch, HTTP routes, the OpenAPI document, the methods of clients, commands and `docs/operations.md` come from these
+rows. A new operation is one row, one function that performs it (`desk.py`) and one test. Fields, limits and defaults of
+an operation are those of its request type (`forms.py`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Generic, Literal, TypeVar, get_args
+
+from dragoman.operations.schemas import (
+    DrainRequest,
+    EmptyRequest,
+    EnqueueRequest,
+    ErrorKind,
+    JobRef,
+    JobsView,
+    JobView,
+    ListJobsRequest,
+    OperationRequest,
+    PauseRequest,
+    PurgeRequest,
+    PurgeView,
+    ResultRequest,
+    ScheduleRef,
+    ScheduleRequest,
+    SchedulesView,
+    ScheduleView,
+    ServiceRef,
+    ServicesView,
+    ServiceView,
+    View,
+    WhyView,
+    WorkerRef,
+    WorkersView,
+    WorkerView,
+)
+
+Right = Literal["call", "work", "see", "administer"]
+Method = Literal["GET", "POST", "PUT", "DELETE"]
+
+RequestType = TypeVar("RequestType", bound=OperationRequest)
+ViewType = TypeVar("ViewType", bound=View)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation(Generic[RequestType, ViewType]):
+    """One row of the table.
+
+    `errors` are the error kinds of this operation alone: an operation that has fields may be `invalid`, one that writes
+    may be `loading` or `diary` besides.
+    """
+
+    name: str  # the name on the native wire; underscores take the place of spaces in Python
+    request: type[RequestType]
+    view: type[ViewType]
+    summary: str  # sentences for the OpenAPI document, docstrings, `--help` and the reference page
+    right: Right  # the right that a principal needs
+    method: Method
+    path: str  # names in braces are fields of the request; the others are the query or the body
+    writes: bool = False  # it is answered after its commit
+    pages: bool = False  # the view has one page, and in `after` the start of the next one
+    takes_payload: bool = False  # bytes come beside the request
+    returns_payload: bool = False  # bytes come beside the view
+    status: int = 200  # of an HTTP response that is no error
+    location: str = ""  # path of the resource that was created; names in braces are fields of the view
+    errors: tuple[ErrorKind, ...] = ()
+    command: str = ""  # on the command line, if that is not the name
+    subject: str = ""  # the name of the first field in Python and on the command line, if it has another one there
+    returned: str = ""  # the field of the view that methods of clients return, if it is not the view
+
+    def __post_init__(self) -> None:
+        if self.right not in get_args(Right):
+            raise ValueError(f"operation {self.name!r}: right {self.right!r} is none of {', '.join(get_args(Right))}")
+        missing = [each for each in self.path_fields if each not in self.request.__struct_fields__]
+        if missing:
+            raise ValueError(f"operation {self.name!r}: its path names {missing[0]!r}, which its request has not")
+
+    @property
+    def path_fields(self) -> tuple[str, ...]:
+        """Names of the request's fields that stand in the path."""
+        return tuple(part[1:-1] for part in self.path.split("/") if part[:1] == "{")
+
+    @property
+    def other_fields(self) -> tuple[str, ...]:
+        """Names of the request's fields that stand in the query or in the body."""
+        return tuple(each for each in self.request.__struct_fields__ if each not in self.path_fields)
+
+    @property
+    def has_body(self) -> bool:
+        """Whether fields of the request are the body of an HTTP request; if not, they are its query."""
+        return self.method in ("POST", "PUT") and bool(self.other_fields)
+
+    @property
+    def group(self) -> str:
+        """The kind of thing that it is about: `jobs`, `services`, `workers` or `cron`."""
+        return self.path.split("/")[2]
+
+    @property
+    def python_name(self) -> str:
+        return self.name.replace(" ", "_")
+
+    @property
+    def all_errors(self) -> tuple[ErrorKind, ...]:
+        """Kinds of errors that it may be answered with."""
+        general: list[ErrorKind] = ["invalid"] if self.request.__struct_fields__ else []
+        general += ["loading", "diary"] if self.writes else []
+        return (*self.errors, *(each for each in general if each not in self.errors))
+
+
+# ---------------------------------------------------------------- jobs
+
+ENQUEUE: Final = Operation(
+    name="enqueue",
+    request=EnqueueRequest,
+    view=JobView,
+    summary="Enqueue a background job. It is on disk when the answer comes.",
+    right="call",
+    method="POST",
+    path="/v1/jobs",
+    writes=True,
+    takes_payload=True,
+    status=202,
+    location="/v1/jobs/{id}",
+    errors=("key reused", "busy", "draining"),
+    returned="id",
+)
+JOBS: Final = Operation(
+    name="jobs",
+    request=ListJobsRequest,
+    view=JobsView,
+    summary="List jobs, newest first.",
+    right="see",
+    method="GET",
+    path="/v1/jobs",
+    pages=True,
+    errors=("not found", "loading"),
+    returned="jobs",
+)
+JOB: Final = Operation(
+    name="job",
+    request=JobRef,
+    view=JobView,
+    summary="Show one job, with its result once it has ended.",
+    right="see",
+    method="GET",
+    path="/v1/jobs/{id}",
+    errors=("not found", "loading"),
+)
+CANCEL: Final = Operation(
+    name="cancel",
+    request=JobRef,
+    view=JobView,
+    summary="Cancel a job that has not ended.",
+    right="call",
+    method="DELETE",
+    path="/v1/jobs/{id}",
+    writes=True,
+    errors=("not found", "conflict"),
+)
+RESULT: Final = Operation(
+    name="result",
+    request=ResultRequest,
+    view=JobView,
+    summary="Get the result of a job.",
+    right="call",
+    method="GET",
+    path="/v1/jobs/{id}/result",
+    returns_payload=True,
+    errors=("not found", "loading"),
+    subject="job",
+)
+RETRY: Final = Operation(
+    name="retry",
+    request=JobRef,
+    view=JobView,
+    summary="Retry a job in quarantine: a new job gets its payload, and the old one leaves the quarantine. "
+    "`retry_of` of the new job and `retried_as` of the old one link the two.",
+    right="administer",
+    method="POST",
+    path="/v1/jobs/{id}/retry",
+    writes=True,
+    status=202,
+    location="/v1/jobs/{id}",
+    errors=("not found", "conflict", "busy"),
+    returned="id",
+)
+WHY: Final = Operation(
+    name="why",
+    request=JobRef,
+    view=WhyView,
+    summary="Explain in one sentence why a job is not running, or how it ended.",
+    right="see",
+    method="GET",
+    path="/v1/jobs/{id}/why",
+    errors=("not found", "loading"),
+    returned="why",
+)
+
+# ---------------------------------------------------------------- services
+
+SERVICES: Final = Operation(
+    name="services",
+    request=EmptyRequest,
+    view=ServicesView,
+    summary="List services with their queues and workers.",
+    right="see",
+    method="GET",
+    path="/v1/services",
+    errors=("loading",),
+    returned="services",
+)
+SERVICE: Final = Operation(
+    name="service",
+    request=ServiceRef,
+    view=ServiceView,
+    summary="Show one service.",
+    right="see",
+    method="GET",
+    path="/v1/services/{name}",
+    errors=("not found",),
+    command="show-service",
+    subject="service",
+)
+PAUSE: Final = Operation(
+    name="pause",
+    request=PauseRequest,
+    view=ServiceView,
+    summary="Pause a service: none of its jobs are given to workers until it is resumed. New jobs are accepted, "
+    "and running jobs go on.",
+    right="administer",
+    method="POST",
+    path="/v1/services/{name}/pause",
+    writes=True,
+    errors=("busy",),
+    subject="service",
+)
+RESUME: Final = Operation(
+    name="resume",
+    request=ServiceRef,
+    view=ServiceView,
+    summary="Resume a paused service.",
+    right="administer",
+    method="POST",
+    path="/v1/services/{name}/resume",
+    writes=True,
+    errors=("not found",),
+    subject="service",
+)
+PURGE: Final = Operation(
+    name="purge",
+    request=PurgeRequest,
+    view=PurgeView,
+    summary="Cancel the waiting and delayed jobs of a service. With the state `ended`, delete the outcomes of its "
+    "ended jobs. Running jobs go on.",
+    right="administer",
+    method="POST",
+    path="/v1/services/{name}/purge",
+    writes=True,
+    errors=("not found",),
+    subject="service",
+    returned="purged",
+)
+
+# ---------------------------------------------------------------- workers
+
+WORKERS: Final = Operation(
+    name="workers",
+    request=EmptyRequest,
+    view=WorkersView,
+    summary="List workers of every dialect with their jobs.",
+    right="see",
+    method="GET",
+    path="/v1/workers",
+    returned="workers",
+)
+WORKER: Final = Operation(
+    name="worker",
+    request=WorkerRef,
+    view=WorkerView,
+    summary="Show one worker.",
+    right="see",
+    method="GET",
+    path="/v1/workers/{id}",
+    errors=("not found",),
+    command="show-worker",
+    subject="worker",
+)
+DRAIN: Final = Operation(
+    name="drain",
+    request=DrainRequest,
+    view=WorkerView,
+    summary="Give a worker no more jobs and let it finish those it holds. It is then told to end; a worker whose "
+    "`comes_back` is true would join again, so it stays connected without jobs. With `now`, its jobs are "
+    "taken from it and it is removed at once.",
+    right="administer",
+    method="POST",
+    path="/v1/workers/{id}/drain",
+    writes=True,
+    errors=("not found",),
+    subject="worker",
+)
+
+# ---------------------------------------------------------------- schedules
+
+RECURRING: Final = Operation(
+    name="recurring",
+    request=EmptyRequest,
+    view=SchedulesView,
+    summary="List schedules.",
+    right="see",
+    method="GET",
+    path="/v1/cron",
+    command="cron list",
+    returned="recurring",
+)
+RECURRENCE: Final = Operation(
+    name="recurrence",
+    request=ScheduleRef,
+    view=ScheduleView,
+    summary="Show one schedule.",
+    right="see",
+    method="GET",
+    path="/v1/cron/{name}",
+    errors=("not found",),
+    command="cron show",
+)
+RECUR: Final = Operation(
+    name="recur",
+    request=ScheduleRequest,
+    view=ScheduleView,
+    summary="Create a schedule, or replace the one of this name. Exactly one of `cron` and `every` is needed.",
+    right="administer",
+    method="PUT",
+    path="/v1/cron/{name}",
+    writes=True,
+    takes_payload=True,
+    errors=("busy",),
+    command="cron set",
+)
+STOP_RECURRING: Final = Operation(
+    name="stop recurring",
+    request=ScheduleRef,
+    view=ScheduleView,
+    summary="Remove a schedule. Jobs that it has enqueued already stay.",
+    right="administer",
+    method="DELETE",
+    path="/v1/cron/{name}",
+    writes=True,
+    errors=("not found",),
+    command="cron remove",
+)
+PAUSE_RECURRING: Final = Operation(
+    name="pause recurring",
+    request=ScheduleRef,
+    view=ScheduleView,
+    summary="Pause a schedule: it enqueues no jobs until it is resumed.",
+    right="administer",
+    method="POST",
+    path="/v1/cron/{name}/pause",
+    writes=True,
+    errors=("not found",),
+    command="cron pause",
+)
+RESUME_RECURRING: Final = Operation(
+    name="resume recurring",
+    request=ScheduleRef,
+    view=ScheduleView,
+    summary="Resume a paused schedule.",
+    right="administer",
+    method="POST",
+    path="/v1/cron/{name}/resume",
+    writes=True,
+    errors=("not found",),
+    command="cron resume",
+)
+
+OPERATIONS: Final[dict[str, Operation[Any, Any]]] = {
+    each.name: each
+    for each in (
+        ENQUEUE,
+        JOBS,
+        JOB,
+        CANCEL,
+        RESULT,
+        RETRY,
+        WHY,
+        SERVICES,
+        SERVICE,
+        PAUSE,
+        RESUME,
+        PURGE,
+        WORKERS,
+        WORKER,
+        DRAIN,
+        RECURRING,
+        RECURRENCE,
+        RECUR,
+        STOP_RECURRING,
+        PAUSE_RECURRING,
+        RESUME_RECURRING,
+    )
+}

@@ -1,0 +1,100 @@
+"""Clients that perform operations: each follows a plan in its own way, with a thread or with an event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from dragoman.sdk import operation_steps
+from dragoman.sdk.client_settings import BACKGROUND, as_sent
+from dragoman.sdk.codecs import Codec
+from dragoman.sdk.codecs import codec as codec_of
+from dragoman.sdk.errors import DragomanError
+from dragoman.sdk.operation import OperationAnswer, OperationCall
+from dragoman.sdk.operation_steps import Steps
+from dragoman.sdk.submit_options import SubmitOptionsCache
+
+if TYPE_CHECKING:
+    from dragoman.operations.table import Operation, RequestType, ViewType
+
+T = TypeVar("T")
+
+
+class OperationClient:
+    """State and helpers of both kinds of client."""
+
+    asking: SubmitOptionsCache
+    _codec: Codec
+
+    def _encoded(self, payload: Any, codec: str | None) -> bytes:
+        return as_sent(self._codec_of(codec), payload)
+
+    def _codec_of(self, codec: str | None) -> Codec:
+        return self._codec if codec is None else codec_of(codec)
+
+
+class Performer(OperationClient):
+    """Performs operations, and waits."""
+
+    def operation(self, row: Operation[RequestType, ViewType], request: RequestType, payload: bytes = b"") -> ViewType:
+        """Perform an operation of `dragoman.operations.table`. Raises NotFound, ValueError, JobRefused, BrokerUnavailable."""
+        return self._follow(operation_steps.view(row, request, payload))
+
+    def _ask(self, question: OperationCall) -> OperationAnswer:
+        raise NotImplementedError
+
+    def _follow(self, plan: Steps[T]) -> T:
+        self.asking.needs(BACKGROUND)
+        try:
+            step = next(plan)
+            while True:
+                try:
+                    answer = self._take(step)
+                except DragomanError as error:
+                    step = plan.throw(error)
+                else:
+                    step = plan.send(answer)
+        except StopIteration as end:
+            returned: T = end.value
+            return returned
+
+    def _take(self, step: OperationCall | float) -> OperationAnswer | None:
+        if isinstance(step, OperationCall):
+            return self._ask(step)
+        time.sleep(step)
+        return None
+
+
+class AsyncPerformer(OperationClient):
+    """Performs operations, awaited."""
+
+    async def operation(
+        self, row: Operation[RequestType, ViewType], request: RequestType, payload: bytes = b""
+    ) -> ViewType:
+        """Perform an operation of `dragoman.operations.table`. Raises NotFound, ValueError, JobRefused, BrokerUnavailable."""
+        return await self._follow(operation_steps.view(row, request, payload))
+
+    async def _ask(self, question: OperationCall) -> OperationAnswer:
+        raise NotImplementedError
+
+    async def _follow(self, plan: Steps[T]) -> T:
+        self.asking.needs(BACKGROUND)
+        try:
+            step = next(plan)
+            while True:
+                try:
+                    answer = await self._take(step)
+                except DragomanError as error:
+                    step = plan.throw(error)
+                else:
+                    step = plan.send(answer)
+        except StopIteration as end:
+            returned: T = end.value
+            return returned
+
+    async def _take(self, step: OperationCall | float) -> OperationAnswer | None:
+        if isinstance(step, OperationCall):
+            return await self._ask(step)
+        await asyncio.sleep(step)
+        return None

@@ -1,0 +1,124 @@
+"""Routes of operations: a request that a client writes by the table is the request that the operation gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from http_world import World
+
+from case_tables import check_every_row
+from dragoman.operations.handlers import FUNCTIONS
+from dragoman.operations.http_requests import json_body_of, target_of
+from dragoman.operations.schemas import (
+    DrainRequest,
+    EmptyRequest,
+    EnqueueRequest,
+    JobRef,
+    ListJobsRequest,
+    OperationError,
+    OperationRequest,
+    PauseRequest,
+    PurgeRequest,
+    ResultRequest,
+    ScheduleRef,
+    ScheduleRequest,
+    ServiceRef,
+    WorkerRef,
+)
+from dragoman.operations.table import OPERATIONS
+
+ID = "0197f3a2c4d87b12a9e05c61f38d2b74"
+MOMENT = datetime(2030, 1, 1, 8, tzinfo=UTC)
+
+# For each type of request: one in which as little as possible is said, and one in which everything is.
+REQUESTS: dict[type[OperationRequest], list[OperationRequest]] = {
+    EnqueueRequest: [
+        EnqueueRequest(service="s"),
+        EnqueueRequest(
+            service="ä/ö",
+            payload="p",
+            delay=1.5,
+            not_before=MOMENT,
+            priority=9,
+            attempts=1,
+            timeout=None,
+            key="k",
+            retry_first=1.0,
+            retry_cap=2.0,
+            retry_jitter=0.5,
+        ),
+    ],
+    JobRef: [JobRef(id=ID)],
+    ResultRequest: [ResultRequest(id=ID), ResultRequest(id=ID, wait=2.5)],
+    ListJobsRequest: [
+        ListJobsRequest(),
+        ListJobsRequest(service="a b&c", state="ended", outcome="timed out", quarantined=False, limit=7, after=ID),
+    ],
+    EmptyRequest: [EmptyRequest()],
+    ServiceRef: [ServiceRef(name="ä/ö ?")],
+    PauseRequest: [PauseRequest(name="a/b"), PauseRequest(name="s", by="Ada")],
+    PurgeRequest: [PurgeRequest(name="s"), PurgeRequest(name="s", states=("ended",))],
+    WorkerRef: [WorkerRef(id=7)],
+    DrainRequest: [DrainRequest(id=7), DrainRequest(id=7, now=True)],
+    ScheduleRef: [ScheduleRef(name="every day")],
+    ScheduleRequest: [
+        ScheduleRequest(name="n", service="s", every=30.0),
+        ScheduleRequest(
+            name="n",
+            service="s",
+            cron="0 3 * * *",
+            timezone="Europe/Vienna",
+            overlap=True,
+            paused=True,
+            payload_base64="eA==",
+            priority=0,
+            attempts=9,
+            timeout=None,
+            retry_first=1.0,
+            retry_cap=2.0,
+            retry_jitter=0.5,
+        ),
+    ],
+}
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    world = World()
+    yield world
+    world.close()
+
+
+def test_an_operation_gets_the_request_that_a_client_has_written(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    got: list[Any] = []
+
+    def note(desk: object, form: Any, payload: bytes, asker: object, now: float) -> None:
+        got.append(form)
+        raise OperationError("conflict", "noted")
+
+    for name in OPERATIONS:
+        monkeypatch.setitem(FUNCTIONS, name, note)
+
+    def check(name: str, request: OperationRequest) -> None:
+        got.clear()
+        row = OPERATIONS[name]
+        body = json_body_of(row, request)
+        headers = {"Content-Type": "application/json"} if body is not None else {}
+        answer = world.ask(row.method, target_of(row, request), content=body, headers=headers)
+        assert (answer.status_code, answer.json()["detail"]) == (409, "noted")
+        assert got == [request]
+
+    check_every_row(check, [(name, each) for name, row in OPERATIONS.items() for each in REQUESTS[row.request]])
+
+
+def test_every_error_of_an_operation_is_in_the_document(world: World) -> None:
+    document = world.ask("GET", "/openapi.json").json()
+    for row in OPERATIONS.values():
+        told = document["paths"][row.path][row.method.lower()]
+        assert told["description"].startswith(row.summary), row.name
+        assert ("507" in told["responses"]) == row.writes, row.name
+        assert ("422" in told["responses"]) == bool(row.request.__struct_fields__), row.name
+        assert ("requestBody" in told) == row.has_body, row.name

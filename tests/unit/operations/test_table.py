@@ -1,0 +1,89 @@
+"""The table of operations: its rows are whole, and each has its function."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from dragoman.operations.handlers import FUNCTIONS, OperationHandlers
+from dragoman.operations.schemas import JobRef, JobView
+from dragoman.operations.table import OPERATIONS, Operation
+
+ARGUMENTS = ["self", "form", "payload", "asker", "now"]
+
+
+def test_every_row_has_a_function_and_every_function_a_row() -> None:
+    functions = {
+        name
+        for name, each in inspect.getmembers(OperationHandlers, inspect.isfunction)
+        if list(inspect.signature(each).parameters) == ARGUMENTS
+    }
+    assert functions == {row.python_name for row in OPERATIONS.values()}
+    assert set(FUNCTIONS) == set(OPERATIONS)
+
+
+def test_a_function_takes_the_request_of_its_row() -> None:
+    for name, function in FUNCTIONS.items():
+        assert function.__annotations__["form"] == OPERATIONS[name].request.__name__, name
+
+
+def test_no_two_rows_share_a_name_a_path_or_a_command() -> None:
+    rows = list(OPERATIONS.values())
+    for fact in (
+        [row.name for row in rows],
+        [(row.method, row.path) for row in rows],
+        [row.command or row.name for row in rows],
+    ):
+        assert len(set(fact)) == len(rows) > 20
+
+
+def test_names_of_old_clients_are_kept() -> None:
+    """Names on the native wire: a client of an earlier version sends them."""
+    assert {"stop recurring", "pause recurring", "resume recurring", "recurrence"} < set(OPERATIONS)
+
+
+def test_paging_rows_have_the_fields_of_pages() -> None:
+    for row in OPERATIONS.values():
+        paging = {"limit", "after"} <= {*row.request.__struct_fields__} and "after" in row.view.__struct_fields__
+        assert row.pages == paging, row.name
+        assert row.returned in ("", *row.view.__struct_fields__), row.name
+
+
+FACTS: dict[str, Any] = {
+    "name": "forget",
+    "request": JobRef,
+    "view": JobView,
+    "summary": "Forget a job.",
+    "method": "POST",
+    "path": "/v1/jobs/{id}/forget",
+}
+
+
+def test_a_row_without_a_right_cannot_be_made() -> None:
+    assert Operation(**FACTS, right="administer").right == "administer"
+    with pytest.raises(TypeError, match="right"):
+        Operation(**FACTS)
+    with pytest.raises(ValueError, match="right 'any' is none of call, work, see, administer"):
+        Operation(**FACTS, right="any")  # type: ignore[arg-type]
+
+
+def test_a_path_that_names_no_field_cannot_be_made() -> None:
+    with pytest.raises(ValueError, match="its path names 'name', which its request has not"):
+        Operation(**{**FACTS, "path": "/v1/jobs/{name}"}, right="see")
+
+
+def test_clients_load_the_table_without_the_broker() -> None:
+    """The table loads schemas and nothing of the broker; `import dragoman` and a client load neither."""
+    program = (
+        "import sys, dragoman; dragoman.Client; dragoman.AsyncClient; "
+        "early = [each for each in sys.modules if each == 'msgspec' or each.startswith('dragoman.operations')]; "
+        "import dragoman.operations.table; "
+        "late = [each for each in sys.modules if each.startswith(('dragoman.server', 'dragoman.core.broker'))]; "
+        "print(early, late)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "[] []\n"

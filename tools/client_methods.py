@@ -1,0 +1,240 @@
+"""Writes the methods of both clients from the table of operations: `python tools/client_methods.py`.
+
+The result is checked in as `sdk/operations.py` and `sdk/async_operations.py`; a test compares it with the table.
+Required fields of a request are positional parameters. Optional fields are keywords, but for a single one that is no
+flag.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dragoman.operations.request_fields import RequestField, request_fields
+from dragoman.operations.table import OPERATIONS, Operation
+
+SDK = Path(__file__).parents[1] / "src" / "dragoman" / "sdk"
+WIDTH = 112  # columns of a docstring within its indentation
+IN_PAYLOAD = ("payload", "payload_base64")  # fields in place of which a method has a payload of any kind
+
+HEAD = '''"""{about}
+
+Written by tools/client_methods.py from the table of operations: change that table, or the tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, Literal, overload
+
+from dragoman.sdk import operation_steps
+from dragoman.sdk.performing import {base}
+from dragoman.sdk.option_types import Result
+
+if TYPE_CHECKING:
+    from dragoman.operations.schemas import {views}
+
+
+class {name}({base}, Generic[Result]):
+    """{about} Ids of jobs are 32 hex digits.
+
+    They raise Unsupported if the dialect of the client's address has no operations, NoSuchJob, NoSuchService or
+    NotFound for an unknown job, service or other name, and ValueError for a value outside its limits.
+    """
+'''
+
+RESULT = '''
+    @overload
+    {async_}def result(self, job: str, timeout: float | None = None, *, codec: None = None) -> Result: ...
+
+    @overload
+    {async_}def result(self, job: str, timeout: float | None = None, *, codec: Literal["bytes"]) -> bytes: ...
+
+    @overload
+    {async_}def result(self, job: str, timeout: float | None = None, *, codec: str) -> Any: ...
+
+    {async_}def result(self, job: str, timeout: float | None = None, *, codec: str | None = None) -> Any:
+        """Wait for the result of a background job, over lost connections and restarts of the broker.
+
+        Raises JobError by its outcome, JobTimeout if it has not ended after `timeout` seconds (it goes on), NoSuchJob,
+        BrokerUnavailable.
+        """
+        return {await_}self._follow(plans.result(job, timeout, self._codec_of(codec)))
+'''
+
+
+class Client(NamedTuple):
+    """One kind of client."""
+
+    file: str
+    name: str
+    base: str
+    about: str
+    async_: str
+    await_: str
+
+
+CLIENTS = (
+    Client("background.py", "Background", "Performer", "Operations of a `Client`.", "", ""),
+    Client(
+        "async_background.py",
+        "AsyncBackground",
+        "AsyncPerformer",
+        "Operations of an `AsyncClient`.",
+        "async ",
+        "await ",
+    ),
+)
+
+# What is returned, and how it is got, where that is not the view or a field of it. `{request}`: the request.
+PLANS = {
+    "enqueue": ("str", "plans.enqueue({request}, self._encoded(payload, codec))"),
+    "cancel": ("bool", "plans.cancel(id)"),
+}
+# Sentences about what a method does besides the operation.
+MORE = {
+    "enqueue": "Returns the id of the job. It survives the broker, its workers and this program, and waits for a "
+    "worker as long as it takes. Without a `key` it gets a random one, so that it can be sent again without becoming "
+    "two jobs.",
+    "jobs": "A `limit` over 1000 is fetched in several pages.",
+    "cancel": "Returns whether it is cancelled now; if not, it had ended otherwise before.",
+    "retry": "Returns the id of the new job. Raises JobRefused if the job is not in quarantine.",
+    "purge": "Returns how many jobs these were.",
+}
+
+
+def source(client: Client, rows: Iterable[Operation[Any, Any]]) -> str:
+    """The module of one client, formatted."""
+    rows = list(rows)
+    views = {_view_type(row)[1] for row in rows} - {""}
+    head = HEAD.format(about=client.about, base=client.base, name=client.name, views=", ".join(sorted(views)))
+    return formatted(head + "".join(_method(client, row) for row in rows))
+
+
+def formatted(text: str) -> str:
+    for words in (("check", "--select", "F401,I", "--fix", "--quiet"), ("format",)):
+        command = [sys.executable, "-m", "ruff", *words, "--stdin-filename", "src/dragoman/sdk/operations.py", "-"]
+        text = subprocess.run(
+            command, input=text, capture_output=True, text=True, check=True, cwd=SDK.parents[2]
+        ).stdout
+    return text
+
+
+def _method(client: Client, row: Operation[Any, Any]) -> str:
+    if row.returns_payload:
+        return RESULT.format(async_=client.async_, await_=client.await_)
+    request = row.request.__name__
+    said = [f"{each.name}={_parameter(row, each)}" for each in shown_fields(row)]
+    made = f"{request}({', '.join(said)})"
+    kind, plan = PLANS.get(row.name, ("", ""))
+    imports = []
+    if "{request}" in plan or not plan:
+        imports.append(f"from dragoman.operations.schemas import {request}")
+    if plan:
+        body = f"return {client.await_}self._follow({plan.format(request=made)})"
+    else:
+        imports.append(f"from dragoman.operations.table import {_constant(row)}")
+        kind, body = _view_type(row)[0], _call(client, row, made)
+    lines = [
+        f"{client.async_}def {row.python_name}({', '.join(_parameters(row))}) -> {kind}:",
+        textwrap.indent(_docstring(row), "    "),
+        *(f"    {each}" for each in imports),
+        *([""] if imports else []),
+        f"    {body}",
+    ]
+    return "\n" + textwrap.indent("\n".join(lines), "    ") + "\n"
+
+
+def _call(client: Client, row: Operation[Any, Any], made: str) -> str:
+    if row.pages:
+        return f"return {client.await_}self._follow(plans.all_pages({_constant(row)}, {made}))"
+    payload = ", self._encoded(payload, codec)" if row.takes_payload else ""
+    call = f"{client.await_}self.operation({_constant(row)}, {made}{payload})"
+    if not row.returned:
+        return f"return {call}"
+    return f"return ({call}).{row.returned}" if client.await_ else f"return {call}.{row.returned}"
+
+
+def _view_type(row: Operation[Any, Any]) -> tuple[str, str]:
+    """The type that the method returns, and the view that must be imported for it."""
+    if row.name in PLANS or row.returns_payload:
+        return "", ""
+    if not row.returned:
+        return row.view.__name__, row.view.__name__
+    kind = row.view.__annotations__[row.returned]  # as it is written: `list[JobView]`, `int`, `JobIdText`
+    if kind.startswith("list["):
+        return kind, kind[5:-1]
+    return (kind if kind in ("int", "str") else "str"), ""
+
+
+def _constant(row: Operation[Any, Any]) -> str:
+    return row.python_name.upper()
+
+
+def shown_fields(row: Operation[Any, Any]) -> list[RequestField]:
+    """Fields that are parameters of the method."""
+    left_out = IN_PAYLOAD if row.takes_payload else ()
+    return [each for each in request_fields(row.request) if each.name not in left_out]
+
+
+def _parameter(row: Operation[Any, Any], field: RequestField) -> str:
+    """A field as the request wants it."""
+    name = field_name(row, field)
+    return f"tuple({name})" if field.is_list else name
+
+
+def field_name(row: Operation[Any, Any], field: RequestField) -> str:
+    """The parameter of a field."""
+    return row.subject if row.subject and field.name == row.request.__struct_fields__[0] else field.name
+
+
+def _parameters(row: Operation[Any, Any]) -> list[str]:
+    fields = shown_fields(row)
+    required = [f"{field_name(row, each)}: {_type(each)}" for each in fields if each.is_required]
+    optional = [each for each in fields if not each.is_required]
+    written = [f"{each.name}: {_type(each)} = {each.default!r}" for each in optional]
+    payload = ["payload: Any = b''"] if row.takes_payload else []
+    codec = ["codec: str | None = None"] if row.takes_payload else []
+    is_lone = len(optional) == 1 and optional[0].kind is not bool
+    star = ["*"] if (written and not is_lone) or codec else []
+    return ["self", *required, *payload, *star, *codec, *written]
+
+
+def _type(field: RequestField) -> str:
+    kind = "datetime" if field.kind is datetime else field.kind.__name__
+    if field.choices:
+        kind = f"Literal[{', '.join(map(repr, field.choices))}]"
+    if field.is_list:
+        kind = f"Sequence[{kind}]"
+    return f"{kind} | None" if field.is_nullable else kind
+
+
+def _docstring(row: Operation[Any, Any]) -> str:
+    first, _, others = row.summary.partition(". ")
+    more = " ".join(filter(None, (others, MORE.get(row.name))))
+    described = [_described(each) for each in shown_fields(row) if not each.is_required]
+    if row.takes_payload:
+        described.append("`codec`: Encoding of the payload. [default: the client's]")
+    items = [textwrap.fill(f"- {each}", WIDTH, subsequent_indent="  ") for each in described]
+    told = "\n\n".join(filter(None, (f"{first.removesuffix('.')}.", textwrap.fill(more, WIDTH), "\n".join(items))))
+    return f'"""{told}\n"""' if "\n" in told else f'"""{told}"""'
+
+
+def _described(field: RequestField) -> str:
+    facts = "; ".join(filter(None, (field.limits, field.default_text and f"default: {field.default_text}")))
+    return f"`{field.name}`: {field.description.replace('`null`', '`None`')}" + (f" [{facts}]" if facts else "")
+
+
+def main() -> None:
+    for client in CLIENTS:
+        (SDK / client.file).write_text(source(client, OPERATIONS.values()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""Writes docs/operations.md from the table of operations: `python tools/operations_page.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+from typing import Any, get_args
+
+from client_methods import field_name, shown_fields
+
+from dragoman.cli.operation_commands import command_name
+from dragoman.http.problems import TOLD
+from dragoman.operations.request_fields import RequestField, request_fields
+from dragoman.operations.schemas import ErrorKind
+from dragoman.operations.table import JOB, OPERATIONS, Operation
+from dragoman.sdk.errors import BrokerUnavailable, OperationError
+from dragoman.sdk.operation_steps import error_of
+
+PAGE = Path(__file__).parents[1] / "docs" / "operations.md"
+
+HEAD = """# Operations
+
+An operation is a request about jobs, services, workers or schedules. Each has one name and the same fields everywhere:
+over [HTTP](http.md), in an `ASK` of the [native dialect](dialects/native.md), as a method of `Client` and `AsyncClient`
+([python.md](python.md)), and as a [command](cli.md). `GET /openapi.json` describes requests and answers to programs.
+
+`make generate` writes this page from the table of operations, `src/dragoman/operations/table.py`.
+
+An operation that *writes* is answered when its changes are on disk. Rights are for a later version: today every client
+has all of them. `call` is for callers, `work` for workers, `see` for reading, `administer` for changing what others
+use.
+
+"""
+
+ERRORS_HEAD = """## Errors
+
+Every operation that has fields may be `invalid`, and every one that writes may be `loading` or `diary`; errors of one
+operation are listed with it. Native clients get the kind in an `OBJECT`, HTTP clients as the `type` of a problem
+document (`urn:dragoman:not-found`).
+
+| kind | HTTP status | Python |
+|---|---|---|
+"""
+
+TYPES = {str: "text", int: "integer", float: "number", bool: "boolean", datetime: "time (RFC 3339)"}
+
+
+def page(rows: Iterable[Operation[Any, Any]]) -> str:
+    rows = list(rows)
+    return HEAD + _overview(rows) + "".join(_section(row) for row in rows) + ERRORS_HEAD + _errors()
+
+
+def _overview(rows: list[Operation[Any, Any]]) -> str:
+    lines = ["| operation | HTTP | Python | command | right |", "|---|---|---|---|---|"]
+    lines += [
+        f"| [{row.name}](#{row.name.replace(' ', '-')}) | `{row.method} {row.path}` | `{_call(row)}` "
+        f"| `{command_name(row)}` | {row.right} |"
+        for row in rows
+    ]
+    return "\n".join(lines) + "\n\n"
+
+
+def _call(row: Operation[Any, Any]) -> str:
+    """`pause(service, …)`: required parameters, and whether there are others."""
+    fields = shown_fields(row)
+    words = [field_name(row, each) for each in fields if each.is_required]
+    words += ["payload"] if row.takes_payload else []
+    has_more = row.takes_payload or any(not each.is_required for each in fields)
+    return f"{row.python_name}({', '.join([*words, *(['…'] if has_more else [])])})"
+
+
+def _section(row: Operation[Any, Any]) -> str:
+    answer = ", ".join(f"`{name}`" for name in row.view.__struct_fields__)
+    facts = [
+        f"`{row.method} {row.path}`, native `{row.name}`, Python `{_call(row)}`, `dragoman {command_name(row)}`.",
+        f"Right: `{row.right}`. " + ("Writes." if row.writes else "Does not write."),
+        *(["Takes a payload."] if row.takes_payload else []),
+        *(["Returns a payload: the bytes of the result."] if row.returns_payload else []),
+        *(["Answers with pages: `after` in the answer is the `after` of the next request."] if row.pages else []),
+    ]
+    errors = ", ".join(f"`{kind}`" for kind in row.all_errors)
+    lines = [f"## {row.name}", "", row.summary, "", " ".join(facts), ""]
+    if request_fields(row.request):
+        lines += ["| field | type | limits | default | |", "|---|---|---|---|---|"]
+        lines += [_field(each) for each in request_fields(row.request)]
+        lines += [""]
+    lines += [f"Answer: {answer}." + (f" Errors: {errors}." if errors else ""), "", ""]
+    return "\n".join(lines)
+
+
+def _field(field: RequestField) -> str:
+    kind = TYPES[field.kind]
+    kind = f"list of {kind}s" if field.is_list else kind
+    default = "required" if field.is_required else field.default_text
+    return f"| `{field.name}` | {kind} | {field.limits} | {default} | {field.description} |"
+
+
+def _errors() -> str:
+    return "".join(f"| `{kind}` | {TOLD[kind][0]} | {_exception(kind)} |\n" for kind in get_args(ErrorKind))
+
+
+def _exception(kind: str) -> str:
+    if kind == "loading":
+        return f"the client asks again for a minute, then `{BrokerUnavailable.__name__}`"
+    name = f"`{type(error_of(JOB, OperationError(kind, ''))).__name__}`"
+    return f"{name}, `NoSuchService` or `NotFound`" if kind == "not found" else name
+
+
+def main() -> None:
+    PAGE.write_text(page(OPERATIONS.values()))
+
+
+if __name__ == "__main__":
+    main()
