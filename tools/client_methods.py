@@ -34,8 +34,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
 from dragoman.sdk import operation_steps
-from dragoman.sdk.performing import {base}
 from dragoman.sdk.option_types import Result
+from dragoman.sdk.performing import {base}
 
 if TYPE_CHECKING:
     from dragoman.operations.schemas import {views}
@@ -81,10 +81,10 @@ class Client(NamedTuple):
 
 
 CLIENTS = (
-    Client("background.py", "Background", "Performer", "Operations of a `Client`.", "", ""),
+    Client("operations.py", "ClientOperations", "Performer", "Operations of a `Client`.", "", ""),
     Client(
-        "async_background.py",
-        "AsyncBackground",
+        "async_operations.py",
+        "AsyncClientOperations",
         "AsyncPerformer",
         "Operations of an `AsyncClient`.",
         "async ",

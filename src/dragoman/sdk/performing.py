@@ -38,7 +38,7 @@ class Performer(OperationClient):
     """Performs operations, and waits."""
 
     def operation(self, row: Operation[RequestType, ViewType], request: RequestType, payload: bytes = b"") -> ViewType:
-        """Perform an operation of `dragoman.operations.table`. Raises NotFound, ValueError, JobRefused, BrokerUnavailable."""
+        """Perform an operation of the table. Raises NotFound, ValueError, JobRefused, BrokerUnavailable."""
         return self._follow(operation_steps.view(row, request, payload))
 
     def _ask(self, question: OperationCall) -> OperationAnswer:
@@ -72,7 +72,7 @@ class AsyncPerformer(OperationClient):
     async def operation(
         self, row: Operation[RequestType, ViewType], request: RequestType, payload: bytes = b""
     ) -> ViewType:
-        """Perform an operation of `dragoman.operations.table`. Raises NotFound, ValueError, JobRefused, BrokerUnavailable."""
+        """Perform an operation of the table. Raises NotFound, ValueError, JobRefused, BrokerUnavailable."""
         return await self._follow(operation_steps.view(row, request, payload))
 
     async def _ask(self, question: OperationCall) -> OperationAnswer:
