@@ -65,7 +65,7 @@ RESULT = '''
         Raises JobError by its outcome, JobTimeout if it has not ended after `timeout` seconds (it goes on), NoSuchJob,
         BrokerUnavailable.
         """
-        return {await_}self._follow(plans.result(job, timeout, self._codec_of(codec)))
+        return {await_}self._follow(operation_steps.result(job, timeout, self._codec_of(codec)))
 '''
 
 
@@ -94,8 +94,8 @@ CLIENTS = (
 
 # What is returned, and how it is got, where that is not the view or a field of it. `{request}`: the request.
 PLANS = {
-    "enqueue": ("str", "plans.enqueue({request}, self._encoded(payload, codec))"),
-    "cancel": ("bool", "plans.cancel(id)"),
+    "enqueue": ("str", "operation_steps.enqueue({request}, self._encoded(payload, codec))"),
+    "cancel": ("bool", "operation_steps.cancel(id)"),
 }
 # Sentences about what a method does besides the operation.
 MORE = {
@@ -153,7 +153,7 @@ def _method(client: Client, row: Operation[Any, Any]) -> str:
 
 def _call(client: Client, row: Operation[Any, Any], made: str) -> str:
     if row.pages:
-        return f"return {client.await_}self._follow(plans.all_pages({_constant(row)}, {made}))"
+        return f"return {client.await_}self._follow(operation_steps.all_pages({_constant(row)}, {made}))"
     payload = ", self._encoded(payload, codec)" if row.takes_payload else ""
     call = f"{client.await_}self.operation({_constant(row)}, {made}{payload})"
     if not row.returned:

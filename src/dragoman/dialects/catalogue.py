@@ -141,6 +141,10 @@ _ROWS: Final = (
         options="dragoman.http.options",
         limits="dragoman.http.limits:HttpLimits",
         listen="dragoman.server.http_listener:listen_http",
+        sides="dragoman.sdk.dialect_sides:http",
+        worker="dragoman.sdk.http_worker:HttpWorker",
+        shares_connections=True,
+        capabilities=frozenset({"timeout", "priority", "attempts", "job_timeout", "wait", "cancel", "background jobs"}),
     ),
 )
 DIALECTS: Final = {row.name: row for row in _ROWS}

@@ -154,9 +154,13 @@ class ClientIO(Protocol):
 class ClientSide(Protocol):
     """A client's side. Who inherits from this says nothing where its wire has no word."""
 
-    outlives_connections: bool  # whether calls go on when the connection is replaced by another
     patience: float  # how long to wait for an answer if the caller has not said
     hint: str  # what else there is to say about an answer that did not come
+
+    @property
+    def outlives_connections(self) -> bool:
+        """Whether what is under way goes on when the connection is replaced by another."""
+        return False
 
     @property
     def is_ready(self) -> bool:
@@ -199,6 +203,7 @@ class ClientSide(Protocol):
 
     def forget(self, ticket: Hashable, id: bytes, now: float) -> None:
         """Nobody waits for it any more: no answer, please."""
+        return
 
     def bye(self) -> None:
         """We leave for good."""

@@ -57,7 +57,6 @@ def too_large(size: int, max_payload: int) -> str:
 class ClientSide(sides.ClientSide):
     """A client's side: one call at a time, on one connection."""
 
-    outlives_connections = False
     patience = inf
     hint = ""
 

@@ -1,10 +1,14 @@
-"""What an HTTP listener's URL may say about callers and workers. Seconds everywhere."""
+"""Options of an HTTP address, for listeners, workers and clients. Seconds everywhere."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from dragoman.dialects.option_fields import attempts, count, seconds, time_limit
+from dragoman.http.limits import HttpLimits
+
+# Options of a listener's URL that clients and workers ignore.
+IGNORED = ("insecure", *(each.name for each in fields(HttpLimits)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,3 +26,14 @@ class ListenerOptions:
     def __post_init__(self) -> None:
         if self.lease > self.max_lease:
             raise ValueError(f"lease {self.lease:g} is more than max_lease {self.max_lease:g}")
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerOptions:
+    service: str = "default"
+    lease: float = seconds(15.0, least=1.0)  # after so many silent seconds the broker takes it for dead
+
+
+@dataclass(frozen=True, slots=True)
+class ClientOptions:
+    service: str = "default"

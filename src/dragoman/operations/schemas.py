@@ -193,6 +193,14 @@ class JobView(View):
     error: FailureView | None = None
 
 
+class OutcomeView(View):
+    """The part of a job's view that its outcome is read from."""
+
+    state: State
+    outcome: OutcomeName | None = None
+    reason: str = ""
+
+
 class JobsView(View):
     jobs: list[JobView]
     after: JobIdText | None = None

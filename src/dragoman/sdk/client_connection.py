@@ -118,9 +118,8 @@ class ClientConnection:
     def drop(self, job: PendingItem, now: float) -> None:
         """Nobody waits for it any more. Where nothing names an answer, this one would be taken for the next call's."""
         del self.jobs[job]
-        if self._is_shared:
-            self.side.forget(job, job.job_id, now)
-        else:
+        self.side.forget(job, job.job_id, now)
+        if not self._is_shared:
             self.reconnect("its caller does not wait any longer")
 
     def fail_all(self, error: Callable[[], DragomanError]) -> None:

@@ -27,7 +27,7 @@ class Context:
         is_cancelled: Callable[[], bool],
         mute: str = "",
     ) -> None:
-        """`mute` names the dialect if that has no words for reports."""
+        """`mute` names the dialect if that has no words for parts of a result."""
         self.service = service
         self.job_id = assignment.job_id  # 32 hex digits; empty where the wire does not tell
         self.attempt = assignment.attempt  # 1 for the first
@@ -49,13 +49,12 @@ class Context:
 
     def progress(self, done: float, total: float | None = None, note: str = "") -> None:
         """Tell the caller how far the job is. Passed over where the dialect has no word for it."""
-        if not self._mute:
-            said: dict[str, Any] = {"done": done}
-            if total is not None:
-                said["total"] = total
-            if note:
-                said["note"] = note
-            self._report(json.dumps(said, ensure_ascii=False).encode(), False)
+        said: dict[str, Any] = {"done": done}
+        if total is not None:
+            said["total"] = total
+        if note:
+            said["note"] = note
+        self._report(json.dumps(said, ensure_ascii=False).encode(), False)
 
     def emit(self, part: Any) -> None:
         """Send a part of the result ahead of the rest. Raises Unsupported where the dialect has no word for it: what

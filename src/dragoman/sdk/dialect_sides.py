@@ -104,5 +104,21 @@ def majordomo() -> Sides:
     )
 
 
+def http() -> Sides:
+    from dragoman.carriers.http import HttpClient, HttpClientLimits
+    from dragoman.dialects.http import peer
+    from dragoman.sdk.http_requests import http_request_for
+
+    def carrier(place: SocketAddress) -> Carrier:
+        host = "localhost" if isinstance(place, UnixAddress) else str(place)
+        return HttpClient(host, limits=HttpClientLimits(max_payload=HARD_CAP))
+
+    return Sides(
+        objection=peer.check_services,
+        client_carrier=carrier,
+        client_side=lambda _, port: peer.ClientSide(port, http_request_for),
+    )
+
+
 def _zmtp(socket_type: str) -> Callable[[SocketAddress], Carrier]:
     return lambda _: Zmtp(socket_type, dials=True, limits=ZmtpLimits(max_payload=HARD_CAP, max_frames=MOST_FRAMES))

@@ -13,6 +13,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dragoman.carriers.carrier import Frame
+from dragoman.core.failure import unpack_failure
 from dragoman.dialects.sides import Outcome
 from dragoman.sdk.codecs import Codec
 from dragoman.sdk.errors import (
@@ -32,7 +33,7 @@ from dragoman.sdk.ids import new_session
 from dragoman.sdk.operation import OperationAnswer, OperationCall
 
 if TYPE_CHECKING:
-    from dragoman.operations.schemas import EnqueueRequest, JobView, OperationRequest
+    from dragoman.operations.schemas import EnqueueRequest, OperationRequest, OutcomeView
     from dragoman.operations.table import Operation, RequestType, ViewType
 
 T = TypeVar("T")
@@ -111,7 +112,7 @@ def enqueue(request: EnqueueRequest, payload: Frame) -> Steps[str]:
 
 def result(id: str, timeout: float | None, codec: Codec) -> Steps[Any]:
     """Returns the result once the job has ended, over as many connections as it takes."""
-    from dragoman.operations.schemas import JobView, ResultRequest
+    from dragoman.operations.schemas import OutcomeView, ResultRequest
     from dragoman.operations.table import RESULT
 
     deadline = inf if timeout is None else monotonic() + timeout
@@ -120,9 +121,9 @@ def result(id: str, timeout: float | None, codec: Codec) -> Steps[Any]:
         request = ResultRequest(id=id, wait=min(left, LONGEST_WAIT))
         patience = None if timeout is None else max(left, SHORTEST_WAIT)
         view, payload = yield from perform(RESULT, request, timeout=patience)
-        job = _read(JobView, view)
+        job = _read(OutcomeView, view)
         if job.state == "ended":
-            return _outcome(job, payload, codec)
+            return _outcome(id, job, payload, codec)
         if monotonic() >= deadline:
             raise JobTimeout(f"timed out: job {id} is still {job.state} after {timeout:g} s")
 
@@ -139,18 +140,16 @@ def cancel(id: str) -> Steps[bool]:
     return job.outcome == "cancelled"
 
 
-def _outcome(job: JobView, payload: Frame, codec: Codec) -> Any:
+def _outcome(id: str, job: OutcomeView, payload: Frame, codec: Codec) -> Any:
     if job.outcome == "done":
         try:
             return codec.decode_whole(payload)
         except Exception as error:  # a codec raises what its library raises
             what = f"{type(error).__name__}: {error}"
-            told = f"failed: the result of {job.service} cannot be read as {codec.name}: {what}"
+            told = f"failed: the result of job {id} cannot be read as {codec.name}: {what}"
             raise JobFailed(told, type(error).__name__, str(error)) from error
-    from dragoman.dialects.native.codec import read_failure
-
     assert job.outcome is not None, "an ended job has an outcome"
-    raise error_from(Outcome(job.outcome), job.reason, read_failure(payload))
+    raise error_from(Outcome(job.outcome), job.reason, unpack_failure(payload))
 
 
 # -------------------------------------------------------------------- errors

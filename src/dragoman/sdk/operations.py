@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, overload
 
+from dragoman.sdk import operation_steps
 from dragoman.sdk.option_types import Result
 from dragoman.sdk.performing import Performer
 
@@ -63,7 +64,7 @@ class ClientOperations(Performer, Generic[Result]):
         from dragoman.operations.schemas import EnqueueRequest
 
         return self._follow(
-            plans.enqueue(
+            operation_steps.enqueue(
                 EnqueueRequest(
                     service=service,
                     delay=delay,
@@ -105,7 +106,7 @@ class ClientOperations(Performer, Generic[Result]):
         from dragoman.operations.table import JOBS
 
         return self._follow(
-            plans.all_pages(
+            operation_steps.all_pages(
                 JOBS,
                 ListJobsRequest(
                     service=service, state=state, outcome=outcome, quarantined=quarantined, limit=limit, after=after
@@ -125,7 +126,7 @@ class ClientOperations(Performer, Generic[Result]):
 
         Returns whether it is cancelled now; if not, it had ended otherwise before.
         """
-        return self._follow(plans.cancel(id))
+        return self._follow(operation_steps.cancel(id))
 
     @overload
     def result(self, job: str, timeout: float | None = None, *, codec: None = None) -> Result: ...
@@ -142,7 +143,7 @@ class ClientOperations(Performer, Generic[Result]):
         Raises JobError by its outcome, JobTimeout if it has not ended after `timeout` seconds (it goes on), NoSuchJob,
         BrokerUnavailable.
         """
-        return self._follow(plans.result(job, timeout, self._codec_of(codec)))
+        return self._follow(operation_steps.result(job, timeout, self._codec_of(codec)))
 
     def retry(self, id: str) -> str:
         """Retry a job in quarantine: a new job gets its payload, and the old one leaves the quarantine.

@@ -97,6 +97,8 @@ async def open_connection(
     stream.write(list(carrier.outgoing))
     carrier.outgoing = []
     stream.start(arrived, finish)
+    if carrier.ready:  # there is no greeting to wait for
+        ready.set_result(None)
     try:
         async with asyncio.timeout_at(deadline):
             await ready

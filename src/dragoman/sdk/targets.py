@@ -75,7 +75,8 @@ def _options(kind: str, dialect: Dialect, address: Address) -> Any:
     module = import_module(dialect.options)
     kinds = [getattr(module, each, None) for each in ("ListenerOptions", "WorkerOptions", "ClientOptions")]
     known = {each.name for kind in kinds if kind is not None for each in fields(kind)}
-    return read_options(getattr(module, kind), address.options, address.url, also={*COMMON, *known})
+    known |= {*getattr(module, "IGNORED", COMMON)}
+    return read_options(getattr(module, kind), address.options, address.url, also=known)
 
 
 def _check_services(dialect: Dialect, address: Address, known: str, asked: Sequence[str]) -> None:

@@ -11,7 +11,7 @@ from pkgutil import resolve_name
 from typing import Protocol
 
 from dragoman.sdk.address import address_error, parse
-from dragoman.sdk.dialling_worker import DiallingWorker, first
+from dragoman.sdk.dialling_worker import first
 from dragoman.sdk.event_loop import new_loop
 from dragoman.sdk.execution import ExecutionOptions
 from dragoman.sdk.handlers import Handler
@@ -143,9 +143,9 @@ class WorkerRunner:
 
     def _come_to_life(self, crew: JobRunner) -> list[WorkerLoop]:
         target = self._target
+        life: Callable[..., WorkerLoop] = resolve_name(target.dialect.worker)
         if target.dialect.shares_connections:
-            return [DiallingWorker(target, crew, self._concurrency)]
-        life: Callable[[Target, JobRunner], WorkerLoop] = resolve_name(target.dialect.worker)
+            return [life(target, crew, self._concurrency)]
         return [life(target, crew) for _ in range(self._concurrency)]
 
     def _stop(self) -> None:

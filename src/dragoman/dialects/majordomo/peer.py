@@ -138,7 +138,6 @@ class WorkerSide:
 class ClientSide(sides.ClientSide):
     """A client's side: one call at a time on one connection, for replies name nothing but the service."""
 
-    outlives_connections = False
     hint = "this wire has no word for a job that failed, or that no worker took"
 
     def __init__(self, options: ClientOptions, port: ClientIO) -> None:

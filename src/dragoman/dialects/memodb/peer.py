@@ -222,7 +222,6 @@ class _PendingCall:
 class ClientSide(sides.ClientSide):
     """A client's side: any number of calls in flight, on one connection after another."""
 
-    outlives_connections = True
     hint = "this wire has no word for a job that failed, or that no worker took"
 
     def __init__(self, options: ClientOptions, port: ClientIO, first_request: int = 0) -> None:
@@ -231,6 +230,10 @@ class ClientSide(sides.ClientSide):
         self._ids = RequestIds(first_request)
         self._calls: dict[bytes, _PendingCall] = {}
         self.patience = (options.job_timeout or inf) + ASK_AGAIN
+
+    @property
+    def outlives_connections(self) -> bool:
+        return True
 
     def opened(self, now: float) -> None:
         for call in self._calls.values():

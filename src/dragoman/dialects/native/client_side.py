@@ -101,7 +101,6 @@ class ClientSide(sides.ClientSide):
     so are the ids of jobs: they are passed in.
     """
 
-    outlives_connections = True
     patience = inf
     hint = ""
 
@@ -122,6 +121,10 @@ class ClientSide(sides.ClientSide):
         self._unacknowledged: list[bytes] = []
         self._unacknowledged_bytes = 0
         self._signs = HeartbeatTimers(BEFORE_WELCOME.heartbeat, BEFORE_WELCOME.lease)
+
+    @property
+    def outlives_connections(self) -> bool:
+        return True
 
     @property
     def is_ready(self) -> bool:

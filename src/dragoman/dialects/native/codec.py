@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dragoman.carriers.carrier import Frame, Message
 from dragoman.carriers.malformed import Malformed
-from dragoman.core.failure import Failure, pack_failure, unpack_failure
+from dragoman.core.failure import Failure, pack_failure
 from dragoman.core.infinity import inf
 from dragoman.core.states import Outcome
 from dragoman.dialects.native.messages import (
@@ -401,11 +401,6 @@ def read_tell(message: Message) -> tuple[bytes, bytes, Frame]:
 def write_tell(number: bytes, view: bytes, payload: Frame, failure: Failure | None = None) -> list[Frame]:
     """A failure takes the place of the payload."""
     return [bytes((TELL,)) + number, view, payload if failure is None else pack_failure(failure)]
-
-
-def read_failure(payload: Frame) -> Failure | None:
-    """The failure in the payload of a TELL about a job that is not done."""
-    return unpack_failure(payload)
 
 
 def read_object(message: Message) -> tuple[bytes, str, str]:

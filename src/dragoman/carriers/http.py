@@ -1,0 +1,313 @@
+"""HTTP/1.1 as a client speaks it (RFC 9112): requests out, responses in.
+
+A request is given to `encode` as `[line, fields, body]`. The line is method and target (`POST /v1/call/echo`). The
+fields are further header fields, each ended by CR LF. The carrier adds the version, Host and Content-Length. A response
+is handed up as `[status, fields, body]`: three digits; the header fields, one in a line, as `name:value` with the name
+in lower case; and the whole body. Responses with a status of 1xx are dropped, as the RFC asks. A connection carries one
+request at a time; the answer to it says in the field `connection` whether there may be a next one.
+
+There is no greeting. The peer may be spoken to at once, and its first bytes show whether it speaks HTTP.
+
+**Where bytes go.** `feed` is given whatever was read and returns the responses that ended in it. Between two feeds the
+object is in one of these steps; how the stream was cut never changes what comes out (I18).
+
+    HEAD       the beginning of a response's head waits in `_held`
+    BODY       the head is there, and the beginning of a small body waits in `_held`
+    LARGE      a large body is read into a buffer of its own: `gap` is where its next bytes belong
+    SIZE       the beginning of a chunk's size line waits in `_held`
+    CHUNK      `_need` bytes of a chunk, and the CR LF behind it, are still to come
+    TRAILER    the last chunk was there; what waits in `_held` are trailer fields, which are dropped
+    FAILED     `failure` says why; what is fed now is ignored
+
+**What a peer can cost us.** A head has at most `max_head` bytes, a body at most `max_payload`. A length that is claimed
+allocates nothing by itself (`large.py`), and the sizes of chunks are summed before their bytes are kept.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dragoman.carriers.carrier import Carrier, Frame, Messages
+from dragoman.carriers.large_frame import LARGE_FRAME, MIB, NOTHING, LargeFrame
+from dragoman.carriers.malformed import Malformed
+
+HEAD: Final = 0
+BODY: Final = 1
+LARGE: Final = 2
+SIZE: Final = 3
+CHUNK: Final = 4
+TRAILER: Final = 5
+FAILED: Final = 6
+
+PASSED_THROUGH: Final = 16 * 1024  # from here on `encode` hands a body on instead of copying it
+BEGINNING: Final = b"HTTP/1."
+EMPTY_LINE: Final = b"\r\n\r\n"
+STATUS_LINE: Final = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [\t -~\x80-\xff]*)?")
+FIELD: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[\t ]*([\t -~\x80-\xff]*?)[\t ]*")
+LENGTH: Final = re.compile(rb"[0-9]{1,18}")
+SIZE_LINE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[\t ]*;[\t -~\x80-\xff]*)?")
+LONGEST_SIZE_LINE: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class HttpClientLimits:
+    """Bytes that one response may make us hold."""
+
+    max_head: int = 64 * 1024
+    max_payload: int = 64 * MIB
+
+    def __post_init__(self) -> None:
+        if self.max_head < 1 or self.max_payload < 1:
+            raise ValueError(f"max_head and max_payload must be above 0: {self}")
+
+
+DEFAULT_LIMITS: Final = HttpClientLimits()
+
+
+class HttpClient(Carrier):
+    """One connection to a server: responses in, requests out. It says nothing by itself."""
+
+    # fmt: off
+    __slots__ = (
+        "_asked", "_body", "_fields", "_held", "_host", "_large", "_limits", "_need", "_status", "_step",
+    )
+    # fmt: on
+
+    def __init__(self, host: str, *, limits: HttpClientLimits = DEFAULT_LIMITS) -> None:
+        """`host`: the value of the field Host, such as `127.0.0.1:7480`."""
+        self.outgoing: list[bytes] = []
+        self.ready = True
+        self.failure: Malformed | None = None
+        self.peer_identity = b""  # HTTP has none
+        self.gap: memoryview | None = None
+        self._host = b" HTTP/1.1\r\nhost: " + host.encode("ascii") + b"\r\n"
+        self._limits = limits
+        self._asked = 0  # requests without a response
+        self._step = HEAD
+        self._held = bytearray()
+        self._need = 0
+        self._status = b""
+        self._fields = b""
+        self._body = bytearray()  # of a response in chunks, as far as it has come
+        self._large = NOTHING
+
+    def encode(self, frames: Sequence[Frame]) -> list[Frame]:
+        """The buffers to write for a request. A GET or a DELETE without a body has no Content-Length."""
+        line, fields, body = frames
+        self._asked += 1
+        size = len(body)
+        length = b"" if not size and not line.startswith(b"P") else b"content-length: %d\r\n" % size
+        head = b"".join((line, self._host, length, fields, b"\r\n"))
+        if size < PASSED_THROUGH:
+            return [head + body]
+        return [head, body]
+
+    def feed(self, data: bytes) -> Messages:
+        """Takes what was read; returns the responses that ended in it, in order."""
+        messages: Messages = []
+        try:
+            pos = 0
+            if self._step == LARGE:
+                pos = self._large.pour(data, 0)
+                self._look_at_large(messages)
+            if self._held and self._step != FAILED:
+                data = bytes(self._held) + data[pos:]
+                pos = 0
+                self._held = bytearray()
+            while pos < len(data) or (self._step == BODY and not self._need):
+                pos = self._take(data, pos, messages)
+        except Malformed as failure:
+            self.failure = failure
+            self.release()
+        return messages
+
+    def fill(self, count: int) -> Messages:
+        """`count` bytes were read into `gap`; returns the response that ended with them, if one did."""
+        messages: Messages = []
+        if self.gap is not None:
+            self._large.fill(count)
+            self._look_at_large(messages)
+        return messages
+
+    @property
+    def holding(self) -> int:
+        """Bytes of an unfinished response that wait here for the rest of it."""
+        return len(self._held) + len(self._fields) + len(self._body) + len(self._large)
+
+    def release(self) -> None:
+        """The connection is over: let go of all that is held. What is fed now is ignored."""
+        self._step = FAILED
+        self.gap = None
+        self._held = bytearray()
+        self._fields = b""
+        self._body = bytearray()
+        self._large = NOTHING
+
+    def ping(self) -> None:
+        """HTTP has no life sign."""
+
+    # ---- a response, part by part: each takes what it can at `pos` and returns where it stopped
+
+    def _take(self, data: bytes, pos: int, messages: Messages) -> int:
+        step = self._step
+        if step == HEAD:
+            return self._take_head(data, pos, messages)
+        if step == BODY:
+            return self._take_body(data, pos, messages)
+        if step == SIZE:
+            return self._take_size(data, pos)
+        if step == CHUNK:
+            return self._take_chunk(data, pos)
+        if step == TRAILER:
+            return self._take_trailer(data, pos, messages)
+        return len(data)  # FAILED
+
+    def _take_head(self, data: bytes, pos: int, messages: Messages) -> int:
+        _judge_beginning(data[pos : pos + len(BEGINNING)])
+        if not self._asked:
+            raise Malformed("unasked", "a response came that nothing was asked for")
+        end = data.find(EMPTY_LINE, pos)
+        if (len(data) if end < 0 else end) - pos > self._limits.max_head:
+            raise Malformed("head too long", f"a response's head is over {self._limits.max_head} bytes")
+        if end < 0:
+            return self._hold(data, pos)
+        self._read_head(data[pos:end])
+        if self._step == HEAD and self._status:  # there is no body
+            self._hand_up(b"", messages)
+        return end + len(EMPTY_LINE)
+
+    def _read_head(self, head: bytes) -> None:
+        """Judges a head, and chooses the step that takes its body."""
+        lines = head.split(b"\r\n")
+        found = STATUS_LINE.fullmatch(lines[0])
+        if found is None:
+            raise Malformed("bad status line", "the first line of a response is not a version, a status and a phrase")
+        status = found[2]
+        lengths: list[bytes] = []
+        codings: list[bytes] = []
+        fields: list[bytes] = []
+        for line in lines[1:]:
+            field = FIELD.fullmatch(line)
+            if field is None:
+                raise Malformed("bad field", "a header field is not a name, a colon and a value")
+            name, value = field[1].lower(), field[2]
+            fields.append(name + b":" + value)
+            if name == b"content-length":
+                lengths.append(value)
+            elif name == b"transfer-encoding":
+                codings.append(value.lower())
+        if status.startswith(b"1"):
+            if status == b"101":
+                raise Malformed("upgrade", "the server changed the protocol, which nobody asked for")
+            return
+        if found[1] == b"0":
+            fields.append(b"connection:close")
+        self._status = status
+        self._fields = b"\n".join(fields)
+        if status in (b"204", b"304"):
+            return
+        self._choose_step(lengths, codings)
+
+    def _choose_step(self, lengths: list[bytes], codings: list[bytes]) -> None:
+        if codings:
+            if codings != [b"chunked"] or lengths:
+                raise Malformed("bad coding", "Transfer-Encoding is not chunked, or there is a Content-Length, too")
+            self._step = SIZE
+            return
+        if not lengths:
+            raise Malformed("no length", "a response has neither Content-Length nor chunks")
+        if LENGTH.fullmatch(lengths[0]) is None or any(each != lengths[0] for each in lengths):
+            raise Malformed("bad length", "Content-Length is not one number of bytes")
+        self._need = int(lengths[0])
+        self._check_size(self._need)
+        self._step = BODY
+
+    def _check_size(self, size: int) -> None:
+        if size > self._limits.max_payload:
+            most = self._limits.max_payload
+            raise Malformed("over max_payload", f"a response of {size} bytes or more; {most} are taken")
+
+    def _take_body(self, data: bytes, pos: int, messages: Messages) -> int:
+        end = pos + self._need
+        if end <= len(data):
+            self._hand_up(data[pos:end], messages)
+            return end
+        if self._need < LARGE_FRAME:
+            return self._hold(data, pos)
+        self._step = LARGE
+        self._large = LargeFrame(self._need, len(data) - pos)
+        pos = self._large.pour(data, pos)
+        self._look_at_large(messages)
+        return pos
+
+    def _take_size(self, data: bytes, pos: int) -> int:
+        end = data.find(b"\r\n", pos)
+        if (len(data) if end < 0 else end) - pos > LONGEST_SIZE_LINE:
+            raise Malformed("bad chunk", f"the size line of a chunk is over {LONGEST_SIZE_LINE} bytes")
+        if end < 0:
+            return self._hold(data, pos)
+        found = SIZE_LINE.fullmatch(data[pos:end])
+        if found is None:
+            raise Malformed("bad chunk", "a chunk does not begin with its size")
+        size = int(found[1], 16)
+        if size:
+            self._check_size(len(self._body) + size)
+            self._need = size + 2
+            self._step = CHUNK
+        else:
+            self._step = TRAILER
+        return end + 2
+
+    def _take_chunk(self, data: bytes, pos: int) -> int:
+        end = min(len(data), pos + self._need)
+        inside = min(end, pos + max(0, self._need - 2))  # the rest is CR LF
+        self._body += memoryview(data)[pos:inside]
+        ending = data[inside:end]
+        expected = b"\r\n"[2 - self._need :] if self._need < 2 else b"\r\n"
+        if not expected.startswith(ending):
+            raise Malformed("bad chunk", "a chunk does not end where its size says")
+        self._need -= end - pos
+        if not self._need:
+            self._step = SIZE
+        return end
+
+    def _take_trailer(self, data: bytes, pos: int, messages: Messages) -> int:
+        end = data.find(b"\r\n", pos)
+        if (len(data) if end < 0 else end) - pos > self._limits.max_head:
+            raise Malformed("head too long", f"a trailer field is over {self._limits.max_head} bytes")
+        if end < 0:
+            return self._hold(data, pos)
+        if end == pos:
+            body, self._body = self._body, bytearray()
+            self._hand_up(body, messages)
+        return end + 2
+
+    def _hold(self, data: bytes, pos: int) -> int:
+        self._held = bytearray(memoryview(data)[pos:])
+        return len(data)
+
+    def _look_at_large(self, messages: Messages) -> None:
+        """Its gap has moved; if there is none left, the response is whole."""
+        large = self._large
+        self.gap = large.gap
+        if large.gap is None:
+            self._large = NOTHING
+            self._hand_up(large.buffer, messages)
+
+    def _hand_up(self, body: Frame, messages: Messages) -> None:
+        messages.append([self._status, self._fields, body])
+        self._status = self._fields = b""
+        self._need = 0
+        self._asked -= 1
+        self._step = HEAD
+
+
+def _judge_beginning(came: bytes) -> None:
+    """Raises Malformed at the first byte that is wrong."""
+    for count in range(1, 1 + len(came)):
+        if came[count - 1] != BEGINNING[count - 1]:
+            began = came[:count].hex(" ")
+            raise Malformed("not http", f"the peer does not speak HTTP: it began with {began}, and not with HTTP/1.")

@@ -1,0 +1,179 @@
+"""A client's side of HTTP: one request at a time on a connection.
+
+A caller that does not wait any more hangs up, which withdraws its call. A call ends with its connection, for it must
+not run twice; an operation is asked for again on the next connection, as it may be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Final
+
+from dragoman.carriers.carrier import Frame, Message, TooLarge
+from dragoman.carriers.malformed import Malformed
+from dragoman.core.infinity import inf
+from dragoman.dialects import sides
+from dragoman.dialects.http.codec import (
+    OUTCOMES,
+    Problem,
+    Request,
+    Response,
+    is_alive,
+    packed,
+    read_problem,
+    read_response,
+    told_about,
+    too_large,
+    write_call,
+    write_outcome,
+    write_probe,
+)
+from dragoman.dialects.http.codec import check_services as check_services
+from dragoman.dialects.sides import ClientIO, Outcome, SubmitOptions
+
+FIRST_ANSWER: Final = 2.0  # seconds that a server may take to answer its first request
+IDLE: Final = 4.0  # seconds without a request after which we hang up; the broker does so after 15
+BYTES: Final = b"application/octet-stream"
+TOO_LARGE: Final = "too large"
+MOST_HEADS_KEPT: Final = 1024  # of calls, written once for all that ask for the same
+
+WriteOperation = Callable[[str, bytes, Frame], Request]
+
+
+class ClientSide(sides.ClientSide):
+    """A client's side. `write_operation` makes the request of an operation from its name, its form and a payload; it
+    raises ValueError for what no request can say."""
+
+    patience = inf
+    hint = ""
+
+    def __init__(self, port: ClientIO, write_operation: WriteOperation) -> None:
+        self._port = port
+        self._write_operation = write_operation
+        self._is_ready = False  # it has answered, and is a broker
+        self._ticket: Hashable = None  # what the request under way is for; none: there is no request
+        self._operation = ""  # its name, if it is no call
+        self._request: Request = []
+        self._size = 0  # bytes that it says
+        self._since = inf  # when the last request was sent, or the last response came
+        self._heads: dict[SubmitOptions, tuple[bytes, bytes]] = {}
+
+    @property
+    def outlives_connections(self) -> bool:
+        return self._ticket is not None and bool(self._operation)
+
+    @property
+    def is_ready(self) -> bool:
+        return self._is_ready
+
+    def opened(self, now: float) -> None:
+        self._since = now
+        self._port.send(write_probe())
+
+    def lost(self) -> None:
+        self._is_ready = False
+
+    def call(self, ticket: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None:
+        raise AssertionError("calls are submitted with their options")
+
+    def submit(self, ticket: Hashable, wishes: SubmitOptions, payload: Frame, id: bytes, now: float) -> None:
+        line, fields = self._heads.get(wishes) or self._head(wishes)
+        self._send(ticket, "", [line, fields, payload], len(payload), now)
+
+    def ask(self, ticket: Hashable, question: str, form: bytes, payload: Frame, id: bytes, now: float) -> None:
+        try:
+            request = self._write_operation(question, form, payload)
+        except ValueError as error:
+            self._port.objected(ticket, "invalid", f"{question}: {error}")
+            return
+        self._send(ticket, question, request, len(form) + len(payload), now)
+
+    def hear(self, message: Message | TooLarge, now: float) -> None:
+        assert not isinstance(message, TooLarge)  # this carrier ends the connection instead
+        response = read_response(message)
+        self._since = now
+        if not self._is_ready:
+            self._hear_probe(response)
+        else:
+            ticket, self._ticket = self._ticket, None
+            self._request = []
+            if ticket is not None:
+                self._hear_answer(ticket, response)
+        if response.is_last and self._is_ready:
+            self._port.reconnect("the broker ends this connection")
+
+    def cancel(self, id: bytes, now: float) -> None:
+        """Hang up, which withdraws the call: a connection carries one at a time."""
+        ticket, self._ticket = self._ticket, None
+        if ticket is not None:
+            self._port.ended(ticket, Outcome.CANCELLED, "its caller withdrew it")
+            self._port.reconnect("a call was withdrawn")
+
+    def forget(self, ticket: Hashable, id: bytes, now: float) -> None:
+        self._ticket = None  # the connection is closed next
+
+    def tick(self, now: float) -> float:
+        if not self._is_ready:
+            if now >= self._since + FIRST_ANSWER:
+                self._port.reconnect(f"it answered no HTTP request within {FIRST_ANSWER:g} s")
+                return inf
+            return self._since + FIRST_ANSWER
+        if self._ticket is not None:
+            return inf
+        if now >= self._since + IDLE:
+            self._port.reconnect("it is not needed")
+            return inf
+        return self._since + IDLE
+
+    def _send(self, ticket: Hashable, operation: str, request: Request, size: int, now: float) -> None:
+        assert self._ticket is None, "this wire carries one request at a time"
+        self._ticket = ticket
+        self._operation = operation
+        self._request = request
+        self._size = size
+        self._since = now
+        self._port.send(request)
+
+    def _head(self, wishes: SubmitOptions) -> tuple[bytes, bytes]:
+        if len(self._heads) >= MOST_HEADS_KEPT:
+            self._heads.clear()
+        head = self._heads[wishes] = write_call(wishes)
+        return head
+
+    def _hear_probe(self, response: Response) -> None:
+        if is_alive(response):
+            self._is_ready = True
+            if self._ticket is not None:  # it was asked for on the last connection
+                self._port.send(self._request)
+        elif response.status >= 500:
+            self._port.reconnect(f"it answered HTTP {response.status}")
+        else:
+            raise Malformed("no broker", f"it speaks HTTP, but GET /livez was answered {response.status}: no broker")
+
+    def _hear_answer(self, ticket: Hashable, response: Response) -> None:
+        if response.is_done:
+            if not self._operation:
+                self._port.answered(ticket, response.body)
+            elif response.fields.get(b"content-type") == BYTES:
+                self._port.told(ticket, write_outcome(Outcome.DONE.value, ""), response.body)
+            else:
+                self._port.told(ticket, bytes(response.body), b"")
+            return
+        problem = read_problem(response)
+        if self._operation:
+            self._hear_objection(ticket, problem)
+        elif problem.is_outcome:
+            self._port.ended(ticket, OUTCOMES.get(problem.kind), problem.detail, problem.failure)
+        else:
+            sentence = problem.detail
+            if problem.kind == TOO_LARGE:
+                sentence = too_large(problem, self._size, "a payload")
+            self._port.ended(ticket, Outcome.REFUSED, sentence, refusal=problem.kind)
+
+    def _hear_objection(self, ticket: Hashable, problem: Problem) -> None:
+        if problem.is_outcome and problem.kind in OUTCOMES:
+            self._port.told(ticket, write_outcome(problem.kind, problem.detail), packed(problem.failure))
+        elif problem.kind == TOO_LARGE:
+            self._port.objected(ticket, TOO_LARGE, too_large(problem, self._size, "a question"))
+        else:
+            self._port.objected(ticket, problem.kind, told_about(self._operation, problem))
