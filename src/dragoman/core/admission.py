@@ -26,7 +26,7 @@ def refusal_for(
     """Why a job for this service is turned away, or None. `service` is the one of that name, if there is one."""
     if is_draining:
         return RefusalReason.DRAINING, "the broker is about to stop"
-    if not is_name(name, policy.max_service_bytes):
+    if service is None and not is_name(name, policy.max_service_bytes):
         return RefusalReason.INVALID, f"a service name is 1 to {policy.max_service_bytes} bytes of printable text"
     if not wishes.waits and (service is None or not service.is_known):
         return RefusalReason.NO_SUCH_SERVICE, f"no worker offers '{name}'"

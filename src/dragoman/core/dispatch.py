@@ -76,7 +76,7 @@ class Dispatch:
                 self.give(job, worker, now)
                 return
         service.queue.append(job, now)
-        self._deadlines.arm(job, min(job.queue_due, job.deadline, job.orphan_due))
+        self._deadlines.arm(job, min(min(job.queue_due, job.deadline), job.orphan_due))  # min of two is compiled
         if self._events.wanted & JOB_WAITING:
             self._events.job_moved(job)
 

@@ -5,7 +5,6 @@ States are assigned in `lifecycle.py` and nowhere else.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -83,11 +82,24 @@ class RemovalReason(StrEnum):
         return self in (RemovalReason.DRAINED, RemovalReason.KILLED)
 
 
-@dataclass(frozen=True, slots=True)
 class AttemptRecord:
-    """The end of one attempt without a result: an entry of a job's history."""
+    """The end of one attempt: an entry of a job's history. No dataclass, because every job makes one."""
 
-    number: int
-    worker: str
-    outcome: Outcome
-    reason: str
+    __slots__ = ("number", "outcome", "reason", "worker")
+
+    def __init__(self, number: int, worker: str, outcome: Outcome, reason: str) -> None:
+        self.number = number
+        self.worker = worker
+        self.outcome = outcome
+        self.reason = reason
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AttemptRecord) and self._facts() == other._facts()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Ending{self._facts()}"
+
+    def _facts(self) -> tuple[int, str, Outcome, str]:
+        return self.number, self.worker, self.outcome, self.reason

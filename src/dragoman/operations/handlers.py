@@ -113,7 +113,7 @@ class OperationHandlers(TimedRecipient):
         return ticket
 
     def enqueue(self, form: EnqueueRequest, payload: Payload, asker: Responder, now: float) -> PendingRequest:
-        wishes = options_of(form, now, self._offset(), self.broker.policy.max_delay)
+        wishes = options_of(form, now, self._offset, self.broker.policy.max_delay)
         if form.key is not None and self.is_loading:
             raise OperationError("loading", "jobs of the last run are still being read: keys cannot be looked up yet")
         ticket = PendingRequest(self, asker, inf)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 from dragoman.core.infinity import inf
@@ -10,13 +11,13 @@ from dragoman.operations.schemas import EnqueueRequest, OperationError
 from dragoman.operations.validation import duration
 
 
-def options_of(order: EnqueueRequest, now: float, ahead: float, max_delay: float) -> JobOptions:
+def options_of(order: EnqueueRequest, now: float, ahead: Callable[[], float], max_delay: float) -> JobOptions:
     """Options of the job that an order asks for. `ahead`: the lead of the wall clock over `now`. Raises Objection."""
     delay = order.delay
     if order.not_before is not None:
         if order.not_before.tzinfo is None:
             raise OperationError("invalid", "not_before: write a zone behind it, such as Z or +02:00")
-        delay = max(delay, order.not_before.timestamp() - ahead - now)
+        delay = max(delay, order.not_before.timestamp() - ahead() - now)
     if delay > max_delay:
         raise OperationError("invalid", f"it would start in more than {duration(max_delay)} (max_delay)")
     return job_options_for(

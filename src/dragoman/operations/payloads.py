@@ -10,14 +10,14 @@ from dragoman.operations.schemas import EnqueueRequest, OperationError, Schedule
 
 def payload_of(form: EnqueueRequest | ScheduleRequest, payload: Payload) -> Payload:
     """The payload that came apart from the form, or in it."""
-    said = [each for each in (form.payload, form.payload_base64) if each is not None]
-    if len(said) + bool(payload) > 1:
+    if form.payload is None and form.payload_base64 is None:
+        return payload
+    if payload or (form.payload is not None and form.payload_base64 is not None):
         raise OperationError("invalid", "say one of payload, payload_base64 and a body, not two")
     if form.payload is not None:
         return form.payload.encode()
-    if form.payload_base64 is not None:
-        try:
-            return b64decode(form.payload_base64, validate=True)
-        except ValueError:
-            raise OperationError("invalid", "payload_base64 is not base64") from None
-    return payload
+    assert form.payload_base64 is not None
+    try:
+        return b64decode(form.payload_base64, validate=True)
+    except ValueError:
+        raise OperationError("invalid", "payload_base64 is not base64") from None

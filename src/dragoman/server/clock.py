@@ -21,12 +21,13 @@ NOISES: Final = Struct(f"{NOISE_BYTES}s" * POOL)
 TOKENS: Final = Struct("16s" * POOL)
 
 
-now = time.monotonic  # seconds that never run backwards (R25)
+now: Final = time.monotonic  # seconds that never run backwards (R25)
+_wall: Final = time.time
 
 
 def wall_offset() -> float:
     """How far the wall clock is ahead of the one above."""
-    return time.time() - now()
+    return _wall() - now()
 
 
 def suspended() -> float:

@@ -158,7 +158,7 @@ class Runner(StoreAccess):
                     elif type(effect) is PublishEvent:
                         self._publish(effect.event, now)
                     else:
-                        assert isinstance(effect, StoreJob | StoreValue | DeleteJob)
+                        assert isinstance(effect, (StoreJob, StoreValue, DeleteJob))
                         entries.append(effect)
             finally:
                 del effects[:done]

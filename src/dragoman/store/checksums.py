@@ -25,8 +25,9 @@ RESULT: Final = FATE_COLUMNS.index("result")
 
 Columns = Sequence[object]
 
-_pack_job = Struct("<qd").pack
-_pack_fate = Struct("<qdddqqqqq").pack
+_crc32: Final = crc32
+_pack_job: Final = Struct("<qd").pack
+_pack_fate: Final = Struct("<qdddqqqqq").pack
 
 # A damaged row may hold anything. A row that cannot even be packed does not match its checksum.
 ODD: Final = (StructError, TypeError, ValueError, AttributeError)
@@ -35,10 +36,10 @@ ODD: Final = (StructError, TypeError, ValueError, AttributeError)
 def job_sums(row: Columns) -> tuple[int, int]:
     """`row`: JOB_COLUMNS. Returns the checksums of the job and of its payload."""
     number, id, service, wishes, created, key, digest, retry_of, payload = cast("tuple[Any, ...]", row)
-    head = crc32(f"{service}\0{wishes}".encode(), crc32(id, crc32(_pack_job(number, created))))
+    head = _pack_job(number, created) + id + f"{service}\0{wishes}".encode()
     if key is not None or digest is not None or retry_of is not None:
-        head = crc32(b"%b\0%b\0%b" % ((key or "").encode(), digest or b"", retry_of or b""), head)
-    return head, body_sum(number, payload)
+        head += b"%b\0%b\0%b" % ((key or "").encode(), digest or b"", retry_of or b"")
+    return _crc32(head), body_sum(number, payload)
 
 
 def fate_sums(row: Columns) -> tuple[int, int, int]:
@@ -46,36 +47,36 @@ def fate_sums(row: Columns) -> tuple[int, int, int]:
     fate = cast("tuple[Any, ...]", row)
     number, start_at, spent, deaths, history, token, attempt, given = fate[:8]
     worker, outcome, reason, quarantined, keep_until, result, may_return = fate[8:]
-    times = start_at or 0.0, given or 0.0, keep_until or 0.0
-    head = crc32(_pack_fate(number, *times, spent, deaths, attempt or 0, quarantined, may_return))
+    start, begun, end = start_at or 0.0, given or 0.0, keep_until or 0.0
+    head = _pack_fate(number, start, begun, end, spent, deaths, attempt or 0, quarantined, may_return)
     if token is not None:
-        head = crc32(token, head)
+        head += token
     if outcome is not None:
-        head = crc32(outcome.encode(), head)
+        head += outcome.encode()
     told = number & MASK
     if history is not None or worker is not None or reason is not None:
-        told = crc32(f"{history}\0{worker}\0{reason}".encode(), told)
-    return head, told, body_sum(number, result)
+        told = _crc32(f"{history}\0{worker}\0{reason}".encode(), told)
+    return _crc32(head), told, body_sum(number, result)
 
 
 def body_sum(number: int, body: bytes | bytearray | None) -> int:
     """Of an empty body it is the number itself: a payload that is dropped later needs no other."""
-    return crc32(body, number & MASK) if body else number & MASK
+    return _crc32(body, number & MASK) if body else number & MASK
 
 
 def note_sum(key: str, value: str) -> int:
-    return crc32(f"{key}\0{value}".encode())
+    return _crc32(f"{key}\0{value}".encode())
 
 
 # -------------------------------------------------------------------- rows with their checksums
 
 
 def sealed_job(row: Row) -> Row:
-    return (*row, *job_sums(row))
+    return row + job_sums(row)
 
 
 def sealed_fate(row: Row) -> Row:
-    return (*row, *fate_sums(row))
+    return row + fate_sums(row)
 
 
 # -------------------------------------------------------------------- comparing

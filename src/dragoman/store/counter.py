@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 from zlib import crc32
 
-NAME = "commits"
-LENGTH = 96  # bytes, always the same: written in one piece within one sector
+NAME: Final = "commits"
+LENGTH: Final = 96  # bytes, always the same: written in one piece within one sector
 
 
 @dataclass(frozen=True, slots=True)

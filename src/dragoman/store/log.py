@@ -7,7 +7,7 @@ that was being written, the second cannot.
 
 A frame's checksum continues the one before it, which is written in that frame. So each frame can be verified
 against its neighbour, even behind damage. Frames with other salts are left over from before the log was restarted, and
-everything in them is in the file.
+everything in them is in the file. Zeros at the end are room for commits to come (`log_room.py`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ HEADER = 32
 FRAME_HEADER = 24
 MAGIC = 0x377F0682  # and the same with its last bit set: checksums over big-endian words
 MASK = 0xFFFF_FFFF
+NO_SALTS = (0, 0)  # of room, which is no frame
+CHUNK = 1 << 16
 SIZES = [1 << power for power in range(9, 17)]
 
 _read_header = Struct(">8I").unpack_from
@@ -33,6 +35,18 @@ _read_frame = Struct(">6I").unpack_from
 def size_of_log(frames: int, page_size: int) -> int:
     """Bytes that a log of so many frames has at least."""
     return HEADER + frames * (FRAME_HEADER + page_size) if frames else 0
+
+
+def is_blank(path: Path) -> bool:
+    """Whether there is no log, or nothing in it but room."""
+    try:
+        with open(path, "rb") as file:
+            while some := file.read(CHUNK):
+                if some.count(0) < len(some):
+                    return False
+    except FileNotFoundError:
+        pass
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +70,7 @@ class Log:
         self.is_empty = size < HEADER + FRAME_HEADER
         self.has_header = False
         self.page_size = page_size
-        self.salts = (0, 0)
+        self.salts = NO_SALTS
         self._is_big = False
         self._start = (0, 0)  # the checksum that the first frame continues
         if size >= HEADER:
@@ -84,20 +98,21 @@ class Log:
 
     def adopt_salts(self) -> None:
         """The header is damaged: go by what the first frame says, and by what fits it."""
-        if not self.count:
+        first = next((index for index in range(self.count) if self._salts_of(index) != NO_SALTS), None)
+        if first is None:
             return
-        self.salts = _read_frame(self._bytes, self._at(0))[2:4]
+        self.salts = self._salts_of(first)
         stored = _read_header(self._bytes)[6:8]
         for self._is_big in (False, True):
             computed = _checksum(self._bytes[:FRAME_HEADER], _weights(FRAME_HEADER), self._is_big, (0, 0))
             for self._start in (stored, computed):
-                if self.frame(0).is_whole or (self.count > 1 and self.frame(1).is_whole):
+                if self.frame(first).is_whole or (self.count > first + 1 and self.frame(first + 1).is_whole):
                     return
 
     def frame(self, index: int) -> Frame:
         at = self._at(index)
         page, commit, salt, other_salt, sum, other_sum = _read_frame(self._bytes, at)
-        is_ours = (salt, other_salt) == self.salts
+        is_ours = (salt, other_salt) == self.salts != NO_SALTS
         is_whole = False
         if is_ours:
             before = self._start if index == 0 else _read_frame(self._bytes, self._at(index - 1))[4:6]
@@ -140,6 +155,10 @@ class Log:
                     pages |= pending
                     pending = {}
         return pages
+
+    def _salts_of(self, index: int) -> tuple[int, int]:
+        _, _, salt, other_salt, _, _ = _read_frame(self._bytes, self._at(index))
+        return salt, other_salt
 
     def _at(self, index: int) -> int:
         return HEADER + index * (FRAME_HEADER + self.page_size)

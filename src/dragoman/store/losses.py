@@ -16,7 +16,7 @@ from dragoman.store import statements
 from dragoman.store.counter import NAME as COUNTER
 from dragoman.store.counter import Count, read_count
 from dragoman.store.errors import ADVICE, BACKUP_ADVICE, StoreCorrupted
-from dragoman.store.log import HEADER, Log
+from dragoman.store.log import HEADER, Log, is_blank
 from dragoman.store.salvage import jobs_in, page_size_of
 from dragoman.store.schema import COMMITS, NAME, damaged, has_bytes, is_new
 
@@ -74,14 +74,14 @@ def before_opening(folder: Path) -> Loss | None:
     counted, is_clean = read_count(folder) or (Count(), True)
     if not has_bytes(path):
         if counted.commits:
-            return Loss(f"the file is gone or empty, but {_counted(counted)}", is_short=not has_bytes(log))
-        if has_bytes(log):
+            return Loss(f"the file is gone or empty, but {_counted(counted)}", is_short=is_blank(log))
+        if not is_blank(log):
             return Loss("the file is gone or empty, but its log is there")
         return None
-    if not is_clean and not has_bytes(log):
+    if not is_clean and is_blank(log):
         how = f"its log is gone or empty, but the last run did not end cleanly, and {_counted(counted)}"
         return Loss(how, is_short=True)
-    return _look_at_header(path) if has_bytes(log) else None
+    return None if is_blank(log) else _look_at_header(path)
 
 
 def after_opening(connection: apsw.Connection, folder: Path) -> Loss | None:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Final
 
-ADVICE = "save it with `dragoman diary rescue` before you stop the broker"
-CUT_ADVICE = "what was in it is lost; stop the broker, and run `dragoman diary recover`"
+ADVICE: Final = "save it with `dragoman diary rescue` before you stop the broker"
+CUT_ADVICE: Final = "what was in it is lost; stop the broker, and run `dragoman diary recover`"
 
 
 class Presence:

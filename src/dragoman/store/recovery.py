@@ -27,6 +27,7 @@ from dragoman.store.damaged_tables import (
     notes_of,
 )
 from dragoman.store.errors import StoreCorrupted, StoreError, temporary_error
+from dragoman.store.log import is_blank
 from dragoman.store.losses import Loss, after_opening, bad_epoch, before_opening, log_of, without_store
 from dragoman.store.rebuilding import rebuild
 from dragoman.store.rows import FATE_COLUMNS, JOB_COLUMNS, Row
@@ -112,7 +113,7 @@ def recover(folder: Path, *, force: bool = False) -> Recovered | None:
     if not force and not check(folder):
         return None
     path = folder / NAME
-    if not has_bytes(path) and not has_bytes(log_of(path)):
+    if not has_bytes(path) and is_blank(log_of(path)):
         advice = "restore a backup, or begin with an empty diary by `dragoman diary accept`"
         raise StoreError(f"nothing of {path} is left ({check(folder)}): {advice}")
     fresh, joined = folder / f"{NAME}.new", folder / f"{NAME}.joined"
@@ -141,7 +142,7 @@ def accept(folder: Path) -> None:
     Where there is none, an empty one is made. Raises DiaryError if it is damaged in itself.
     """
     path = folder / NAME
-    if not has_bytes(path) and has_bytes(log_of(path)):
+    if not has_bytes(path) and not is_blank(log_of(path)):
         raise StoreError(f"{path} is gone, but its log is there: run `dragoman diary recover` on its folder")
     try:
         count = folder / COUNTER

@@ -61,7 +61,7 @@ class SqliteStore:
             self._notes = {key: value for key, value in statements.read_notes(connection) if key not in OWN_NOTES}
             ballast.make()
             connection.pragma("journal_size_limit", limits.max_wal)
-            self._writer = Writer(connection, ballast, post, wall_offset, limits, author, is_checked, folder)
+            self._writer = Writer(connection, ballast, post, wall_offset, limits, author, is_checked, folder, vfs)
             if has_leftovers(connection, self.path):
                 self._writer.merge_log()  # or they would look like damage behind the next one
             if ballast.is_missed:

@@ -17,10 +17,10 @@ from dragoman.core.model import Payload
 from dragoman.store import checksums
 from dragoman.store.commit import Commit
 from dragoman.store.errors import InvalidRow
+from dragoman.store.large_payloads import LARGE
 from dragoman.store.rows import FATE_COLUMNS, JOB_COLUMNS, PAYLOAD, Row
 
-LARGE: Final = 4_096  # bytes of a payload that is worth the while to drop before its job is erased
-ROWS_A_STATEMENT: Final = (256, 16, 1)
+ROWS_A_STATEMENT: Final = (256, 128, 64, 32, 16, 8, 4, 2, 1)  # any number of rows is a few statements
 
 # What is read of a job at the start: all but its bodies.
 HEAD: Final = tuple(name for name in JOB_COLUMNS if name != "payload")
@@ -49,8 +49,8 @@ CREATED: Final = JOB_COLUMNS.index("created")
 
 
 def _statements(head: str, width: int, tail: str) -> dict[int, str]:
-    row = f"({', '.join('?' * width)})"
-    return {rows: head + ", ".join([row] * rows) + tail for rows in ROWS_A_STATEMENT}
+    row = f"({','.join('?' * width)})"  # without spaces: apsw keeps no prepared statement of over 16 KiB
+    return {rows: head + ",".join([row] * rows) + tail for rows in ROWS_A_STATEMENT}
 
 
 ADD_JOBS: Final = _statements("INSERT INTO job VALUES ", len(checksums.ALL_JOB_COLUMNS), "")
@@ -62,19 +62,18 @@ SET_FATES: Final = _statements(
 )
 
 
-def write(connection: apsw.Connection, group: Commit) -> None:
-    """All of it, in the transaction that is open."""
+def write(connection: apsw.Connection, group: Commit, dropped: list[int]) -> None:
+    """All of it, in the transaction that is open. `dropped`: jobs whose payload is dropped if it is large."""
     execute = connection.execute
     if group.jobs:
-        _write_rows(connection, ADD_JOBS, [checksums.sealed_job(row) for row in _with_payloads(connection, group.jobs)])
+        _write_rows(connection, ADD_JOBS, _sealed_jobs(connection, group.jobs))
     for head in group.heads.values():
         number, created, wishes = head[0], head[CREATED], head[WISHES]
         execute(SET_HEAD, (wishes, created, checksums.job_sums((*head, b""))[0], number))
     if group.fates:
         _write_rows(connection, SET_FATES, [checksums.sealed_fate(row) for row in group.fates.values()])
-        finished = group.finished()
-        if finished:
-            execute(DROP_PAYLOADS, (json.dumps(finished),))
+    if dropped:
+        execute(DROP_PAYLOADS, (json.dumps(dropped),))
     for key, value in group.notes.items():
         if value is None:
             execute("DELETE FROM note WHERE key = ?", (key,))
@@ -90,14 +89,17 @@ def write_note(connection: apsw.Connection, key: str, value: str) -> None:
     connection.execute("INSERT OR REPLACE INTO note VALUES (?, ?, ?)", (key, value, checksums.note_sum(key, value)))
 
 
-def _with_payloads(connection: apsw.Connection, rows: list[Row]) -> Iterator[Row]:
+def _sealed_jobs(connection: apsw.Connection, rows: list[Row]) -> list[Row]:
     """A job that repeats another may have that one's number in the place of its payload."""
+    sealed = []
     for row in rows:
         source = row[PAYLOAD]
-        if type(source) is not int:
-            yield row
-        elif has_job(connection, source):
-            yield (*row[:PAYLOAD], read_bodies(connection, source)[0])
+        if type(source) is int:
+            if not has_job(connection, source):
+                continue
+            row = (*row[:PAYLOAD], read_bodies(connection, source)[0])
+        sealed.append(checksums.sealed_job(row))
+    return sealed
 
 
 def _write_rows(connection: apsw.Connection, statements: dict[int, str], rows: Sequence[Row]) -> None:

@@ -24,9 +24,11 @@ from dragoman.store.ballast import Ballast
 from dragoman.store.commit import Commit
 from dragoman.store.counter import Count, Counter
 from dragoman.store.errors import describe, temporary_error
+from dragoman.store.large_payloads import LargePayloads
 from dragoman.store.limits import StoreLimits
 from dragoman.store.loader import Loader
 from dragoman.store.log import size_of_log
+from dragoman.store.log_room import LogRoom
 from dragoman.store.presence import Presence, cut
 from dragoman.store.rows import Row
 from dragoman.store.schema import AUTHOR, COMMITS, NAME, check_file
@@ -94,6 +96,7 @@ class Writer:
         author: str,
         is_checked: bool,
         folder: Path,
+        vfs: str | None,
     ) -> None:
         self.queue: SimpleQueue[Item] = SimpleQueue()
         self.problem: str | None = None
@@ -122,9 +125,11 @@ class Writer:
         self._look_at = monotonic() + limits.retry
         self._unlooked = 0  # bytes written since we looked at the file's size
         self._has_free_pages = False
+        self._large = LargePayloads(statements.last_number(connection))
         self._log_pages = 0
         connection.set_wal_hook(self._note_log)
         self._page_bytes: int = connection.pragma("page_size")
+        self._room = LogRoom(folder / f"{NAME}-wal", vfs, self._page_bytes, limits.busy_wal)
         self._look_at_size()
         self.thread = Thread(target=self._run, name="diary", daemon=True)
 
@@ -268,10 +273,11 @@ class Writer:
         """Commit it, or say why that is not possible at the moment."""
         start = perf_counter()
         connection = self._connection
+        dropped = self._large.dropped_by(group)
         try:
             count = self._count.next(len(group.jobs), time())
             connection.execute("BEGIN IMMEDIATE")
-            statements.write(connection, group)
+            statements.write(connection, group, dropped)
             statements.write_note(connection, COMMITS, count.text)
             connection.execute("COMMIT")
         except apsw.Error as error:
@@ -282,6 +288,7 @@ class Writer:
                 connection.execute("ROLLBACK")
             return trouble
         self._count = count
+        self._large.forget(group, dropped)
         self.commits.observe(perf_counter() - start)
         return None
 
@@ -362,6 +369,8 @@ class Writer:
         log_bytes = self._log_pages * self._page_bytes
         if log_bytes >= self._limits.busy_wal or (is_idle and self._log_pages):
             self._checkpoint("PASSIVE")
+        elif self._log_pages and self.problem is None:
+            self._room.keep_ahead(self._log_pages)
         if is_idle and self._waiting_for_check is not None:
             self._check()
         elif is_idle:

@@ -23,7 +23,7 @@ from dragoman.store import recovery
 from dragoman.store.counter import Count, Counter, read_count
 from dragoman.store.errors import StoreError
 from dragoman.store.limits import StoreLimits
-from dragoman.store.log import FRAME_HEADER, HEADER, Log
+from dragoman.store.log import FRAME_HEADER, HEADER, Log, size_of_log
 from dragoman.store.rows import FATE_COLUMNS, JOB_COLUMNS
 from dragoman.store.schema import make_store
 
@@ -75,11 +75,21 @@ def flip(path: Path, at: int) -> None:
         file.write(bytes([byte ^ 0x10]))
 
 
+def frames_of(path: Path) -> int:
+    """Frames of the log, without the room behind them."""
+    with Log(path) as read:
+        return sum(read.frame(index).is_ours for index in range(read.count))
+
+
 def in_frame(path: Path, part: float) -> int:
     """A byte in the middle of a page, so far into the log."""
-    step = FRAME_HEADER + PAGE
-    frames = (path.stat().st_size - HEADER) // step
-    return HEADER + int(frames * part) * step + FRAME_HEADER + PAGE // 2
+    return size_of_log(int(frames_of(path) * part), PAGE) + FRAME_HEADER + PAGE // 2
+
+
+def zero(path: Path, first: int, last: int) -> None:
+    with open(path, "r+b") as file:
+        file.seek(first)
+        file.write(bytes(last - first))
 
 
 def log(folder: Path) -> Path:
@@ -105,8 +115,20 @@ CASES: dict[str, tuple[Damage, int | None, str]] = {
     "log, its header": (lambda f: flip(log(f), 9), JOBS, "the header of its log is damaged"),
     "log, salts in its header": (lambda f: flip(log(f), 17), JOBS, "the header of its log is damaged"),
     "log, checksum of its header": (lambda f: flip(log(f), 30), JOBS, "the header of its log is damaged"),
-    "log, cut to half": (lambda f: os.truncate(log(f), log(f).stat().st_size // 2), None, "it ends with commit"),
+    "log, its header is zeros": (lambda f: zero(log(f), 0, HEADER), JOBS, "the header of its log is damaged"),
+    "log, cut to half": (lambda f: os.truncate(log(f), in_frame(log(f), 0.5)), None, "it ends with commit"),
+    "log, zeros from half": (
+        lambda f: zero(log(f), in_frame(log(f), 0.5), log(f).stat().st_size),
+        None,
+        "it ends with commit",
+    ),
+    "log, a frame is zeros": (
+        lambda f: zero(log(f), *(size_of_log(frames_of(log(f)) // 2 + more, PAGE) for more in (0, 1))),
+        JOBS,
+        "its log is damaged at",
+    ),
     "log, emptied": (lambda f: os.truncate(log(f), 0), 0, "its log is gone or empty"),
+    "log, nothing but zeros": (lambda f: zero(log(f), 0, log(f).stat().st_size), 0, "its log is gone or empty"),
     "log, removed": (lambda f: log(f).unlink(), 0, "its log is gone or empty"),
     "file, emptied": (lambda f: os.truncate(store(f), 0), JOBS, "the file is gone or empty"),
     "file, removed": (lambda f: store(f).unlink(), JOBS, "the file is gone or empty"),
@@ -139,13 +161,19 @@ def test_what_kill_leaves_is_in_order(tmp_path: Path, killed: tuple[Path, list[b
     assert recovery.check(folder) == ""
 
 
+@pytest.mark.parametrize("room", ["with room", "without room"])
 @pytest.mark.parametrize("case", CASES)
 def test_lost_commits_are_refused_and_what_is_left_is_recovered(
-    tmp_path: Path, killed: tuple[Path, list[bytes]], case: str
+    tmp_path: Path, killed: tuple[Path, list[bytes]], case: str, room: str
 ) -> None:
+    """Behind the last frame there are zeros, or nothing: on a disk that was full, and in files of earlier releases."""
     image, ids = killed
     do, brought, sentence = CASES[case]
     folder = copied(image, tmp_path / "data")
+    used = size_of_log(frames_of(log(folder)), PAGE)
+    assert used < log(folder).stat().st_size
+    if room == "without room":
+        os.truncate(log(folder), used)
     do(folder)
     before = {each.name: each.read_bytes() for each in folder.iterdir() if each.name.startswith("diary")}
     with pytest.raises(StoreError, match=rf"{sentence}.*: run `dragoman diary recover` on its folder"):

@@ -89,6 +89,7 @@ def test_power_cut_loses_nothing_that_was_acknowledged(tmp_path: Path, disk: Dis
     images = live(tmp_path / "live", disk, random, IMAGES)
     lost = [missing(tmp_path / str(number), image) for number, image in enumerate(images)]
     assert sum(len(accepted) for _, accepted, _ in images) > 1_000
+    assert sum(files.get("diary.db-wal", b"").endswith(bytes(10_000)) for files, _, _ in images) > IMAGES // 4  # room
     assert [each for each in lost if each] == []
 
 

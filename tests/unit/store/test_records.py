@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from math import inf
 
 import apsw
@@ -14,7 +15,8 @@ from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.states import AttemptRecord, Outcome
 from dragoman.store import statements
 from dragoman.store.commit import Commit
-from dragoman.store.rows import RowDecoder, RowEncoder, options_text
+from dragoman.store.large_payloads import LARGE, LargePayloads
+from dragoman.store.rows import FATE_COLUMNS, RowDecoder, RowEncoder, options_text
 from dragoman.store.schema import TABLES
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -71,7 +73,7 @@ def test_every_field_comes_back(job: Job, before: float, after: float, has_fate:
     group.jobs.append(scribe.job_row(job, before))
     if has_fate:
         group.fates[job.number] = scribe.fate_row(job, before)
-    statements.write(connection, group)
+    statements.write(connection, group, LargePayloads(0).dropped_by(group))
     [row] = statements.read_batch(connection, 0, 2**62, 10)
     kept = RowDecoder().kept(row, after)
 
@@ -101,7 +103,7 @@ def test_every_field_comes_back(job: Job, before: float, after: float, has_fate:
     assert (kept.outcome, kept.quarantined) == (job.outcome, job.quarantined)
     if job.outcome is not None:
         assert (kept.reason, result, kept.keep_until) == (as_stored(job.reason), job.result, moved(job.keep_until))
-    is_dropped = job.outcome is not None and not job.quarantined and len(job.payload) > statements.LARGE
+    is_dropped = job.outcome is not None and not job.quarantined and len(job.payload) > LARGE
     assert payload == (b"" if is_dropped else job.payload)
 
 
@@ -123,3 +125,13 @@ def test_many_wishes_do_not_pile_up() -> None:
     for number in range(5_000):
         scribe.job_row(Job(JobId(b"x" * 16), service, b"", (), JobOptions(delay=float(number)), 0.0), 0.0)
     assert len(scribe._texts) <= 1_024
+
+
+def test_history_is_the_json_that_it_was() -> None:
+    """Of earlier releases, which wrote it with `json.dumps`: its checksum is over the text."""
+    history = [AttemptRecord(1, 'w "1"\n\ud800é', Outcome.TIMED_OUT, "no\\"), AttemptRecord(2, "", Outcome.DONE, "")]
+    job = Job(JobId(b"i" * 16), Service("s", 60.0), b"", (), JobOptions(), 0.0)
+    job.history = history
+    text = RowEncoder().fate_row(job, 0.0)[FATE_COLUMNS.index("history")]
+    endings = [(each.number, each.worker, each.outcome.value, each.reason) for each in history]
+    assert text == json.dumps(endings, separators=(",", ":"))

@@ -57,6 +57,7 @@ MAX_CAPACITY: Final = 1024
 
 RESULT_BYTE: Final = bytes((RESULT,))
 JOB_BYTE: Final = bytes((JOB,))
+TELL_BYTE: Final = bytes((TELL,))
 
 
 # -------------------------------------------------------------------- names
@@ -371,7 +372,12 @@ def read_ask_number(head: Frame) -> bytes:
     """Which request ASK, TELL or OBJECT is about."""
     if len(head) < 1 + NUMBER:
         raise Malformed("malformed", f"a head of {len(head)} bytes where a request's number is due")
-    return bytes(head[1 : 1 + NUMBER])
+    return _as_bytes(head[1 : 1 + NUMBER])
+
+
+def _as_bytes(frame: Frame) -> bytes:
+    """Without a copy if it is what it shall be."""
+    return frame if type(frame) is bytes else bytes(frame)
 
 
 def read_ask(message: Message) -> tuple[bytes, str, bytes, Frame]:
@@ -380,10 +386,10 @@ def read_ask(message: Message) -> tuple[bytes, str, bytes, Frame]:
     if not 2 <= len(message) <= 3 or len(message[1]) > MOST_TEXT:
         raise Malformed("malformed", f"a head, at most {MOST_TEXT} bytes of JSON and perhaps a payload are due")
     try:
-        question = bytes(message[0][1 + NUMBER :]).decode()
+        question = _as_bytes(message[0][1 + NUMBER :]).decode()
     except UnicodeDecodeError:
         raise Malformed("malformed", "the question is not UTF-8") from None
-    return number, question, bytes(message[1]), message[2] if len(message) > 2 else b""
+    return number, question, _as_bytes(message[1]), message[2] if len(message) > 2 else b""
 
 
 def write_ask(number: bytes, question: str, form: bytes, payload: Frame) -> list[Frame]:
@@ -395,12 +401,12 @@ def read_tell(message: Message) -> tuple[bytes, bytes, Frame]:
     """The request's number, the view (JSON) and the payload."""
     if len(message) != 3:
         raise Malformed("malformed", f"a TELL of {len(message)} frames where a head, JSON and a payload are due")
-    return read_ask_number(message[0]), bytes(message[1]), message[2]
+    return read_ask_number(message[0]), _as_bytes(message[1]), message[2]
 
 
 def write_tell(number: bytes, view: bytes, payload: Frame, failure: Failure | None = None) -> list[Frame]:
     """A failure takes the place of the payload."""
-    return [bytes((TELL,)) + number, view, payload if failure is None else pack_failure(failure)]
+    return [TELL_BYTE + number, view, payload if failure is None else pack_failure(failure)]
 
 
 def read_object(message: Message) -> tuple[bytes, str, str]:
