@@ -15,8 +15,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dragoman.operations.operation import Operation
 from dragoman.operations.request_fields import RequestField, request_fields
-from dragoman.operations.table import OPERATIONS, Operation
+from dragoman.operations.table import OPERATIONS
 
 SDK = Path(__file__).parents[1] / "src" / "dragoman" / "sdk"
 WIDTH = 112  # columns of a docstring within its indentation

@@ -11,9 +11,10 @@ from client_methods import field_name, shown_fields
 
 from dragoman.cli.operation_commands import command_name
 from dragoman.http.problems import TOLD
+from dragoman.operations.operation import Operation
 from dragoman.operations.request_fields import RequestField, request_fields
 from dragoman.operations.schemas import ErrorKind
-from dragoman.operations.table import JOB, OPERATIONS, Operation
+from dragoman.operations.table import JOB, OPERATIONS
 from dragoman.sdk.errors import BrokerUnavailable, OperationError
 from dragoman.sdk.operation_steps import error_of
 

@@ -19,9 +19,10 @@ from msgspec import Meta
 from dragoman import AsyncClient, Client, LocalBroker
 from dragoman.cli.operation_commands import commands_from
 from dragoman.operations.handlers import FUNCTIONS, OperationHandlers
+from dragoman.operations.operation import Operation
 from dragoman.operations.responders import Responder
 from dragoman.operations.schemas import OperationRequest, View
-from dragoman.operations.table import OPERATIONS, Operation
+from dragoman.operations.table import OPERATIONS
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 

@@ -17,9 +17,9 @@ from dragoman.cli.request_options import FieldValue, request_options
 from dragoman.cli.seconds import NO_LIMIT
 from dragoman.cli.tables import print_facts, print_json, print_table
 from dragoman.operations.http_requests import json_body_of, target_of
+from dragoman.operations.operation import Operation
 from dragoman.operations.request_fields import request_fields
 from dragoman.operations.schemas import OperationRequest
-from dragoman.operations.table import Operation
 
 Perform = Callable[[str, Operation[Any, Any], OperationRequest], Any]
 

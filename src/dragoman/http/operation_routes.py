@@ -27,8 +27,9 @@ from dragoman.http.problems import TOLD, HttpError, problem
 from dragoman.http.request_parsing import JSON, body_of, in_body, in_path, in_query, is_json, without
 from dragoman.http.route import BYTES, Route
 from dragoman.operations.http_requests import target_of
-from dragoman.operations.schemas import EmptyRequest, EnqueueRequest, JobView, ResultRequest
-from dragoman.operations.table import ENQUEUE, RESULT, Operation
+from dragoman.operations.operation import Operation
+from dragoman.operations.schemas import EmptyRequest, EnqueueRequest, JobView, Key, ResultRequest
+from dragoman.operations.table import ENQUEUE, RESULT
 from dragoman.operations.views import show_result
 
 OrderQuery = without(EnqueueRequest, "OrderQuery", "payload", "payload_base64", open=["service"])
@@ -70,6 +71,7 @@ class RequestReader:
 
     def __init__(self, row: Operation[Any, Any]) -> None:
         self._row = row
+        self._has_body = row.has_body
         self.path_types = {each.name: each.type for each in fields(row.request) if each.name in row.path_fields}
         self.said: type[Any] | None = _without_path(row) if row.other_fields else None
 
@@ -77,7 +79,7 @@ class RequestReader:
         named = {name: in_path(request, name, kind) for name, kind in self.path_types.items()}
         if self.said is None:
             return self._row.request(**named)
-        if self._row.has_body:
+        if self._has_body:
             said = await in_body(door, request, self.said)
         else:
             said = in_query(request, self.said)
@@ -183,7 +185,7 @@ SPECIAL_ROUTES = {
         query=OrderQuery,
         bodies=(EnqueueRequest, BYTES),
         headers=(
-            Header("Idempotency-Key", str, "A second order with the same key and payload joins the first job."),
+            Header("Idempotency-Key", Key, "A second order with the same key and payload joins the first job."),
             Header("Prefer", str, "`wait=30`: wait so many seconds for the outcome."),
         ),
         answer_headers={200: (_location(ENQUEUE), APPLIED), 202: (_location(ENQUEUE), APPLIED)},

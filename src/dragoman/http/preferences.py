@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import msgspec
-from msgspec import Meta
 from starlette.requests import Request
 
 from dragoman.http.problems import HttpError, problem
-
-LONGEST_WAIT = 3_600.0
+from dragoman.operations.schemas import LONGEST_WAIT, Key
+from dragoman.operations.validation import explain
 
 
 def key_of(request: Request, key: str | None) -> str | None:
@@ -19,9 +16,11 @@ def key_of(request: Request, key: str | None) -> str | None:
     if header is None:
         return key
     try:
-        said: str = msgspec.convert(header.encode("latin-1").decode(), Annotated[str, Meta(min_length=1)])
-    except (UnicodeDecodeError, msgspec.ValidationError):
-        raise HttpError(problem(422, "invalid", "Not valid", "Idempotency-Key: it is empty, or not UTF-8")) from None
+        said: str = msgspec.convert(header.encode("latin-1").decode(), Key)
+    except UnicodeDecodeError:
+        raise HttpError(problem(422, "invalid", "Not valid", "Idempotency-Key: it is not UTF-8")) from None
+    except msgspec.ValidationError as error:
+        raise HttpError(problem(422, "invalid", "Not valid", f"Idempotency-Key: {explain(error, Key)}")) from None
     if key is not None and key != said:
         detail = "Idempotency-Key says one key and `key` another: say one of them"
         raise HttpError(problem(422, "invalid", "Not valid", detail))

@@ -7,8 +7,8 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
+from dragoman.operations.operation import Operation
 from dragoman.operations.schemas import OperationRequest
-from dragoman.operations.table import Operation
 
 
 def target_of(row: Operation[Any, Any], request: OperationRequest) -> str:

@@ -13,6 +13,7 @@ from msgspec import Meta, Struct
 DAY = 86_400.0
 MOST_ATTEMPTS = 100
 JOB_TIMEOUT = 60.0  # seconds
+LONGEST_WAIT = 3_600.0  # seconds
 
 ID = "^[0-9a-f]{32}$"
 NAME = r"^[^\x00-\x1f\x7f-\x9f]+$"  # no control characters
@@ -88,7 +89,7 @@ Jitter = Annotated[
         "setting.",
     ),
 ]
-WaitSeconds = Annotated[float, Meta(ge=0, le=3_600, description="Seconds to wait for the outcome.")]
+WaitSeconds = Annotated[float, Meta(ge=0, le=LONGEST_WAIT, description="Seconds to wait for the outcome.")]
 
 State = Literal["waiting", "delayed", "running", "ended"]
 OutcomeName = Literal["done", "failed", "timed out", "lost", "cancelled", "refused"]

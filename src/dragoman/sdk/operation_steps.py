@@ -33,8 +33,8 @@ from dragoman.sdk.ids import new_session
 from dragoman.sdk.operation import OperationAnswer, OperationCall
 
 if TYPE_CHECKING:
+    from dragoman.operations.operation import Operation, RequestType, ViewType
     from dragoman.operations.schemas import EnqueueRequest, OperationRequest, OutcomeView
-    from dragoman.operations.table import Operation, RequestType, ViewType
 
 T = TypeVar("T")
 Steps = Generator[OperationCall | float, Any, T]

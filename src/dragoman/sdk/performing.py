@@ -16,7 +16,7 @@ from dragoman.sdk.operation_steps import Steps
 from dragoman.sdk.submit_options import SubmitOptionsCache
 
 if TYPE_CHECKING:
-    from dragoman.operations.table import Operation, RequestType, ViewType
+    from dragoman.operations.operation import Operation, RequestType, ViewType
 
 T = TypeVar("T")
 

@@ -14,9 +14,10 @@ from dragoman.cli import dragoman
 from dragoman.cli.operation_commands import command_name
 from dragoman.cli.request_options import FieldValue, request_options
 from dragoman.cli.seconds import NO_LIMIT
+from dragoman.operations.operation import Operation
 from dragoman.operations.request_fields import RequestField, request_fields
 from dragoman.operations.schemas import OperationRequest
-from dragoman.operations.table import OPERATIONS, Operation
+from dragoman.operations.table import OPERATIONS
 
 # Options that mean something else than the field of their name: pages and waits are made of several requests.
 OTHERWISE = {("jobs", "limit"), ("jobs", "quarantined"), ("result", "wait")}

@@ -17,9 +17,11 @@ from dragoman.operations.schemas import (
     OperationRequest,
     PauseRequest,
     PurgeRequest,
+    ResultRequest,
     ScheduleRequest,
 )
 from dragoman.operations.table import OPERATIONS
+from dragoman.sdk import operation_steps
 from dragoman.sdk.submit_options import SubmitOptionsCache
 
 
@@ -95,3 +97,8 @@ def test_calls_have_the_limits_of_background_jobs() -> None:
                 asking.wishes("s", **{name: refused})  # type: ignore[arg-type]
     assert field(EnqueueRequest, "priority").default == DEFAULT_PRIORITY
     assert field(EnqueueRequest, "delay").most == Policy().max_delay
+
+
+def test_pages_that_clients_ask_for_are_within_the_limit() -> None:
+    assert field(ListJobsRequest, "limit").most == operation_steps.PAGE
+    assert (field(ResultRequest, "wait").most or 0.0) >= operation_steps.LONGEST_WAIT
