@@ -9,14 +9,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from preloaded import DRAGOMAN, Files, Process, start_anew, starter
+
 T = TypeVar("T")
+Start = Callable[[list[str], Path, Files], Process | subprocess.Popen[bytes]]
 
 PATIENCE = 15.0  # for what should take a moment: only a failing test waits so long
 HANDLERS = Path(__file__).with_name("handlers.py")  # for workers of ours: a copy goes beside them
-DRAGOMAN = str(Path(sys.executable).with_name("dragoman"))
 STRANGERS = Path(__file__).parent / "interop" / "strangers"
 
 
@@ -34,14 +37,13 @@ def until(fact: Callable[[], T], what: str, patience: float = PATIENCE) -> T:
 class Program:
     """One process. What it prints goes to files, so that nobody must read for it to go on."""
 
-    def __init__(self, words: list[str], folder: Path, number: int, environment: dict[str, str], given: bytes) -> None:
+    def __init__(self, words: list[str], folder: Path, number: int, given: bytes, start: Start) -> None:
         self.words = words
-        self._out, self._err, given_file = (folder / f"{number}.{kind}" for kind in ("out", "err", "in"))
+        files = given_file, self._out, self._err = tuple(folder / f"{number}.{kind}" for kind in ("in", "out", "err"))
         given_file.write_bytes(given)
-        with open(self._out, "wb") as out, open(self._err, "wb") as err, open(given_file, "rb") as inn:
-            self.process = subprocess.Popen(
-                words, stdin=inn, stdout=out, stderr=err, cwd=folder, env=environment, start_new_session=True
-            )
+        self._out.touch()
+        self._err.touch()
+        self.process = start(words, folder, files)
         self.pid = self.process.pid
 
     @property
@@ -89,7 +91,7 @@ class Program:
     def stop(self) -> None:
         """Freeze it, and wait until it is frozen."""
         self.signal(signal.SIGSTOP)
-        until(lambda: _state(self.pid) == "T", f"{self.words} is stopped")
+        until(lambda: state(self.pid) == "T", f"{self.words} is stopped")
 
     def go_on(self) -> None:
         self.signal(signal.SIGCONT)
@@ -119,6 +121,8 @@ class Broker(Program):
 
 
 class Programs:
+    is_preloaded = True  # commands of ours are processes that begin with the package loaded
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.started: list[Program] = []
@@ -127,7 +131,9 @@ class Programs:
 
     def start(self, *words: object, given: bytes = b"", kind: type[Program] = Program, **environment: str) -> Program:
         written = [str(word) for word in words]
-        made = kind(written, self.folder, len(self.started), self.environment | environment, given)
+        start = starter().start if self.is_preloaded and written[0] == DRAGOMAN else start_anew
+        start = partial(start, environment=self.environment | environment)
+        made = kind(written, self.folder, len(self.started), given, start)
         self.started.append(made)
         return made
 
@@ -161,6 +167,6 @@ class Programs:
             each.process.wait()
 
 
-def _state(pid: int) -> str:
+def state(pid: int) -> str:
     """The letter by which the kernel calls a process's state."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]

@@ -67,7 +67,7 @@ def stubborn(payload):
 
 @worker.service("notices")
 def notices(payload, ctx: Context):
-    print("noticing", flush=True)
+    print("notices", flush=True)
     while not ctx.cancelled:
         time.sleep(0.005)
     print("noticed", flush=True)
@@ -101,9 +101,17 @@ def reports(payload, ctx: Context):
 worker.offer_python_calls("python")
 
 
-@naps.service("nap", codec="json")
-async def nap(seconds, ctx: Context):
-    await asyncio.sleep(seconds)
+waiting: list[Context] = []
+all_are_here = asyncio.Event()
+
+
+@naps.service("meet", codec="json")
+async def meet(count, ctx: Context):
+    """Ends when so many are here at once."""
+    waiting.append(ctx)
+    if len(waiting) == count:
+        all_are_here.set()
+    await all_are_here.wait()
     return ctx.cancelled
 
 

@@ -9,57 +9,30 @@ only.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import zipfile
 from pathlib import Path
 
 import pytest
+from product import NOTE, PACKAGE, ROOT, Product, build_wheel
 
 from dragoman import Client
 from programs import DRAGOMAN, Program, Programs
 
-ROOT = Path(__file__).parents[2]
-PACKAGE = ROOT / "src" / "dragoman"
-NOTE = "dragoman is not compiled, it will be interpreted: "
 INHERITED = ("session", "clients", "callers")  # modules of dialects whose classes the simulated worlds inherit from
+HOOK = ROOT / "hatch_build.py"
 
 sys.path.insert(0, str(ROOT))
 import hatch_build  # noqa: E402
 
 
-def build_wheel(folder: Path, **environment: str) -> tuple[Path, str]:
-    """A wheel of the sources, and what the build said."""
-    plain = {name: value for name, value in os.environ.items() if name not in ("CC", "DRAGOMAN_PURE")}
-    words = ("pip", "wheel", "-v", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(ROOT))
-    done = subprocess.run(
-        [sys.executable, "-m", *words], env=plain | environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    )
-    said = done.stdout.decode()
-    assert done.returncode == 0, said
-    (wheel,) = folder.glob("*.whl")
-    return wheel, said
-
-
-def hasty_compiler(folder: Path) -> Path:
-    """A C compiler that leaves out optimization, the greater part of its work: the tests ask for behaviour only."""
-    script = folder / "cc"
-    script.write_text(f'#!/bin/sh\nexec {sysconfig.get_config_var("CC")} "$@" -O0\n')
-    script.chmod(0o755)
-    return script
-
-
-@pytest.fixture(scope="module")
-def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def compiled(product: Product) -> Path:
     """A folder with the compiled package in it."""
-    folder = tmp_path_factory.mktemp("compiled")
-    wheel, said = build_wheel(folder, CC=str(hasty_compiler(folder)))
-    assert NOTE not in said, said[said.index(NOTE) :].splitlines()[0]
-    with zipfile.ZipFile(wheel) as packed:
-        packed.extractall(folder / "all")
-    return folder / "all"
+    return product.package
 
 
 def run_tests(package: Path, *words: str) -> str:
@@ -153,6 +126,17 @@ def test_compiled_product_does_jobs_of_an_earlier_run(compiled: Path, programs: 
         assert broker.ends() == 0, broker.err
 
 
+def small_repository(folder: Path) -> Path:
+    """A copy that translates one small module to C: before a C compiler can fail, all of the list is translated."""
+    shutil.copytree(PACKAGE, folder / "src" / "dragoman", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, folder / name)
+    code, lists = re.subn(r"(?ms)^COMPILED = \(.*?^\)", 'COMPILED = ("core/infinity.py",)', HOOK.read_text())
+    assert lists == 1
+    (folder / HOOK.name).write_text(code)
+    return folder
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("environment", "reason"),
@@ -166,7 +150,7 @@ def test_compiled_product_does_jobs_of_an_earlier_run(compiled: Path, programs: 
 def test_where_nothing_can_be_compiled_the_wheel_is_pure(
     environment: dict[str, str], reason: str, tmp_path: Path
 ) -> None:
-    wheel, said = build_wheel(tmp_path, **environment)
+    wheel, said = build_wheel(tmp_path, small_repository(tmp_path / "repository"), **environment)
     assert NOTE + reason in said
     assert wheel.name.endswith("-py3-none-any.whl")
     with zipfile.ZipFile(wheel) as packed:

@@ -8,23 +8,12 @@ a job. If a figure must rise, raise it here and say why in the commit.
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
-import sys
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from product import Product
 
 from case_tables import check_every_row
-
-ROOT = Path(__file__).parents[2]
-PROGRAM = """
-import pathlib, sys
-sys.path.insert(0, sys.argv[1])
-import hatch_build
-hatch_build.generate(pathlib.Path(sys.argv[2]))
-"""
 
 
 class Slow(NamedTuple):
@@ -64,16 +53,6 @@ HOT = {
 }
 
 
-@pytest.fixture(scope="module")
-def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the C of every compiled module."""
-    folder = tmp_path_factory.mktemp("generated")
-    shutil.copytree(ROOT / "src" / "dragoman", folder / "dragoman", ignore=shutil.ignore_patterns("__pycache__"))
-    done = subprocess.run([sys.executable, "-c", PROGRAM, str(ROOT), str(folder)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
-    return folder / "build"
-
-
 def slow_places(code: str, name: str) -> Slow:
     """The slow places of one function."""
     owner, function = name.split(":")[1].split(".")
@@ -90,10 +69,10 @@ def slow_places(code: str, name: str) -> Slow:
 
 
 @pytest.mark.timeout(600)
-def test_hot_functions_call_directly_and_look_nothing_up(generated: Path) -> None:
+def test_hot_functions_call_directly_and_look_nothing_up(product: Product) -> None:
     def check(name: str, most: Slow) -> None:
         module = name.split(":")[0].replace(".", "___")
-        places = slow_places((generated / f"__native_dragoman___{module}.c").read_text(), name)
+        places = slow_places((product.generated / f"__native_dragoman___{module}.c").read_text(), name)
         assert all(count <= bound for count, bound in zip(places, most, strict=True)), f"{places}, at most {most}"
 
     check_every_row(check, list(HOT.items()))

@@ -158,7 +158,7 @@ def test_restart_ends_an_idle_worker(programs: Programs, folder: Path, edition: 
     controller = start_controller(programs, folder, "register", "ok", "restart", "shutdown", edition=edition)
     worker = start_worker(programs, folder, "handlers:upper", edition=edition)
     assert answers(controller, 4) == ["restart -> OK 0 b''"]
-    assert worker.ends(5) == 0
+    assert worker.ends() == 0
     assert sockets(folder) == {"main.sock"}
 
 
@@ -170,7 +170,7 @@ def test_restart_does_not_wait_for_the_task(programs: Programs, folder: Path, wo
     children = until(worker.children, "its children")
     (programs.folder / "now").touch()
     assert answers(controller, 5)[-1] == "restart -> OK 1 b''"
-    assert worker.ends(5) == 0
+    assert worker.ends() == 0
     assert sockets(folder) == {"main.sock"}
     until(lambda: not any(map(is_running, children)), "nothing of it is left")
     assert "Traceback" not in worker.err
@@ -189,7 +189,7 @@ def test_restart_of_one_of_several_leaves_the_others_there(programs: Programs, f
     assert answers(controller, 5)[-1] == "fetch -> OK 1 b'X'"
     assert sockets(folder) == {"main.sock", "2.sock"}
     worker.terminate()
-    assert worker.ends(5) == 0
+    assert worker.ends() == 0
 
 
 # -------------------------------------------------------------------- controllers that come and go
@@ -275,7 +275,7 @@ def test_sigterm_ends_an_idle_worker_with_shutdown(programs: Programs, folder: P
     controller.prints("(?m)^did ok$")
     worker.terminate()
     controller.prints("(?m)^did shutdown$")
-    assert worker.ends(5) == 0
+    assert worker.ends() == 0
     assert sockets(folder) == {"main.sock"}
 
 
@@ -288,7 +288,7 @@ def test_a_task_in_hand_on_sigterm_is_done_and_fetched(programs: Programs, folde
     worker.prints("stopping once the work in hand is done")
     (programs.folder / "stopping").touch()
     assert answers(controller, 9) == ["set 1 -> OK 1 b''", "set 2 -> BUSY 1 b''", "fetch -> OK 1 b'GO'"]
-    assert worker.ends(5) == 0
+    assert worker.ends() == 0
     assert sockets(folder) == {"main.sock"}
 
 
@@ -301,7 +301,7 @@ def test_a_second_signal_stops_a_busy_worker_at_once(programs: Programs, folder:
     worker.terminate()
     worker.prints("stopping")
     worker.terminate()
-    assert worker.ends(5) == 0
+    assert worker.ends() == 0
     assert sockets(folder) == {"main.sock"}
     until(lambda: not any(map(is_running, children)), "nothing of it is left")
     assert "Traceback" not in worker.err
@@ -311,7 +311,7 @@ def test_sigterm_ends_a_worker_that_waits_for_its_controller(programs: Programs,
     worker = start_worker(programs, folder, "handlers:upper")
     worker.prints("no controller answers")
     worker.terminate()
-    assert worker.ends(5) == 0
+    assert worker.ends() == 0
 
 
 # -------------------------------------------------------------------- bad manners on its socket

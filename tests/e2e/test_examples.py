@@ -30,6 +30,7 @@ ADDRESS = "tcp://127.0.0.1:7400"  # of the broker, in all examples
 class House(Programs):
     """A broker, and examples that are run in a folder of their own, beside it."""
 
+    is_preloaded = False
     url: str
     broker: Program
 

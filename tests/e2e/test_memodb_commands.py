@@ -177,10 +177,8 @@ def test_call_ends_with_3_at_a_pingpong_port(programs: Programs) -> None:
 
 def test_call_ends_with_4_after_silence_and_hints_at_the_reason(programs: Programs) -> None:
     _, url = start_broker(programs)
-    began = time.monotonic()
     program = call(programs, url, "x", "--timeout", 0.5)
     assert program.ends() == 4
-    assert time.monotonic() - began < 5
     assert "timed out: no answer within 0.5 s; this wire has no word for a job that failed" in program.err
     assert program.out == ""
 
@@ -305,7 +303,7 @@ def test_pingpong_workers_of_one_process_have_a_connection_each(programs: Progra
     assert [done(each) for each in callers] == [(0, "met 3")] * 3
     assert worker.err.count("connected to") == 3
     worker.terminate()
-    assert worker.ends(5) == 0
+    assert worker.ends() == 0
 
 
 def test_a_handler_that_raises_costs_its_job_only(programs: Programs, handlers: Path) -> None:
@@ -361,13 +359,11 @@ def test_a_worker_comes_back_by_itself_when_the_broker_does(programs: Programs, 
 
 
 def test_an_idle_worker_leaves_at_once_on_sigterm(programs: Programs, handlers: Path) -> None:
-    """Well before heartbeat_after, which is ten seconds."""
-    broker, url = start_broker(programs)
-    worker = start_worker(programs, broker, url, "handlers:upper", "--concurrency", 3, count=3)
-    began = time.monotonic()
+    """It does not wait until its requests are answered, after heartbeat_after."""
+    broker, url = start_broker(programs, "memodb+tcp://127.0.0.1:0?heartbeat_after=60")
+    worker = start_worker(programs, broker, f"{url}?heartbeat_after=60", "handlers:upper", "--concurrency", 3, count=3)
     worker.terminate()
-    assert worker.ends(5) == 0
-    assert time.monotonic() - began < 3
+    assert worker.ends() == 0
 
 
 def test_jobs_in_hand_on_sigterm_are_done_and_their_results_delivered(programs: Programs, handlers: Path) -> None:
@@ -377,7 +373,7 @@ def test_jobs_in_hand_on_sigterm_are_done_and_their_results_delivered(programs: 
     worker.prints("working", times=3)
     worker.terminate()
     assert [done(each) for each in callers] == [(0, f"slept 0.{number}") for number in (5, 7, 9)]
-    assert worker.ends(3) == 0
+    assert worker.ends() == 0
     assert "worker out of turn" not in broker.err
 
 
@@ -388,7 +384,7 @@ def test_a_worker_with_one_job_of_three_ends_it_and_takes_no_other(programs: Pro
     worker.prints("working 1.0")
     worker.terminate()
     assert done(busy) == (0, "slept 1.0")
-    assert worker.ends(3) == 0
+    assert worker.ends() == 0
 
 
 def test_a_large_result_in_hand_on_sigterm_arrives_whole(programs: Programs, handlers: Path) -> None:
@@ -399,7 +395,7 @@ def test_a_large_result_in_hand_on_sigterm_arrives_whole(programs: Programs, han
     worker.terminate()
     assert caller.ends() == 0, caller.err
     assert len(caller.out_bytes) == 48 * MIB
-    assert worker.ends(5) == 0
+    assert worker.ends() == 0
 
 
 def test_a_second_signal_stops_a_busy_worker_at_once(programs: Programs, handlers: Path) -> None:
@@ -410,7 +406,7 @@ def test_a_second_signal_stops_a_busy_worker_at_once(programs: Programs, handler
     worker.terminate()
     worker.prints("stopping")
     worker.terminate()
-    assert worker.ends(5) == 0
+    assert worker.ends() == 0
 
 
 def test_a_result_that_waits_for_a_connection_is_delivered_in_spite_of_sigterm(
@@ -437,7 +433,7 @@ def test_a_result_that_waits_for_a_connection_is_delivered_in_spite_of_sigterm(
             worker.prints("stopping")
             said = greet_and_hear(accepted)
             assert said[4:] == memo(RESULT, b"w1", payload=b"slept 0.3")
-        assert worker.ends(5) == 0
+        assert worker.ends() == 0
 
 
 def test_a_worker_that_is_stopping_rests_before_it_comes_back_to_a_broker_that_hangs_up(
@@ -466,7 +462,7 @@ def test_a_worker_that_is_stopping_rests_before_it_comes_back_to_a_broker_that_h
                 assert accepted.recv(8) == b"\0SP\0\0\x30\0\0"
         took = time.monotonic() - began
         worker.terminate()
-        assert worker.ends(5) == 0
+        assert worker.ends() == 0
     assert took > 0.3, "rests grow as long as nothing is heard from that broker"
 
 
@@ -570,7 +566,7 @@ def test_our_worker_and_our_call_work_with_a_strangers_broker(
         assert done(call(programs, url, "two", service="b")) == (0, "TWO")
         assert "reconnecting" not in worker.err
         worker.terminate()
-        assert worker.ends(5) == 0
+        assert worker.ends() == 0
 
 
 def test_our_three_at_once_work_with_a_strangers_broker_and_say_goodbye_to_it(
@@ -583,7 +579,7 @@ def test_our_three_at_once_work_with_a_strangers_broker_and_say_goodbye_to_it(
     worker.prints("working", times=3)
     worker.terminate()
     assert [done(each) for each in callers] == [(0, f"slept 0.5{number}") for number in range(3)]
-    assert worker.ends(5) == 0
+    assert worker.ends() == 0
     assert len(re.findall("heard 3 [0-9a-f]{8} True", broker.out)) == 3
 
 

@@ -31,6 +31,8 @@ LISTENERS = {
 class Reader(Programs):
     """Somebody who types what they read."""
 
+    is_preloaded = False
+
     def serve(self) -> None:
         self.broker = self.dragoman("serve", *LISTENERS, "--data", "memory", "--strict")
         self.ports = {}

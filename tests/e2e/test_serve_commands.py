@@ -232,7 +232,7 @@ def test_a_broker_whose_log_nobody_reads_any_more_serves_and_stops_as_ever(progr
         done = call(programs, broker, data)
         assert (done.ends(), done.out) == (0, data.upper())
     broker.terminate()
-    assert broker.ends(5) == 0
+    assert broker.ends() == 0
 
 
 # -------------------------------------------------------------------- config

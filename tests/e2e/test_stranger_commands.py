@@ -84,12 +84,10 @@ def test_a_worker_reconnects_and_says_ready_when_the_broker_is_silent(
     )
     first, word = stranger.hear()
     assert word == b"READY"
-    began = time.monotonic()
     worker = first
     while worker == first:
         worker, word = stranger.hear()
     assert word == b"READY"
-    assert time.monotonic() - began < 5
 
 
 def test_exit_from_the_broker_ends_the_worker_with_0(
@@ -98,7 +96,7 @@ def test_exit_from_the_broker_ends_the_worker_with_0(
     program = programs.dragoman("worker", "--concurrency", 1, "handlers:upper", "--connect", stranger.url)
     worker, _ = stranger.hear()
     stranger.say(worker, b"EXIT")
-    assert program.ends(5) == 0
+    assert program.ends() == 0
 
 
 def test_r39_a_result_of_a_job_from_an_earlier_connection_is_not_sent(
@@ -168,7 +166,7 @@ def test_a_worker_rests_before_it_comes_back_to_a_broker_that_greets_and_hangs_u
                 assert door.greet(accepted) == [[b"", b"READY"]]
         took = time.monotonic() - began
         worker.terminate()
-        assert worker.ends(5) == 0
+        assert worker.ends() == 0
     assert_rested_between_connections(worker, 3)
     assert took > 0.3, "rests grow as long as nothing is heard from that broker"
 
@@ -181,7 +179,7 @@ def test_a_worker_told_to_stop_while_it_greets_does_not_say_that_it_is_ready(pro
             worker.terminate()
             worker.prints("stopping")
             assert door.greet(accepted) == []
-        assert worker.ends(5) == 0
+        assert worker.ends() == 0
 
 
 def start_stranger_broker(programs: Programs, *words: object) -> tuple[Program, str, str]:
@@ -201,7 +199,7 @@ def test_our_worker_and_our_call_work_with_a_strangers_broker(programs: Programs
     broker.prints("heard PING", times=3)
     assert "reconnecting" not in worker.err
     worker.terminate()
-    assert worker.ends(5) == 0
+    assert worker.ends() == 0
 
 
 def test_two_callers_of_a_strangers_broker_get_their_own_answers_from_our_worker(

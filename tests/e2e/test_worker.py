@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -158,13 +159,24 @@ def test_python_calls_are_made_where_they_are_offered(start: Start, house: House
 
 def test_async_handlers_run_together_and_a_stubborn_one_is_cancelled(start: Start, house: House) -> None:
     worker = start("--cancel-grace", 0.05, target="services:naps")
-    began = time.monotonic()
-    callers = [house.start("nap", b"0.5") for _ in range(40)]
+    callers = [house.start("meet", b"40") for _ in range(40)]
     assert [each.result(PATIENCE) for each in callers] == [b"false"] * 40
-    assert time.monotonic() - began < 10  # one after the other would be 20
-    with pytest.raises(JobTimeout):
-        house.ask("sleepless", b"0", timeout=0.2)
+    run_out_of_time(house, worker, "sleepless", b"0")
     worker.prints("put to bed, cancelled: True")
+
+
+def run_out_of_time(house: House, worker: Program, service: str, payload: bytes = b"") -> None:
+    """Call until the handler ran when the time of its job was over.
+
+    The worker keeps the time, too. What it does then, or says, may come before the broker looks at its clock.
+    """
+
+    def is_caught_working() -> bool:
+        with suppress(JobTimeout, JobFailed):
+            house.ask(service, payload, timeout=0.3)
+        return service in worker.out
+
+    until(is_caught_working, f"{service} ran when its time was over")
 
 
 def test_threads_run_functions_that_no_child_could_find(start: Start, house: House, programs: Programs) -> None:
@@ -261,8 +273,7 @@ def test_a_killed_worker_takes_its_children_with_it(start: Start, house: House) 
 
 def test_a_job_whose_time_is_over_is_killed(start: Start, house: House) -> None:
     worker = start("--processes", 1, "--cancel-grace", 0.1)
-    with pytest.raises(JobTimeout):
-        house.ask("stubborn", timeout=0.3)
+    run_out_of_time(house, worker, "stubborn")
     pid = int(worker.prints(r"stubborn (\d+)"))
     until(lambda: not Path(f"/proc/{pid}").exists(), "it was killed")
     assert house.ask("upper", b"next") == b"NEXT"
@@ -270,13 +281,7 @@ def test_a_job_whose_time_is_over_is_killed(start: Start, house: House) -> None:
 
 def test_a_handler_notices_that_it_was_cancelled(start: Start, house: House) -> None:
     worker = start("--processes", 1, "--cancel-grace", 60)
-
-    def is_caught_working() -> bool:
-        with pytest.raises(JobTimeout):
-            house.ask("notices", timeout=0.3)
-        return "noticing" in worker.out
-
-    until(is_caught_working, "it ran when its time was over")
+    run_out_of_time(house, worker, "notices")
     worker.prints("noticed")
     assert house.ask("upper", b"next") == b"NEXT"
 

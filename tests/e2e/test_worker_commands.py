@@ -220,7 +220,7 @@ def test_an_idle_worker_leaves_at_once_on_sigterm(programs: Programs, handlers: 
     worker = start_worker(programs, broker, "handlers:upper")
     (child,) = [each for each in worker.children() if "resource_tracker" not in command_of(each)]
     worker.terminate()
-    assert worker.ends(5) == 0
+    assert worker.ends() == 0
     until(lambda: not Path(f"/proc/{child}").exists(), "its child has ended too")
     broker.prints("worker left")
 
@@ -235,7 +235,7 @@ def test_a_worker_that_found_no_broker_leaves_at_once_on_sigterm(programs: Progr
     )
     worker.prints("trying again")
     worker.terminate()
-    assert worker.ends(5) == 0
+    assert worker.ends() == 0
 
 
 @pytest.mark.parametrize("how", ["handlers:slow", "--exec"])
@@ -248,7 +248,7 @@ def test_a_worker_finishes_the_job_in_hand_on_sigterm(programs: Programs, handle
     worker.terminate()
     assert caller.ends() == 0
     assert caller.out.strip() == "slept 0.7"
-    assert worker.ends(5) == 0
+    assert worker.ends() == 0
 
 
 def has_grandchild(worker: Program) -> bool:
@@ -264,7 +264,7 @@ def test_a_large_result_in_hand_on_sigterm_arrives_whole(programs: Programs, han
     worker.terminate()
     assert caller.ends() == 0, caller.err
     assert len(caller.out_bytes) == 48 * MIB
-    assert worker.ends(5) == 0
+    assert worker.ends() == 0
 
 
 @pytest.mark.parametrize("how", ["handlers:slow", "--exec"])
@@ -278,7 +278,7 @@ def test_a_second_signal_stops_a_busy_worker_at_once(programs: Programs, handler
     worker.terminate()
     assert caller.ends() == 1
     assert "lost: " in caller.err
-    assert worker.ends(5) == 0
+    assert worker.ends() == 0
 
 
 def test_a_worker_killed_in_mid_job_leaves_no_child_behind(programs: Programs, handlers: Path) -> None:

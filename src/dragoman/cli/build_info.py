@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
+import os.path
 from importlib.util import find_spec
 
 
@@ -11,5 +11,8 @@ def how_built() -> str:
     found = find_spec("dragoman.core.broker")
     if found is not None and found.origin is not None and found.origin.endswith(".so"):
         return "compiled"
-    reason = files("dragoman") / "interpreted.txt"
-    return f"interpreted: {reason.read_text().strip()}" if reason.is_file() else "interpreted"
+    reason = os.path.join(os.path.dirname(os.path.dirname(__file__)), "interpreted.txt")
+    if not os.path.isfile(reason):
+        return "interpreted"
+    with open(reason, encoding="utf-8") as file:
+        return f"interpreted: {file.read().strip()}"

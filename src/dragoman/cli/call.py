@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from math import isnan
 
@@ -46,6 +45,8 @@ def call(service: str, data: str, url: str, timeout: float | str | None) -> None
     DATA is the payload; `-` reads it from standard input. The result goes to standard output as it came, errors to
     standard error.
     """
+    import asyncio  # here, as all that other commands need not load
+
     from dragoman.sdk.address import AddressError
     from dragoman.sdk.errors import BrokerUnavailable, JobError, JobTimeout
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shlex
 import shutil
@@ -201,6 +200,8 @@ def _wait_for_better(target: str, error: HandlerLoadError, home: ObjectReference
 
 
 def _run_program(command: str, services: tuple[str, ...], url: str | None, said: dict[str, Any], reloads: bool) -> int:
+    import asyncio
+
     from dragoman.sdk.execution import ExecutionOptions
     from dragoman.sdk.program_pool import ProgramPool
     from dragoman.sdk.targets import worker_target

@@ -9,6 +9,7 @@ import sys
 import sysconfig
 import time
 from collections.abc import Callable, Iterable
+from functools import cache
 from types import TracebackType
 
 POLL = 0.25  # seconds
@@ -49,7 +50,7 @@ def project_files() -> set[str]:
 
 
 def is_of_project(file: str) -> bool:
-    return file.endswith(".py") and not os.path.abspath(file).startswith(tuple(_foreign()))
+    return file.endswith(".py") and not os.path.abspath(file).startswith(_foreign())
 
 
 def files_in(behind: TracebackType | None, error: BaseException) -> set[str]:
@@ -68,10 +69,12 @@ def restart() -> None:
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - our own command line
 
 
-def _foreign() -> list[str]:
+@cache  # it is asked about every module, four times a second
+def _foreign() -> tuple[str, ...]:
     paths = [sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib", "scripts")]
     ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    return [os.path.join(path, "") for path in (*paths, *site.getsitepackages(), site.getusersitepackages(), ours)]
+    found = (*paths, *site.getsitepackages(), site.getusersitepackages(), ours)
+    return tuple(os.path.join(path, "") for path in found)
 
 
 def _changed_at(file: str) -> int:

@@ -1,7 +1,8 @@
 """Makes listeners of URLs.
 
-Listeners that bring libraries of their own are in `http_listener.py` and `controller_listener.py`: a broker loads them
-only if it opens such a listener, and starts sooner without.
+A broker loads the code of a dialect only if it opens such a listener, and starts sooner without: a function that makes
+a listener imports its dialect itself. Listeners that bring libraries of their own are in `http_listener.py` and
+`controller_listener.py`.
 """
 
 from __future__ import annotations
@@ -25,16 +26,6 @@ from dragoman.core.names import is_name
 from dragoman.dialects import interface
 from dragoman.dialects.catalogue import DIALECTS
 from dragoman.dialects.frontend import FRONTEND
-from dragoman.dialects.majordomo import broker_side as majordomo
-from dragoman.dialects.majordomo.options import ListenerOptions as MajordomoOptions
-from dragoman.dialects.memodb.broker_side import MemoDbBrokerSide
-from dragoman.dialects.memodb.options import ListenerOptions as MemoDbOptions
-from dragoman.dialects.native import messages as native
-from dragoman.dialects.native.broker_side import NativeBrokerSide
-from dragoman.dialects.pingpong import broker_side as pingpong
-from dragoman.dialects.pingpong.options import ListenerOptions as PingPongOptions
-from dragoman.dialects.powerhose import broker_side as powerhose
-from dragoman.dialects.powerhose.options import ListenerOptions as PowerhoseOptions
 from dragoman.http.limits import HttpLimits
 from dragoman.operations.handlers import OperationHandlers
 from dragoman.operations.json_api import JsonOperations
@@ -58,6 +49,10 @@ from dragoman.server.dial_policy import DialPolicy
 from dragoman.server.runner import Runner
 
 if TYPE_CHECKING:
+    from dragoman.dialects.majordomo.options import ListenerOptions as MajordomoOptions
+    from dragoman.dialects.memodb.options import ListenerOptions as MemoDbOptions
+    from dragoman.dialects.pingpong.options import ListenerOptions as PingPongOptions
+    from dragoman.dialects.powerhose.options import ListenerOptions as PowerhoseOptions
     from dragoman.http.broker_side import HttpBrokerSide
     from dragoman.http.server import HttpServer
 
@@ -112,6 +107,8 @@ class ListenRequest:
 
 
 def listen_pingpong(request: ListenRequest) -> Listener:
+    from dragoman.dialects.pingpong import broker_side as pingpong
+
     own: PingPongOptions = request.own
     check_service(request, own.service)
     line = request.line
@@ -124,6 +121,8 @@ def listen_pingpong(request: ListenRequest) -> Listener:
 
 
 def listen_powerhose(request: ListenRequest) -> Listener:
+    from dragoman.dialects.powerhose import broker_side as powerhose
+
     address = request.address
     own: PowerhoseOptions = request.own
     check_service(request, own.service)
@@ -178,6 +177,8 @@ def _with_frontend(
 
 
 def listen_memodb(request: ListenRequest) -> Listener:
+    from dragoman.dialects.memodb.broker_side import MemoDbBrokerSide
+
     own: MemoDbOptions = request.own
     max_payload = request.options.max_payload
     session = MemoDbBrokerSide(request.broker, request.line.connections, own, max_payload)
@@ -187,9 +188,11 @@ def listen_memodb(request: ListenRequest) -> Listener:
 
 
 def listen_majordomo(request: ListenRequest) -> Listener:
+    from dragoman.dialects.majordomo.broker_side import MajordomoBrokerSide
+
     own: MajordomoOptions = request.own
     max_payload = request.options.max_payload
-    session = majordomo.MajordomoBrokerSide(request.broker, request.line.connections, own, max_payload)
+    session = MajordomoBrokerSide(request.broker, request.line.connections, own, max_payload)
     carrier = partial(Zmtp, "ROUTER", limits=ZmtpLimits(max_payload=max_payload))
     return _at_one_door(request, session, carrier)
 
@@ -206,6 +209,9 @@ def _at_one_door(request: ListenRequest, session: interface.BrokerSide, carrier:
 
 
 def listen_native(request: ListenRequest) -> Listener:
+    from dragoman.dialects.native import messages as native
+    from dragoman.dialects.native.broker_side import NativeBrokerSide
+
     # What is told again when a client comes back must not get it disconnected as slow.
     own = replace(request.own, max_kept_bytes=min(request.own.max_kept_bytes, request.limits.max_send_buffer))
     max_payload = request.options.max_payload

@@ -82,6 +82,12 @@ def test_a_broker_loads_http_and_protocol_buffers_for_their_listeners_only() -> 
     assert not loaded & {"dragoman.http.server", "dragoman.http.app", "dragoman.dialects.controller.controller_pb2"}
 
 
+def test_a_broker_loads_the_dialects_of_its_listeners_only() -> None:
+    loaded = _loaded_by("import dragoman.server.serve, dragoman.server.wiring")
+    assert "dragoman.dialects.catalogue" in loaded
+    assert not {each for each in loaded if each.startswith(tuple(f"dragoman.dialects.{name}." for name in DIALECTS))}
+
+
 def _loaded_by(statement: str) -> set[str]:
     """The modules of ours that a new interpreter has after this statement."""
     script = f"{statement}\nimport sys; print(*(name for name in sys.modules if name.split('.')[0] == 'dragoman'))"
