@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         NotFound,
         PayloadTooLarge,
         Unsupported,
+        WrongDialect,
     )
     from dragoman.sdk.futures import AsyncJobFuture, JobFuture
     from dragoman.sdk.worker import Worker
@@ -56,6 +57,7 @@ __all__ = [
     "Unsupported",
     "Worker",
     "WorkerView",
+    "WrongDialect",
 ]
 
 _HOMES = {

@@ -172,7 +172,7 @@ def test_call_ends_with_3_at_a_pingpong_port(programs: Programs) -> None:
     broker = programs.broker()
     program = call(programs, f"memodb+{broker.callers}", "x")
     assert program.ends() == 3
-    assert "does not speak our language" in program.err
+    assert "speaks PingPong or Powerhose over ZMTP (a ROUTER socket, for callers), not MemoDB" in program.err
 
 
 def test_call_ends_with_4_after_silence_and_hints_at_the_reason(programs: Programs) -> None:

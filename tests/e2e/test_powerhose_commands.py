@@ -149,14 +149,15 @@ def test_a_handler_that_ends_its_process_costs_its_attempts_only(programs: Progr
 def test_call_at_the_place_of_workers_says_so(programs: Programs) -> None:
     at = Addresses(programs)
     program = programs.run("call", "default", "x", "--connect", at.workers)
-    assert program.ends() == 1
-    assert "this is where workers connect; callers use the frontend" in program.err
+    assert program.ends() == 3
+    assert "speaks Powerhose over ZMTP (a ROUTER socket, for workers); callers connect to the frontend" in program.err
 
 
 def test_a_worker_at_the_place_of_callers_is_told_so(programs: Programs) -> None:
     at = Addresses(programs, f"{LISTEN}&queue_timeout=0.1")
     worker = programs.dragoman("worker", "--concurrency", 1, "handlers:upper", "--connect", at.callers)
     worker.prints("is this where callers connect")
+    worker.prints("a ROUTER socket, for callers.; workers connect to the backend")
 
 
 def test_a_worker_whose_endpoint_is_not_allowed_ends_with_1_and_says_why(programs: Programs, tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ from native_worker import Cutter, HandWorker
 
 LISTEN = ("tcp://127.0.0.1:0?max_payload=1MiB&lease=1e8", "http://127.0.0.1:0?max_payload=1MiB")
 UNKNOWN = "0" * 32
-VARYING = {"created", "kept_until", "key", "silent", "oldest", "next", "last", "lease"}
+VARYING = {"created", "idle", "kept_until", "key", "silent", "oldest", "next", "last", "lease"}
 
 
 class World:

@@ -23,8 +23,8 @@ from dragoman.core.policy import Policy
 from dragoman.dialects.catalogue import DIALECTS, Dialect
 from dragoman.operations.schemas import DAY, JOB_TIMEOUT
 from dragoman.sdk.address import read_value
+from dragoman.sdk.client_settings import DEFAULT_URL
 from dragoman.sdk.targets import caller_target, worker_target
-from dragoman.sdk.worker import DEFAULT_URL
 from dragoman.server.admission import AdmissionLimits
 from dragoman.server.config import load
 from dragoman.server.runner import Runner
@@ -214,7 +214,7 @@ def check_urls(context: click.Context) -> None:
     if context.info_name == "worker":
         worker_target(given["url"] or DEFAULT_URL, given["services"])
     elif context.info_name == "call":
-        caller_target(given["url"], given["service"])
+        caller_target(given["url"] or DEFAULT_URL, given["service"])
     elif context.info_name == "serve":
         broker = Broker(Policy(), SeededEntropy())
         line = Runner(broker, NullStore(), lambda: 0.0, lambda level, event, **fields: None, AdmissionLimits())

@@ -6,7 +6,8 @@ is handed up as `[status, fields, body]`: three digits; the header fields, one i
 in lower case; and the whole body. Responses with a status of 1xx are dropped, as the RFC asks. A connection carries one
 request at a time; the answer to it says in the field `connection` whether there may be a next one.
 
-There is no greeting. The peer may be spoken to at once, and its first bytes show whether it speaks HTTP.
+HTTP has no greeting. Where a `probe` is given, the carrier asks for it first, and is ready when the answer is `alive`.
+Any other answer is a failure, for then this is not the server that is wanted.
 
 **Where bytes go.** `feed` is given whatever was read and returns the responses that ended in it. Between two feeds the
 object is in one of these steps; how the stream was cut never changes what comes out (I18).
@@ -72,14 +73,15 @@ class HttpClient(Carrier):
 
     # fmt: off
     __slots__ = (
-        "_asked", "_body", "_fields", "_held", "_host", "_large", "_limits", "_need", "_status", "_step",
+        "_alive", "_asked", "_body", "_fields", "_held", "_host", "_large", "_limits", "_need", "_status", "_step",
     )
     # fmt: on
 
-    def __init__(self, host: str, *, limits: HttpClientLimits = DEFAULT_LIMITS) -> None:
-        """`host`: the value of the field Host, such as `127.0.0.1:7480`."""
-        self.outgoing: list[bytes] = []
-        self.ready = True
+    def __init__(
+        self, host: str, *, probe: bytes = b"", alive: bytes = b"", limits: HttpClientLimits = DEFAULT_LIMITS
+    ) -> None:
+        """`host`: the value of the field Host, such as `127.0.0.1:7480`. `probe`: a path that the right server answers
+        with the body `alive`."""
         self.failure: Malformed | None = None
         self.peer_identity = b""  # HTTP has none
         self.gap: memoryview | None = None
@@ -93,6 +95,11 @@ class HttpClient(Carrier):
         self._fields = b""
         self._body = bytearray()  # of a response in chunks, as far as it has come
         self._large = NOTHING
+        self._alive = alive
+        self.ready = not probe
+        self.outgoing: list[bytes] = []
+        if probe:
+            self.outgoing += [bytes(each) for each in self.encode([b"GET " + probe, b"", b""])]
 
     def encode(self, frames: Sequence[Frame]) -> list[Frame]:
         """The buffers to write for a request. A GET or a DELETE without a body has no Content-Length."""
@@ -129,7 +136,11 @@ class HttpClient(Carrier):
         messages: Messages = []
         if self.gap is not None:
             self._large.fill(count)
-            self._look_at_large(messages)
+            try:
+                self._look_at_large(messages)
+            except Malformed as failure:
+                self.failure = failure
+                self.release()
         return messages
 
     @property
@@ -298,7 +309,14 @@ class HttpClient(Carrier):
             self._hand_up(large.buffer, messages)
 
     def _hand_up(self, body: Frame, messages: Messages) -> None:
-        messages.append([self._status, self._fields, body])
+        if self.ready:
+            messages.append([self._status, self._fields, body])
+        elif self._status != b"200" or body != self._alive:
+            status = self._status.decode()
+            raise Malformed(
+                "no broker", f"it speaks HTTP, but is no broker: its answer to the first request was {status}"
+            )
+        self.ready = True
         self._status = self._fields = b""
         self._need = 0
         self._asked -= 1

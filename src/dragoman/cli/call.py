@@ -17,6 +17,7 @@ Examples:
   dragoman call echo "hello"
   dragoman call default "hello" --connect pingpong+tcp://127.0.0.1:7402
   dragoman call echo "hello" --connect memodb+tcp://127.0.0.1:7405 --timeout 10
+  dragoman call echo "hello" --connect http://127.0.0.1:7480
   cat big.png | dragoman call resize - --connect "pingpong+tcp://127.0.0.1:7402?service=resize" > small.png
 
 Exit codes: 0 done; 1 failed, lost, cancelled or refused; 2 usage; 3 broker unreachable; 4 timed out.
@@ -28,9 +29,7 @@ Exit codes: 0 done; 1 failed, lost, cancelled or refused; 2 usage; 3 broker unre
     "--connect",
     "url",
     metavar="URL",
-    default="tcp://127.0.0.1:7400",
-    show_default=True,
-    help="The broker's address for callers.",
+    help="The broker's address for callers. [default: DRAGOMAN_URL, else tcp://127.0.0.1:7400]",
 )
 @click.option(
     "--timeout",
@@ -39,7 +38,7 @@ Exit codes: 0 done; 1 failed, lost, cancelled or refused; 2 usage; 3 broker unre
     help="Give up after so many seconds; `none`: wait and let it run without a limit.  [default: wait; the listener's "
     "job_timeout limits how long it runs]",
 )
-def call(service: str, data: str, url: str, timeout: float | str | None) -> None:
+def call(service: str, data: str, url: str | None, timeout: float | str | None) -> None:
     """Submit one job to SERVICE and print its result.
 
     DATA is the payload; `-` reads it from standard input. The result goes to standard output as it came, errors to
@@ -71,7 +70,7 @@ def call(service: str, data: str, url: str, timeout: float | str | None) -> None
     sys.stdout.buffer.flush()
 
 
-async def _call(url: str, service: str, payload: bytes, timeout: float | str | None) -> bytes:
+async def _call(url: str | None, service: str, payload: bytes, timeout: float | str | None) -> bytes:
     from dragoman.sdk.async_client import AsyncClient
     from dragoman.sdk.unset import TIMEOUT
 

@@ -27,6 +27,7 @@ Examples:
   dragoman worker mypackage.images:resize --service resize --connect tcp://127.0.0.1:7400
   dragoman worker --exec "convert - -resize 10% -" --connect pingpong+tcp://127.0.0.1:7401
   dragoman worker --exec "gzip -c" --service gzip --concurrency 4 --connect memodb+tcp://127.0.0.1:7405
+  dragoman worker mypackage.images:worker --connect http://127.0.0.1:7480
 """,
 )
 @click.argument("target", required=False, metavar="[MODULE:OBJECT]")
@@ -43,7 +44,8 @@ Examples:
     "--connect",
     "url",
     metavar="URL",
-    help="The broker's address for workers. [default: what the Worker says, else tcp://127.0.0.1:7400]",
+    help="The broker's address for workers. [default: what the Worker says, else DRAGOMAN_URL, else "
+    "tcp://127.0.0.1:7400]",
 )
 @click.option(
     "--concurrency",
@@ -150,7 +152,7 @@ def _worker_of(found: Any, target: str, services: tuple[str, ...], url: str | No
 
     from dragoman.sdk.loading import HandlerLoadError
     from dragoman.sdk.targets import worker_target
-    from dragoman.sdk.worker import DEFAULT_URL, Worker
+    from dragoman.sdk.worker import Worker
 
     if isinstance(found, Worker):
         if services:
@@ -165,7 +167,7 @@ def _worker_of(found: Any, target: str, services: tuple[str, ...], url: str | No
         return found
     if not callable(found):
         raise HandlerLoadError(f"{target} is a {type(found).__name__}, neither a Worker nor something to call")
-    made = Worker(url or DEFAULT_URL, **said)
+    made = Worker(url, **said)
     for name in worker_target(made.url, services).services:
         try:
             made.service(name)(found)
@@ -202,10 +204,10 @@ def _wait_for_better(target: str, error: HandlerLoadError, home: ObjectReference
 def _run_program(command: str, services: tuple[str, ...], url: str | None, said: dict[str, Any], reloads: bool) -> int:
     import asyncio
 
+    from dragoman.sdk.client_settings import url_or_default
     from dragoman.sdk.execution import ExecutionOptions
     from dragoman.sdk.program_pool import ProgramPool
     from dragoman.sdk.targets import worker_target
-    from dragoman.sdk.worker import DEFAULT_URL
     from dragoman.sdk.worker_runner import WorkerRunner
 
     if reloads or said.keys() & {"threads", "max_jobs", "max_memory"}:
@@ -213,7 +215,7 @@ def _run_program(command: str, services: tuple[str, ...], url: str | None, said:
             "--exec starts a new program for each job: --reload, --threads, --max-jobs, --max-memory are not for it",
             USAGE,
         )
-    target = worker_target(url or DEFAULT_URL, services)
+    target = worker_target(url_or_default(url), services)
     execution = ExecutionOptions(**said)
     hands = dict.fromkeys(target.services, ProgramPool(_check_command(command)))
     concurrency = execution.jobs_at_once(())

@@ -6,70 +6,61 @@ import asyncio
 import os
 import warnings
 from collections import deque
-from collections.abc import AsyncIterable, AsyncIterator, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from dragoman.dialects.sides import SubmitOptions
 from dragoman.sdk.async_operations import AsyncClientOperations
-from dragoman.sdk.client_settings import (
-    CONNECTIONS,
-    DEFAULT_URL,
-    as_sent,
-    client_is_closed,
-    settings_of,
-    window_of,
-)
+from dragoman.sdk.calls import Calls, Maps, OptionValues, Submits
+from dragoman.sdk.client_settings import as_sent
 from dragoman.sdk.codecs import Codec
-from dragoman.sdk.codecs import codec as codec_of
 from dragoman.sdk.engine import Engine
 from dragoman.sdk.futures import AsyncJobFuture
 from dragoman.sdk.operation import OperationAnswer, OperationCall
 from dragoman.sdk.operation_futures import AsyncOperationFuture
-from dragoman.sdk.option_types import CallOptions, ClientOptions, MapOptions, Result
-from dragoman.sdk.submit_options import SubmitOptionsCache
-from dragoman.sdk.unset import JOB_TIMEOUT, QUEUE_TIMEOUT, TIMEOUT
+from dragoman.sdk.option_types import CallOptions, ClientOptions, Result
 
 if TYPE_CHECKING:
     from dragoman.sdk.client import Client
     from dragoman.sdk.executor import ServiceExecutor
 
 Each = TypeVar("Each")
+Awaited = Coroutine[Any, Any, Each]
 
 
-class AsyncClient(AsyncClientOperations[Result]):
+class AsyncClient(
+    Calls[Awaited[Result], Awaited[bytes], Awaited[Any]],
+    Submits[AsyncJobFuture[Result], AsyncJobFuture[bytes], AsyncJobFuture[Any]],
+    Maps[Iterable[Any] | AsyncIterable[Any], AsyncIterator[Result], AsyncIterator[bytes], AsyncIterator[Any]],
+    AsyncClientOperations[Result],
+):
     """Calls the services of a broker, in any dialect that has callers: the address says which.
 
         async with AsyncClient("tcp://127.0.0.1:7400") as client:
             small = await client.call("resize", big, timeout=30)
 
-    It belongs to the event loop on which it is first used. What its settings and options mean stands at `Client`.
+    It belongs to the event loop on which it is first used. Its settings and options are those of `Client`.
     """
 
     @overload
     def __init__(
-        self: AsyncClient[bytes], url: str = ..., *, codec: Literal["bytes"] = ..., **options: Unpack[ClientOptions]
+        self: AsyncClient[bytes],
+        url: str | None = ...,
+        *,
+        codec: Literal["bytes"] = ...,
+        **options: Unpack[ClientOptions],
     ) -> None: ...
 
     @overload
-    def __init__(self: AsyncClient[Any], url: str = ..., *, codec: str, **options: Unpack[ClientOptions]) -> None: ...
-
     def __init__(
-        self,
-        url: str = DEFAULT_URL,
-        *,
-        codec: str = "bytes",
-        connect_timeout: float = 10.0,
-        connections: int = CONNECTIONS,
-        patient: bool = True,
-    ) -> None:
+        self: AsyncClient[Any], url: str | None = ..., *, codec: str, **options: Unpack[ClientOptions]
+    ) -> None: ...
+
+    def __init__(self, url: str | None = None, *, codec: str = "bytes", **options: Unpack[ClientOptions]) -> None:
         """Raises AddressError."""
-        self._is_closed = True  # nothing to close, should this fail
-        self.url = url
-        self.asking = SubmitOptionsCache(url)
-        self._codec = codec_of(codec)
-        self._options = ClientOptions(connect_timeout=connect_timeout, connections=connections, patient=patient)
-        self._settings = settings_of(connect_timeout, connections, patient)
+        self._set_up(url, codec, **options)
+        self._options = options
         self._for_executors: Client[Any] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._engine: Engine | None = None
@@ -78,120 +69,17 @@ class AsyncClient(AsyncClientOperations[Result]):
 
     # ---------------------------------------------------------------- jobs
 
-    @overload
-    async def call(
-        self, service: str, payload: Any = b"", *, codec: None = None, **options: Unpack[CallOptions]
-    ) -> Result: ...
+    async def _call(self, asked: OptionValues, payload: Any, codec: str | None) -> Any:
+        return await self._enter(self.asking.wishes(*asked), payload, self._chosen(codec))
 
-    @overload
-    async def call(
-        self, service: str, payload: Any = b"", *, codec: Literal["bytes"], **options: Unpack[CallOptions]
-    ) -> bytes: ...
-
-    @overload
-    async def call(self, service: str, payload: Any = b"", *, codec: str, **options: Unpack[CallOptions]) -> Any: ...
-
-    async def call(
-        self,
-        service: str,
-        payload: Any = b"",
-        *,
-        timeout: float | None = TIMEOUT,
-        codec: str | None = None,
-        priority: int | None = None,
-        attempts: int | None = None,
-        job_timeout: float | None = JOB_TIMEOUT,
-        queue_timeout: float | None = QUEUE_TIMEOUT,
-        wait: bool = False,
-    ) -> Any:
-        """Submit a job and wait for its result. Raises JobError or BrokerUnavailable. Options as for `Client.call`."""
-        wishes = self.asking.wishes(
-            service, timeout, job_timeout, queue_timeout, priority, attempts, wait, is_whole=True
-        )
-        return await self._enter(wishes, payload, self._codec if codec is None else codec_of(codec))
-
-    @overload
-    def submit(
-        self, service: str, payload: Any = b"", *, codec: None = None, **options: Unpack[CallOptions]
-    ) -> AsyncJobFuture[Result]: ...
-
-    @overload
-    def submit(
-        self, service: str, payload: Any = b"", *, codec: Literal["bytes"], **options: Unpack[CallOptions]
-    ) -> AsyncJobFuture[bytes]: ...
-
-    @overload
-    def submit(
-        self, service: str, payload: Any = b"", *, codec: str, **options: Unpack[CallOptions]
-    ) -> AsyncJobFuture[Any]: ...
-
-    def submit(
-        self,
-        service: str,
-        payload: Any = b"",
-        *,
-        timeout: float | None = TIMEOUT,
-        codec: str | None = None,
-        priority: int | None = None,
-        attempts: int | None = None,
-        job_timeout: float | None = JOB_TIMEOUT,
-        queue_timeout: float | None = QUEUE_TIMEOUT,
-        wait: bool = False,
-    ) -> AsyncJobFuture[Any]:
-        """Submit a job and go on: what is returned can be awaited. Options as for `Client.call`."""
-        wishes = self.asking.wishes(service, timeout, job_timeout, queue_timeout, priority, attempts, wait)
-        return self._enter(wishes, payload, self._codec if codec is None else codec_of(codec))
-
-    @overload
-    def map(
-        self,
-        service: str,
-        payloads: Iterable[Any] | AsyncIterable[Any],
-        *,
-        codec: None = None,
-        **options: Unpack[MapOptions],
-    ) -> AsyncIterator[Result]: ...
-
-    @overload
-    def map(
-        self,
-        service: str,
-        payloads: Iterable[Any] | AsyncIterable[Any],
-        *,
-        codec: Literal["bytes"],
-        **options: Unpack[MapOptions],
-    ) -> AsyncIterator[bytes]: ...
-
-    @overload
-    def map(
-        self, service: str, payloads: Iterable[Any] | AsyncIterable[Any], *, codec: str, **options: Unpack[MapOptions]
-    ) -> AsyncIterator[Any]: ...
-
-    def map(
-        self,
-        service: str,
-        payloads: Iterable[Any] | AsyncIterable[Any],
-        *,
-        window: int | None = None,
-        timeout: float | None = TIMEOUT,
-        codec: str | None = None,
-        priority: int | None = None,
-        attempts: int | None = None,
-        job_timeout: float | None = JOB_TIMEOUT,
-        queue_timeout: float | None = QUEUE_TIMEOUT,
-        wait: bool = False,
+    def _map(
+        self, wishes: SubmitOptions, payloads: Iterable[Any] | AsyncIterable[Any], codec: Codec, window: int
     ) -> AsyncIterator[Any]:
-        """The results of many jobs, in the order of their payloads, as `Client.map` gives them."""
-        wishes = self.asking.wishes(
-            service, timeout, job_timeout, queue_timeout, priority, attempts, wait, is_whole=True
-        )
-        chosen = self._codec if codec is None else codec_of(codec)
-        size = window_of(self.asking.target, window)
         if isinstance(payloads, AsyncIterable):
-            return self._map_as_they_come(wishes, aiter(payloads), chosen, size)
-        return self._map(wishes, payloads, chosen, size)
+            return self._map_as_they_come(wishes, aiter(payloads), codec, window)
+        return self._map_at_hand(wishes, payloads, codec, window)
 
-    async def _map(
+    async def _map_at_hand(
         self, wishes: SubmitOptions, payloads: Iterable[Any], codec: Codec, window: int
     ) -> AsyncIterator[Any]:
         under_way: deque[AsyncJobFuture[Any]] = deque()
@@ -252,8 +140,7 @@ class AsyncClient(AsyncClientOperations[Result]):
         from dragoman.sdk.client import Client
         from dragoman.sdk.executor import ServiceExecutor
 
-        if self._is_closed:
-            raise client_is_closed()
+        self._check_open()
         if self._for_executors is None:
             self._for_executors = Client(self.url, codec=self._codec.name, **self._options)
         return ServiceExecutor(self._for_executors, service, codec=codec, **options)
@@ -262,7 +149,6 @@ class AsyncClient(AsyncClientOperations[Result]):
 
     @property
     def engine(self) -> Engine:
-        """What does the work; it begins with the first job."""
         return self._engine if self._engine is not None else self._start()
 
     async def close(self) -> None:
@@ -304,15 +190,13 @@ class AsyncClient(AsyncClientOperations[Result]):
 
     def _engine_here(self) -> Engine:
         engine = self._engine if self._engine is not None else self._start()
-        if self._is_closed:
-            raise client_is_closed()
+        self._check_open()
         if self._loop is not asyncio.get_running_loop():
             raise RuntimeError("this client belongs to another event loop: make a new AsyncClient for this one")
         return engine
 
     def _start(self) -> Engine:
-        if self._is_closed:
-            raise client_is_closed()
+        self._check_open()
         self._loop = asyncio.get_running_loop()
         self._engine = Engine(self.asking.target, self._loop, self._loop.call_soon, **self._settings)
         return self._engine

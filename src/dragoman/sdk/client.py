@@ -15,24 +15,17 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from dragoman.dialects.sides import SubmitOptions
-from dragoman.sdk.client_settings import (
-    CONNECTIONS,
-    DEFAULT_URL,
-    as_sent,
-    client_is_closed,
-    settings_of,
-    window_of,
-)
+from dragoman.sdk.calls import Calls, Maps, OptionValues, Submits
+from dragoman.sdk.client_settings import as_sent, client_is_closed
 from dragoman.sdk.codecs import Codec
-from dragoman.sdk.codecs import codec as codec_of
 from dragoman.sdk.engine import Engine
+from dragoman.sdk.event_loop import new_loop
 from dragoman.sdk.futures import ExecutorFuture, JobFuture
 from dragoman.sdk.operation import OperationAnswer, OperationCall
 from dragoman.sdk.operation_futures import OperationFuture
 from dragoman.sdk.operations import ClientOperations
-from dragoman.sdk.option_types import CallOptions, ClientOptions, MapOptions, Result
+from dragoman.sdk.option_types import CallOptions, ClientOptions, Result
 from dragoman.sdk.submit_options import SubmitOptionsCache
-from dragoman.sdk.unset import JOB_TIMEOUT, QUEUE_TIMEOUT, TIMEOUT
 
 if TYPE_CHECKING:
     from dragoman.sdk.executor import ServiceExecutor
@@ -42,7 +35,12 @@ Each = TypeVar("Each")
 LAST_WORDS = 5.0  # seconds that `close` waits for its thread
 
 
-class Client(ClientOperations[Result]):
+class Client(
+    Calls[Result, bytes, Any],
+    Submits[JobFuture[Result], JobFuture[bytes], JobFuture[Any]],
+    Maps[Iterable[Any], Iterator[Result], Iterator[bytes], Iterator[Any]],
+    ClientOperations[Result],
+):
     """Calls the services of a broker, in any dialect that has callers: the address says which.
 
         with Client("tcp://127.0.0.1:7400") as client:
@@ -51,6 +49,8 @@ class Client(ClientOperations[Result]):
     It connects when it is first used, and again by itself. All methods may be called from any thread: one thread of its
     own does all reading and writing. After a fork the child needs a client of its own.
 
+    Without a URL it is that of the environment (DRAGOMAN_URL), else tcp://127.0.0.1:7400.
+
     `connect_timeout` is how long a job waits for a connection, and how long one that is under way waits for a lost
     connection to come back, before it ends in BrokerUnavailable. `patient=False`: if the very first attempt to connect
     fails, that is final. `connections`: how many there may be where each carries one call at a time.
@@ -58,27 +58,15 @@ class Client(ClientOperations[Result]):
 
     @overload
     def __init__(
-        self: Client[bytes], url: str = ..., *, codec: Literal["bytes"] = ..., **options: Unpack[ClientOptions]
+        self: Client[bytes], url: str | None = ..., *, codec: Literal["bytes"] = ..., **options: Unpack[ClientOptions]
     ) -> None: ...
 
     @overload
-    def __init__(self: Client[Any], url: str = ..., *, codec: str, **options: Unpack[ClientOptions]) -> None: ...
+    def __init__(self: Client[Any], url: str | None = ..., *, codec: str, **options: Unpack[ClientOptions]) -> None: ...
 
-    def __init__(
-        self,
-        url: str = DEFAULT_URL,
-        *,
-        codec: str = "bytes",
-        connect_timeout: float = 10.0,
-        connections: int = CONNECTIONS,
-        patient: bool = True,
-    ) -> None:
+    def __init__(self, url: str | None = None, *, codec: str = "bytes", **options: Unpack[ClientOptions]) -> None:
         """Raises AddressError."""
-        self._is_closed = True  # nothing to close, should this fail
-        self.url = url
-        self.asking = SubmitOptionsCache(url)
-        self._codec = codec_of(codec)
-        self._settings = settings_of(connect_timeout, connections, patient)
+        self._set_up(url, codec, **options)
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._thread: _IoThread | None = None
@@ -86,124 +74,15 @@ class Client(ClientOperations[Result]):
 
     # ---------------------------------------------------------------- jobs
 
-    @overload
-    def call(
-        self, service: str, payload: Any = b"", *, codec: None = None, **options: Unpack[CallOptions]
-    ) -> Result: ...
-
-    @overload
-    def call(
-        self, service: str, payload: Any = b"", *, codec: Literal["bytes"], **options: Unpack[CallOptions]
-    ) -> bytes: ...
-
-    @overload
-    def call(self, service: str, payload: Any = b"", *, codec: str, **options: Unpack[CallOptions]) -> Any: ...
-
-    def call(
-        self,
-        service: str,
-        payload: Any = b"",
-        *,
-        timeout: float | None = TIMEOUT,
-        codec: str | None = None,
-        priority: int | None = None,
-        attempts: int | None = None,
-        job_timeout: float | None = JOB_TIMEOUT,
-        queue_timeout: float | None = QUEUE_TIMEOUT,
-        wait: bool = False,
-    ) -> Any:
-        """Submit a job and wait for its result. Raises JobError or BrokerUnavailable.
-
-        `timeout`: how long to wait for all of it; the broker knows it. `job_timeout`: how long one attempt may run; not
-        said, it has no limit if there is a `timeout`, else that of the listener, which is 60 unless it was changed.
-        `queue_timeout`: how long it may wait for a free worker. None means no limit, for all three; the longest that
-        can be said otherwise is 49 days. `priority`: 0 to 9, the higher the sooner; 5 if it is not said. `attempts`:
-        how often it may be handed out. `wait`: wait for a worker even if none offers the service.
-        """
-        wishes = self.asking.wishes(
-            service, timeout, job_timeout, queue_timeout, priority, attempts, wait, is_whole=True
-        )
-        job = self._enter(wishes, payload, self._codec if codec is None else codec_of(codec))
+    def _call(self, asked: OptionValues, payload: Any, codec: str | None) -> Any:
+        job = self._enter(self.asking.wishes(*asked), payload, self._chosen(codec))
         try:
             return job.result()
         finally:
             if not job.done():  # we were interrupted
                 job.cancel()
 
-    @overload
-    def submit(
-        self, service: str, payload: Any = b"", *, codec: None = None, **options: Unpack[CallOptions]
-    ) -> JobFuture[Result]: ...
-
-    @overload
-    def submit(
-        self, service: str, payload: Any = b"", *, codec: Literal["bytes"], **options: Unpack[CallOptions]
-    ) -> JobFuture[bytes]: ...
-
-    @overload
-    def submit(
-        self, service: str, payload: Any = b"", *, codec: str, **options: Unpack[CallOptions]
-    ) -> JobFuture[Any]: ...
-
-    def submit(
-        self,
-        service: str,
-        payload: Any = b"",
-        *,
-        timeout: float | None = TIMEOUT,
-        codec: str | None = None,
-        priority: int | None = None,
-        attempts: int | None = None,
-        job_timeout: float | None = JOB_TIMEOUT,
-        queue_timeout: float | None = QUEUE_TIMEOUT,
-        wait: bool = False,
-    ) -> JobFuture[Any]:
-        """Submit a job and go on. Options as for `call`."""
-        wishes = self.asking.wishes(service, timeout, job_timeout, queue_timeout, priority, attempts, wait)
-        return self._enter(wishes, payload, self._codec if codec is None else codec_of(codec))
-
-    @overload
-    def map(
-        self, service: str, payloads: Iterable[Any], *, codec: None = None, **options: Unpack[MapOptions]
-    ) -> Iterator[Result]: ...
-
-    @overload
-    def map(
-        self, service: str, payloads: Iterable[Any], *, codec: Literal["bytes"], **options: Unpack[MapOptions]
-    ) -> Iterator[bytes]: ...
-
-    @overload
-    def map(
-        self, service: str, payloads: Iterable[Any], *, codec: str, **options: Unpack[MapOptions]
-    ) -> Iterator[Any]: ...
-
-    def map(
-        self,
-        service: str,
-        payloads: Iterable[Any],
-        *,
-        window: int | None = None,
-        timeout: float | None = TIMEOUT,
-        codec: str | None = None,
-        priority: int | None = None,
-        attempts: int | None = None,
-        job_timeout: float | None = JOB_TIMEOUT,
-        queue_timeout: float | None = QUEUE_TIMEOUT,
-        wait: bool = False,
-    ) -> Iterator[Any]:
-        """The results of many jobs, in the order of their payloads.
-
-        At most `window` jobs are under way at once, and no payload is taken before there is room for it: there may be
-        any number of them, even without end. `timeout` is for each job. A job's error is raised in its place, and ends
-        the iteration; whoever ends it, what is under way then is cancelled.
-        """
-        wishes = self.asking.wishes(
-            service, timeout, job_timeout, queue_timeout, priority, attempts, wait, is_whole=True
-        )
-        chosen = self._codec if codec is None else codec_of(codec)
-        return self._map(wishes, iter(payloads), chosen, window_of(self.asking.target, window))
-
-    def _map(self, wishes: SubmitOptions, payloads: Iterator[Any], codec: Codec, window: int) -> Iterator[Any]:
+    def _map(self, wishes: SubmitOptions, payloads: Iterable[Any], codec: Codec, window: int) -> Iterator[Any]:
         under_way: deque[JobFuture[Any]] = deque()
         try:
             for payload in payloads:
@@ -222,7 +101,7 @@ class Client(ClientOperations[Result]):
         """As `submit`, but parts are joined in front of the result, as by `call`, and a failure whose type is a builtin
         exception is that exception, too."""
         wishes = self.asking.wishes(service, is_whole=True, **options)
-        return self._enter(wishes, payload, self._codec if codec is None else codec_of(codec), ExecutorFuture)
+        return self._enter(wishes, payload, self._chosen(codec), ExecutorFuture)
 
     @staticmethod
     def as_completed(futures: Iterable[JobFuture[Each]], timeout: float | None = None) -> Iterator[JobFuture[Each]]:
@@ -239,7 +118,6 @@ class Client(ClientOperations[Result]):
 
     @property
     def engine(self) -> Engine:
-        """What does the work; it begins with the first job."""
         thread = self._thread
         return thread.engine if thread is not None else self._start().engine
 
@@ -309,8 +187,7 @@ class Client(ClientOperations[Result]):
 
     def _start(self) -> _IoThread:
         with self._lock:
-            if self._is_closed:
-                raise client_is_closed()
+            self._check_open()
             if self._thread is None:
                 self._thread = _IoThread(self.asking, self._settings)
                 _clients.add(self)
@@ -328,7 +205,7 @@ class _IoThread:
     """An event loop in a thread of its own, and the engine on it."""
 
     def __init__(self, asking: SubmitOptionsCache, settings: dict[str, Any]) -> None:
-        self._loop = _new_loop()
+        self._loop = new_loop()
         self._is_over = False
         self.engine = Engine(asking.target, self._loop, self._wake, **settings)
         self._thread = threading.Thread(target=self._run, name=f"dragoman {asking.target.place}", daemon=True)
@@ -362,15 +239,6 @@ class _IoThread:
     async def _stop(self) -> None:
         await self.engine.close()
         self._loop.stop()
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-    return loop
 
 
 _clients: weakref.WeakSet[Client[Any]] = weakref.WeakSet()

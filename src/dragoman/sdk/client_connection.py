@@ -11,14 +11,16 @@ from typing import Any, Protocol
 from dragoman.carriers.carrier import Frame, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.dialects.sides import ClientSide, Failure, Outcome, SubmitOptions
-from dragoman.sdk.errors import BrokerUnavailable, DragomanError, JobFailed, OperationError, error_from
+from dragoman.sdk.errors import BrokerUnavailable, DragomanError, JobFailed, OperationError, WrongDialect, error_from
 from dragoman.sdk.operation import OperationCall
 from dragoman.sdk.outgoing import OutgoingConnection, open_connection
+from dragoman.sdk.recognition import FIRST_SIGN, SUSPICIOUS, Recognition
 from dragoman.sdk.targets import Target
 from dragoman.streams.dial import BackOff
 
 DIAL_LIMIT = 5.0  # seconds for one attempt to connect and be greeted
 LONGEST_REST = 5.0  # seconds between two attempts
+LONGEST_SUSPICIOUS = max(map(len, SUSPICIOUS))
 OpenLink = Callable[..., Any]
 
 
@@ -51,6 +53,8 @@ class PendingItem(Protocol):
 class ConnectionOwner(Protocol):
     """Who has conversations, and is told what becomes of them."""
 
+    recognition: Recognition
+
     def paused(self, conversation: ClientConnection) -> None:
         """It has said or heard something, and is done with it."""
 
@@ -75,12 +79,16 @@ class ClientConnection:
         """`patience`: how long a job waits for a connection, so that several attempts must have room in it."""
         self._target = target
         self._owner = owner
+        self._recognition = owner.recognition
         self._open = open
         self._link: OutgoingConnection | None = None
         self._back_off = BackOff(random.uniform, cap=min(LONGEST_REST, patience / 4))
         self._is_shared = target.dialect.calls_at_once
         self._is_rested = True  # it may dial without waiting first
         self._is_heard = False  # the broker has spoken to us on this connection
+        self._is_suspect = False  # the answer that came may be none
+        self._naming: asyncio.Task[None] | None = None  # finds out what this port is
+        self._looking: asyncio.TimerHandle | None = None  # to find out whether this is the right port
         self.dialling: asyncio.Task[None] | None = None
         self.jobs: dict[PendingItem, None] = {}
         self.side: ClientSide = target.sides.client_side(target.options, self)
@@ -97,6 +105,11 @@ class ClientConnection:
     @property
     def has_room(self) -> bool:
         return self._link is not None and (self._is_shared or not self.jobs) and self.side.is_ready
+
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """What is under way on the event loop."""
+        return [task for task in (self.dialling, self._naming) if task is not None]
 
     # ---------------------------------------------------------------- jobs
 
@@ -140,8 +153,10 @@ class ClientConnection:
             self.dialling = asyncio.get_running_loop().create_task(self._dial(rest))
 
     def close(self) -> None:
-        if self.dialling is not None:
-            self.dialling.cancel()
+        if self._looking is not None:
+            self._looking.cancel()
+        for task in self.tasks:
+            task.cancel()
         if self._link is not None:
             self.side.bye()
             self._link.close()
@@ -169,8 +184,11 @@ class ClientConnection:
         place = self._target.place
         carrier = self._target.sides.client_carrier(place)
         self._is_heard = False
-        self._link = await self._open(place, carrier, self._heard, self._ended, DIAL_LIMIT, self._paused)
+        opening = self._open(place, carrier, self._heard, self._ended, DIAL_LIMIT, self._paused)
+        self._link = await self._recognition.open(opening)
         self.dialling = None
+        if not self._recognition.is_known:
+            self._looking = asyncio.get_running_loop().call_later(FIRST_SIGN, self._look_at_port)
         self.side.opened(monotonic())
         self._paused()
 
@@ -181,13 +199,60 @@ class ClientConnection:
         try:
             self.side.hear(message, monotonic())
         except Malformed as problem:
-            self._misunderstood(problem)
+            if self._recognition.is_known:
+                self._misunderstood(problem)
+            else:
+                self._hang_up()
+                self.dialling = asyncio.get_running_loop().create_task(self._explain(problem))
+        else:
+            if not self._is_suspect:
+                self._recognition.is_known = True
 
     def _paused(self) -> None:
         if self._is_heard and not self._is_rested and self.side.is_ready:
             self._is_rested = True
             self._back_off.reset()
         self._owner.paused(self)
+
+    def _look_at_port(self) -> None:
+        """If nothing has come by now, find out what this port is."""
+        if self._link is not None and not self._is_heard and self._naming is None:
+            self._naming = asyncio.get_running_loop().create_task(self._name_port(self._link))
+
+    async def _name_port(self, link: OutgoingConnection) -> None:
+        problem = await self._recognition.problem()
+        self._naming = None
+        if problem is not None and link is self._link:
+            self._refuse_port(problem)
+
+    async def _explain(self, misunderstood: Malformed) -> None:
+        """The first that came was not understood: what is this port?"""
+        try:
+            problem = await self._recognition.problem(thorough=True)
+        finally:
+            self.dialling = None
+        if problem is not None:
+            self._refuse_port(problem)
+        else:
+            self._misunderstood(misunderstood)
+
+    async def _look_at_answer(self, job: PendingItem, result: Frame) -> None:
+        """The first answer is a word by which ports for workers refuse callers. It may be a result, too."""
+        problem = await self._recognition.problem(thorough=True)
+        self._naming = None
+        self._is_suspect = False
+        if problem is not None:
+            self._refuse_port(problem)
+        else:
+            self._recognition.is_known = True
+            self.answered(job, result)
+
+    def _refuse_port(self, problem: BrokerUnavailable) -> None:
+        self._hang_up()
+        self.fail_all(lambda: WrongDialect(str(problem)))
+        self.side = self._target.sides.client_side(self._target.options, self)
+        self._owner.unreachable(problem)
+        self._owner.lost(self)
 
     def _misunderstood(self, problem: Malformed) -> None:
         """There is nothing to be expected from whoever speaks like this."""
@@ -225,6 +290,10 @@ class ClientConnection:
 
     def answered(self, ticket: Hashable, result: Frame) -> None:
         job: PendingItem = ticket  # type: ignore[assignment]
+        if len(result) <= LONGEST_SUSPICIOUS and not self._recognition.is_known and result in SUSPICIOUS:
+            self._is_suspect = True
+            self._naming = asyncio.get_running_loop().create_task(self._look_at_answer(job, result))
+            return
         if self.jobs.pop(job, self) is not self:
             self._owner.ended(job)
             job.succeed(result)

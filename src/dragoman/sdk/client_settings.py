@@ -1,16 +1,24 @@
-"""What both kinds of client begin with, and say alike."""
+"""Settings of both kinds of client, and the address that clients, workers and commands use where none is given."""
 
 from __future__ import annotations
 
-from typing import Any
+import os
+from typing import TYPE_CHECKING, Any
 
-from dragoman.sdk.codecs import Codec
-from dragoman.sdk.targets import Target
+if TYPE_CHECKING:
+    from dragoman.sdk.codecs import Codec
+    from dragoman.sdk.targets import Target
 
+URL_VARIABLE = "DRAGOMAN_URL"
 DEFAULT_URL = "tcp://127.0.0.1:7400"
 CONNECTIONS = 16  # where each carries one call at a time
 WINDOW = 256  # jobs of one `map` under way, where the address says nothing of it
 BACKGROUND = "background jobs"  # and all else that is asked of the broker itself: the word that a wire has, or has not
+
+
+def url_or_default(url: str | None) -> str:
+    """The address that was given, or that of the environment, or the native port of a broker on this machine."""
+    return url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
 
 
 def settings_of(connect_timeout: float, connections: int, patient: bool) -> dict[str, Any]:

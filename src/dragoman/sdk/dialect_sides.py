@@ -111,7 +111,7 @@ def http() -> Sides:
 
     def carrier(place: SocketAddress) -> Carrier:
         host = "localhost" if isinstance(place, UnixAddress) else str(place)
-        return HttpClient(host, limits=HttpClientLimits(max_payload=HARD_CAP))
+        return HttpClient(host, probe=peer.PROBE, alive=peer.ALIVE, limits=HttpClientLimits(max_payload=HARD_CAP))
 
     return Sides(
         objection=peer.check_services,

@@ -13,6 +13,7 @@ from dragoman.dialects.sides import NOTHING_SAID, Failure, JobInfo, Outcome, Rep
 from dragoman.sdk.errors import BrokerUnavailable
 from dragoman.sdk.job_runner import JobRunner, RunningJob
 from dragoman.sdk.outgoing import OutgoingConnection, open_connection
+from dragoman.sdk.recognition import FIRST_SIGN, SUSPICIOUS, Recognition
 from dragoman.sdk.targets import Target
 from dragoman.streams.dial import BackOff
 
@@ -21,6 +22,7 @@ log = logging.getLogger("dragoman.worker")
 CONNECT_TIMEOUT = 5.0
 PARTING = 1.0  # how long the broker may take to hang up when we have
 JOBS_POLL = 0.02
+LONGEST_SUSPICIOUS = max(map(len, SUSPICIOUS))
 
 
 class DiallingWorker:
@@ -32,9 +34,14 @@ class DiallingWorker:
         self._side = target.sides.worker_side(target.options, self, target.services, concurrency)
         self._loop = asyncio.get_running_loop()
         self._back_off = BackOff(random.uniform, cap=5.0)
+        self._recognition = Recognition(target, "worker")
+        self._looking: asyncio.Task[None] | None = None  # whether this is the right port
         self._link: OutgoingConnection | None = None
         self._jobs: dict[Hashable, RunningJob] = {}
         self._reports = target.dialect.reports
+        self._suspect: RunningJob | None = None
+        self._is_misunderstood = False  # what came last on this connection
+        self._trouble = ""  # what is wrong with the port
         self._is_flush_due = False
         self._stop = asyncio.Event()
         self._stop_at_once = asyncio.Event()
@@ -48,7 +55,10 @@ class DiallingWorker:
 
     def run(self, ticket: Hashable, payload: Frame, assignment: JobInfo = NOTHING_SAID) -> None:
         job = self._jobs[ticket] = RunningJob(self, ticket, payload, assignment)
-        self._crew.begin(job)
+        if len(payload) <= LONGEST_SUSPICIOUS and not self._recognition.is_known and payload in SUSPICIOUS:
+            self._look_at_port(0.0, job)
+        else:
+            self._crew.begin(job)
 
     def recall(self, ticket: Hashable, reason: str) -> None:
         job = self._jobs.get(ticket)
@@ -79,12 +89,13 @@ class DiallingWorker:
                 continue
             await self._serve()
             await self._part()
+            await self._name_lost_port()
             if self._jobs and not self._side.is_busy and not self._target.dialect.shares_connections:
                 # Taken on a connection that is gone, on a wire where that ends them: nobody waits for them any more,
                 # but we are not free before they end.
                 await self._finish_jobs()
             if not self._is_done:
-                await self._rest("the connection is gone")
+                await self._rest(self._trouble or "the connection is gone")
         return 0
 
     def stop(self) -> None:
@@ -111,7 +122,8 @@ class DiallingWorker:
         self._lost.clear()
         place = self._target.place
         carrier = self._target.sides.worker_carrier(place)
-        opening = asyncio.ensure_future(open_connection(place, carrier, self._heard, self._ended, CONNECT_TIMEOUT))
+        link = open_connection(place, carrier, self._heard, self._ended, CONNECT_TIMEOUT)
+        opening = asyncio.ensure_future(self._recognition.open(link))
         await first(opening, self._stop_at_once.wait() if self._side.is_busy else self._stop.wait())
         if not opening.done():
             return
@@ -119,7 +131,10 @@ class DiallingWorker:
         if self._is_done or self._lost.is_set():
             return
         log.info("connected to %s", place)
+        self._trouble = ""
+        self._is_misunderstood = False
         self._side.opened(self._loop.time())
+        self._look_at_port(FIRST_SIGN)
 
     async def _serve(self) -> None:
         """One connection's life: tick until it is lost or we are done."""
@@ -145,6 +160,39 @@ class DiallingWorker:
         if self._link is not None or not self._lost.is_set():
             self._back_off.reset()  # only a broker that speaks to us is worth coming back to at once
             self._side.hear(message, self._loop.time())
+            if self._link is None:
+                self._is_misunderstood = True
+            elif self._suspect is None:
+                self._recognition.is_known = True
+
+    def _look_at_port(self, delay: float, suspect: RunningJob | None = None) -> None:
+        """Find out what this port is, unless something was understood by then. `suspect`: a job that may be none."""
+        if not self._recognition.is_known:
+            if self._looking is not None:
+                self._looking.cancel()
+            self._suspect = suspect
+            self._looking = self._loop.create_task(self._name_port(delay))
+
+    async def _name_port(self, delay: float) -> None:
+        await asyncio.sleep(delay)
+        problem = await self._recognition.problem(thorough=self._suspect is not None)
+        suspect, self._suspect = self._suspect, None
+        if problem is not None:
+            self._trouble = str(problem)
+            if suspect is not None:
+                del self._jobs[suspect.ticket]
+            self._hang_up()
+        elif suspect is not None:
+            self._recognition.is_known = True
+            self._crew.begin(suspect)
+
+    async def _name_lost_port(self) -> None:
+        """The connection is gone. If the first message was not understood, find out what is there."""
+        if self._looking is not None:
+            self._looking.cancel()
+        if self._is_misunderstood and not self._is_done and not self._trouble:
+            problem = await self._recognition.problem(thorough=True)
+            self._trouble = str(problem or "")
 
     def _ended(self, problem: str) -> None:
         if not self._lost.is_set():

@@ -18,8 +18,9 @@ from time import monotonic
 
 from dragoman.sdk.client_connection import ClientConnection, OpenLink, PendingItem
 from dragoman.sdk.coarse_timers import CoarseTimers
-from dragoman.sdk.errors import BrokerUnavailable, DragomanError, JobCancelled, JobTimeout
+from dragoman.sdk.errors import BrokerUnavailable, DragomanError, JobCancelled, JobTimeout, WrongDialect
 from dragoman.sdk.outgoing import open_connection
+from dragoman.sdk.recognition import Recognition
 from dragoman.sdk.targets import Target
 
 GRACE = 0.5  # seconds that the broker is given to say itself that a deadline has passed
@@ -45,6 +46,7 @@ class Engine:
         self._connect_timeout = connect_timeout
         self._patient = patient
         self._open = open
+        self.recognition = Recognition(target, "client")
         self._most = 1 if target.dialect.calls_at_once else connections
         self._grace = GRACE if "timeout" in target.dialect.capabilities else 0.0
         self._inbox: deque[PendingItem] = deque()
@@ -175,7 +177,7 @@ class Engine:
 
     def unreachable(self, problem: BrokerUnavailable) -> None:
         self._problem = problem
-        if not self._patient and not self._was_up:
+        if (not self._patient and not self._was_up) or isinstance(problem, WrongDialect):
             self._fail_waiting(inf, problem)
 
     def lost(self, conversation: ClientConnection) -> None:
@@ -271,14 +273,14 @@ class Engine:
         if self._timer is not None:
             self._timer.cancel()
         self.refuse_the_rest()
-        dialling = [each.dialling for each in self._conversations if each.dialling is not None]
+        tasks = [task for each in self._conversations for task in each.tasks]
         for conversation in self._conversations:
             jobs, conversation.jobs = conversation.jobs, {}
             conversation.close()
             for job in jobs:
                 self.ended(job)
                 job.fail(_closed())
-        await asyncio.gather(*dialling, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def refuse_the_rest(self) -> None:
         """What came in too late to be sent. Once the loop is over, from any thread."""

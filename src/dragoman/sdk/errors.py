@@ -13,6 +13,10 @@ class BrokerUnavailable(DragomanError, ConnectionError):
     """There is no broker at that address, or the connection to it broke."""
 
 
+class WrongDialect(BrokerUnavailable):
+    """The port speaks another dialect than the address says, or is no broker's."""
+
+
 class Unsupported(DragomanError):
     """The dialect of this address has no word for what was asked."""
 

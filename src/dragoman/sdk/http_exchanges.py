@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from dragoman.carriers.carrier import Carrier, Message, TooLarge
-from dragoman.dialects.http.codec import Request, Response, is_alive, read_response, write_probe
+from dragoman.dialects.http.codec import Request, Response, read_response
 from dragoman.sdk.address import SocketAddress
 from dragoman.sdk.errors import BrokerUnavailable
 from dragoman.sdk.outgoing import OutgoingConnection, open_connection
+from dragoman.sdk.recognition import Recognition
+from dragoman.sdk.targets import Target
 
 CONNECT_TIMEOUT = 5.0
-FIRST_ANSWER = 2.0  # seconds that a server may take to answer its first request
 IDLE = 4.0  # seconds after which a connection is not used again; the broker ends it after 15
 
 
 class Exchanges:
     """Each request has a connection for itself until its response is there."""
 
-    def __init__(self, place: SocketAddress, carrier: Callable[[SocketAddress], Carrier]) -> None:
-        self._place = place
-        self._carrier = carrier
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._recognition = Recognition(target, "worker")
         self._idle: list[_Connection] = []
         self._loop = asyncio.get_running_loop()
 
@@ -52,8 +52,8 @@ class Exchanges:
             if connection.is_open and connection.idle_since >= oldest:
                 return connection
             connection.close()
-        connection = _Connection(self._place)
-        await connection.open(self._carrier(self._place))
+        connection = _Connection(self._target.place)
+        await connection.open(self._target.sides.client_carrier(self._target.place), self._recognition)
         return connection
 
 
@@ -69,17 +69,11 @@ class _Connection:
     def is_open(self) -> bool:
         return self._link is not None
 
-    async def open(self, carrier: Carrier) -> None:
-        """Connect, and make sure that a broker is there. Raises BrokerUnavailable."""
-        self._link = await open_connection(self._place, carrier, self._heard, self._ended, CONNECT_TIMEOUT)
-        try:
-            response = await self.ask(write_probe(), FIRST_ANSWER)
-            if not is_alive(response):
-                told = f"speaks HTTP, but GET /livez was answered {response.status}: no broker"
-                raise BrokerUnavailable(f"{self._place} {told}")
-        except BaseException:
-            self.close()
-            raise
+    async def open(self, carrier: Carrier, recognition: Recognition) -> None:
+        """Raises BrokerUnavailable."""
+        opening = open_connection(self._place, carrier, self._heard, self._ended, CONNECT_TIMEOUT)
+        self._link = await recognition.open(opening)
+        recognition.is_known = True  # a broker has answered
 
     async def ask(self, request: Request, timeout: float) -> Response:
         if self._link is None:

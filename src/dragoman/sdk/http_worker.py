@@ -57,7 +57,7 @@ class HttpWorker:
         self._target = target
         self._crew = crew
         self._concurrency = concurrency
-        self._exchanges = Exchanges(target.place, target.sides.client_carrier)
+        self._exchanges = Exchanges(target)
         self._loop = asyncio.get_running_loop()
         self._back_off = BackOff(random.uniform, cap=5.0)
         self._member: Membership | None = None

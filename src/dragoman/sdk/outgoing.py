@@ -16,6 +16,10 @@ def _nothing() -> None:
     pass
 
 
+class Ungreeted(BrokerUnavailable):
+    """Somebody listens there, and does not greet as a broker of this dialect does."""
+
+
 class OutgoingConnection:
     """Made by `open_link`; it lives until `close` or until `ended` is called.
 
@@ -90,21 +94,19 @@ async def open_connection(
     def finish(problem: str) -> None:
         stream.close()
         if not ready.done():
-            ready.set_exception(BrokerUnavailable(problem))
+            ready.set_exception(Ungreeted(problem))
         else:
             ended(problem)
 
     stream.write(list(carrier.outgoing))
     carrier.outgoing = []
     stream.start(arrived, finish)
-    if carrier.ready:  # there is no greeting to wait for
-        ready.set_result(None)
     try:
         async with asyncio.timeout_at(deadline):
             await ready
     except TimeoutError:
         stream.close()
-        raise BrokerUnavailable(f"{place} was reached but did not greet us within {timeout:g} s") from None
+        raise Ungreeted(f"{place} was reached but did not greet us within {timeout:g} s") from None
     except asyncio.CancelledError:
         stream.close()
         raise

@@ -24,6 +24,7 @@ from dragoman.sdk.dialling_worker import CONNECT_TIMEOUT, first
 from dragoman.sdk.errors import BrokerUnavailable
 from dragoman.sdk.job_runner import JobRunner, RunningJob
 from dragoman.sdk.outgoing import OutgoingConnection, open_connection
+from dragoman.sdk.recognition import FIRST_SIGN, Recognition
 from dragoman.sdk.targets import Target
 from dragoman.sdk.zmq_endpoint import url_from_endpoint
 from dragoman.streams.dial import BackOff
@@ -48,9 +49,11 @@ class PowerhoseWorker:
         self._crew = crew
         self._loop = asyncio.get_running_loop()
         self._back_off = BackOff(random.uniform, cap=min(5.0, target.options.ping_every / 2))
+        self._recognition = Recognition(target, "worker")
         self._side: WorkerSide | None = None  # none until we listen
         self._link: OutgoingConnection | None = None
         self._lost = asyncio.Event()  # the connection to the master is gone
+        self._is_misunderstood = False  # what came last from it
         self._callers: dict[MasterConnection, None] = {}
         self._changed = asyncio.Event()  # something happened: look again whether we are done
         self._is_told = False
@@ -137,7 +140,8 @@ class PowerhoseWorker:
             lost = self._lost = asyncio.Event()
             carrier = Zmtp(REGISTRATION_SOCKET, dials=True, limits=ZmtpLimits(max_payload=HARD_CAP))
             try:
-                link = await open_connection(place, carrier, self._heard, self._ended, CONNECT_TIMEOUT)
+                opening = open_connection(place, carrier, self._heard, self._ended, CONNECT_TIMEOUT)
+                link = await self._recognition.open(opening)
             except BrokerUnavailable as problem:
                 log.warning("%s", problem)
             else:
@@ -146,10 +150,22 @@ class PowerhoseWorker:
                 else:
                     self._link = link
                     log.info("connected to %s", place)
+                    self._is_misunderstood = False
                     side.opened(self._loop.time())
                     self._changed.set()
+                    await self._look_at_port(lost)
                 await lost.wait()
             await asyncio.sleep(self._back_off.next())
+
+    async def _look_at_port(self, lost: asyncio.Event) -> None:
+        """A master connects to us once we have registered. If none does, or something came that no master says, find
+        out what this port is. PingPong answers a registration as a master does."""
+        await first(lost.wait(), asyncio.sleep(FIRST_SIGN))
+        if not lost.is_set() or self._is_misunderstood:
+            problem = await self._recognition.problem(thorough=self._is_misunderstood)
+            if problem is not None:
+                log.warning("%s", problem)
+                self._lose_link()
 
     async def _part(self) -> None:
         """Whoever has something of ours on its way gets it, then all hang up."""
@@ -167,6 +183,7 @@ class PowerhoseWorker:
         if self._side is not None and not self._lost.is_set():
             self._back_off.reset()  # only a master that speaks to us is worth coming back to at once
             self._side.hear(message, self._loop.time())
+            self._is_misunderstood = self._lost.is_set()
             self._changed.set()
 
     def _ended(self, problem: str) -> None:
@@ -190,6 +207,7 @@ class PowerhoseWorker:
             log.warning("a master is turned away: %d connections to our endpoint are open already", MAX_CALLERS)
             accepted.close()
             return
+        self._recognition.is_known = True
         self._callers[MasterConnection(self._loop, accepted, self._ordered, self._hung_up)] = None
 
     def _ordered(self, caller: MasterConnection, message: Message | TooLarge) -> None:

@@ -8,12 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
 from dragoman.sdk import pickled_calls
+from dragoman.sdk.client_settings import url_or_default
 from dragoman.sdk.execution import DEFAULT_GRACE, ExecutionOptions
 from dragoman.sdk.handlers import Handler, describe
 from dragoman.sdk.loading import HandlerLoadError, ObjectReference, is_loading, refer_to
 from dragoman.sdk.printable import log_to_stderr
-
-DEFAULT_URL = "tcp://127.0.0.1:7400"
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -29,12 +28,13 @@ class Worker:
         worker.run()
 
     Functions run in child processes, one for each core, unless `threads` is said; coroutine functions run together on
-    an event loop. Seconds and bytes everywhere; what is not said is as on the page about workers.
+    an event loop. Seconds and bytes everywhere; what is not said is as on the page about workers. Without a URL it is
+    that of the environment (DRAGOMAN_URL), else tcp://127.0.0.1:7400.
     """
 
     def __init__(
         self,
-        url: str = DEFAULT_URL,
+        url: str | None = None,
         *,
         processes: int | None = None,
         threads: int | None = None,
@@ -44,7 +44,7 @@ class Worker:
         cancel_grace: float = DEFAULT_GRACE,
     ) -> None:
         """Raises ValueError."""
-        self.url = url
+        self.url = url_or_default(url)
         self.execution = ExecutionOptions(processes, threads, concurrency, max_jobs, max_memory, cancel_grace)
         self.services: dict[str, Handler] = {}
         self._module: str = sys._getframe(1).f_globals.get("__name__", "")  # where children will find us

@@ -24,7 +24,7 @@ PREFIX = "DRAGOMAN_"
 PATH_VARIABLE = "DRAGOMAN_CONFIG"
 
 # Variables with our prefix that are documented but are no configuration keys; the second is for whoever installs.
-OTHER_VARIABLES = frozenset({PATH_VARIABLE, "DRAGOMAN_PURE"})
+OTHER_VARIABLES = frozenset({PATH_VARIABLE, "DRAGOMAN_PURE", "DRAGOMAN_URL"})
 
 # Kubernetes gives every pod such variables for a service that is called "dragoman".
 _KUBERNETES_VARIABLE = re.compile(r"DRAGOMAN_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_.*)?)")

@@ -10,6 +10,7 @@ LISTEN = (
     "powerhose+tcp://127.0.0.1:0?frontend=0&service=echo",
     "memodb+tcp://127.0.0.1:0",
     "majordomo+tcp://127.0.0.1:0",
+    "http://127.0.0.1:0",
 )
 OTHERS = ["pingpong", "powerhose", "memodb", "majordomo"]
 
@@ -24,6 +25,7 @@ class Broker:
             name: self.program.prints(rf"{name} +(tcp://\S+) +(?:both|callers)")
             for name in ("native", "pingpong", "powerhose", "memodb", "majordomo")
         }
+        self.http = self.program.prints(r"http +(http://\S+)")
         self.url = self.place["native"]
         self.port = int(self.url.rpartition(":")[2])
         self.pingpong = f"pingpong+{self.place['pingpong']}?service=echo"

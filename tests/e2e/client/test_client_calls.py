@@ -26,7 +26,7 @@ def test_a_call_gives_its_result_on_both_loops(
     broker: Broker, worker: HandWorker, loop_name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loops = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
-    monkeypatch.setattr(dragoman.sdk.client, "_new_loop", loops[loop_name])
+    monkeypatch.setattr(dragoman.sdk.client, "new_loop", loops[loop_name])
     with Client(broker.url) as client:
         assert client.call("echo", b"hello", timeout=10) == b"hello"
         assert client.call("echo", "text") == b"text"

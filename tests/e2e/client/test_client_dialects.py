@@ -16,7 +16,7 @@ from programs import PATIENCE, Programs
 # -------------------------------------------------------------------- other dialects
 
 
-@pytest.mark.parametrize("dialect", OTHERS)
+@pytest.mark.parametrize("dialect", [*OTHERS, "http"])
 def test_every_dialect_with_callers_is_spoken(broker: Broker, worker: HandWorker, dialect: str) -> None:
     url = getattr(broker, dialect)
     with Client(url, connections=4) as client:

@@ -108,3 +108,22 @@ def test_a_server_that_breaks_the_rules_fails_with_a_reason() -> None:
 def test_limits_are_above_0(limits: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="must be above 0"):
         HttpClientLimits(**limits)
+
+
+def test_a_server_is_asked_whether_it_is_the_right_one_before_anything_else() -> None:
+    probe = b"GET /livez HTTP/1.1\r\nhost: h\r\n\r\n"
+    carrier = HttpClient("h", probe=b"/livez", alive=b"alive\n")
+    assert (carrier.outgoing, carrier.ready) == ([probe], False)
+    assert feed_all(carrier, pieces_of(OK + b"content-length: 6\r\n\r\nalive\n", 1)) == []
+    assert carrier.ready
+    carrier.encode([b"GET /v1/services", b"", b""])
+    assert carrier.feed(OK + b"content-length: 2\r\n\r\n{}") == [[b"200", b"content-length:2", b"{}"]]
+
+
+@pytest.mark.parametrize(
+    "answer", [b"404 Not Found\r\ncontent-length: 6\r\n\r\nalive\n", b"200 OK\r\ncontent-length: 0\r\n\r\n"]
+)
+def test_another_server_is_a_failure(answer: bytes) -> None:
+    carrier = HttpClient("h", probe=b"/livez", alive=b"alive\n")
+    assert carrier.feed(b"HTTP/1.1 " + answer) == []
+    assert (reason_of(carrier), carrier.ready) == ("no broker", False)

@@ -11,27 +11,24 @@ import pytest
 
 from case_tables import check_every_row
 from dragoman.carriers.malformed import Malformed
-from dragoman.dialects.http.peer import FIRST_ANSWER, IDLE, ClientSide, check_services
+from dragoman.dialects.http.peer import IDLE, ClientSide, check_services
 from dragoman.dialects.sides import Failure, Outcome, SubmitOptions
 from dragoman.sdk.http_requests import http_request_for
 
-ALIVE = [b"200", b"content-type:text/plain", b"alive\n"]
 ID = bytes(16)
 
 
 class Client:
     """A client's side, and what came of it."""
 
-    def __init__(self, *, welcome: bool = True) -> None:
+    def __init__(self) -> None:
         self.sent: list[list[bytes]] = []
         self.came: list[tuple[Any, ...]] = []
         self.hung_up: list[str] = []
         self.now = 100.0
         self.side = ClientSide(self, http_request_for)
         self.side.opened(self.now)
-        if welcome:
-            self.side.hear(list(ALIVE), self.now)
-            self.sent.clear()
+        assert self.side.is_ready
 
     def submit(self, wishes: SubmitOptions | None = None, payload: bytes = b"job") -> list[bytes]:
         self.side.submit("mine", wishes or SubmitOptions("echo"), payload, ID, self.now)
@@ -75,31 +72,6 @@ class Client:
 
     def reconnect(self, reason: str) -> None:
         self.hung_up.append(reason)
-
-
-def test_a_server_is_asked_whether_it_is_a_broker_before_anything_else() -> None:
-    client = Client(welcome=False)
-    assert client.sent == [[b"GET /livez", b"", b""]]
-    assert not client.side.is_ready
-    client.side.hear(list(ALIVE), client.now)
-    assert client.side.is_ready
-
-
-def test_another_server_is_recognised() -> None:
-    client = Client(welcome=False)
-    with pytest.raises(Malformed, match="GET /livez was answered 404: no broker"):
-        client.hear(404, b"<html>", "text/html")
-    with pytest.raises(Malformed, match="was answered 200"):
-        client.hear(200, b"<html>", "text/html")
-    client.hear(503)
-    assert client.hung_up == ["it answered HTTP 503"]
-
-
-def test_a_silent_server_is_left() -> None:
-    client = Client(welcome=False)
-    assert client.side.tick(client.now) == client.now + FIRST_ANSWER
-    assert client.side.tick(client.now + FIRST_ANSWER) == inf
-    assert client.hung_up == ["it answered no HTTP request within 2 s"]
 
 
 def test_a_connection_without_requests_is_closed_before_the_broker_does() -> None:
@@ -213,8 +185,7 @@ def test_an_operation_goes_on_with_the_next_connection_and_a_call_does_not() -> 
     assert client.side.outlives_connections
     client.side.lost()
     client.side.opened(client.now)
-    client.side.hear(list(ALIVE), client.now)
-    assert client.sent == [[b"GET /livez", b"", b""], request]
+    assert client.sent == [request]
     assert client.hear(200, b'{"why": "It is done."}', "application/json") == ("told", {"why": "It is done."}, b"")
     assert not client.side.outlives_connections
 

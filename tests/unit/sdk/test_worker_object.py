@@ -335,12 +335,13 @@ def test_progress_and_parts_are_reported_in_order() -> None:
     ]
 
 
-def test_where_the_dialect_has_no_word_for_parts_emit_is_an_error() -> None:
+def test_where_the_dialect_has_no_words_for_parts_emit_is_an_error_and_progress_is_left_to_the_worker() -> None:
     told = Told()
     ctx = told.context(mute="pingpong")
+    ctx.progress(1, 2)
     with pytest.raises(Unsupported, match="pingpong has no word for parts"):
         ctx.emit(b"part")
-    assert told.reports == []
+    assert told.reports == [(b'{"done": 1, "total": 2}', False)]
 
 
 # -------------------------------------------------------------------- options

@@ -198,14 +198,22 @@ def test_a_wrong_variable_is_refused_by_name(variable: str, text: str, says: str
         ("DRAGOMAN_MAX_JOB", " (did you mean 'DRAGOMAN_MAX_JOBS'?)"),
         ("DRAGOMAN_CONFG", " (did you mean 'DRAGOMAN_CONFIG'?)"),
         ("DRAGOMAN_max_jobs", " (did you mean 'DRAGOMAN_MAX_JOBS'?)"),
-        ("DRAGOMAN_URL", "; `dragoman config` lists all settings"),
+        ("DRAGOMAN_XYZZY", "; `dragoman config` lists all settings"),
         ("DRAGOMAN_", "; `dragoman config` lists all settings"),
     ],
 )
 def test_an_unknown_variable_is_ignored_with_a_warning(variable: str, hint: str) -> None:
     """DRAGOMAN_URL, which somebody had set for a program of their own, kept the broker from starting."""
     assert load({}, {variable: "x"}, None)[0] == Config()
-    (warning,) = unknown_variables({variable: "x", "DRAGOMAN_PURE": "1", "DRAGOMAN_MAX_JOBS": "5", "PATH": "/"})
+    (warning,) = unknown_variables(
+        {
+            variable: "x",
+            "DRAGOMAN_PURE": "1",
+            "DRAGOMAN_URL": "tcp://127.0.0.1:1",
+            "DRAGOMAN_MAX_JOBS": "5",
+            "PATH": "/",
+        }
+    )
     assert warning == f"environment variable {variable!r} is not a setting and was ignored{hint}"
 
 

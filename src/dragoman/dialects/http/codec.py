@@ -20,6 +20,8 @@ from dragoman.core.names import is_name
 from dragoman.core.states import Outcome
 from dragoman.dialects.sides import JobInfo, SubmitOptions
 
+PROBE: Final = b"/livez"  # every broker answers it at once, even one that is overloaded
+ALIVE: Final = b"alive\n"
 JSON: Final = b"content-type: application/json\r\n"
 BYTES: Final = b"content-type: application/octet-stream\r\n"
 PROBLEM: Final = b"application/problem+json"
@@ -73,16 +75,6 @@ def check_services(services: Sequence[str]) -> str | None:
 def path_part(name: str) -> str:
     """A name as it stands between two slashes."""
     return quote(name, safe="")
-
-
-def write_probe() -> Request:
-    """A request that every broker answers at once, even one that is overloaded."""
-    return [b"GET /livez", b"", b""]
-
-
-def is_alive(response: Response) -> bool:
-    """Whether this is a broker's answer to a probe."""
-    return response.status == 200 and response.body == b"alive\n"
 
 
 def write_call(wishes: SubmitOptions) -> tuple[bytes, bytes]:

@@ -10,15 +10,14 @@ from collections.abc import Callable, Hashable
 from typing import Final
 
 from dragoman.carriers.carrier import Frame, Message, TooLarge
-from dragoman.carriers.malformed import Malformed
 from dragoman.core.infinity import inf
 from dragoman.dialects import sides
+from dragoman.dialects.http.codec import ALIVE as ALIVE
 from dragoman.dialects.http.codec import (
     OUTCOMES,
     Problem,
     Request,
     Response,
-    is_alive,
     packed,
     read_problem,
     read_response,
@@ -26,12 +25,11 @@ from dragoman.dialects.http.codec import (
     too_large,
     write_call,
     write_outcome,
-    write_probe,
 )
+from dragoman.dialects.http.codec import PROBE as PROBE
 from dragoman.dialects.http.codec import check_services as check_services
 from dragoman.dialects.sides import ClientIO, Outcome, SubmitOptions
 
-FIRST_ANSWER: Final = 2.0  # seconds that a server may take to answer its first request
 IDLE: Final = 4.0  # seconds without a request after which we hang up; the broker does so after 15
 BYTES: Final = b"application/octet-stream"
 TOO_LARGE: Final = "too large"
@@ -50,7 +48,6 @@ class ClientSide(sides.ClientSide):
     def __init__(self, port: ClientIO, write_operation: WriteOperation) -> None:
         self._port = port
         self._write_operation = write_operation
-        self._is_ready = False  # it has answered, and is a broker
         self._ticket: Hashable = None  # what the request under way is for; none: there is no request
         self._operation = ""  # its name, if it is no call
         self._request: Request = []
@@ -62,16 +59,13 @@ class ClientSide(sides.ClientSide):
     def outlives_connections(self) -> bool:
         return self._ticket is not None and bool(self._operation)
 
-    @property
-    def is_ready(self) -> bool:
-        return self._is_ready
-
     def opened(self, now: float) -> None:
         self._since = now
-        self._port.send(write_probe())
+        if self._ticket is not None:  # it was asked for on the last connection
+            self._port.send(self._request)
 
     def lost(self) -> None:
-        self._is_ready = False
+        pass
 
     def call(self, ticket: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None:
         raise AssertionError("calls are submitted with their options")
@@ -92,14 +86,11 @@ class ClientSide(sides.ClientSide):
         assert not isinstance(message, TooLarge)  # this carrier ends the connection instead
         response = read_response(message)
         self._since = now
-        if not self._is_ready:
-            self._hear_probe(response)
-        else:
-            ticket, self._ticket = self._ticket, None
-            self._request = []
-            if ticket is not None:
-                self._hear_answer(ticket, response)
-        if response.is_last and self._is_ready:
+        ticket, self._ticket = self._ticket, None
+        self._request = []
+        if ticket is not None:
+            self._hear_answer(ticket, response)
+        if response.is_last:
             self._port.reconnect("the broker ends this connection")
 
     def cancel(self, id: bytes, now: float) -> None:
@@ -113,11 +104,6 @@ class ClientSide(sides.ClientSide):
         self._ticket = None  # the connection is closed next
 
     def tick(self, now: float) -> float:
-        if not self._is_ready:
-            if now >= self._since + FIRST_ANSWER:
-                self._port.reconnect(f"it answered no HTTP request within {FIRST_ANSWER:g} s")
-                return inf
-            return self._since + FIRST_ANSWER
         if self._ticket is not None:
             return inf
         if now >= self._since + IDLE:
@@ -139,16 +125,6 @@ class ClientSide(sides.ClientSide):
             self._heads.clear()
         head = self._heads[wishes] = write_call(wishes)
         return head
-
-    def _hear_probe(self, response: Response) -> None:
-        if is_alive(response):
-            self._is_ready = True
-            if self._ticket is not None:  # it was asked for on the last connection
-                self._port.send(self._request)
-        elif response.status >= 500:
-            self._port.reconnect(f"it answered HTTP {response.status}")
-        else:
-            raise Malformed("no broker", f"it speaks HTTP, but GET /livez was answered {response.status}: no broker")
 
     def _hear_answer(self, ticket: Hashable, response: Response) -> None:
         if response.is_done:

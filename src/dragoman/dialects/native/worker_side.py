@@ -181,6 +181,8 @@ class WorkerSide:
         elif word == ERROR:
             _, code, sentence = read_error(message)
             raise Malformed(code, f"the broker says: {sentence}")
+        elif word != HEARTBEAT and self._welcome is BEFORE_WELCOME:
+            raise Malformed("unknown word", f"{word:02x} came before WELCOME")
 
     def _take(self, message: Message, now: float) -> None:
         for index, job in enumerate(read_jobs(message), 2):
