@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 DEV    := .venv-dev
 ARGS   ?=
-JOBS   ?= 3
+JOBS   ?= 4
 SOURCES := pyproject.toml hatch_build.py $(shell find src -type f -not -name '*.pyc')
 
 # Where this is set, each of the hundreds of processes of the tests would compile all that it imports.

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 DRAGOMAN = str(Path(sys.executable).with_name("dragoman"))
-MOST_BYTES = 1 << 17  # of a request
+MOST_BYTES = 1 << 18  # of a request: more than a socket takes at once
 
 Files = tuple[Path, Path, Path]  # standard input, output and error
 
