@@ -46,7 +46,7 @@ class Scraped:
         self.broker = Broker(Policy(max_services=20_000), SeededEntropy())
         self.diary = NullStore()
         self.line = Runner(self.broker, self.diary, lambda: self.now, lambda *_, **__: None, AdmissionLimits())
-        self.desk = OperationHandlers(self.broker, self.line, self.diary, lambda: 0.0)
+        self.desk = OperationHandlers(self.broker, self.line, self.diary, lambda: 0.0, self._health)
         self.problems: list[str] = []
         self.connections = 0  # of the door's own
         self.door = AppContext(

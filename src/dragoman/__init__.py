@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dragoman.operations.schemas import JobView, ScheduleView, ServiceView, WorkerView
+    from dragoman.operations.schemas import HealthView, JobView, ScheduleView, ServiceView, WorkerView
     from dragoman.sdk.async_client import AsyncClient
     from dragoman.sdk.client import Client
     from dragoman.sdk.context import Context
@@ -39,6 +39,7 @@ __all__ = [
     "Client",
     "Context",
     "DragomanError",
+    "HealthView",
     "JobCancelled",
     "JobError",
     "JobFailed",
@@ -65,6 +66,7 @@ _HOMES = {
     "AsyncJobFuture": "sdk.futures",
     "Client": "sdk.client",
     "Context": "sdk.context",
+    "HealthView": "operations.schemas",
     "ScheduleView": "operations.schemas",
     "JobFuture": "sdk.futures",
     "JobView": "operations.schemas",

@@ -36,7 +36,7 @@ from native_worker import Cutter, HandWorker
 
 LISTEN = ("tcp://127.0.0.1:0?max_payload=1MiB&lease=1e8", "http://127.0.0.1:0?max_payload=1MiB")
 UNKNOWN = "0" * 32
-VARYING = {"created", "idle", "kept_until", "key", "silent", "oldest", "next", "last", "lease"}
+VARYING = {"created", "idle", "kept_until", "key", "silent", "oldest", "next", "last", "lease", "peers"}
 
 
 class World:
@@ -216,6 +216,7 @@ ACTS: dict[str, Act] = {
     "cancel, unknown": lambda world: world.client.cancel(UNKNOWN),
     "retry": lambda world: world.client.job(world.client.retry(world.ended(b"fail so", attempts=1))).retry_of,
     "retry, done": lambda world: world.client.retry(world.ended(b"hello")),
+    "health": lambda world: idle_workers(world) and world.client.health(),
     "why": lambda world: world.client.why(world.client.enqueue("later")),
     "why, unknown": lambda world: world.client.why(UNKNOWN),
     # services and workers

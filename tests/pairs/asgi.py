@@ -102,7 +102,7 @@ def _the_loop() -> asyncio.AbstractEventLoop:
 def _app(world: World, options: ListenerOptions) -> Any:
     if world not in _doors:
         session = HttpBrokerSide(world.broker, world.line.connections, options)
-        desk = OperationHandlers(world.broker, world.line, NullStore(), lambda: 0.0)
+        desk = OperationHandlers(world.broker, world.line, NullStore(), lambda: 0.0, _no_health)
         world.line.sessions += [session, desk]
         _doors[world] = make_app(
             AppContext(world.broker, desk, session, world.line, lambda: world.now, _no_health, 200_000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, assert_type
 
-from dragoman import AsyncClient, Client, JobView, ScheduleView, ServiceView, WorkerView
+from dragoman import AsyncClient, Client, HealthView, JobView, ScheduleView, ServiceView, WorkerView
 from dragoman.operations.schemas import EmptyRequest, JobRef, WhyView
 from dragoman.operations.table import WHY
 
@@ -29,6 +29,7 @@ with Client("tcp://127.0.0.1:7400") as client:
     assert_type(client.resume("resize"), ServiceView)
     assert_type(client.purge("resize", states=["waiting"]), int)
     assert_type(client.workers(), list[WorkerView])
+    assert_type(client.health(), HealthView)
     assert_type(client.worker(7), WorkerView)
     assert_type(client.drain(7, now=True), WorkerView)
     assert_type(client.recurring(), list[ScheduleView])
@@ -69,6 +70,7 @@ async def main() -> None:
         assert_type(await client.resume("resize"), ServiceView)
         assert_type(await client.purge("resize", states=["waiting"]), int)
         assert_type(await client.workers(), list[WorkerView])
+        assert_type(await client.health(), HealthView)
         assert_type(await client.worker(7), WorkerView)
         assert_type(await client.drain(7, now=True), WorkerView)
         assert_type(await client.recurring(), list[ScheduleView])

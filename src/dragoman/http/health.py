@@ -9,7 +9,6 @@ from starlette.responses import PlainTextResponse, Response
 from dragoman.http.context import AppContext
 from dragoman.http.problems import problem
 from dragoman.http.route import TEXT, Route
-from dragoman.operations.schemas import HealthView
 
 RETRY_AFTER = "1"  # seconds; most of what makes a broker unready passes
 
@@ -29,6 +28,7 @@ async def readyz(door: AppContext, request: Request) -> Response:
 
 
 async def health(door: AppContext, request: Request) -> Response:
+    """The operation `health`. It is answered whatever else the broker is asked, and never cached."""
     body = msgspec.json.encode(door.health())
     return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
 
@@ -54,14 +54,5 @@ ROUTES = [
         answers={200: TEXT},
         tag="health",
         problems=(503,),
-    ),
-    Route(
-        method="GET",
-        path="/v1/health",
-        name="health",
-        summary="How the broker is: ready or why not, and how much is present.",
-        handler=health,
-        answers={200: HealthView},
-        tag="health",
     ),
 ]

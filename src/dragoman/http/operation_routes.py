@@ -1,8 +1,8 @@
 """Routes of the operations: background jobs, services, workers and schedules over HTTP.
 
 A route comes from the operation's row. Fields of its request are in the path, in the query (GET, DELETE) or in a JSON
-body (POST, PUT). Two operations have handlers of their own: `enqueue` takes a payload as its body and may wait, and
-`result` answers with bytes.
+body (POST, PUT). Three operations have handlers of their own: `enqueue` takes a payload as its body and may wait,
+`result` answers with bytes, and `health` is for supervisors, too.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from starlette.responses import Response
 
 from dragoman.http.context import AppContext
 from dragoman.http.headers import Header
+from dragoman.http.health import health
 from dragoman.http.operation_call import call_for_result, call_operation
 from dragoman.http.outcomes import TOLD as OUTCOMES
 from dragoman.http.outcomes import outcome_response
@@ -29,7 +30,7 @@ from dragoman.http.route import BYTES, Route
 from dragoman.operations.http_requests import target_of
 from dragoman.operations.operation import Operation
 from dragoman.operations.schemas import EmptyRequest, EnqueueRequest, JobView, Key, ResultRequest
-from dragoman.operations.table import ENQUEUE, RESULT
+from dragoman.operations.table import ENQUEUE, HEALTH, RESULT
 from dragoman.operations.views import show_result
 
 OrderQuery = without(EnqueueRequest, "OrderQuery", "payload", "payload_base64", open=["service"])
@@ -174,6 +175,7 @@ async def result(door: AppContext, request: Request) -> Response:
 
 
 SPECIAL_ROUTES = {
+    HEALTH.name: replace(route_of(HEALTH), handler=health),
     ENQUEUE.name: replace(
         route_of(ENQUEUE),
         summary=f"{ENQUEUE.summary} The body is an order in JSON, or, if the query names the service, the payload as "

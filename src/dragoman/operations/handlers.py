@@ -36,6 +36,7 @@ from dragoman.operations.schemas import (
     EmptyRequest,
     EnqueueRequest,
     ErrorView,
+    HealthView,
     JobRef,
     JobsView,
     JobView,
@@ -85,11 +86,19 @@ class StoreStatus(Protocol):
 class OperationHandlers(TimedRecipient):
     dialect = "desk"
 
-    def __init__(self, broker: Broker, line: StoreAccess, diary: StoreStatus, offset: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        line: StoreAccess,
+        diary: StoreStatus,
+        offset: Callable[[], float],
+        show_health: Callable[[], HealthView],
+    ) -> None:
         self.broker = broker
         self._line = line
         self.diary = diary
         self._offset = offset  # what the wall clock is ahead of the one that jobs live by
+        self._show_health = show_health
         self._waiting: Deadlines[PendingRequest] = Deadlines()
         self._purges: list[tuple[Purge, Responder]] = []
         self._next_look = -inf  # when something here may be due
@@ -250,6 +259,9 @@ class OperationHandlers(TimedRecipient):
     def resume_recurring(self, form: ScheduleRef, payload: Payload, asker: Responder, now: float) -> None:
         view = self.calendar.resume(form.name, now, now + self._offset())
         self._answer_when_saved(asker, lambda: view)
+
+    def health(self, form: EmptyRequest, payload: Payload, asker: Responder, now: float) -> None:
+        asker.answer(self._show_health())
 
     # ---------------------------------------------------------------- as a session
 

@@ -64,7 +64,7 @@ class Operation(Generic[RequestType, ViewType]):
 
     @property
     def group(self) -> str:
-        """The kind of thing that it is about: `jobs`, `services`, `workers` or `cron`."""
+        """The kind of thing that it is about: `jobs`, `services`, `workers`, `cron` or `health`."""
         return self.path.split("/")[2]
 
     @property

@@ -14,6 +14,7 @@ from dragoman.operations.schemas import (
     DrainRequest,
     EmptyRequest,
     EnqueueRequest,
+    HealthView,
     JobRef,
     JobsView,
     JobView,
@@ -302,6 +303,18 @@ RESUME_RECURRING: Final = Operation(
     command="cron resume",
 )
 
+# ---------------------------------------------------------------- the broker
+
+HEALTH: Final = Operation(
+    name="health",
+    request=EmptyRequest,
+    view=HealthView,
+    summary="Show whether the broker takes new jobs, and if not, why; and how many jobs, workers and peers it has.",
+    right="see",
+    method="GET",
+    path="/v1/health",
+)
+
 OPERATIONS: Final[dict[str, Operation[Any, Any]]] = {
     each.name: each
     for each in (
@@ -326,5 +339,6 @@ OPERATIONS: Final[dict[str, Operation[Any, Any]]] = {
         STOP_RECURRING,
         PAUSE_RECURRING,
         RESUME_RECURRING,
+        HEALTH,
     )
 }

@@ -14,7 +14,7 @@ from dragoman.sdk.option_types import Result
 from dragoman.sdk.performing import AsyncPerformer
 
 if TYPE_CHECKING:
-    from dragoman.operations.schemas import JobView, ScheduleView, ServiceView, WorkerView
+    from dragoman.operations.schemas import HealthView, JobView, ScheduleView, ServiceView, WorkerView
 
 
 class AsyncClientOperations(AsyncPerformer, Generic[Result]):
@@ -338,3 +338,10 @@ class AsyncClientOperations(AsyncPerformer, Generic[Result]):
         from dragoman.operations.table import RESUME_RECURRING
 
         return await self.operation(RESUME_RECURRING, ScheduleRef(name=name))
+
+    async def health(self) -> HealthView:
+        """Show whether the broker takes new jobs, and if not, why; and how many jobs, workers and peers it has."""
+        from dragoman.operations.schemas import EmptyRequest
+        from dragoman.operations.table import HEALTH
+
+        return await self.operation(HEALTH, EmptyRequest())

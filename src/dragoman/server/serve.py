@@ -83,7 +83,7 @@ class Server:
         self.line = Runner(self.broker, self.diary, now, self._write_log, limits, strict=config.strict)
         ahead = time.time() - now()  # where our clock is a virtual one, the days pass with it
         offset = clock.wall_offset if now is clock.now else lambda: ahead
-        self.desk = OperationHandlers(self.broker, self.line, self.diary, offset)
+        self.desk = OperationHandlers(self.broker, self.line, self.diary, offset, self.health)
         EventLog(self.broker.events, self._write_log, config.drain_timeout)
         self.host = AsyncioHost(loop, self.line, now)
         self._restoring: Restore | None = None

@@ -78,7 +78,7 @@ class World:
             wake=self._wake,
             strict=True,
         )
-        self.desk = OperationHandlers(self.broker, self.line, self.diary, lambda: WALL)
+        self.desk = OperationHandlers(self.broker, self.line, self.diary, lambda: WALL, self._health)
         self.line.sessions.append(self.desk)
         self.session = HttpBrokerSide(self.broker, self.line.connections, ListenerOptions())
         self.line.sessions.append(self.session)

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from dragoman.http.health import ROUTES
+from dragoman.http.operation_routes import SPECIAL_ROUTES
 from dragoman.operations.schemas import HealthView
 
 
@@ -33,7 +34,7 @@ class Door:
 
 
 def get(path: str, door: Any) -> Response:
-    (route,) = (each for each in ROUTES if each.path == path)
+    (route,) = (each for each in (*ROUTES, *SPECIAL_ROUTES.values()) if each.path == path)
     return asyncio.run(route.handler(door, Request({"type": "http", "headers": []})))  # type: ignore[arg-type]
 
 

@@ -16,7 +16,7 @@ from dragoman.core.states import Outcome
 from dragoman.core.store_entries import DeleteJob, StoreJob, StoreValue
 from dragoman.operations.handlers import OperationHandlers
 from dragoman.operations.responders import PendingRequest
-from dragoman.operations.schemas import ErrorView, View
+from dragoman.operations.schemas import ErrorView, HealthView, View
 from dragoman.operations.table import OPERATIONS
 from dragoman.server.admission import AdmissionLimits
 from dragoman.server.runner import Runner
@@ -24,6 +24,7 @@ from dragoman.testing.entropy import SeededEntropy
 
 UNKNOWN = "0" * 32  # an id that no job has
 WALL = 1_000_000.0  # what the wall clock is ahead
+READY = HealthView(ready=True, problems=[], version="0", jobs=0, workers=0, peers=0, draining=False, loading=False)
 
 
 class HandDiary:
@@ -118,7 +119,7 @@ class World:
             limits,
             strict=True,
         )
-        self.desk = OperationHandlers(self.broker, self.line, self.diary, lambda: WALL)
+        self.desk = OperationHandlers(self.broker, self.line, self.diary, lambda: WALL, lambda: READY)
         self.line.sessions.append(self.desk)
         self.workers = WorkerSession()
 

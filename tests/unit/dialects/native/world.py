@@ -22,6 +22,7 @@ from dragoman.dialects.native.options import ListenerOptions
 from dragoman.dialects.native.remote_workers import RemoteWorker
 from dragoman.operations.handlers import OperationHandlers
 from dragoman.operations.json_api import JsonOperations
+from dragoman.operations.schemas import HealthView
 from dragoman.server.admission import AdmissionLimits
 
 MAX_PAYLOAD = 100_000
@@ -53,6 +54,7 @@ WORDS = {
     0x42: "OBJECT",
 }
 NUMBERS = {word: number for number, word in WORDS.items()}
+READY = HealthView(ready=True, problems=[], version="0", jobs=0, workers=0, peers=0, draining=False, loading=False)
 Frames = list[bytes]
 
 
@@ -222,7 +224,7 @@ class World(DialectWorld):
         self.epochs: dict[str, str] = {}  # by secret, as the last WELCOME said
         self._ids = count(1)
         self._living: tuple[End, ...] = ()
-        self.desk = OperationHandlers(self.broker, self.runner, self.diary, lambda: 1_700_000_000.0)
+        self.desk = OperationHandlers(self.broker, self.runner, self.diary, lambda: 1_700_000_000.0, lambda: READY)
         self.runner.sessions.append(self.desk)
         self.options = ListenerOptions(**options)
         desk = JsonOperations(self.desk)
