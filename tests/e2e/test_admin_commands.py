@@ -12,11 +12,12 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
 from dragoman import Client
-from dragoman.cli import SECTIONS, dragoman
+from dragoman.cli import MODULES, SECTIONS, dragoman
 from programs import DRAGOMAN, HANDLERS, Program, Programs, until
 
 UNKNOWN = "0" * 32
@@ -66,7 +67,7 @@ def test_a_job_from_its_order_to_its_result(house: House) -> None:
     assert house.said("enqueue", "up", "-", "--key", "k", given=b"gr\xc3\xbc\xc3\x9fe \xff").strip() == job
     early = house.ask("result", job)
     assert (early.ends(), early.out) == (4, "")
-    assert f"job {job} has not ended yet: it is waiting" in early.err
+    assert early.err == f"dragoman: timed out: job {job} is still waiting after 0 s\n"
     assert house.said("why", job) == "It waits: no worker offers 'up'.\n"
     house.worker("upper", "up")
     done = house.ask("result", job, "--wait", 15)
@@ -82,17 +83,17 @@ def test_enqueue_that_waits_prints_the_result(house: House) -> None:
     assert house.said("enqueue", "up", "hello", "--wait", 15) == "HELLO"
     late = house.ask("enqueue", "nobody", "hello", "--wait", 0.1)
     assert late.ends() == 4
-    assert "has not ended yet" in late.err
+    assert "is still waiting after 0.1 s" in late.err
 
 
 def test_a_job_that_is_cancelled_has_no_result(house: House) -> None:
     first, second = (house.said("enqueue", "s", "x").strip() for _ in range(2))
     asked = house.ask("cancel", first, UNKNOWN, second)
     assert (asked.ends(), asked.out.split()) == (1, [first, second])
-    assert f"job {UNKNOWN}: Not found: there is no such job" in asked.err
+    assert f"job {UNKNOWN}: there is no such job" in asked.err
     ended = house.ask("result", first)
     assert (ended.ends(), ended.out) == (1, "")
-    assert "The job was cancelled: cancelled on request" in ended.err
+    assert "cancelled: cancelled on request" in ended.err
     again = house.ask("retry", first)
     assert again.ends() == 1
     assert "only a job in quarantine" in again.err
@@ -103,7 +104,7 @@ def test_a_job_in_quarantine_is_tried_again(house: House) -> None:
     job = house.said("enqueue", "slow", "not a number", "--attempts", 1).strip()
     failed = house.ask("result", job, "--wait", 15)
     assert failed.ends() == 1
-    assert "The job failed" in failed.err
+    assert "failed: ValueError: " in failed.err
     assert [each["id"] for each in house.lines("jobs", "--quarantined")] == [job]
     assert "in quarantine" in house.said("job", job)
     again = house.said("retry", job).strip()
@@ -148,7 +149,8 @@ def test_a_port_that_speaks_no_http_is_recognised(house: House) -> None:
     """The first bytes of ZMTP were printed as the reason."""
     asked = house.programs.run("jobs", "--connect", house.native.replace("tcp:", "http:"))
     assert (asked.ends(), asked.out) == (3, "")
-    assert "speaks ZMTP, the protocol of ZeroMQ: this is not the broker's HTTP address. Use --connect" in asked.err
+    assert asked.err.count("\n") == 1
+    assert "speak" in asked.err
     assert "NULL" not in asked.err
 
 
@@ -268,9 +270,9 @@ def test_recurring_jobs_are_kept(house: House) -> None:
     ("words", "complaint"),
     [
         (["cron", "set", "x", "s"], "say one of --cron and --every"),
-        (["cron", "set", "x", "s", "--cron", "nonsense"], "Not valid"),
-        (["job", "xyz"], "Not valid: id, in the path: a job's id is 32 lower-case hex digits\n"),
-        (["enqueue", "a\x07b"], "Not valid: in the query: service: a name has no control characters\n"),
+        (["cron", "set", "x", "s", "--cron", "nonsense"], "a cron expression has five"),
+        (["job", "xyz"], "dragoman: job: id: a job's id is 32 lower-case hex digits\n"),
+        (["enqueue", "a\x07b"], "dragoman: enqueue: service: a name has no control characters\n"),
         (["enqueue", "s", "--priority", "10"], "--priority"),
         (["drain", "nonsense"], "nonsense"),
     ],
@@ -332,19 +334,40 @@ def run(*words: str) -> Result:
     return CliRunner().invoke(dragoman, words)
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
-def test_without_a_broker_a_command_ends_with_3_and_says_what_to_do(words: list[str]) -> None:
-    asked = run(*words, "--connect", "http://127.0.0.1:1")
+@pytest.mark.parametrize("scheme", ["http", "tcp"])
+@pytest.mark.parametrize("words", [*COMMANDS, ["call", "s", "x"]], ids=lambda words: words[0])
+def test_without_a_broker_a_command_ends_with_3_and_says_what_to_do(words: list[str], scheme: str) -> None:
+    asked = run(*words, "--connect", f"{scheme}://127.0.0.1:1")
     assert (asked.exit_code, asked.stdout) == (3, "")
-    assert "no broker answers at http://127.0.0.1:1" in asked.stderr
-    assert "dragoman serve" in asked.stderr
+    assert asked.stderr == (
+        "dragoman: no broker answers at 127.0.0.1:1: nobody listens there. "
+        "Start a broker with `dragoman serve`, or name its address with --connect\n"
+    )
 
 
-@pytest.mark.parametrize("url", ["nonsense", "https://127.0.0.1:1", "http://", "http://h:port", "tcp://127.0.0.1:7400"])
-def test_an_address_that_is_none_ends_with_2(url: str) -> None:
+@pytest.mark.parametrize("words", [*COMMANDS, ["call", "s", "x"]], ids=lambda words: words[0])
+def test_the_address_in_the_environment_is_the_default(monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
+    monkeypatch.setenv("DRAGOMAN_URL", "http://127.0.0.1:1")
+    asked = run(*words)
+    assert (asked.exit_code, "no broker answers at 127.0.0.1:1:" in asked.stderr) == (3, True)
+    other = run(*words, "--connect", "tcp://127.0.0.1:2")
+    assert (other.exit_code, "no broker answers at 127.0.0.1:2:" in other.stderr) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("url", "complaint"),
+    [
+        ("nonsense", "it has no '://'"),
+        ("https://127.0.0.1:1", "unknown dialect 'https'"),
+        ("http://", "it has no place"),
+        ("http://h:port", "the port 'port' is no number"),
+        ("pingpong+tcp://127.0.0.1:7402", "pingpong has no word for background jobs: call by a native address"),
+    ],
+)
+def test_an_address_that_cannot_be_used_ends_with_2(url: str, complaint: str) -> None:
     asked = run("jobs", "--connect", url)
     assert asked.exit_code == 2
-    assert "http://HOST:PORT" in asked.stderr
+    assert complaint in asked.stderr
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
@@ -355,9 +378,13 @@ def test_every_command_has_help_with_examples(words: list[str]) -> None:
 
 
 def test_every_command_stands_in_one_section_of_the_help() -> None:
-    listed = [command.name for commands in SECTIONS.values() for command in commands]
-    assert sorted(listed) == sorted(dragoman.commands)
+    context = click.Context(dragoman)
+    listed = dragoman.list_commands(context)
+    assert len(listed) == len(set(listed)) > len(MODULES)
     helped = run("--help").stdout
+    for name in listed:
+        command = dragoman.get_command(context, name)
+        assert (command is not None and command.name, helped.count(f"\n  {name} ")) == (name, 1)
     assert all(f"\n{title}:\n" in helped for title in SECTIONS)
 
 
@@ -375,5 +402,5 @@ def test_whoever_answers_may_be_no_broker(status: bytes) -> None:
         answering.start()
         asked = run("jobs", "--connect", f"http://127.0.0.1:{listening.getsockname()[1]}")
         answering.join()
-    assert asked.exit_code == 1
-    assert "no Dragoman broker" in asked.stderr
+    assert asked.exit_code == 3
+    assert "no broker" in asked.stderr

@@ -69,10 +69,10 @@ def fetch(broker: LocalBroker, method: str, path: str, body: bytes | None = None
         return json.load(answer)
 
 
-def run(broker: LocalBroker, *words: str) -> tuple[int, str]:
+def run(url: str, *words: str) -> tuple[int, str]:
     (command,) = commands_from([ECHO_NOTE])
     group = click.Group(commands=[command])
-    ran = CliRunner().invoke(group, ["echo-note", "--connect", broker.urls["http"], *words])
+    ran = CliRunner().invoke(group, ["echo-note", "--connect", url, *words])
     return ran.exit_code, ran.output
 
 
@@ -99,12 +99,14 @@ def test_a_toy_operation_is_performed_by_both_native_clients(broker: LocalBroker
     assert asyncio.run(ask()) == view
 
 
-def test_a_toy_operation_is_a_command(broker: LocalBroker) -> None:
-    assert run(broker, "tea", "--times", "2") == (0, "title  tea\ntext   tea tea\n")
-    assert run(broker, "tea", "--json") == (0, '{"title": "tea", "text": "tea"}\n')
-    code, told = run(broker, "tea", "--times", "6")
+@pytest.mark.parametrize("dialect", ["http", "native"])
+def test_a_toy_operation_is_a_command(broker: LocalBroker, dialect: str) -> None:
+    url = broker.urls[dialect]
+    assert run(url, "tea", "--times", "2") == (0, "title  tea\ntext   tea tea\n")
+    assert run(url, "tea", "--json") == (0, '{"title":"tea","text":"tea"}\n')
+    code, told = run(url, "tea", "--times", "6")
     assert (code, "'--times': '6': must be at most 5" in told) == (2, True)
-    code, told = run(broker, "--help")
+    code, told = run(url, "--help")
     assert "Repeat the title of a note." in told
     assert "Number of repetitions.  [1 to 5; default: 1]" in told
 

@@ -371,11 +371,13 @@ def test_the_default_and_the_maximum_of_a_background_job_s_timeout_are_told_wher
         for row in (ROOT / "docs" / page).read_text().splitlines()
         if row.startswith("| `timeout` |") and "one attempt" in row
     ]
-    cron = dragoman.commands["cron"]
+    context = click.Context(dragoman)
+    enqueue, cron = (dragoman.get_command(context, name) for name in ("enqueue", "cron"))
+    assert enqueue is not None
     assert isinstance(cron, click.Group)
     helps = [
         option.help or ""
-        for command in (dragoman.commands["enqueue"], cron.commands["set"])
+        for command in (enqueue, cron.commands["set"])
         for option in command.params
         if isinstance(option, click.Option) and option.name == "timeout"
     ]

@@ -4,56 +4,77 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dragoman import __version__
-from dragoman.cli.build_info import how_built
-from dragoman.cli.call import call
-from dragoman.cli.cancel import cancel
-from dragoman.cli.config import config
-from dragoman.cli.drain import drain
-from dragoman.cli.enqueue import enqueue
 from dragoman.cli.exit_codes import DONE, FAILED, INTERRUPTED, USAGE, unwritable, warn
-from dragoman.cli.health import health
-from dragoman.cli.job import job
-from dragoman.cli.jobs import jobs
-from dragoman.cli.operation_commands import command_name, commands_from
-from dragoman.cli.pause import pause
-from dragoman.cli.purge import purge
-from dragoman.cli.result import result
-from dragoman.cli.resume import resume
-from dragoman.cli.retry import retry
-from dragoman.cli.schedule import cron
-from dragoman.cli.serve import serve
-from dragoman.cli.services import services
-from dragoman.cli.store import diary
-from dragoman.cli.why import why
-from dragoman.cli.worker import worker
-from dragoman.cli.workers import workers
-from dragoman.operations.table import OPERATIONS
 
-# Sections of the help, in their order.
+if TYPE_CHECKING:
+    from dragoman.operations.operation import Operation
+
+# Sections of the help, in their order, with the commands that have modules of their own.
 SECTIONS = {
-    "Run": [serve, worker, config, health, diary],
-    "Jobs": [call, enqueue, result, job, jobs, why, cancel, retry, cron],
-    "Services and workers": [services, workers, pause, resume, purge, drain],
+    "Run": ["serve", "worker", "config", "health", "diary"],
+    "Jobs": ["call", "enqueue", "result", "job", "jobs", "why", "cancel", "retry", "cron"],
+    "Services and workers": ["services", "workers", "pause", "resume", "purge", "drain"],
 }
+MODULES = {name: name for names in SECTIONS.values() for name in names} | {"cron": "schedule", "diary": "store"}
 SECTION_OF = {"jobs": "Jobs", "cron": "Jobs"}  # by the group of an operation; of all others the last one
-BY_HAND = {each.name for section in SECTIONS.values() for each in section}
-for row in OPERATIONS.values():
-    if command_name(row).split()[0] not in BY_HAND:
-        SECTIONS[SECTION_OF.get(row.group, "Services and workers")] += commands_from([row])
 
 
 class Sections(click.Group):
-    """A group whose help lists its commands by what they are about."""
+    """A group whose help lists its commands by what they are about. A command is loaded when it is used: to load all of
+    them takes longer than most commands run."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [name for names in sections().values() for name in names]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name in MODULES:
+            command: click.Command = getattr(import_module(f"dragoman.cli.{MODULES[name]}"), name)
+            return command
+        return generic_commands().get(name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        for title, commands in SECTIONS.items():
-            width = formatter.width - 6 - max(len(str(each.name)) for each in commands)
+        for title, names in sections().items():
+            width = formatter.width - 6 - max(map(len, names))
+            commands = [(name, self.get_command(ctx, name)) for name in names]
             with formatter.section(title):
-                formatter.write_dl([(str(each.name), each.get_short_help_str(width)) for each in commands])
+                formatter.write_dl([(name, each.get_short_help_str(width)) for name, each in commands if each])
+
+
+def sections() -> dict[str, list[str]]:
+    """The names of all commands by section: those of SECTIONS, and those that the table of operations makes."""
+    found = {title: list(names) for title, names in SECTIONS.items()}
+    for name, row in generic_rows().items():
+        found[SECTION_OF.get(row.group, "Services and workers")].append(name)
+    return found
+
+
+def generic_commands() -> dict[str, click.Command]:
+    """Commands of operations that have no module of their own, by name."""
+    from dragoman.cli.operation_commands import commands_from
+
+    return {str(each.name): each for each in commands_from(generic_rows().values())}
+
+
+def generic_rows() -> dict[str, Operation[Any, Any]]:
+    from dragoman.cli.operation_commands import command_name
+    from dragoman.operations.table import OPERATIONS
+
+    named = {command_name(row): row for row in OPERATIONS.values()}
+    return {name: row for name, row in named.items() if name.split()[0] not in MODULES}
+
+
+def print_version(ctx: click.Context, option: click.Parameter, is_given: bool) -> None:
+    if is_given:
+        from dragoman.cli.build_info import how_built
+
+        click.echo(f"dragoman {__version__} ({how_built()})")
+        ctx.exit()
 
 
 @click.group(
@@ -61,18 +82,20 @@ class Sections(click.Group):
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Start with `dragoman serve`; it prints what to try next. Every command has its own --help.",
 )
-@click.version_option(__version__, prog_name="dragoman", message=f"%(prog)s %(version)s ({how_built()})")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=print_version,
+    help="Show the version and exit.",
+)
 def dragoman() -> None:
     """A job broker that speaks its workers' protocols as they are.
 
     Callers submit jobs to named services, workers do them, and the broker stands between: it knows who is alive and
     who is idle, and gives every caller exactly one answer.
     """
-
-
-for commands in SECTIONS.values():
-    for command in commands:
-        dragoman.add_command(command)
 
 
 def main() -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from math import isnan
 
 import click
 
-from dragoman.cli.exit_codes import FAILED, TIMED_OUT, UNREACHABLE, USAGE, fail
+from dragoman.cli.client import DEFAULT, connected
+from dragoman.cli.exit_codes import USAGE, fail
+from dragoman.cli.payloads import print_result, read_payload
 from dragoman.cli.seconds import SECONDS
 
 
@@ -29,7 +30,7 @@ Exit codes: 0 done; 1 failed, lost, cancelled or refused; 2 usage; 3 broker unre
     "--connect",
     "url",
     metavar="URL",
-    help="The broker's address for callers. [default: DRAGOMAN_URL, else tcp://127.0.0.1:7400]",
+    help=f"The broker's address for callers, native, HTTP or of another dialect that has callers.  {DEFAULT}",
 )
 @click.option(
     "--timeout",
@@ -44,37 +45,12 @@ def call(service: str, data: str, url: str | None, timeout: float | str | None) 
     DATA is the payload; `-` reads it from standard input. The result goes to standard output as it came, errors to
     standard error.
     """
-    import asyncio  # here, as all that other commands need not load
-
-    from dragoman.sdk.address import AddressError
-    from dragoman.sdk.errors import BrokerUnavailable, JobError, JobTimeout
+    from dragoman.sdk.unset import TIMEOUT
 
     if isinstance(timeout, float) and isnan(timeout):
         fail("--timeout: nan is no number of seconds", USAGE)
-    payload = sys.stdin.buffer.read() if data == "-" else data.encode("utf-8", "surrogateescape")
-    try:
-        result = asyncio.run(_call(url, service, payload, timeout))
-    except AddressError as error:
-        fail(str(error), USAGE)
-    except BrokerUnavailable as error:
-        fail(str(error), UNREACHABLE)
-    except JobTimeout as error:
-        fail(str(error), TIMED_OUT)
-    except JobError as error:
-        fail(str(error), FAILED)
-    except KeyboardInterrupt:
-        raise click.exceptions.Exit(130) from None
-    sys.stdout.buffer.write(result)
-    if sys.stdout.isatty() and not result.endswith(b"\n"):
-        sys.stdout.buffer.write(b"\n")
-    sys.stdout.buffer.flush()
-
-
-async def _call(url: str | None, service: str, payload: bytes, timeout: float | str | None) -> bytes:
-    from dragoman.sdk.async_client import AsyncClient
-    from dragoman.sdk.unset import TIMEOUT
-
-    async with AsyncClient(url, patient=False) as client:
-        patience = TIMEOUT if timeout is None else None if isinstance(timeout, str) else timeout
-        result: bytes = await client.call(service, payload, timeout=patience)
-        return result
+    patience = TIMEOUT if timeout is None else None if isinstance(timeout, str) else timeout
+    payload = read_payload(data)
+    with connected(url) as client:
+        result = client.call(service, payload, timeout=patience)
+    print_result(result)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import click
 
-from dragoman.cli.each_job import ask_each
-from dragoman.cli.http import connect_option, path
+from dragoman.cli.client import connect_option
+from dragoman.cli.each_job import perform_for_each
+from dragoman.operations.schemas import JobRef
+from dragoman.operations.table import CANCEL
 
 
 @click.command(
@@ -17,10 +19,10 @@ Examples:
 )
 @click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
 @connect_option
-def cancel(jobs: tuple[str, ...], url: str) -> None:
+def cancel(jobs: tuple[str, ...], url: str | None) -> None:
     """Cancel jobs, in whatever state they are, and print their ids.
 
     JOB is a job's id; `-` reads ids from standard input, one a line. One that has ended already is an error;
     the others are cancelled all the same.
     """
-    ask_each(jobs, url, "DELETE", lambda job: path("jobs", job))
+    perform_for_each(jobs, url, lambda client, job: client.operation(CANCEL, JobRef(id=job)).id)

@@ -4,23 +4,32 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
-from dragoman.cli.exit_codes import warn
-from dragoman.cli.http import exit_code, problem_of, request
+from dragoman.cli.client import connected
+from dragoman.cli.exit_codes import DONE, code_of, sentence_of, warn
+
+if TYPE_CHECKING:
+    from dragoman.sdk.client import Client
 
 
-def ask_each(jobs: Sequence[str], url: str, method: str, path: Callable[[str], str]) -> None:
-    """Print the id in each answer. A problem with one job is printed, and the others have their turn."""
-    code = 0
-    for job in _ids(jobs):
-        answer = request(url, method, path(job))
-        if answer.status < 400:
-            click.echo(answer.json()["id"])
-        else:
-            warn(f"job {job}: {problem_of(answer)}")
-            code = code or exit_code(answer)
+def perform_for_each(jobs: Sequence[str], url: str | None, act: Callable[[Client[bytes], str], str]) -> None:
+    """Print the id that `act` returns, for a client and the id of a job. A problem with one job is printed, and the
+    others have their turn; a broker that cannot be reached is a problem with all of them."""
+    from dragoman.sdk.errors import BrokerUnavailable, DragomanError
+
+    code = DONE
+    with connected(url) as client:
+        for job in _ids(jobs):
+            try:
+                click.echo(act(client, job))
+            except BrokerUnavailable:
+                raise
+            except (DragomanError, ValueError) as error:
+                warn(f"job {job}: {sentence_of(error)}")
+                code = code or code_of(error)
     raise click.exceptions.Exit(code)
 
 

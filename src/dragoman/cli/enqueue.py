@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import sys
+from typing import Any
 
 import click
 
-from dragoman.cli.http import connect_option, give_up_on, path, request
-from dragoman.cli.request_options import request_options
-from dragoman.cli.result import EXITS, print_result
+from dragoman.cli.client import connect_option, connected
+from dragoman.cli.payloads import print_result, read_payload
+from dragoman.cli.request_options import given, request_options
+from dragoman.cli.result import EXITS
 from dragoman.operations.schemas import EnqueueRequest
 
 
@@ -29,42 +30,17 @@ Examples:
     EnqueueRequest, "delay", "priority", "attempts", "timeout", "retry_first", "retry_cap", "retry_jitter", "key"
 )
 @click.option("--wait", type=click.FloatRange(min=0), metavar="S", help="Wait so long for the result, and print it.")
-def enqueue(
-    service: str,
-    data: str,
-    url: str,
-    delay: float | None,
-    priority: int | None,
-    attempts: int | None,
-    timeout: float | str | None,
-    retry_first: float | None,
-    retry_cap: float | None,
-    retry_jitter: float | None,
-    key: str | None,
-    wait: float | None,
-) -> None:
+def enqueue(service: str, data: str, url: str | None, wait: float | None, **options: Any) -> None:
     """Hand in a background job for SERVICE and print its id.
 
     DATA is the payload; `-` reads it from standard input. When the id is printed the job is on disk; `dragoman result`
     gets what became of it.
     """
-    payload = sys.stdin.buffer.read() if data == "-" else data.encode("utf-8", "surrogateescape")
-    query = {
-        "service": service,
-        "delay": delay,
-        "priority": priority,
-        "attempts": attempts,
-        "timeout": timeout,
-        "retry_first": retry_first,
-        "retry_cap": retry_cap,
-        "retry_jitter": retry_jitter,
-        "key": key,
-    }
-    answer = request(url, "POST", path("jobs"), query=query, body=payload)
-    if answer.status >= 400:
-        give_up_on(answer)
-    job = answer.json()["id"]
-    if wait is None:
+    payload = read_payload(data)
+    with connected(url) as client:
+        job = client.enqueue(service, payload, **given(options))
+        result = client.result(job, timeout=wait) if wait is not None else None
+    if result is None:
         click.echo(job)
     else:
-        print_result(url, job, wait)
+        print_result(result)

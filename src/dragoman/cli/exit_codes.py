@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
 import click
@@ -33,3 +35,34 @@ def fail(message: str, code: int, *, kept: str = "") -> NoReturn:
     """Prints an error and ends the command with an exit code."""
     warn(message, kept=kept)
     raise click.exceptions.Exit(code)
+
+
+@contextmanager
+def ending_errors() -> Iterator[None]:
+    """An error of the SDK ends the command, with its sentence and its exit code."""
+    from dragoman.sdk.errors import DragomanError
+
+    try:
+        yield
+    except (DragomanError, ValueError) as error:
+        fail(sentence_of(error), code_of(error))
+
+
+def code_of(error: Exception) -> int:
+    """The exit code for an error of the SDK."""
+    from dragoman.sdk.errors import BrokerUnavailable, JobTimeout, Unsupported
+
+    if isinstance(error, BrokerUnavailable):
+        return UNREACHABLE
+    if isinstance(error, JobTimeout):
+        return TIMED_OUT
+    return USAGE if isinstance(error, ValueError | Unsupported) else FAILED
+
+
+def sentence_of(error: Exception) -> str:
+    """The error's own sentence. If nobody listens at the address, it says what to do next."""
+    from dragoman.sdk.errors import BrokerUnavailable
+
+    if isinstance(error, BrokerUnavailable) and isinstance(error.__cause__, OSError):
+        return f"{error}. Start a broker with `dragoman serve`, or name its address with --connect"
+    return str(error)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import click
 
+from dragoman.cli.client import connect_option, json_option, perform
 from dragoman.cli.exit_codes import FAILED
-from dragoman.cli.http import ask, connect_option, json_option, path
 from dragoman.cli.tables import print_facts, print_json
+from dragoman.operations.schemas import EmptyRequest
+from dragoman.operations.table import HEALTH
 
 
 @click.command(
@@ -20,22 +22,22 @@ Exit codes: 0 it takes new jobs; 1 it does not; 3 broker unreachable.
 )
 @connect_option
 @json_option
-def health(url: str, as_json: bool) -> None:
+def health(url: str | None, as_json: bool) -> None:
     """Say whether the broker takes new jobs, and if not, why."""
-    view = ask(url, "GET", path("health"))
+    view = perform(url, HEALTH, EmptyRequest())
     if as_json:
         print_json(view)
     else:
-        is_stopping = "draining" if view["draining"] else "loading" if view["loading"] else "not ready"
+        is_stopping = "draining" if view.draining else "loading" if view.loading else "not ready"
         print_facts(
             [
-                ("broker", "ready" if view["ready"] else is_stopping),
-                *(("problem", each) for each in view["problems"]),
-                ("version", view["version"]),
-                ("jobs", view["jobs"]),
-                ("workers", view["workers"]),
-                ("peers", view["peers"]),
+                ("broker", "ready" if view.ready else is_stopping),
+                *(("problem", each) for each in view.problems),
+                ("version", view.version),
+                ("jobs", view.jobs),
+                ("workers", view.workers),
+                ("peers", view.peers),
             ]
         )
-    if not view["ready"]:
+    if not view.ready:
         raise click.exceptions.Exit(FAILED)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from math import inf
-from typing import Any
+import sys
+from collections.abc import Iterable
+from itertools import chain, islice
 
 import click
 
-from dragoman.cli.http import connect_option, give_up_on, json_option, path, request
-from dragoman.cli.request_options import request_options
+from dragoman.cli.client import connect_option, connected, json_option
+from dragoman.cli.request_options import given, request_options
 from dragoman.cli.tables import age, print_json, print_table
-from dragoman.operations.schemas import ListJobsRequest
+from dragoman.operations.schemas import JobView, ListJobsRequest
+from dragoman.operations.table import JOBS
 
-A_PAGE = 1_000
 A_SCREEN = 20
 
 
@@ -33,7 +33,7 @@ Examples:
 )
 @json_option
 def jobs(
-    url: str,
+    url: str | None,
     service: str | None,
     state: str | None,
     outcome: str | None,
@@ -45,58 +45,34 @@ def jobs(
 
     If there are more jobs than were listed, a line on standard error says so.
     """
-    query = {
-        "service": service,
-        "state": state,
-        "outcome": outcome,
-        "quarantined": "true" if quarantined else None,
-    }
     if limit is None and not as_json:
         limit = A_SCREEN
-    pages = Pages(url, query, limit)
-    if as_json:
-        for page in pages:
-            print_json(*page)
-    else:
-        _print_rows([each for page in pages for each in page])
-    if pages.has_more:
+    request = ListJobsRequest(
+        **given({"service": service, "state": state, "outcome": outcome, "quarantined": quarantined or None}),
+        limit=limit + 1 if limit is not None else sys.maxsize,
+    )
+    with connected(url) as client:
+        found = chain.from_iterable(client.pages(JOBS, request))
+        listed = islice(found, limit)
+        if as_json:
+            for each in listed:
+                print_json(each)
+        else:
+            _print_rows(listed)
+        has_more = next(found, None) is not None
+    if has_more:
         click.echo(f"There are more than these {limit}: --limit shows them.", err=True)
 
 
-class Pages:
-    """The jobs that match a query, page by page, up to a limit."""
-
-    def __init__(self, url: str, query: dict[str, str | None], limit: int | None) -> None:
-        self._url = url
-        self._query = query
-        self._left = limit if limit is not None else inf
-        self.has_more = False  # there were more than the limit allows
-
-    def __iter__(self) -> Iterator[list[dict[str, Any]]]:
-        after = None
-        while True:
-            page = {**self._query, "after": after, "limit": int(min(self._left, A_PAGE))}
-            answer = request(self._url, "GET", path("jobs"), query=page)
-            if answer.status >= 400:
-                give_up_on(answer)
-            view = answer.json()
-            yield view["jobs"]
-            self._left -= len(view["jobs"])
-            after = view["after"]
-            if after is None or self._left <= 0:
-                break
-        self.has_more = after is not None
-
-
-def _print_rows(jobs: list[dict[str, Any]]) -> None:
+def _print_rows(jobs: Iterable[JobView]) -> None:
     rows = [
         (
-            each["id"],
-            each["service"],
-            each["outcome"] or each["state"],
-            age(each["created"]),
-            len(each["attempts"]),
-            each["reason"],
+            each.id,
+            each.service,
+            each.outcome or each.state,
+            age(each.created),
+            len(each.attempts),
+            each.reason,
         )
         for each in jobs
     ]

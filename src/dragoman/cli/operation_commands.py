@@ -1,37 +1,27 @@
 """Commands for operations that have none of their own, made from the table of operations.
 
-`dragoman NAME FIELD... [--field VALUE]...` prints the view: a list as a table, anything else as facts. The transport
-is passed in: `perform` sends the request of an operation to a broker and returns its view as plain data.
+`dragoman NAME FIELD... [--field VALUE]...` prints the view: a list as a table, anything else as facts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import click
 import msgspec
 
-from dragoman.cli.http import ask, connect_option, json_option
-from dragoman.cli.request_options import FieldValue, request_options
-from dragoman.cli.seconds import NO_LIMIT
+from dragoman.cli.client import connect_option, json_option, perform
+from dragoman.cli.request_options import FieldValue, given, request_options
 from dragoman.cli.tables import print_facts, print_json, print_table
-from dragoman.operations.http_requests import json_body_of, target_of
 from dragoman.operations.operation import Operation
 from dragoman.operations.request_fields import request_fields
-from dragoman.operations.schemas import OperationRequest
-
-Perform = Callable[[str, Operation[Any, Any], OperationRequest], Any]
+from dragoman.operations.schemas import View
 
 
-def perform_over_http(url: str, row: Operation[Any, Any], request: OperationRequest) -> Any:
-    body = json_body_of(row, request)
-    return ask(url, row.method, target_of(row, request), said=msgspec.json.decode(body) if body is not None else None)
-
-
-def commands_from(rows: Iterable[Operation[Any, Any]], perform: Perform = perform_over_http) -> list[click.Command]:
+def commands_from(rows: Iterable[Operation[Any, Any]]) -> list[click.Command]:
     """One command for each row. An operation with a payload needs a command of its own."""
-    return [_command(row, perform) for row in rows]
+    return [_command(row) for row in rows]
 
 
 def command_name(row: Operation[Any, Any]) -> str:
@@ -39,13 +29,12 @@ def command_name(row: Operation[Any, Any]) -> str:
     return row.command or row.name.replace(" ", "-").replace("_", "-")
 
 
-def _command(row: Operation[Any, Any], perform: Perform) -> click.Command:
+def _command(row: Operation[Any, Any]) -> click.Command:
     if row.takes_payload or row.returns_payload:
         raise ValueError(f"operation {row.name!r} has a payload: write a command for it")
 
-    def run(url: str, as_json: bool, **said: Any) -> None:
-        given = {name: None if each is NO_LIMIT else each for name, each in said.items() if each not in (None, ())}
-        _print(row, perform(url, row, row.request(**given)), as_json)
+    def run(url: str | None, as_json: bool, **said: Any) -> None:
+        _print(row, perform(url, row, row.request(**given(said))), as_json)
 
     for decorate in (json_option, request_options(row.request, *_optional(row)), connect_option):
         run = decorate(run)
@@ -67,18 +56,16 @@ def _metavar(row: Operation[Any, Any], name: str) -> str:
     return (row.subject if is_subject else name).upper()
 
 
-def _print(row: Operation[Any, Any], view: dict[str, Any], as_json: bool) -> None:
-    listed = view.get(row.returned)
-    if isinstance(listed, list):
-        if as_json:
-            print_json(*listed)
-        else:
-            titles = [name.upper().replace("_", " ") for name in (listed[0] if listed else ())]
-            print_table(titles, [[_cell(each) for each in entry.values()] for entry in listed], "There are none.")
-    elif as_json:
-        print_json(view)
+def _print(row: Operation[Any, Any], view: View, as_json: bool) -> None:
+    listed = getattr(view, row.returned, None) if row.returned else None
+    if as_json:
+        print_json(*(listed if isinstance(listed, list) else [view]))
+    elif isinstance(listed, list):
+        entries = msgspec.to_builtins(listed)
+        titles = [name.upper().replace("_", " ") for name in (entries[0] if entries else ())]
+        print_table(titles, [[_cell(each) for each in entry.values()] for entry in entries], "There are none.")
     else:
-        print_facts([(name.replace("_", " "), _cell(each)) for name, each in view.items()])
+        print_facts([(name.replace("_", " "), _cell(each)) for name, each in msgspec.to_builtins(view).items()])
 
 
 def _cell(value: Any) -> Any:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
-from dragoman.cli.http import ask, connect_option, path
-from dragoman.cli.request_options import request_options
+from dragoman.cli.client import connect_option, perform
+from dragoman.cli.request_options import given, request_options
 from dragoman.cli.tables import plain
 from dragoman.operations.schemas import PauseRequest
+from dragoman.operations.table import PAUSE
 
 
 @click.command(
@@ -20,10 +21,10 @@ Examples:
 @click.argument("service")
 @connect_option
 @request_options(PauseRequest, "by")
-def pause(service: str, url: str, by: str | None) -> None:
+def pause(service: str, url: str | None, by: str | None) -> None:
     """Hand out no jobs of SERVICE until it is resumed.
 
     Jobs go on arriving, and those that run may end. A pause outlives the broker.
     """
-    view = ask(url, "POST", path("services", service, "pause"), said={"by": by} if by is not None else {})
-    click.echo(f"{plain(view['name'])} is paused; waiting: {view['waiting']}, running: {view['running']}")
+    view = perform(url, PAUSE, PauseRequest(name=service, **given({"by": by})))
+    click.echo(f"{plain(view.name)} is paused; waiting: {view.waiting}, running: {view.running}")

@@ -54,6 +54,11 @@ def request_options(request: type[OperationRequest], *names: str) -> Callable[[C
     return decorate
 
 
+def given(options: dict[str, Any]) -> dict[str, Any]:
+    """The fields that were given, with None for NO_LIMIT."""
+    return {name: None if each is NO_LIMIT else each for name, each in options.items() if each not in (None, ())}
+
+
 def _declaration(field: RequestField) -> str:
     name = field.name.replace("_", "-")
     return f"--{name}/--no-{name}" if field.kind is bool and field.is_nullable else f"--{name}"

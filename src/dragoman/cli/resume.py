@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import click
 
-from dragoman.cli.http import ask, connect_option, path
+from dragoman.cli.client import connect_option, perform
 from dragoman.cli.tables import plain
+from dragoman.operations.schemas import ServiceRef
+from dragoman.operations.table import RESUME
 
 
 @click.command(
@@ -16,7 +18,7 @@ Examples:
 )
 @click.argument("service")
 @connect_option
-def resume(service: str, url: str) -> None:
+def resume(service: str, url: str | None) -> None:
     """Hand out jobs of SERVICE again."""
-    view = ask(url, "POST", path("services", service, "resume"))
-    click.echo(f"{plain(view['name'])} is not paused any more; waiting: {view['waiting']}, running: {view['running']}")
+    view = perform(url, RESUME, ServiceRef(name=service))
+    click.echo(f"{plain(view.name)} is not paused any more; waiting: {view.waiting}, running: {view.running}")

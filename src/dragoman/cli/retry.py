@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from dragoman.cli.each_job import ask_each
-from dragoman.cli.http import connect_option, path
+from dragoman.cli.client import connect_option
+from dragoman.cli.each_job import perform_for_each
 
 
 @click.command(
@@ -17,10 +17,10 @@ Examples:
 )
 @click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
 @connect_option
-def retry(jobs: tuple[str, ...], url: str) -> None:
+def retry(jobs: tuple[str, ...], url: str | None) -> None:
     """Make a new job of each JOB in quarantine, and print the new ids.
 
     JOB is a job's id; `-` reads ids from standard input, one a line. In quarantine are jobs whose attempts are spent:
     `dragoman jobs --quarantined` lists them. A job that is retried leaves the quarantine.
     """
-    ask_each(jobs, url, "POST", lambda job: path("jobs", job, "retry"))
+    perform_for_each(jobs, url, lambda client, job: client.retry(job))

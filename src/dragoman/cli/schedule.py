@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-import sys
-from base64 import b64encode
 from typing import Any
 
 import click
 
+from dragoman.cli.client import connect_option, json_option, perform
 from dragoman.cli.exit_codes import USAGE, fail
-from dragoman.cli.http import ask, connect_option, json_option, path
-from dragoman.cli.request_options import request_options
-from dragoman.cli.seconds import NO_LIMIT
-from dragoman.cli.tables import ago, plain, print_facts, print_json, print_table
-from dragoman.operations.schemas import ScheduleRequest
+from dragoman.cli.payloads import read_payload
+from dragoman.cli.request_options import given, request_options
+from dragoman.cli.tables import ago, plain, print_facts, print_json, print_table, text_of
+from dragoman.operations.schemas import EmptyRequest, ScheduleRef, ScheduleRequest, ScheduleView
+from dragoman.operations.table import (
+    PAUSE_RECURRING,
+    RECUR,
+    RECURRENCE,
+    RECURRING,
+    RESUME_RECURRING,
+    STOP_RECURRING,
+)
 
 
 @click.group(
@@ -34,21 +40,21 @@ def cron() -> None:
 @cron.command("list")
 @connect_option
 @json_option
-def list_(url: str, as_json: bool) -> None:
+def list_(url: str | None, as_json: bool) -> None:
     """List recurring jobs."""
-    found = ask(url, "GET", path("cron"))["recurring"]
+    found = perform(url, RECURRING, EmptyRequest()).recurring
     if as_json:
         print_json(*found)
         return
     rows = [
         (
-            each["name"],
-            each["service"],
+            each.name,
+            each.service,
             _rhythm(each),
             _next(each),
-            each["runs"],
-            each["skipped"],
-            each["last_job"] or "",
+            each.runs,
+            each.skipped,
+            each.last_job or "",
         )
         for each in found
     ]
@@ -60,9 +66,9 @@ def list_(url: str, as_json: bool) -> None:
 @click.argument("name")
 @connect_option
 @json_option
-def show(name: str, url: str, as_json: bool) -> None:
+def show(name: str, url: str | None, as_json: bool) -> None:
     """Show the recurring job NAME."""
-    _print(ask(url, "GET", path("cron", name)), as_json)
+    _print(perform(url, RECURRENCE, ScheduleRef(name=name)), as_json)
 
 
 @cron.command(
@@ -84,7 +90,7 @@ def set_(
     name: str,
     service: str,
     data: str,
-    url: str,
+    url: str | None,
     cron: str | None,
     every: float | None,
     as_json: bool,
@@ -97,64 +103,61 @@ def set_(
     """
     if (cron is None) == (every is None):
         fail("say one of --cron and --every", USAGE)
-    payload = sys.stdin.buffer.read() if data == "-" else data.encode("utf-8", "surrogateescape")
-    said = {"service": service, "cron": cron, "every": every, **more}
-    said["payload_base64"] = b64encode(payload).decode()
-    said = {field: None if value is NO_LIMIT else value for field, value in said.items() if value is not None}
-    _print(ask(url, "PUT", path("cron", name), said=said), as_json)
+    request = ScheduleRequest(name=name, service=service, **given({"cron": cron, "every": every, **more}))
+    _print(perform(url, RECUR, request, read_payload(data)), as_json)
 
 
 @cron.command()
 @click.argument("name")
 @connect_option
-def remove(name: str, url: str) -> None:
+def remove(name: str, url: str | None) -> None:
     """Remove the recurring job NAME. Jobs that it has made already are left alone."""
-    view = ask(url, "DELETE", path("cron", name))
-    click.echo(f"{plain(view['name'])} is removed")
+    view = perform(url, STOP_RECURRING, ScheduleRef(name=name))
+    click.echo(f"{plain(view.name)} is removed")
 
 
 @cron.command()
 @click.argument("name")
 @connect_option
-def pause(name: str, url: str) -> None:
+def pause(name: str, url: str | None) -> None:
     """Make no more jobs of NAME until it is resumed."""
-    view = ask(url, "POST", path("cron", name, "pause"))
-    click.echo(f"{plain(view['name'])} is paused")
+    view = perform(url, PAUSE_RECURRING, ScheduleRef(name=name))
+    click.echo(f"{plain(view.name)} is paused")
 
 
 @cron.command()
 @click.argument("name")
 @connect_option
-def resume(name: str, url: str) -> None:
+def resume(name: str, url: str | None) -> None:
     """Make jobs of NAME again, from now on."""
-    view = ask(url, "POST", path("cron", name, "resume"))
-    click.echo(f"{plain(view['name'])} is not paused any more; next {_next(view)}")
+    view = perform(url, RESUME_RECURRING, ScheduleRef(name=name))
+    click.echo(f"{plain(view.name)} is not paused any more; next {_next(view)}")
 
 
-def _print(view: dict[str, Any], as_json: bool) -> None:
+def _print(view: ScheduleView, as_json: bool) -> None:
     if as_json:
         print_json(view)
         return
     print_facts(
         [
-            ("name", view["name"]),
-            ("service", view["service"]),
+            ("name", view.name),
+            ("service", view.service),
             ("rhythm", _rhythm(view)),
-            ("overlap", "yes" if view["overlap"] else "no: a run is skipped while the last job has not ended"),
-            ("next", "paused" if view["paused"] else view["next"] and f"{view['next']} ({_next(view)})"),
-            ("last", view["last"]),
-            ("last job", view["last_job"]),
-            ("runs", view["runs"]),
-            ("skipped", view["skipped"]),
+            ("overlap", "yes" if view.overlap else "no: a run is skipped while the last job has not ended"),
+            ("next", "paused" if view.paused else view.next and f"{text_of(view.next)} ({_next(view)})"),
+            ("last", text_of(view.last)),
+            ("last job", view.last_job),
+            ("runs", view.runs),
+            ("skipped", view.skipped),
         ]
     )
 
 
-def _rhythm(view: dict[str, Any]) -> str:
-    return f"{view['cron']} ({view['timezone']})" if view["cron"] is not None else f"every {view['every']:g} s"
+def _rhythm(view: ScheduleView) -> str:
+    return f"{view.cron} ({view.timezone})" if view.cron is not None else f"every {view.every:g} s"
 
 
-def _next(view: dict[str, Any]) -> str:
-    if view["paused"]:
+def _next(view: ScheduleView) -> str:
+    if view.paused:
         return "paused"
-    return ago(view["next"]) if view["next"] is not None else "never"
+    return ago(view.next) if view.next is not None else "never"

@@ -14,7 +14,6 @@ from urllib.parse import quote, urlencode
 import click
 
 from dragoman import __version__
-from dragoman.cli.build_info import how_built
 from dragoman.cli.exit_codes import DISK, FAILED, TAKEN, USAGE, fail, unwritable, warn
 
 if TYPE_CHECKING:
@@ -114,6 +113,8 @@ def _print_places(
     opened: list[tuple[Listener, list[tuple[str, str]]]], folder: Path | None, drain_timeout: float
 ) -> None:
     """One line for each place, and what to try next."""
+    from dragoman.cli.build_info import how_built
+
     click.echo(f"dragoman {__version__} ({how_built()}) is listening (process {os.getpid()})")
     for listener, places in opened:
         dialect = listener.address.dialect

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import click
 
-from dragoman.cli.http import ask, connect_option, json_option, path
+from dragoman.cli.client import connect_option, json_option, perform
 from dragoman.cli.tables import print_json, print_table, span
+from dragoman.operations.schemas import EmptyRequest
+from dragoman.operations.table import SERVICES
 
 
 @click.command(
@@ -17,30 +19,30 @@ Examples:
 )
 @connect_option
 @json_option
-def services(url: str, as_json: bool) -> None:
+def services(url: str | None, as_json: bool) -> None:
     """List services: what waits and runs, and who serves.
 
     OLDEST is how long the job at the head of the queue has waited. DONE and NOT DONE count the jobs that have ended
     since the broker started.
     """
-    found = ask(url, "GET", path("services"))["services"]
+    found = perform(url, SERVICES, EmptyRequest()).services
     if as_json:
         print_json(*found)
         return
     rows = [
         (
-            each["name"],
-            each["waiting"],
-            span(each["oldest"]) if each["waiting"] else "",
-            each["delayed"],
-            each["running"],
-            each["workers"],
-            each["idle"],
-            each["ended"].get("done", 0),
-            sum(count for outcome, count in each["ended"].items() if outcome != "done"),
-            f"paused by {each['paused_by']}" if each["paused"] else "",
+            each.name,
+            each.waiting,
+            span(each.oldest) if each.waiting else "",
+            each.delayed,
+            each.running,
+            each.workers,
+            each.idle,
+            each.ended.get("done", 0),
+            sum(count for outcome, count in each.ended.items() if outcome != "done"),
+            f"paused by {each.paused_by}" if each.paused else "",
         )
-        for each in sorted(found, key=lambda each: each["name"])
+        for each in sorted(found, key=lambda each: each.name)
     ]
     titles = (
         "SERVICE",

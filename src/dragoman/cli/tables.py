@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
 
 import click
+import msgspec
 
 from dragoman.sdk.printable import printable
+
+_NOT_ASCII = re.compile(r"[^ -~]")
 
 
 def plain(text: object) -> str:
@@ -43,10 +46,19 @@ def print_facts(facts: Iterable[tuple[str, object]]) -> None:
         click.echo(f"{name:<{width}}  {value}")
 
 
-def print_json(*objects: Any) -> None:
-    """One object a line, and nothing but ASCII."""
-    for each in objects:
-        click.echo(json.dumps(each))
+def print_json(*views: msgspec.Struct) -> None:
+    """One view a line, as HTTP has it; but what is not ASCII is escaped, for a terminal might obey it (T14)."""
+    for each in views:
+        click.echo(_NOT_ASCII.sub(_escaped, msgspec.json.encode(each).decode()))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return json.dumps(found[0])[1:-1] if found[0] != "\x7f" else r"\u007f"
+
+
+def text_of(moment: datetime | None) -> str | None:
+    """A moment as the broker writes moments."""
+    return None if moment is None else str(msgspec.to_builtins(moment))
 
 
 def span(seconds: float) -> str:
@@ -59,16 +71,16 @@ def span(seconds: float) -> str:
     return f"{seconds / 86_400:.0f} d"
 
 
-def ago(moment: str) -> str:
-    """`5 min ago`, of a moment as the broker writes moments; `in 5 min` if it is still to come."""
+def ago(moment: datetime) -> str:
+    """`5 min ago`; `in 5 min` if it is still to come."""
     passed = _since(moment)
     return f"{span(passed)} ago" if passed >= 0 else f"in {span(-passed)}"
 
 
-def age(moment: str) -> str:
+def age(moment: datetime) -> str:
     """How long since then."""
     return span(max(0.0, _since(moment)))
 
 
-def _since(moment: str) -> float:
-    return time.time() - datetime.fromisoformat(moment).timestamp()
+def _since(moment: datetime) -> float:
+    return time.time() - moment.timestamp()

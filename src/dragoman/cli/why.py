@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import click
 
-from dragoman.cli.http import ask, connect_option, json_option, path
+from dragoman.cli.client import connect_option, json_option, perform
 from dragoman.cli.tables import plain, print_json
+from dragoman.operations.schemas import JobRef
+from dragoman.operations.table import WHY
 
 
 @click.command(
@@ -17,10 +19,10 @@ Examples:
 @click.argument("job")
 @connect_option
 @json_option
-def why(job: str, url: str, as_json: bool) -> None:
+def why(job: str, url: str | None, as_json: bool) -> None:
     """Say why JOB is not running, or how it ended, in one sentence."""
-    view = ask(url, "GET", path("jobs", job, "why"))
+    view = perform(url, WHY, JobRef(id=job))
     if as_json:
         print_json(view)
     else:
-        click.echo(plain(view["why"]))
+        click.echo(plain(view.why))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dragoman.cli.exit_codes import USAGE, fail, warn
+from dragoman.sdk.client_settings import DEFAULT_URL, URL_VARIABLE, url_or_default
 from dragoman.sdk.printable import log_to_stderr
 
 if TYPE_CHECKING:
@@ -44,8 +45,8 @@ Examples:
     "--connect",
     "url",
     metavar="URL",
-    help="The broker's address for workers. [default: what the Worker says, else DRAGOMAN_URL, else "
-    "tcp://127.0.0.1:7400]",
+    help="The broker's address for workers, native, HTTP or of another dialect.  [default: the Worker's own, else "
+    f"{URL_VARIABLE}, else {DEFAULT_URL}]",
 )
 @click.option(
     "--concurrency",
@@ -204,7 +205,6 @@ def _wait_for_better(target: str, error: HandlerLoadError, home: ObjectReference
 def _run_program(command: str, services: tuple[str, ...], url: str | None, said: dict[str, Any], reloads: bool) -> int:
     import asyncio
 
-    from dragoman.sdk.client_settings import url_or_default
     from dragoman.sdk.execution import ExecutionOptions
     from dragoman.sdk.program_pool import ProgramPool
     from dragoman.sdk.targets import worker_target

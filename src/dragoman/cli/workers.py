@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import click
 
-from dragoman.cli.http import ask, connect_option, json_option, path
+from dragoman.cli.client import connect_option, json_option, perform
 from dragoman.cli.tables import print_json, print_table, span
+from dragoman.operations.schemas import EmptyRequest
+from dragoman.operations.table import WORKERS
 
 
 @click.command(
@@ -17,25 +19,25 @@ Examples:
 )
 @connect_option
 @json_option
-def workers(url: str, as_json: bool) -> None:
+def workers(url: str | None, as_json: bool) -> None:
     """List the workers of every dialect, and what each is at.
 
     SILENT is how long ago it was last heard of, LEASE how long it may be silent before it is believed dead.
     """
-    found = ask(url, "GET", path("workers"))["workers"]
+    found = perform(url, WORKERS, EmptyRequest()).workers
     if as_json:
         print_json(*found)
         return
     rows = [
         (
-            each["id"],
-            each["name"],
-            each["dialect"],
-            each["state"],
-            f"{len(each['running'])}/{each['capacity']}",
-            span(each["silent"]),
-            span(each["lease"]) if each["lease"] is not None else "",
-            ", ".join(each["services"]),
+            each.id,
+            each.name,
+            each.dialect,
+            each.state,
+            f"{len(each.running)}/{each.capacity}",
+            span(each.silent),
+            span(each.lease) if each.lease is not None else "",
+            ", ".join(each.services),
         )
         for each in found
     ]

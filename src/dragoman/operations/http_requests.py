@@ -21,14 +21,6 @@ def target_of(row: Operation[Any, Any], request: OperationRequest) -> str:
     )
 
 
-def json_body_of(row: Operation[Any, Any], request: OperationRequest) -> bytes | None:
-    """The body; None if the operation has none."""
-    if not row.has_body:
-        return None
-    said = msgspec.to_builtins(request)
-    return msgspec.json.encode({name: each for name, each in said.items() if name not in row.path_fields})
-
-
 def _word(value: Any) -> str:
     """A value in a query: `true`, `null` and numbers as JSON has them, text as it is."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()

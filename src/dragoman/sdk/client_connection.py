@@ -271,6 +271,8 @@ class ClientConnection:
             self._link = None
 
     def _ended(self, problem: str) -> None:
+        if self._link is not None and not self.side.is_ready:
+            self._owner.unreachable(BrokerUnavailable(problem))
         self._link = None
         self.side.lost()
         if not self.side.outlives_connections:

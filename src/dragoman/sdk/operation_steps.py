@@ -40,7 +40,7 @@ T = TypeVar("T")
 Steps = Generator[OperationCall | float, Any, T]
 
 LONGEST_WAIT = 30.0  # seconds for which a broker is asked to wait for an outcome; then it is asked again
-SHORTEST_WAIT = 1.0  # seconds that an answer may take, even if nobody wants to wait for the outcome
+SHORTEST_WAIT = 5.0  # seconds that an answer may take, even if nobody wants to wait for the outcome
 READING = 60.0  # seconds that a broker may take to read its diary
 REST = 0.1  # seconds until it is asked again
 PAGE = 1_000  # entries of a list that are requested at once
@@ -79,22 +79,40 @@ def perform(
 def _read(kind: type[T], view: bytes) -> T:
     import msgspec
 
-    return msgspec.json.decode(view, type=kind)
+    try:
+        return msgspec.json.decode(view, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise JobFailed(f"failed: the broker's answer was not understood: {error}") from error
 
 
 def all_pages(row: Operation[Any, Any], request: Any) -> Steps[list[Any]]:
     """Returns the entries of a list, up to the request's limit, page by page."""
-    from msgspec.structs import replace
-
+    pages = Pages(row, request)
     found: list[Any] = []
-    limit, after = request.limit, request.after
-    while len(found) < limit:
-        page = yield from view(row, replace(request, limit=min(limit - len(found), PAGE), after=after))
-        found += getattr(page, row.returned)
-        after = page.after
-        if after is None:
-            break
+    while not pages.is_over:
+        found += yield from pages.next()
     return found
+
+
+class Pages:
+    """The pages of a list, up to the limit of the request."""
+
+    def __init__(self, row: Operation[Any, Any], request: Any) -> None:
+        self._row = row
+        self._request = request
+        self._left: int = request.limit
+        self.is_over = self._left <= 0
+
+    def next(self) -> Steps[list[Any]]:
+        """Returns the entries of the next page."""
+        from msgspec.structs import replace
+
+        page = yield from view(self._row, replace(self._request, limit=min(self._left, PAGE)))
+        found: list[Any] = getattr(page, self._row.returned)
+        self._left -= len(found)
+        self._request = replace(self._request, after=page.after)
+        self.is_over = page.after is None or self._left <= 0
+        return found
 
 
 # -------------------------------------------------------------------- operations with plans of their own

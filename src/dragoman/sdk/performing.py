@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dragoman.sdk import operation_steps
@@ -12,7 +13,7 @@ from dragoman.sdk.codecs import Codec
 from dragoman.sdk.codecs import codec as codec_of
 from dragoman.sdk.errors import DragomanError
 from dragoman.sdk.operation import OperationAnswer, OperationCall
-from dragoman.sdk.operation_steps import Steps
+from dragoman.sdk.operation_steps import Pages, Steps
 from dragoman.sdk.submit_options import SubmitOptionsCache
 
 if TYPE_CHECKING:
@@ -40,6 +41,12 @@ class Performer(OperationClient):
     def operation(self, row: Operation[RequestType, ViewType], request: RequestType, payload: bytes = b"") -> ViewType:
         """Perform an operation of the table. Raises NotFound, ValueError, JobRefused, BrokerUnavailable."""
         return self._follow(operation_steps.view(row, request, payload))
+
+    def pages(self, row: Operation[RequestType, Any], request: RequestType) -> Iterator[list[Any]]:
+        """The entries of a list, page by page, up to the `limit` of the request, which may be any number."""
+        pages = Pages(row, request)
+        while not pages.is_over:
+            yield self._follow(pages.next())
 
     def _ask(self, question: OperationCall) -> OperationAnswer:
         raise NotImplementedError
@@ -74,6 +81,12 @@ class AsyncPerformer(OperationClient):
     ) -> ViewType:
         """Perform an operation of the table. Raises NotFound, ValueError, JobRefused, BrokerUnavailable."""
         return await self._follow(operation_steps.view(row, request, payload))
+
+    async def pages(self, row: Operation[RequestType, Any], request: RequestType) -> AsyncIterator[list[Any]]:
+        """The entries of a list, page by page, up to the `limit` of the request, which may be any number."""
+        pages = Pages(row, request)
+        while not pages.is_over:
+            yield await self._follow(pages.next())
 
     async def _ask(self, question: OperationCall) -> OperationAnswer:
         raise NotImplementedError

@@ -29,7 +29,9 @@ def command_of(row: Operation[Any, Any]) -> click.Command:
     found: click.Command = dragoman
     for word in command_name(row).split():
         assert isinstance(found, click.Group)
-        found = found.commands[word]
+        named = found.get_command(click.Context(found), word)
+        assert named is not None, word
+        found = named
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+import json
 from math import inf
 from typing import NoReturn
 
@@ -10,9 +10,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from dragoman import AsyncClient
+from dragoman import Client
 from dragoman.cli import dragoman
 from dragoman.cli.seconds import NO_LIMIT, SECONDS
+from dragoman.sdk.operation import OperationCall
 from dragoman.sdk.unset import is_set
 
 
@@ -27,31 +28,23 @@ def test_all_else_is_refused(typed: str) -> None:
         SECONDS.convert(typed, None, None)
 
 
-SAID = [(("--timeout", "none"), {"timeout": None}), (("--timeout", "5"), {"timeout": 5.0}), ((), {})]
+SAID = [(("--timeout", "none"), None), (("--timeout", "5"), 5.0), ((), 60.0)]
 
 
-@pytest.mark.parametrize(("words", "said"), SAID)
-def test_enqueue_and_cron_ask_for_no_limit_with_null(
-    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: dict[str, float | None]
+@pytest.mark.parametrize(("words", "timeout"), SAID)
+def test_enqueue_and_cron_take_none_for_no_limit(
+    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], timeout: float | None
 ) -> None:
-    """A query has the word `null`; where nothing is said, nothing is sent."""
-    sent: list[dict[str, object]] = []
+    sent: list[object] = []
 
-    def request(url: str, method: str, path: str, *, query: dict[str, object], body: bytes) -> NoReturn:
-        sent.append({key: None if value == "null" else value for key, value in query.items() if value is not None})
+    def perform(client: Client[bytes], question: OperationCall) -> NoReturn:
+        sent.append(json.loads(question.form).get("timeout", 60.0))
         raise click.exceptions.Exit
 
-    def ask(url: str, method: str, path: str, *, said: dict[str, object]) -> NoReturn:
-        sent.append(said)
-        raise click.exceptions.Exit
-
-    monkeypatch.setattr(import_module("dragoman.cli.enqueue"), "request", request)
-    monkeypatch.setattr(import_module("dragoman.cli.schedule"), "ask", ask)
+    monkeypatch.setattr(Client, "_ask", perform)
     for command in (("enqueue", "s"), ("cron", "set", "name", "s", "--every", "5")):
         assert CliRunner().invoke(dragoman, [*command, *words]).exit_code == 0
-    assert len(sent) == 2
-    for each in sent:
-        assert {key: value for key, value in each.items() if key == "timeout"} == said
+    assert sent == [timeout, timeout]
 
 
 @pytest.mark.parametrize(("words", "limit"), [(("--timeout", "none"), inf), (("--timeout", "5"), 5.0), ((), None)])
@@ -60,10 +53,10 @@ def test_call_says_no_limit_or_nothing(
 ) -> None:
     asked: list[float | None] = []
 
-    async def call(client: AsyncClient, service: str, payload: bytes, *, timeout: float | None) -> bytes:
+    def call(client: Client[bytes], service: str, payload: bytes, *, timeout: float | None) -> bytes:
         asked.append(is_set(timeout))
         return b""
 
-    monkeypatch.setattr(AsyncClient, "call", call)
+    monkeypatch.setattr(Client, "call", call)
     assert CliRunner().invoke(dragoman, ["call", "s", *words]).exit_code == 0
     assert asked == [limit]

@@ -1,0 +1,51 @@
+"""The client of commands that ask a running broker, and the options that they have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from dragoman.cli.exit_codes import ending_errors
+from dragoman.sdk.client_settings import DEFAULT_URL, URL_VARIABLE, url_or_default
+
+if TYPE_CHECKING:
+    from dragoman.operations.operation import Operation, RequestType, ViewType
+    from dragoman.sdk.client import Client
+
+DEFAULT = f"[default: {URL_VARIABLE}, else {DEFAULT_URL}]"
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def connect_option(command: Command) -> Command:
+    """`--connect`, of commands whose operations the native dialect and HTTP have."""
+    return click.option(
+        "--connect",
+        "url",
+        metavar="URL",
+        help=f"The broker's native address (tcp://, ipc://) or its HTTP address (http://, http+unix://).  {DEFAULT}",
+    )(command)
+
+
+def json_option(command: Command) -> Command:
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON: one object a line.")(command)
+
+
+@contextmanager
+def connected(url: str | None) -> Iterator[Client[bytes]]:
+    """A client, which is closed in the end. An error that it raises ends the command."""
+    from dragoman.sdk.client import Client
+
+    with ending_errors(), Client(url_or_default(url), patient=False) as client:
+        yield client
+
+
+def perform(
+    url: str | None, row: Operation[RequestType, ViewType], request: RequestType, payload: bytes = b""
+) -> ViewType:
+    """Performs one operation and returns its view. An error ends the command."""
+    with connected(url) as client:
+        return client.operation(row, request, payload)

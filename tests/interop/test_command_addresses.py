@@ -1,0 +1,217 @@
+"""Every command prints the same, and ends the same, by a native address and by HTTP; with `--json` it prints views."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+import pytest
+from click.testing import CliRunner, Result
+
+from case_tables import check_every_row
+from dragoman import Client, LocalBroker
+from dragoman.cli import MODULES, dragoman, sections
+from dragoman.cli.tables import print_json
+from dragoman.operations.schemas import JobRef, PurgeView
+from dragoman.operations.table import WHY
+from programs import PATIENCE, until
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "e2e"))
+from native_worker import HandWorker
+
+LISTEN = ("tcp://127.0.0.1:0?lease=1e8", "http://127.0.0.1:0")
+UNKNOWN = "0" * 32
+OFFLINE = {"serve", "worker", "config", "diary"}  # those that perform no operation
+
+
+class World:
+    """A broker with a worker by hand, some jobs, and commands that ask it by one of its addresses."""
+
+    def __init__(self, dialect: str) -> None:
+        self.broker = LocalBroker(*LISTEN)
+        self.url = self.broker.urls[dialect]
+        self.worker = HandWorker(self.broker.urls["native"].removeprefix("native+"), "echo")
+        self.client = Client(self.broker.urls["native"])
+        self.waiting = self.client.enqueue("later", "gr\u00fc\u00dfe", key="k\u202e")
+        self.done = self.client.enqueue("echo", b"hello")
+        self.failed = self.client.enqueue("echo", b"fail \x1b[31m so", attempts=1)
+        self.client.recur("nightly", "report", cron="0 3 * * *")
+        until(lambda: self.client.job(self.failed).state == "ended", "the last of them has ended")
+        until(lambda: [each.state for each in self.client.workers()] == ["idle"], "the worker is idle")
+        (self.number,) = (each.id for each in self.client.workers())
+
+    def run(self, *words: object, given: bytes = b"") -> Result:
+        return CliRunner().invoke(dragoman, [*map(str, words), "--connect", self.url], input=given)
+
+    def close(self) -> None:
+        self.client.close()
+        self.worker.stop()
+        self.broker.close()
+
+
+Words = Callable[[World], Iterable[object]]
+
+COMMANDS: dict[str, Words] = {
+    "call": lambda world: ["call", "echo", "hello"],
+    "call, fails": lambda world: ["call", "echo", "fail so"],
+    "call, nobody": lambda world: ["call", "nobody"],
+    "call, too late": lambda world: ["call", "echo", "hold", "--timeout", 1.5],
+    "enqueue": lambda world: ["enqueue", "later", "x", "--delay", 60, "--timeout", "none", "--retry-first", 5],
+    "enqueue, waits": lambda world: ["enqueue", "echo", "hello", "--wait", PATIENCE],
+    "enqueue, not yet": lambda world: ["enqueue", "later", "x", "--wait", 0],
+    "enqueue, no name": lambda world: ["enqueue", "a\x07b"],
+    "enqueue, key reused": lambda world: ["enqueue", "later", "other", "--key", "k\u202e"],
+    "result": lambda world: ["result", world.done],
+    "result, waits": lambda world: ["result", world.done, "--wait", PATIENCE],
+    "result, failed": lambda world: ["result", world.failed],
+    "result, not yet": lambda world: ["result", world.waiting],
+    "result, unknown": lambda world: ["result", UNKNOWN],
+    "result, no id": lambda world: ["result", "x"],
+    "job": lambda world: ["job", world.waiting],
+    "job, failed": lambda world: ["job", world.failed],
+    "job, unknown": lambda world: ["job", UNKNOWN],
+    "job, empty": lambda world: ["job", ""],
+    "jobs": lambda world: ["jobs"],
+    "jobs, cut off": lambda world: ["jobs", "--limit", 2],
+    "jobs, filtered": lambda world: ["jobs", "--service", "echo", "--state", "ended", "--outcome", "failed"],
+    "jobs, quarantined": lambda world: ["jobs", "--quarantined"],
+    "jobs, none": lambda world: ["jobs", "--service", "nobody"],
+    "why": lambda world: ["why", world.waiting],
+    "cancel": lambda world: ["cancel", world.done, UNKNOWN, "x", world.waiting],
+    "retry": lambda world: ["retry", world.done, world.failed],
+    "cron set": lambda world: ["cron", "set", "hourly", "report", "all", "--every", 3600],
+    "cron set, nonsense": lambda world: ["cron", "set", "hourly", "report", "--cron", "nonsense"],
+    "cron list": lambda world: ["cron", "list"],
+    "cron show": lambda world: ["cron", "show", "nightly"],
+    "cron show, unknown": lambda world: ["cron", "show", "unknown"],
+    "cron pause": lambda world: ["cron", "pause", "nightly"],
+    "cron resume": lambda world: ["cron", "resume", "nightly"],
+    "cron remove": lambda world: ["cron", "remove", "nightly"],
+    "services": lambda world: ["services"],
+    "show-service": lambda world: ["show-service", "echo"],
+    "show-service, unknown": lambda world: ["show-service", "nobody"],
+    "workers": lambda world: ["workers"],
+    "show-worker": lambda world: ["show-worker", world.number],
+    "pause": lambda world: ["pause", "later", "--by", "\x1b[2J"],
+    "resume": lambda world: ["resume", "later"],
+    "resume, unknown": lambda world: ["resume", "nobody"],
+    "purge": lambda world: ["purge", "later", "--yes"],
+    "drain": lambda world: ["drain", world.number],
+    "drain, unknown": lambda world: ["drain", 10**9],
+    "health": lambda world: ["health"],
+}
+
+
+def seen(text: str) -> str:
+    """Output without what differs between two runs: ids, moments, places, spans and numbers of workers and peers."""
+    text = re.sub(r"\b[0-9a-f]{32}\b", "<id>", text)
+    text = re.sub(r"\d{4}-\d\d-\d\dT[0-9:.]+Z", "<moment>", text)
+    text = re.sub(r"127\.0\.0\.1:\d+", "<place>", text)
+    text = re.sub(r"(in )?\b[0-9.]+ (s|min|h|d)\b( ago)?", "<span>", text)
+    text = re.sub(r"(worker |peers +|id +|^)\d+\b", r"\1<number>", text, flags=re.MULTILINE)
+    text = re.sub(r"(silent|oldest|lease) +[0-9.]+", r"\1 <span>", text)
+    return re.sub(" +", " ", text)
+
+
+def outcome(dialect: str, words: Words) -> tuple[int, str, str]:
+    world = World(dialect)
+    try:
+        ran = world.run(*words(world))
+    finally:
+        world.close()
+    assert ran.exception is None or isinstance(ran.exception, SystemExit), ran.exception
+    return ran.exit_code, seen(ran.stdout), seen(ran.stderr)
+
+
+def test_every_command_is_in_the_table() -> None:
+    named = {words.split(",")[0].split()[0] for words in COMMANDS}
+    assert named == {name for names in sections().values() for name in names} - OFFLINE
+    assert set(MODULES) > OFFLINE
+
+
+def test_every_command_gives_the_same_by_both_addresses() -> None:
+    def check(name: str) -> None:
+        native, http = (outcome(dialect, COMMANDS[name]) for dialect in ("native", "http"))
+        assert native == http
+        assert native[1] or native[2]
+        assert all(each.isprintable() or each == "\n" for each in native[1] + native[2])  # T14
+
+    check_every_row(check, [(name,) for name in COMMANDS])
+
+
+# ---------------------------------------------------------------- --json
+
+VIEWS: dict[str, tuple[Words, Callable[[Client[bytes], World], Any]]] = {
+    "job": (lambda world: ["job", world.failed], lambda client, world: [client.job(world.failed)]),
+    "jobs": (lambda world: ["jobs"], lambda client, world: client.jobs()),
+    "services": (lambda world: ["services"], lambda client, world: client.services()),
+    "show-service": (lambda world: ["show-service", "echo"], lambda client, world: [client.service("echo")]),
+    "cron list": (lambda world: ["cron", "list"], lambda client, world: client.recurring()),
+    "cron show": (lambda world: ["cron", "show", "nightly"], lambda client, world: [client.recurrence("nightly")]),
+    "workers": (lambda world: ["workers"], lambda client, world: client.workers()),
+    "show-worker": (
+        lambda world: ["show-worker", world.number],
+        lambda client, world: [client.worker(world.number)],
+    ),
+    "health": (lambda world: ["health"], lambda client, world: [client.health()]),
+    "why": (
+        lambda world: ["why", world.failed],
+        lambda client, world: [client.operation(WHY, JobRef(id=world.failed))],
+    ),
+    "cron set": (
+        lambda world: ["cron", "set", "hourly", "report", "--every", 3600],
+        lambda client, world: [client.recurrence("hourly")],
+    ),
+}
+MOVING = re.compile(r'"(silent|oldest|peers)":[0-9.e-]+')
+
+
+def commands_with_json(group: click.Group) -> Iterator[str]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from (f"{name} {each}" for each in commands_with_json(command))
+        elif command is not None and any("--json" in each.opts for each in command.params):
+            yield name
+
+
+def test_every_command_with_json_is_in_the_table() -> None:
+    assert {*VIEWS} == {*commands_with_json(dragoman)} - OFFLINE
+
+
+@pytest.mark.parametrize("dialect", ["native", "http"])
+def test_json_is_the_view(dialect: str) -> None:
+    world = World(dialect)
+    world.client.cancel(world.waiting)
+
+    def check(name: str) -> None:
+        words, views = VIEWS[name]
+        ran = world.run(*words(world), "--json")
+        assert ran.exit_code == 0
+        assert ran.stdout.isascii()
+        expected = [msgspec.json.encode(each) for each in views(world.client, world)]
+        printed = [msgspec.json.encode(msgspec.json.decode(line)) for line in ran.stdout.splitlines()]
+        assert [MOVING.sub("", each.decode()) for each in printed] == [MOVING.sub("", e.decode()) for e in expected]
+
+    try:
+        check_every_row(check, [(name,) for name in VIEWS])
+    finally:
+        world.close()
+
+
+def test_json_is_written_as_http_writes_it_but_for_what_a_terminal_would_obey(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    plain, hostile = PurgeView(name='a "b" \\', purged=1), PurgeView(name="\x1b\x7f\x9b\u202e\U0001f600", purged=2)
+    print_json(plain, hostile)
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == msgspec.json.encode(plain).decode()
+    assert second.isascii()
+    assert second.isprintable()
+    assert msgspec.json.decode(second, type=PurgeView) == hostile
