@@ -20,7 +20,7 @@ Start = Callable[[list[str], Path, Files], Process | subprocess.Popen[bytes]]
 
 PATIENCE = 15.0  # for what should take a moment: only a failing test waits so long
 HANDLERS = Path(__file__).with_name("handlers.py")  # for workers of ours: a copy goes beside them
-STRANGERS = Path(__file__).parent / "interop" / "strangers"
+STRANGERS = Path(__file__).parent / "interop" / "third_party"
 
 
 def until(fact: Callable[[], T], what: str, patience: float = PATIENCE) -> T:

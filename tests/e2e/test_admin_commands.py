@@ -145,9 +145,11 @@ def test_text_of_a_failure_is_escaped_by_every_command(house: House) -> None:
         assert "\x1b" not in said
 
 
-def test_a_port_that_speaks_no_http_is_recognised(house: House) -> None:
+@pytest.mark.parametrize("dialect", ["native", "http"])
+def test_a_port_that_speaks_something_else_is_recognised(house: House, dialect: str) -> None:
     """The first bytes of ZMTP were printed as the reason."""
-    asked = house.programs.run("jobs", "--connect", house.native.replace("tcp:", "http:"))
+    wrong = house.native.replace("tcp:", "http:") if dialect == "native" else house.url.replace("http:", "tcp:")
+    asked = house.programs.run("jobs", "--connect", wrong)
     assert (asked.ends(), asked.out) == (3, "")
     assert asked.err.count("\n") == 1
     assert "speak" in asked.err

@@ -26,8 +26,9 @@ from dragoman import (
     NoSuchService,
     Unsupported,
 )
-from dragoman.operations.schemas import ScheduleRef
-from dragoman.operations.table import RECURRENCE
+from dragoman.operations.schemas import ListJobsRequest, ScheduleRef
+from dragoman.operations.table import JOBS, RECURRENCE
+from dragoman.sdk import operation_steps
 from dragoman.testing.local import VirtualClock
 from programs import PATIENCE, until
 
@@ -220,14 +221,14 @@ ACTS: dict[str, Act] = {
     "why": lambda world: world.client.why(world.client.enqueue("later")),
     "why, unknown": lambda world: world.client.why(UNKNOWN),
     # services and workers
-    "services": lambda world: world.client.services(),
+    "services": lambda world: idle_workers(world) and world.client.services(),
     "service": lambda world: world.client.service("echo").name,
     "service, unknown": lambda world: world.client.service("nobody"),
     "pause": lambda world: world.client.pause("a/b ä", by="Ada"),
-    "pause, nobody says": lambda world: world.client.pause("echo"),
+    "pause, nobody says": lambda world: idle_workers(world) and world.client.pause("echo"),
     "pause, no name": lambda world: world.client.pause("tab\t"),
     "pause, long name": lambda world: world.client.pause("ä" * 100),
-    "resume": lambda world: [world.client.pause("echo"), world.client.resume("echo")],
+    "resume": lambda world: idle_workers(world) and [world.client.pause("echo"), world.client.resume("echo")],
     "resume, unknown": lambda world: world.client.resume("nobody"),
     "resume, empty": lambda world: world.client.resume(""),
     "purge": lambda world: [world.client.enqueue("later") for _ in range(3)] and world.client.purge("later"),
@@ -250,6 +251,10 @@ ACTS: dict[str, Act] = {
     "recurrence": lambda world: [world.recur(), world.client.recurrence("nightly")],
     "recurrence, unknown": lambda world: world.client.recurrence("nightly"),
     "operation": lambda world: [world.recur(), world.client.operation(RECURRENCE, ScheduleRef(name="nightly"))],
+    "pages": lambda world: (
+        [world.client.enqueue("later") for _ in range(3)]
+        and list(world.client.pages(JOBS, ListJobsRequest(service="later", limit=2)))
+    ),
     "pause_recurring": lambda world: [world.recur(), world.client.pause_recurring("nightly")],
     "resume_recurring": lambda world: [world.recur(paused=True), world.client.resume_recurring("nightly")],
     "stop_recurring": lambda world: [world.recur(), world.client.stop_recurring("nightly"), world.client.recurring()],
@@ -267,6 +272,25 @@ def test_every_method_gives_the_same_by_http_as_by_the_native_dialect() -> None:
     tried = {name.partition(",")[0] for name in ACTS}
     not_asked = {"close", "check_process", "check_may_wait", "submit_for_executor", "codec_of"}
     assert {each for each in methods | inherited if not each.startswith("_")} - not_asked <= tried
+
+
+@pytest.mark.parametrize(("limit", "sizes"), [(10**30, [2, 2, 1]), (4, [2, 2]), (3, [2, 1]), (1, [1])])
+@pytest.mark.parametrize("dialect", ["native", "http"])
+def test_a_list_comes_page_by_page(monkeypatch: pytest.MonkeyPatch, dialect: str, limit: int, sizes: list[int]) -> None:
+    monkeypatch.setattr(operation_steps, "PAGE", 2)
+    request = ListJobsRequest(service="later", limit=limit)
+
+    async def pages(url: str) -> list[list[Any]]:
+        async with AsyncClient(url) as client:
+            return [page async for page in client.pages(JOBS, request)]
+
+    with LocalBroker(*LISTEN) as broker, Client(broker.urls[dialect]) as client:
+        ids = [client.enqueue("later") for _ in range(5)][::-1]
+        found = list(client.pages(JOBS, request))
+        assert [len(page) for page in found] == sizes
+        assert [job.id for page in found for job in page] == ids[:limit]
+        assert client.jobs(service="later", limit=limit) == [job for page in found for job in page]
+        assert asyncio.run(pages(broker.urls[dialect])) == found
 
 
 @pytest.fixture

@@ -30,11 +30,11 @@ def tiny_sizes() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(carrier_module, "LARGE_FRAME", 24)
         patch.setattr(carrier_module, "PASSED_THROUGH", 30)
-        patch.setattr(carrier_module, "Large", TinyLarge)
+        patch.setattr(carrier_module, "LargeFrame", TinyLarge)
         yield
 
 
-class TinyLarge(carrier_module.Large):
+class TinyLarge(carrier_module.LargeFrame):
     __slots__ = ()
 
     def __init__(self, size: int, shown: int) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from typing import Any, assert_type
 
 from dragoman import AsyncClient, Client, HealthView, JobView, ScheduleView, ServiceView, WorkerView
-from dragoman.operations.schemas import EmptyRequest, JobRef, WhyView
-from dragoman.operations.table import WHY
+from dragoman.operations.schemas import EmptyRequest, JobRef, ListJobsRequest, WhyView
+from dragoman.operations.table import JOBS, WHY
 
 with Client("tcp://127.0.0.1:7400") as client:
     job = client.enqueue("resize", b"big", delay=60, key="42", attempts=5, retry_first=1, not_before=datetime.now(UTC))
@@ -39,6 +40,7 @@ with Client("tcp://127.0.0.1:7400") as client:
     assert_type(client.pause_recurring("nightly"), ScheduleView)
     assert_type(client.resume_recurring("nightly"), ScheduleView)
     assert_type(client.operation(WHY, JobRef(id=job)), WhyView)
+    assert_type(client.pages(JOBS, ListJobsRequest(limit=5_000)), Iterator[list[Any]])
 
     client.enqueue("resize", patience=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     client.enqueue("resize", delay="soon")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
@@ -80,4 +82,5 @@ async def main() -> None:
         assert_type(await client.pause_recurring("tick"), ScheduleView)
         assert_type(await client.resume_recurring("tick"), ScheduleView)
         assert_type(await client.operation(WHY, JobRef(id=job)), WhyView)
+        assert_type(client.pages(JOBS, ListJobsRequest(limit=5_000)), AsyncIterator[list[Any]])
         await client.enqueue("resize", patience=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

@@ -32,7 +32,7 @@ def test_methods_are_those_that_the_table_makes(client: Any) -> None:
 @pytest.mark.parametrize("client", [ClientOperations, AsyncClientOperations])
 def test_every_operation_is_a_method_with_the_defaults_of_its_request(client: type[Any]) -> None:
     public = {name for name, _ in inspect.getmembers(client, inspect.isfunction) if not name.startswith("_")}
-    assert public == NAMES | {"operation"}
+    assert public == NAMES | {"operation", "pages"}
     for row in OPERATIONS.values():
         parameters = inspect.signature(getattr(client, row.python_name)).parameters
         for field in request_fields(row.request):
