@@ -22,7 +22,7 @@ from product import NOTE, PACKAGE, ROOT, Product, build_wheel
 from dragoman import Client
 from programs import DRAGOMAN, Program, Programs
 
-INHERITED = ("session", "clients", "callers")  # modules of dialects whose classes the simulated worlds inherit from
+INHERITED = ("broker_side", "clients", "callers")  # modules of dialects whose classes the simulated worlds inherit from
 HOOK = ROOT / "hatch_build.py"
 
 sys.path.insert(0, str(ROOT))

@@ -19,7 +19,8 @@ from dragoman.dialects.pingpong.broker_side import PingPongBrokerSide
 from dragoman.dialects.pingpong.options import ListenerOptions
 from dragoman.sdk.address import TcpAddress
 from dragoman.server.admission import AdmissionLimits
-from dragoman.server.connection import PeerLimits, StreamConnection
+from dragoman.server.connection import StreamConnection
+from dragoman.server.connection_limits import ConnectionLimits
 from dragoman.server.runner import Runner
 from dragoman.store.null import NullStore
 from dragoman.testing.entropy import SeededEntropy
@@ -84,7 +85,7 @@ def test_a_fault_in_a_session_is_counted_and_the_line_goes_on(loop_name: str, vi
 def test_our_own_pause_times_no_handshake_out(house: House) -> None:
     """D13: a peer that was greeting when we were stopped is not late; we are."""
     asker = Asker(house.line)
-    where = house.open(asker, LOOPBACK, limits=PeerLimits(handshake_timeout=1.5))
+    where = house.open(asker, LOOPBACK, limits=ConnectionLimits(handshake_timeout=1.5))
     with Raw(where) as raw:
         raw.say(OUR_GREETING[:20])
         until(lambda: house.line.connections.peers, "we have met")

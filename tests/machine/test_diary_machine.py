@@ -15,7 +15,6 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
-from unit.diary.world import WALL, House, Loop
 
 from dragoman.core.effects import Acknowledge, DeliverOutcome, SendJob
 from dragoman.core.model import Attempt, Job, JobId
@@ -23,6 +22,7 @@ from dragoman.core.restore import StoredJob
 from dragoman.core.states import DELAYED, RUNNING, Outcome
 from dragoman.store.limits import StoreLimits
 from dragoman.store.sqlite import SqliteStore
+from unit.store.world import WALL, House, Loop
 
 LIMITS = StoreLimits(ballast=0, idle=3_600.0, retry=3_600.0, load_batch=3)  # nothing happens by itself
 KEEP = 50.0

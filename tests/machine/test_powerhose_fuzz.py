@@ -101,7 +101,7 @@ def test_any_endpoint_has_a_place_or_a_reason() -> None:
         place, problem = reach(endpoint, rng.choice(["127.0.0.1", "uid 0", "::1"]))
         assert (place is None) == bool(problem), endpoint
         counts[type(place).__name__] += 1
-    assert counts.keys() == {"NoneType", "TcpPlace", "UnixPlace"}
+    assert counts.keys() == {"NoneType", "TcpAddress", "UnixAddress"}
 
 
 # -------------------------------------------------------------------- the session
