@@ -20,6 +20,7 @@ class Naive:
     def join(self, id, services, terms, now):
         worker = Record(id=id, services=services, terms=terms, seen=now, mark="booting", state="booting", since=0)
         worker.running, worker.unproven, worker.away = [], {}, inf  # unproven: attempt -> since when
+        worker.refused = None  # the attempt that it would not take last
         worker.asked = 0 if terms.pulls else inf
         self.workers[id] = worker
 
@@ -59,7 +60,9 @@ class Naive:
         elif job.attempt == attempt:
             is_unseen = verb == "undelivered" or (verb == "refuse" and worker.terms.may_refuse)
             self.over(self.doubt(job, now), "failed", is_unseen, now)
-        if verb != "refuse":
+        if verb == "refuse":
+            worker.refused = attempt if worker.terms.may_refuse else None
+        else:
             worker.unproven.pop(attempt, None)
 
     def match(self, now):
@@ -69,6 +72,7 @@ class Naive:
             w.since = w.since if w.state == "idle" else next(self.turn)
             is_free = len(w.running) + len(w.unproven) < w.terms.capacity
             w.state = ("idle" if w.asked else "detached") if is_free else "busy" if w.running else "unproven"
+            w.state = "resting" if w.state == "unproven" and [*w.unproven] == [w.refused] else w.state
             w.state = w.mark or ("detached" if w.away < inf else w.state)
         ready = [j for j in self.jobs.values() if j.state == "waiting" and j.service not in self.paused]
         idle = [w for w in self.workers.values() if w.state == "idle"]
@@ -116,6 +120,8 @@ class Naive:
             )
             job.state, job.until = "delayed", now + (0.1 if is_unseen else self.jittered(seconds, delay))
             job.queue_due = job.queue_due if is_unseen else None  # only a spent attempt begins the waiting anew
+            if delay == 0:  # given back, and waits at once
+                self.wait(job, now)
 
     def jittered(self, seconds, delay):
         return seconds * (1 + 0.2 * self.jitter()) if delay is None else delay
@@ -139,5 +145,8 @@ class Naive:
             elif first.state == "running":
                 self.over(self.doubt(first, now), "timed out", False, now)
             else:
-                first.state, first.arrival = "waiting", first.arrival if first.tried else now
-                first.until = first.queue_due = first.queue_due or now + first.wishes.queue_timeout
+                self.wait(first, now)
+
+    def wait(self, job, now):
+        job.state, job.arrival = "waiting", job.arrival if job.tried else now
+        job.until = job.queue_due = job.queue_due or now + job.wishes.queue_timeout
