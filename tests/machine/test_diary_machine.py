@@ -193,8 +193,7 @@ def failed(sentence: str) -> None:
 def check_same(kept: StoredJob, job: Job, stranded: Container[bytes]) -> None:
     for name in ("id", "wishes", "key", "digest", "retry_of", "spent", "deaths", "outcome", "reason"):
         assert getattr(kept, name) == getattr(job, name), name
-    # A retry takes the job out of the quarantine again; one that is in the same commit does so before it is stored.
-    assert kept.quarantined == job.quarantined or job.retried_as is not None
+    assert kept.quarantined == (job.quarantined or job.retried_as is not None)  # its retry takes it out again
     assert kept.service == job.service.name
     assert (kept.history or []) == (job.history or [])
     assert abs(kept.created - job.created) < 1e-3

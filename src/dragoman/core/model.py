@@ -195,7 +195,7 @@ class Job(Queued):
     @property
     def outlives_end(self) -> bool:
         """Of a job that has ended and is kept: whether anything of it is kept from now on (R136)."""
-        return self.wishes.keeps_outcome or self.quarantined
+        return self.wishes.keeps_outcome or self.quarantined or self.retried_as is not None
 
     @property
     def is_archived(self) -> bool:

@@ -84,9 +84,10 @@ class RowEncoder:
         )
 
     def fate_row(self, job: Job, offset: float) -> Row:
-        if job.quarantined or job.retried_as is not None:  # it may have been retried in the turn in which it failed
+        row = fate_row(job, offset)
+        if row[QUARANTINED]:
             self.quarantined[job.id] = job.number
-        return fate_row(job, offset)
+        return row
 
     def erased(self, job: Job) -> int:
         self.quarantined.pop(job.id, None)
@@ -135,7 +136,9 @@ def fate_row(job: Job, offset: float) -> Row:
         worker,
         outcome._value_ if outcome is not None else None,  # in Python 3.11 `value` costs ten times as much
         _text(job.reason) if job.reason else None,
-        int(job.quarantined),
+        # A retry takes a job out of the quarantine in memory only; after a restart, `retry_of` of the new job does it.
+        # A retry that comes before this row is made does the same, and may still be refused.
+        int(job.quarantined or job.retried_as is not None),
         job.keep_until + offset if 0.0 <= job.keep_until < inf else None,
         _result(job),
         may_return,

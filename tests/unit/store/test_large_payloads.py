@@ -7,10 +7,12 @@ from pathlib import Path
 import apsw
 import pytest
 
+from dragoman.core.model import Job
 from dragoman.store.commit import Commit
 from dragoman.store.large_payloads import LARGE, LargePayloads
 
-from .world import House
+from .disk import Disk
+from .world import House, until
 
 SMALL = b"x"
 BIG = b"x" * (LARGE + 1)
@@ -87,3 +89,83 @@ def test_store_drops_the_large_payload_of_a_job_that_is_done(tmp_path: Path, res
     found = dict(file.execute("SELECT id, length(payload) FROM job").fetchall())
     file.close()
     assert found == {small.id: len(SMALL), big.id: 0}
+
+
+def restarted(house: House, folder: Path) -> House:
+    """Another broker on the same store, in which every job of the first has been loaded."""
+    house.close()
+    house = House(folder, seed=house.broker.entropy.job_id().hex())
+    house.load()
+    return house
+
+
+def payload_given(house: House) -> bytes:
+    """The payload of the next job that a new worker gets; the store is asked for it first."""
+    house.worker()
+    house.settle()
+    while not house.given():
+        house.loop.run_one()
+        house.line.turn()
+    return bytes(house.given()[-1].attempt.job.payload)
+
+
+def end_and_retry(house: House, job: Job) -> Job:
+    """Let the job fail for good and retry it, in one commit."""
+    assert job.attempt is not None
+    house.broker.fail(job.attempt, "no", house.now)
+    retried = house.broker.retry(job, house.now)
+    assert retried is not None
+    assert (job.quarantined, job.retried_as) == (False, retried.id)
+    house.settle()
+    return retried
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_job_that_ends_and_is_retried_in_one_commit_is_stored_in_quarantine(tmp_path: Path, restart: bool) -> None:
+    """A bug: the store had it as a job that ended otherwise, and dropped its payload."""
+    house = House(tmp_path)
+    id = house.enqueue(BIG, attempts=1).id
+    house.settle()
+    if restart:  # the payload is in the file only
+        house = restarted(house, tmp_path)
+    house.worker()
+    house.broker.pause("s")  # the retry waits
+    retried = end_and_retry(house, house.broker.jobs[id])
+    house = restarted(house, tmp_path)
+    first, second = house.broker.jobs[id], house.broker.jobs[retried.id]
+    assert (first.quarantined, first.retried_as, second.retry_of) == (False, second.id, first.id)
+    assert payload_given(house) == BIG
+    house.close()
+    file = apsw.Connection(str(tmp_path / "diary.db"))
+    found = file.execute("SELECT quarantined, length(payload) FROM job JOIN fate USING (number) WHERE id = ?", (id,))
+    assert found.fetchall() == [(1, len(BIG))]
+    file.close()
+
+
+@pytest.mark.parametrize("keeps_outcome", [True, False])
+def test_job_whose_retry_is_refused_in_the_commit_in_which_it_ends_stays_in_quarantine(
+    tmp_path: Path, keeps_outcome: bool
+) -> None:
+    """A bug: after a restart it could not be retried, or was gone."""
+    disk = Disk("a disk that is full")
+    house = House(tmp_path, vfs=disk.name)
+    house.worker()
+    job = house.enqueue(BIG, attempts=1, keeps_outcome=keeps_outcome)
+    house.settle()
+
+    def is_full() -> None:
+        raise apsw.exception_for(apsw.SQLITE_FULL)
+
+    disk.before_write = is_full
+    retried = end_and_retry(house, job)
+    assert retried.id not in house.broker.jobs
+    assert (job.quarantined, job.retried_as) == (True, None)
+    disk.before_write = lambda: None
+    until(lambda: house.diary.problem is None)
+    house = restarted(house, tmp_path)
+    disk.unregister()
+    (found,) = house.broker.jobs.values()
+    assert (found.id, found.quarantined) == (job.id, True)
+    assert house.broker.retry(found, house.now) is not None
+    assert payload_given(house) == BIG
+    house.close()
