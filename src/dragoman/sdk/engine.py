@@ -110,11 +110,15 @@ class Engine:
             if patience < inf:
                 job.due = self._guards.add(job, patience, now)
             waiting.append(job)
+        self._take_asides(now)
+        self._place(now)
+        self._look_again(now)
+
+    def _take_asides(self, now: float) -> None:
+        """Withdraw and cancel the jobs for which that was requested."""
         while self._asides:
             act, job = self._asides.popleft()
             act(job, now)
-        self._place(now)
-        self._look_again(now)
 
     def _place(self, now: float) -> None:
         """Give what waits to whoever has room for it."""
@@ -156,7 +160,8 @@ class Engine:
 
     def paused(self, conversation: ClientConnection) -> None:
         now = monotonic()
-        if self._waiting:
+        if self._waiting or self._asides:
+            self._take_asides(now)  # first: a job that was withdrawn before this call is not sent
             self._place(now)
         else:
             conversation.flush(now)

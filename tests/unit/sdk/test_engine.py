@@ -312,6 +312,25 @@ def test_a_job_that_is_withdrawn_is_not_sent_or_is_cancelled() -> None:
     run(main)
 
 
+def test_a_job_that_is_withdrawn_before_the_window_has_room_is_not_sent() -> None:
+    """A bug: an outcome that came before the loop had seen the withdrawal made room, and the job was sent."""
+
+    async def main() -> None:
+        world = World(NATIVE)
+        jobs = jobs_of(7)
+        link = await world.connected(*jobs)
+        ((message,),) = link.take()
+        assert message[2:] == [b"1", b"2", b"3", b"4"]
+        assert not world.engine.is_sent(jobs[4])
+        world.engine.withdraw(jobs[4])
+        link.hear(*([b"\x20" + job.job_id, b""] for job in jobs[:2]))
+        ((message,),) = link.take()
+        assert message[2:] == [b"6", b"7"]
+        await world.engine.close()
+
+    run(main)
+
+
 def test_what_cannot_be_understood_ends_what_is_under_way_and_the_connection() -> None:
     async def main() -> None:
         world = World(NATIVE)
