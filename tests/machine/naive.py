@@ -18,7 +18,7 @@ class Naive:
         job.orphan = inf  # when its caller's time to come back is over
 
     def join(self, id, services, terms, now):
-        worker = Record(id=id, services=services, terms=terms, seen=now, mark="booting", state="booting", since=0)
+        worker = Record(id=id, services=services, terms=terms, seen=now, mark="booting", state="booting", since={})
         worker.running, worker.unproven, worker.away = [], {}, inf  # unproven: attempt -> since when
         worker.refused = None  # the attempt that it would not take last
         worker.asked = 0 if terms.pulls else inf
@@ -69,7 +69,8 @@ class Naive:
         """See who is idle and who is drained; then the best job goes to its best worker, again and again."""
         for w in self.workers.values():
             w.mark = "gone" if w.mark == "draining" and not (w.running or w.unproven) else w.mark
-            w.since = w.since if w.state == "idle" else next(self.turn)
+            turn, known = next(self.turn), w.since if w.state == "idle" else {}  # service -> since when it is idle there
+            w.since = {service: known.get(service, turn) for service in w.services}
             is_free = len(w.running) + len(w.unproven) < w.terms.capacity
             w.state = ("idle" if w.asked else "detached") if is_free else "busy" if w.running else "unproven"
             w.state = "resting" if w.state == "unproven" and [*w.unproven] == [w.refused] else w.state
@@ -78,7 +79,7 @@ class Naive:
         idle = [w for w in self.workers.values() if w.state == "idle"]
         if pairs := [(j, w) for j in ready for w in idle if j.service in w.services]:
             job = min((j for j, _ in pairs), key=lambda j: j.arrival - 60 * j.wishes.priority)
-            worker = min((w for j, w in pairs if j is job), key=lambda w: (w.id in job.tried, w.since))
+            worker = min((w for j, w in pairs if j is job), key=lambda w: (w.id in job.tried, w.since[job.service]))
             job.given, job.state, job.until = job.given + 1, "running", now + job.wishes.job_timeout
             job.attempt = (job.id, job.given)
             self.holder[job.attempt], worker.state, worker.running = worker, None, [*worker.running, job.attempt]
@@ -120,8 +121,9 @@ class Naive:
             )
             job.state, job.until = "delayed", now + (0.1 if is_unseen else self.jittered(seconds, delay))
             job.queue_due = job.queue_due if is_unseen else None  # only a spent attempt begins the waiting anew
-            if delay == 0:  # given back, and waits at once
+            if delay == 0:  # given back, and waits at once: others come before the worker that gave it back
                 self.wait(job, now)
+                self.match(now)
 
     def jittered(self, seconds, delay):
         return seconds * (1 + 0.2 * self.jitter()) if delay is None else delay

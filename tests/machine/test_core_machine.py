@@ -378,6 +378,39 @@ class AgainstTheModel(Machine):
             assert (worker.state, held, doubted) == (record.state, record.running, list(record.unproven))
 
 
+def the_model() -> AgainstTheModel:
+    """A machine whose steps are chosen by a test."""
+    machine = AgainstTheModel()
+    machine.begin()
+    return machine
+
+
+def join(machine: AgainstTheModel, service: str, capacity: int = 1) -> None:
+    """Let an idle worker join."""
+    machine.join([service], capacity, may_refuse=False, silent=False, lease=inf, is_idle=True, asks=None)
+
+
+def test_both_agree_about_a_worker_that_adds_a_service() -> None:
+    """A wide run found it: in the model, the worker had been idle there as long as anywhere (R132)."""
+    machine = the_model()
+    join(machine, "b")
+    join(machine, "a")
+    machine.offer(0, ["a"])
+    machine.submit("a", inf, JobOptions(attempts=1, job_timeout=5.9))
+    machine.both_agree()
+
+
+def test_both_agree_about_the_order_of_idle_workers_after_a_job_was_given_back() -> None:
+    """A wide run found it: in the model, the worker that gave the job back was idle before another was given it."""
+    machine = the_model()
+    join(machine, "b")
+    join(machine, "b", capacity=2)
+    machine.submit("b", inf, JobOptions(attempts=1, job_timeout=5.9))
+    for number in range(2):
+        machine.give_back(number, delay=0.0, priority=None, spends=False)
+        machine.both_agree()
+
+
 class AtTheBounds(Machine):
     policy = Policy(
         max_jobs=8,

@@ -20,6 +20,13 @@ def test_job_that_is_given_back_waits_again_and_no_attempt_is_spent(broker: Chec
     assert (attempt.job.spent, attempt_of(attempt.job).worker, worker.state) == (0, other, WorkerState.IDLE)
 
 
+def test_worker_that_gives_a_job_back_is_the_last_of_the_idle(broker: CheckedBroker) -> None:
+    """R133, D7: the job finds its next worker first; that one has a free slot, and has been idle longer."""
+    worker, other = broker.worker(), broker.worker(capacity=2)
+    broker.give_back(broker.running(worker), 1.0)
+    assert [attempt_of(broker.call(now=2.0)).worker for _ in range(2)] == [other, worker]
+
+
 def test_job_that_is_given_back_with_a_delay_rests_so_long(broker: CheckedBroker) -> None:
     """R133."""
     attempt = broker.running(broker.worker())

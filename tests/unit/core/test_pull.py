@@ -156,6 +156,13 @@ def test_worker_keeps_its_place_among_the_idle_of_a_service_it_goes_on_offering(
     assert [attempt_of(broker.call(service="a")).worker for _ in range(2)] == [first, second]
 
 
+def test_worker_is_the_last_of_the_idle_of_a_service_it_adds(broker: CheckedBroker) -> None:
+    """R132, D7: however long it has been idle for other services."""
+    newcomer, worker = broker.worker("b"), broker.worker("a")
+    broker.offer(newcomer, ["b", "a"], 1.0)
+    assert [attempt_of(broker.call(service="a", now=2.0)).worker for _ in range(2)] == [worker, newcomer]
+
+
 def test_offer_that_cannot_be_changes_nothing() -> None:
     """R29."""
     broker = CheckedBroker(max_services=1)
