@@ -69,7 +69,7 @@ class Naive:
         """See who is idle and who is drained; then the best job goes to its best worker, again and again."""
         for w in self.workers.values():
             w.mark = "gone" if w.mark == "draining" and not (w.running or w.unproven) else w.mark
-            turn, known = next(self.turn), w.since if w.state == "idle" else {}  # service -> since when it is idle there
+            turn, known = next(self.turn), w.since if w.state == "idle" else {}  # by service
             w.since = {service: known.get(service, turn) for service in w.services}
             is_free = len(w.running) + len(w.unproven) < w.terms.capacity
             w.state = ("idle" if w.asked else "detached") if is_free else "busy" if w.running else "unproven"
