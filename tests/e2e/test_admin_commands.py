@@ -405,4 +405,4 @@ def test_whoever_answers_may_be_no_broker(status: bytes) -> None:
         asked = run("jobs", "--connect", f"http://127.0.0.1:{listening.getsockname()[1]}")
         answering.join()
     assert asked.exit_code == 3
-    assert "no broker" in asked.stderr
+    assert "it speaks HTTP, but is no broker: its answer to the first request was" in asked.stderr

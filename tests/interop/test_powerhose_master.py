@@ -228,7 +228,7 @@ def test_patience_that_ends_is_a_timeout(make: Make) -> None:
     began = time.monotonic()
     with pytest.raises(JobTimeout) as raised:
         master.execute("1", b"x", timeout=0.3)
-    assert time.monotonic() - began > 0.25
+    assert 0.25 < time.monotonic() - began < PATIENCE
     assert isinstance(raised.value, TimeoutError)
 
 
@@ -396,10 +396,10 @@ def test_jobs_under_way_end_with_close_and_later_ones_are_refused(make: Make, hi
     worker = hire(master, lag)
     try:
         with ThreadPoolExecutor(4) as threads:
-            calls = [threads.submit(master.execute, str(number), b"x", PATIENCE) for number in range(4)]
+            calls = [threads.submit(master.execute, str(number), b"x", 4 * PATIENCE) for number in range(4)]
             until(lambda: len(worker.orders) == 2, "one of them runs")
             master.close()
-            for call in calls:
+            for call in calls:  # long before it times out
                 with pytest.raises((JobError, BrokerUnavailable)):
                     call.result(PATIENCE)
     finally:

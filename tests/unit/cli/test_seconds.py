@@ -28,23 +28,25 @@ def test_all_else_is_refused(typed: str) -> None:
         SECONDS.convert(typed, None, None)
 
 
-SAID = [(("--timeout", "none"), None), (("--timeout", "5"), 5.0), ((), 60.0)]
+UNSET = "unset"
+SENT = [(("--timeout", "none"), [None, None]), (("--timeout", "5"), [5.0, 5.0]), ((), [60.0, UNSET])]
 
 
-@pytest.mark.parametrize(("words", "timeout"), SAID)
+@pytest.mark.parametrize(("words", "timeouts"), SENT)
 def test_enqueue_and_cron_take_none_for_no_limit(
-    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], timeout: float | None
+    monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], timeouts: list[object]
 ) -> None:
+    """The default is sent by the client's `enqueue`; for a schedule the broker has it."""
     sent: list[object] = []
 
     def perform(client: Client[bytes], question: OperationCall) -> NoReturn:
-        sent.append(json.loads(question.form).get("timeout", 60.0))
+        sent.append(json.loads(question.form).get("timeout", UNSET))
         raise click.exceptions.Exit
 
     monkeypatch.setattr(Client, "_ask", perform)
     for command in (("enqueue", "s"), ("cron", "set", "name", "s", "--every", "5")):
         assert CliRunner().invoke(dragoman, [*command, *words]).exit_code == 0
-    assert sent == [timeout, timeout]
+    assert sent == timeouts
 
 
 @pytest.mark.parametrize(("words", "limit"), [(("--timeout", "none"), inf), (("--timeout", "5"), 5.0), ((), None)])
