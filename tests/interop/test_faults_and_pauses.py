@@ -93,7 +93,9 @@ def test_our_own_pause_times_no_handshake_out(house: House) -> None:
 
         def pause() -> None:
             raw.say(OUR_GREETING[20:])
-            time.sleep(2.6)  # the pause that is tested: longer than handshake_timeout and late_turn
+            # The thread of the loop stands still, which is what is tested: no event can end that. The sum of
+            # handshake_timeout (1.5 s) and late_turn (1 s) passes meanwhile.
+            time.sleep(2.6)
 
         house.run(pause)
         assert raw.next()[1].startswith(b"\x05READY")
