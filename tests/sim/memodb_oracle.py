@@ -294,6 +294,7 @@ class WatchedCallers(Callers):
     def hear_job(  # type: ignore[override]
         self, peer: StreamConnection, route: bytes, mark: int, service: str, timeout: int, payload: Frame, now: float
     ) -> None:
+        self.before_job(peer, route, mark)
         accepted = self._broker.counters.accepted
         call = peer.guest.waiting.get(route)
         if call is not None and call.mark == mark:
@@ -307,6 +308,9 @@ class WatchedCallers(Callers):
         super().hear_job(peer, route, mark, service, timeout, payload, now)
         if self._broker.counters.accepted > accepted:
             self._oracle.accepts(beginning)
+
+    def before_job(self, peer: StreamConnection, route: bytes, mark: int) -> None:
+        """The place where a planted bug changes what the session knows before it handles a caller's JOB."""
 
     def _adopt(self, call: PendingCall, peer: StreamConnection, route: bytes) -> None:  # type: ignore[override]
         if call.job is None:
@@ -373,14 +377,18 @@ class WatchedMemoDb(MemoDbBrokerSide):
         now: float,
     ) -> None:
         guest = self._guests.get(id)
-        if guest is None:
-            if result is not None:
-                self._oracle.turns_away(id)
-                if is_leaving:
-                    self._oracle.hit("goodbye repeated")
-        elif is_leaving:
-            self._oracle.hit("goodbyes")
+        if guest is not None:
+            self.before_request(guest, peer)
+            if is_leaving:
+                self._oracle.hit("goodbyes")
+        elif result is not None:
+            self._oracle.turns_away(id)
+            if is_leaving:
+                self._oracle.hit("goodbye repeated")
         super()._hear_worker(peer, route, mark, id, result, is_leaving, now)
+
+    def before_request(self, guest: MemoDbWorker, peer: StreamConnection) -> None:
+        """The place where a planted bug changes what the session knows before it handles a request of this worker."""
 
     def _hear_again(self, guest: MemoDbWorker, peer: StreamConnection, route: bytes, now: float) -> None:  # type: ignore[override]
         hit = self._oracle.hit

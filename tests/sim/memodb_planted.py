@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dragoman.carriers.carrier import Frame
 from dragoman.dialects.memodb.codec import write_heartbeat
 from dragoman.dialects.memodb.messages import Ready
 from dragoman.dialects.memodb.records import MemoDbWorker
@@ -20,39 +19,16 @@ NOBODY = -1
 class KeyedByConnection(WatchedMemoDb):
     """A worker's request is known again on its own connection only, so a repeated RESULT is another one (R60)."""
 
-    def _hear_worker(  # type: ignore[override]
-        self,
-        peer: StreamConnection,
-        route: bytes,
-        mark: int,
-        id: bytes,
-        result: Frame | None,
-        is_leaving: bool,
-        now: float,
-    ) -> None:
-        guest = self._guests.get(id)
-        if guest is not None and guest.peer is not peer:
+    def before_request(self, guest: MemoDbWorker, peer: StreamConnection) -> None:
+        if guest.peer is not peer:
             guest.mark = NOBODY
-        super()._hear_worker(peer, route, mark, id, result, is_leaving, now)
 
 
 class NoReplay(WatchedMemoDb):
     """A worker's request is never known again: a repeated RESULT is booked on its next job (R60)."""
 
-    def _hear_worker(  # type: ignore[override]
-        self,
-        peer: StreamConnection,
-        route: bytes,
-        mark: int,
-        id: bytes,
-        result: Frame | None,
-        is_leaving: bool,
-        now: float,
-    ) -> None:
-        guest = self._guests.get(id)
-        if guest is not None:
-            guest.mark = NOBODY
-        super()._hear_worker(peer, route, mark, id, result, is_leaving, now)
+    def before_request(self, guest: MemoDbWorker, peer: StreamConnection) -> None:
+        guest.mark = NOBODY
 
 
 class HeartbeatForReplay(WatchedMemoDb):
@@ -83,39 +59,30 @@ class ReadyByTimer(WatchedMemoDb):
 class JobByTimer(WatchedCallers):
     """A caller's JOB repeated on its connection is another job (R62, R74)."""
 
-    def hear_job(  # type: ignore[override]
-        self, peer: StreamConnection, route: bytes, mark: int, service: str, timeout: int, payload: Frame, now: float
-    ) -> None:
+    def before_job(self, peer: StreamConnection, route: bytes, mark: int) -> None:
         call = peer.guest.waiting.get(route)
         if call is not None:
             call.mark = NOBODY
-        super().hear_job(peer, route, mark, service, timeout, payload, now)
 
 
 class JobOnNewConnection(WatchedCallers):
     """A caller's JOB on another connection is another job (R62, R63)."""
 
-    def hear_job(  # type: ignore[override]
-        self, peer: StreamConnection, route: bytes, mark: int, service: str, timeout: int, payload: Frame, now: float
-    ) -> None:
+    def before_job(self, peer: StreamConnection, route: bytes, mark: int) -> None:
         for call in self.orphans.values():
             call.mark = NOBODY
         self.orphans = {call.key: call for call in self.orphans.values()}
-        super().hear_job(peer, route, mark, service, timeout, payload, now)
 
 
 class AdoptedByIdAlone(WatchedCallers):
     """A request with the id of a lost one is taken for it, whatever it says (R62)."""
 
-    def hear_job(  # type: ignore[override]
-        self, peer: StreamConnection, route: bytes, mark: int, service: str, timeout: int, payload: Frame, now: float
-    ) -> None:
+    def before_job(self, peer: StreamConnection, route: bytes, mark: int) -> None:
         for key in list(self.orphans):
             if key[:2] == (peer.address, route[-4:]) and key[2] != mark:
                 call = self.orphans.pop(key)
                 call.mark = mark
                 self.orphans[call.key] = call
-        super().hear_job(peer, route, mark, service, timeout, payload, now)
 
 
 class GivenAgain(WatchedMemoDb):

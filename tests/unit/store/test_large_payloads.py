@@ -91,24 +91,6 @@ def test_store_drops_the_large_payload_of_a_job_that_is_done(tmp_path: Path, res
     assert found == {small.id: len(SMALL), big.id: 0}
 
 
-def restarted(house: House, folder: Path) -> House:
-    """Another broker on the same store, in which every job of the first has been loaded."""
-    house.close()
-    house = House(folder, seed=house.broker.entropy.job_id().hex())
-    house.load()
-    return house
-
-
-def payload_given(house: House) -> bytes:
-    """The payload of the next job that a new worker gets; the store is asked for it first."""
-    house.worker()
-    house.settle()
-    while not house.given():
-        house.loop.run_one()
-        house.line.turn()
-    return bytes(house.given()[-1].attempt.job.payload)
-
-
 def end_and_retry(house: House, job: Job) -> Job:
     """Let the job fail for good and retry it, in one commit."""
     assert job.attempt is not None
@@ -127,14 +109,15 @@ def test_job_that_ends_and_is_retried_in_one_commit_is_stored_in_quarantine(tmp_
     id = house.enqueue(BIG, attempts=1).id
     house.settle()
     if restart:  # the payload is in the file only
-        house = restarted(house, tmp_path)
+        house = house.restarted()
     house.worker()
     house.broker.pause("s")  # the retry waits
     retried = end_and_retry(house, house.broker.jobs[id])
-    house = restarted(house, tmp_path)
+    house = house.restarted()
     first, second = house.broker.jobs[id], house.broker.jobs[retried.id]
     assert (first.quarantined, first.retried_as, second.retry_of) == (False, second.id, first.id)
-    assert payload_given(house) == BIG
+    house.worker()
+    assert house.given_payloads() == [BIG]
     house.close()
     file = apsw.Connection(str(tmp_path / "diary.db"))
     found = file.execute("SELECT quarantined, length(payload) FROM job JOIN fate USING (number) WHERE id = ?", (id,))
@@ -162,10 +145,11 @@ def test_job_whose_retry_is_refused_in_the_commit_in_which_it_ends_stays_in_quar
     assert (job.quarantined, job.retried_as) == (True, None)
     disk.before_write = lambda: None
     until(lambda: house.diary.problem is None)
-    house = restarted(house, tmp_path)
+    house = house.restarted()
     disk.unregister()
     (found,) = house.broker.jobs.values()
     assert (found.id, found.quarantined) == (job.id, True)
     assert house.broker.retry(found, house.now) is not None
-    assert payload_given(house) == BIG
+    house.worker()
+    assert house.given_payloads() == [BIG]
     house.close()

@@ -347,14 +347,6 @@ def test_file_is_for_us_alone(houses: Any, tmp_path: Path) -> None:
 # -------------------------------------------------------------------- given back, released, not kept
 
 
-def again(house: House, folder: Path, now: float = 200.0) -> House:
-    house.settle()
-    house.close()
-    house = House(folder, now=now)
-    house.load()
-    return house
-
-
 def test_what_a_worker_gave_back_with_survives_a_restart(tmp_path: Path) -> None:
     """R133: the priority, and how long the job rests."""
     house = House(tmp_path)
@@ -363,17 +355,13 @@ def test_what_a_worker_gave_back_with_survives_a_restart(tmp_path: Path) -> None
     house.settle()
     assert job.attempt is not None
     house.broker.give_back(job.attempt, house.now, delay=3_600.0, priority=8)
-    house = again(house, tmp_path, now=200.0)
+    house = house.restarted()
     (found,) = house.broker.jobs.values()
     assert (found.id, found.wishes.priority, found.state, found.spent) == (job.id, 8, JobState.DELAYED, 0)
     assert (found.start_at, found.key) == (3_700.0, "k")
     house.now = 3_700.0
     house.worker()
-    house.settle()
-    while not house.given():  # its payload is fetched first
-        house.loop.run_one()
-        house.line.turn()
-    assert [bytes(give.attempt.job.payload) for give in house.given()] == [b"payload"]
+    assert house.given_payloads() == [b"payload"]
     house.close()
 
 
@@ -385,20 +373,16 @@ def test_release_survives_a_restart(tmp_path: Path) -> None:
     house.settle()
     assert job.attempt is not None
     house.broker.fail(job.attempt, "no", house.now)
-    house = again(house, tmp_path)
+    house = house.restarted()
     (kept,) = house.broker.jobs.values()
     assert kept.quarantined
     assert house.broker.release(kept, house.now)
-    house = again(house, tmp_path, now=300.0)
+    house = house.restarted(now=300.0)
     (found,) = house.broker.jobs.values()
     assert (found.id, found.state, found.quarantined, found.spent) == (job.id, JobState.WAITING, False, 0)
     assert [ending.reason for ending in found.history or ()] == ["no"]
     house.worker()
-    house.settle()
-    while not house.given():  # its payload is fetched first
-        house.loop.run_one()
-        house.line.turn()
-    assert [bytes(give.attempt.job.payload) for give in house.given()] == [b"payload"]
+    assert house.given_payloads() == [b"payload"]
     house.close()
 
 
@@ -412,7 +396,7 @@ def test_job_whose_outcome_is_not_kept_is_gone_from_the_store(tmp_path: Path) ->
     house.broker.succeed(job.attempt, b"result", house.now)
     house.settle()
     assert [bytes(answer.result) for answer in house.answers()] == [b"result"]
-    house = again(house, tmp_path)
+    house = house.restarted()
     assert house.broker.jobs == {}
     house.close()
 
@@ -421,16 +405,13 @@ def test_job_that_is_retried_in_the_turn_in_which_it_failed_finds_its_payload(tm
     """A bug: the store knew a job for quarantined only if it still was when its row was made, and ended the broker."""
     house = House(tmp_path)
     house.enqueue(b"payload", attempts=1)
-    house = again(house, tmp_path)
+    house = house.restarted()
     (job,) = house.broker.jobs.values()
     house.worker()
     assert job.attempt is not None
     house.broker.fail(job.attempt, "no", house.now)
     retried = house.broker.retry(job, house.now)
     assert retried is not None
-    house.settle()
-    while not house.given():  # its payload is fetched first
-        house.loop.run_one()
-        house.line.turn()
-    assert [(give.attempt.job, bytes(retried.payload)) for give in house.given()] == [(retried, b"payload")]
+    assert house.given_payloads() == [b"payload"]
+    assert [give.attempt.job for give in house.given()] == [retried]
     house.close()

@@ -77,6 +77,8 @@ class House:
         **policy: Any,
     ) -> None:
         self.now = now
+        self._folder = folder
+        self._seed = seed
         self.loop = Loop()
         self.failures: list[str] = []
         self.diary = SqliteStore(folder, self.loop.post, lambda: offset, limits, author=author, vfs=vfs)
@@ -128,6 +130,20 @@ class House:
 
     def given(self) -> list[SendJob]:
         return self.workers.of(SendJob)
+
+    def given_payloads(self) -> list[bytes]:
+        """The payloads of the jobs that workers were sent, once there is one: the store may have to bring it first."""
+        self.settle()
+        self.loop.run_until(lambda: self.line.turn() and self.given())
+        return [bytes(give.attempt.job.payload) for give in self.given()]
+
+    def restarted(self, now: float = 200.0) -> House:
+        """Another broker on the same folder, which has loaded every job of this one."""
+        self.settle()
+        self.close()
+        house = House(self._folder, seed=f"{self._seed} again", now=now)
+        house.load()
+        return house
 
     def close(self) -> None:
         self.diary.close()
