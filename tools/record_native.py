@@ -1,8 +1,8 @@
-"""Records conversations of the native dialect: a TCP proxy between a broker and its peers that notes every message.
+"""Records conversations of the native dialect: a TCP proxy between a broker and its peers writes down every message.
 
-It imports nothing of Dragoman, so the interpreter of any build can run it: a recording is made with the broker, the
-clients and the workers of one build, and replayed against later ones. The scenarios are beside the recordings, in
-`tests/fixtures/native-*/record.py`.
+It imports nothing of Dragoman, so the interpreter of any build can run it. A recording is made with the broker, the
+clients and the workers of one build; `tests/unit/dialects/native/test_recorded.py` replays it against later builds. The
+scenarios are beside the recordings, in `tests/fixtures/native-*/record.py`.
 
 A recording is a file of JSON lines in the order in which the proxy saw things. The first line is about the recording;
 `began` is the time of day at `at` 0. Each other line has `at` (seconds), `connection` (a number), and one of:
@@ -17,13 +17,20 @@ A frame is `{"hex": …}`, or `{"text": …}` if it is printable UTF-8 and not t
 from __future__ import annotations
 
 import json
+import os
+import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+DRAGOMAN = Path(sys.executable).with_name("dragoman")  # the command of the build that is recorded
+PATIENCE = 20.0  # seconds for anything to happen
 GREETING = 64  # bytes with which each side of ZMTP 3 begins
 MORE, LONG, COMMAND = 1, 2, 4  # flags of a ZMTP frame
 REPEATED = 64  # a frame of one byte that is at least this long is written as that byte and a count
@@ -201,3 +208,81 @@ class Proxy:
             except OSError:
                 pass
             each.close()
+
+
+class Stage:
+    """A broker and a proxy before it, for one scenario. The recording is written when the scenario has ended."""
+
+    def __init__(self, path: Path, build: str, about: str, options: str) -> None:
+        """`options`: of the broker's listener, as in its URL."""
+        self._path = path
+        self._processes: list[subprocess.Popen[bytes]] = []
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            port: int = free.getsockname()[1]
+        self._start("serve", f"tcp://127.0.0.1:{port}?{options}", "--data", "memory")
+        self.until(lambda: _listens(port))
+        hidden = {
+            f"{path.parent}/".encode(): b"",
+            f"{Path(sys.prefix).parent}/".encode(): b"",
+            socket.gethostname().encode(): b"host",
+        }
+        self.recording = Recording(hidden, build=build, about=about, options=options)
+        self.proxy = Proxy(("127.0.0.1", port), self.recording)
+        self.url = f"tcp://127.0.0.1:{self.proxy.port}"
+
+    def __enter__(self) -> Stage:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if kind is None:
+                time.sleep(0.2)  # the last answers
+                self.recording.write(self._path)
+        finally:
+            self.proxy.close()
+            for process in reversed(self._processes):
+                process.terminate()
+                process.wait(PATIENCE)
+
+    def worker(self, *arguments: str, options: str = "") -> subprocess.Popen[bytes]:
+        """Start the command `dragoman worker`, and return when it has joined. `options`: of its URL."""
+        with self.passes("02"):
+            process = self._start("worker", *arguments, "--connect", self.url + options)
+        time.sleep(0.2)  # a later broker gives it no job before its connection has been open for 50 ms
+        return process
+
+    def leave(self, process: subprocess.Popen[bytes]) -> None:
+        """Stop a worker, and return when it has ended."""
+        process.send_signal(signal.SIGTERM)
+        process.wait(PATIENCE)
+        time.sleep(0.1)
+
+    @contextmanager
+    def passes(self, word: str, sender: str = "broker", count: int = 1) -> Iterator[None]:
+        """Wait at the end until `count` messages of this kind have passed since the beginning."""
+        before = self.recording.count(word=word, sender=sender)
+        yield
+        self.until(lambda: self.recording.count(word=word, sender=sender) >= before + count)
+        time.sleep(0.05)
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while not condition():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the scenario does not go on after {PATIENCE:g} s")
+            time.sleep(0.01)
+
+    def _start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        paths = os.pathsep.join((str(self._path.parent), str(Path(__file__).parent)))
+        command: list[str | Path] = [DRAGOMAN, *arguments, "--log-level", "warning"]
+        process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": paths}, stdout=subprocess.DEVNULL)
+        self._processes.append(process)
+        return process
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True

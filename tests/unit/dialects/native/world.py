@@ -218,23 +218,28 @@ class World(DialectWorld):
         policy: Policy | None = None,
         limits: AdmissionLimits | None = None,
         strict: bool = True,
+        max_payload: int = MAX_PAYLOAD,
+        offset: float = 1_700_000_000.0,
+        about: str = "test",
         **options: Any,
     ) -> None:
+        """`offset`: the time of day less the world's time, in seconds. `about`: the broker's name in WELCOME."""
         super().__init__("native", policy=policy, limits=limits, strict=strict)
+        self._max_payload = max_payload
         self.epochs: dict[str, str] = {}  # by secret, as the last WELCOME said
         self._ids = count(1)
         self._living: tuple[End, ...] = ()
-        self.desk = OperationHandlers(self.broker, self.runner, self.diary, lambda: 1_700_000_000.0, lambda: READY)
+        self.desk = OperationHandlers(self.broker, self.runner, self.diary, lambda: offset, lambda: READY)
         self.runner.sessions.append(self.desk)
         self.options = ListenerOptions(**options)
         desk = JsonOperations(self.desk)
-        self.session = NativeBrokerSide(self.broker, self.connections, self.options, MAX_PAYLOAD, "test", desk)
+        self.session = NativeBrokerSide(self.broker, self.connections, self.options, max_payload, about, desk)
         self.serve(self.session)
 
     # ---------------------------------------------------------------- who is there
 
     def connect(self) -> End:
-        limits = ZmtpLimits(max_payload=MAX_PAYLOAD + HEADS, max_frames=1026)
+        limits = ZmtpLimits(max_payload=self._max_payload + HEADS, max_frames=1026)
         end = self.accept(End(self), "door", Zmtp("ROUTER", limits=limits))
         self.turn()
         return end

@@ -1,0 +1,101 @@
+"""Clients and workers of earlier builds get the answers that they got from the broker of their own build.
+
+The recordings are in `tests/fixtures/native-*`; `tools/record_native.py` says how they are made. A message that is
+missing, too many or of another kind fails a test, and so does any field that differs and has no row in `ALLOWED`.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest.mock import ANY
+
+import pytest
+
+from .recordings import NOT_THERE, Difference, Replay
+
+FIXTURES = Path(__file__).parents[3] / "fixtures"
+RECORDINGS = {path.stem: path for path in sorted(FIXTURES.glob("native-2885e3f/*.jsonl"))}
+
+
+class Allowed(NamedTuple):
+    """A difference that no peer of the recorded build can break by."""
+
+    message: str
+    field: str  # a regular expression for the whole of it
+    recorded: Any
+    today: Any
+    reason: str
+
+    def covers(self, difference: Difference) -> bool:
+        message, field, recorded, today = difference
+        is_field = message == self.message and re.fullmatch(self.field, field) is not None
+        return is_field and self.recorded == recorded and self.today == today
+
+
+class Matching:
+    """Equal to every text that this regular expression matches as a whole."""
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern = pattern
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, str) and re.fullmatch(self._pattern, other) is not None
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+RETRY_KEY = Matching("retry/[0-9a-f]{32}")
+
+
+# The client of 2885e3f reads views with msgspec structs that pass over unknown keys (`desk/forms.py:View`), as its
+# docs/dialects/native.md says of JSON. Its workers read no view.
+JOB = r"view(\.jobs\[\])?"
+ALLOWED = [
+    Allowed("TELL", rf"{JOB}\.retried_as", NOT_THERE, ANY, "a new key of a job; unknown keys are passed over"),
+    Allowed("TELL", r"view(\.workers\[\])?\.comes_back", NOT_THERE, False, "a new key of a worker; likewise"),
+    Allowed("TELL", rf"{JOB}\.key", RETRY_KEY, None, "`retried_as` has replaced the key; the client only shows keys"),
+    Allowed("TELL", r"view\.jobs\[\]\.quarantined", True, False, "a job that was retried leaves the quarantine"),
+    Allowed("TELL", r"view\.jobs length", 3, 2, "and the list of jobs in quarantine"),
+    Allowed("TELL", "payload", b"last", b"first second last", "the result of a background job begins with its parts"),
+]
+MESSAGES_OF_PEERS = "HELLO HEARTBEAT DRAIN BYE SUBMIT CANCEL ACK RESUME RESULT FAILED PROGRESS PART RETURN ASK"
+MESSAGES_OF_BROKER = "WELCOME HEARTBEAT BYE MISSING RESULT FAILED PROGRESS PART JOB RECALL TELL OBJECT"
+
+
+@pytest.fixture(scope="module")
+def replays() -> dict[str, Replay]:
+    """Each recording, replayed."""
+    replays = {name: Replay(path) for name, path in RECORDINGS.items()}
+    for replay in replays.values():
+        replay.play()
+    return replays
+
+
+def test_answers_are_as_they_were_recorded(replays: dict[str, Replay]) -> None:
+    unexpected = {
+        name: [each for each in replay.differences if not any(row.covers(each) for row in ALLOWED)]
+        for name, replay in replays.items()
+    }
+    assert {name: found for name, found in unexpected.items() if found} == {}
+
+
+def test_every_allowed_difference_is_there(replays: dict[str, Replay]) -> None:
+    """A row that covers nothing any more would hide the next change."""
+    found = [each for replay in replays.values() for each in replay.differences]
+    assert [row for row in ALLOWED if not any(row.covers(each) for each in found)] == []
+
+
+def test_recordings_have_every_message_and_operation_of_their_build(replays: dict[str, Replay]) -> None:
+    """But ERROR, which answers a peer's mistake, and ACCEPTED, which the client of that build never asks for."""
+    received = set().union(*(replay.received for replay in replays.values()))
+    sent = set().union(*(replay.sent for replay in replays.values()))
+    operations = set().union(*(replay.operations for replay in replays.values()))
+    assert received == set(MESSAGES_OF_PEERS.split())
+    assert sent == set(MESSAGES_OF_BROKER.split())
+    assert operations == {
+        *("enqueue", "job", "result", "why", "cancel", "retry", "jobs"),
+        *("services", "service", "pause", "resume", "purge", "workers", "worker", "drain"),
+        *("recurring", "recurrence", "recur", "stop recurring", "pause recurring", "resume recurring"),
+    }
