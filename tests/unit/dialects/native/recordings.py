@@ -55,6 +55,7 @@ class Replay:
         self._answers: dict[int, deque[tuple[str, Fields]]] = {}
         self._names: dict[str, str] = {}  # recorded to today's: job ids, tokens and epochs in hex, places
         self._numbers: dict[int, int] = {}  # the same for workers
+        self._left: set[int] = set()  # connections whose peers have said BYE: the broker closes them
         self._late = 0.0  # seconds by which the replay is behind the recording
         self.differences: list[Difference] = []
         self.received: set[str] = set()  # messages of peers, by name
@@ -79,6 +80,8 @@ class Replay:
                 for word, fields in units([_frame(each) for each in line["frames"]]):
                     self._expect(number, word, fields, due)
         self._collect()
+        closed = {number for number, end in self._ends.items() if end.is_over}
+        assert closed <= self._left, f"today's broker closes connections {closed - self._left}"
         rest = {number: list(answers) for number, answers in self._answers.items() if answers}
         assert not rest, f"today's broker says more: {rest}"
 
@@ -87,17 +90,18 @@ class Replay:
     def _hear(self, number: int, frames: Frames) -> None:
         word = WORDS[frames[0][0]]
         self.received.add(word)
-        if word == "ASK":
+        if word == "BYE":
+            self._left.add(number)
+        elif word == "ASK":
             self.operations.add(frames[0][9:].decode())
         self._ends[number].send([self._as_today(frame) for frame in frames])
         self._world.turn()
 
     def _close(self, number: int, side: str) -> None:
-        end = self._ends[number]
-        if side == "broker":
-            assert end.is_over, f"today's broker does not close connection {number}"
-        elif not end.is_over:
-            self._collect()
+        self._collect()
+        end = self._ends.pop(number)
+        assert end.is_over == (side == "broker" or number in self._left), f"connection {number}: closed by whom?"
+        if not end.is_over:
             end.cut()
 
     def _expect(self, number: int, word: str, recorded: Fields, due: float) -> None:
@@ -109,6 +113,7 @@ class Replay:
             world.wait(min(max(world.turn() - world.now, 0.001), until - world.now))
             self._collect()
         self._late += max(0.0, world.now - due)
+        assert self._late < SLACK, "the replay is too far behind for its times to be compared"
         assert answers, f"connection {number}: today's broker does not say {word} {recorded}"
         today_word, today = answers.popleft()
         assert today_word == word, f"connection {number}: {today_word} {today} in place of {word} {recorded}"
@@ -154,13 +159,25 @@ class Replay:
                 name = f"{field}.{key}" if field else key
                 self._compare(word, name, recorded.get(key, NOT_THERE), today.get(key, NOT_THERE))
         elif isinstance(recorded, list) and isinstance(today, list):
-            if len(recorded) != len(today):
-                self.differences.append(Difference(word, f"{field} length", len(recorded), len(today)))
-                return
-            for old, new in zip(recorded, today, strict=True):
-                self._compare(word, f"{field}[]", old, new)
+            self._compare_lists(word, field, recorded, today)
         elif not self._is_same(field.rpartition(".")[2], recorded, today):
             self.differences.append(Difference(word, field, recorded, today))
+
+    def _compare_lists(self, word: str, field: str, recorded: list[Any], today: list[Any]) -> None:
+        """Jobs that today's list has not are differences of their own; all others are compared in their order."""
+        names = [each["id"] for each in today] if field == "view.jobs" else []
+        kept = []
+        for old in recorded:
+            if field == "view.jobs" and self._names.get(old["id"]) not in names:
+                self.differences.append(Difference(word, f"{field}[{old['key']}]", "a job", NOT_THERE))
+            else:
+                kept.append(old)
+        if len(kept) != len(today):
+            self.differences.append(Difference(word, f"{field} length", len(recorded), len(today)))
+            return
+        for old, new in zip(kept, today, strict=True):
+            label = old["key"] if field == "view.jobs" else ""
+            self._compare(word, f"{field}[{label}]", old, new)
 
     def _is_same(self, key: str, recorded: Any, today: Any) -> bool:
         if type(recorded) is not type(today) and not (_is_number(recorded) and _is_number(today)):
