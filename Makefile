@@ -10,7 +10,7 @@ SOURCES := pyproject.toml hatch_build.py $(shell find src -type f -not -name '*.
 # Where this is set, each of the hundreds of processes of the tests would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run install test test-programs lint bench format generate clean
+.PHONY: help run install test test-programs lint bench docs format generate clean
 
 help:
 	@echo "make run      install into .venv and start the broker on its defaults (ARGS=... for more)"
@@ -19,6 +19,7 @@ help:
 	@echo "make lint     ruff and mypy --strict"
 	@echo "make format   let ruff format the sources"
 	@echo "make generate  write what comes from the table of operations: methods of clients, docs/operations.md"
+	@echo "make docs     build the documentation as a site: open build/site/index.html"
 	@echo "make bench    measure against bare servers, such as libzmq's proxy (ARGS=--quick for a short run)"
 	@echo "make clean    remove .venv, .venv-dev and caches"
 	@echo ".venv holds the product, its hot path compiled where there is a C compiler (DRAGOMAN_PURE=1: nowhere);"
@@ -60,11 +61,15 @@ generate: $(DEV)/.installed
 	$(DEV)/bin/python tools/client_methods.py
 	$(DEV)/bin/python tools/operations_page.py
 
+docs: $(DEV)/.installed
+	NO_MKDOCS_2_WARNING=1 $(DEV)/bin/mkdocs build --quiet --strict
+	@echo "Open build/site/index.html"
+
 bench: $(VENV)/.installed $(DEV)/.installed
 	$(DEV)/bin/python -m bench $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(DEV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(DEV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 %/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
