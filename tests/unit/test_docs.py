@@ -36,6 +36,7 @@ ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "dragoman"
 README = ROOT / "README.md"
 JOURNEY = ROOT / "docs" / "journey.md"
+DIALECTS_PAGE = ROOT / "docs" / "dialects" / "index.md"
 
 PAGES = sorted(
     path
@@ -299,8 +300,8 @@ def test_every_option_stands_in_the_dialects_page_with_its_default() -> None:
 
 
 def dialect_table() -> dict[str, list[str]]:
-    """README.md's table of dialects: the cells of each row by its title, without the title."""
-    found = re.search(r"^\| dialect \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", README.read_text(), re.MULTILINE)
+    """The table of dialects: the cells of each row by its title, without the title."""
+    found = re.search(r"^\| dialect \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", DIALECTS_PAGE.read_text(), re.MULTILINE)
     assert found is not None
     lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in found[1].splitlines()]
     return {title: cells for title, *cells in lines}
@@ -326,14 +327,21 @@ def test_the_table_of_dialects_says_what_the_rows_say() -> None:
         assert "frontend" in callers if row.has_frontend else "frontend" not in callers
         assert workers.startswith("yes")
         assert re.findall(r"`([^`]+)`", editions) == [*row.editions]
-        assert f"({'docs/http.md' if row.name == 'http' else f'docs/dialects/{row.name}.md'})" in page
+        assert f"({'../http.md' if row.name == 'http' else f'{row.name}.md'})" in page
 
     check_every_row(check, [(row,) for row in DIALECTS.values()])
 
 
+def test_the_readme_names_every_dialect() -> None:
+    named = re.search(r"^- Six \[dialects\].*?: (.*?)\. ", README.read_text(), re.MULTILINE)
+    assert named is not None
+    assert named[1].split(", ") == [row.title for row in DIALECTS.values() if row.name != "http"]
+
+
 def test_every_default_port_stands_where_serve_is_explained() -> None:
     ports = {str(port) for row in DIALECTS.values() for port in (row.port, row.frontend_port) if port is not None}
-    (explained,) = [line for line in README.read_text().splitlines() if line.startswith("| `dragoman serve [URL]")]
+    page = ROOT / "docs" / "cli.md"
+    (explained,) = [line for line in page.read_text().splitlines() if line.startswith("| `serve [URL]")]
     assert set(re.findall(r"\d{4}", explained)) == ports
     assert set(re.findall(r"\d{4}", " ".join(default_listeners({})))) == ports
 

@@ -1,0 +1,92 @@
+"""Pages of the documentation, as they are printed: each file, each command, one after the other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from page_reader import Page, Reader
+
+Reads = Callable[[str], Reader]
+OTHER_PORTS = {"7501": "workers", "7502": "callers"}  # of the second broker on the page of dialects
+
+
+@pytest.fixture
+def reads(tmp_path: Path) -> Iterator[Reads]:
+    """Makes the reader of a page."""
+    readers: list[Reader] = []
+
+    def read(path: str) -> Reader:
+        readers.append(Reader(tmp_path, path))
+        return readers[-1]
+
+    yield read
+    for each in readers:
+        each.end_all()
+
+
+# -------------------------------------------------------------------- README
+
+
+def test_the_readme(reads: Reads) -> None:
+    reader = reads("README.md")
+    reader.serve()
+    assert sorted(reader.page.files) == ["call.py", "shout.py"]
+    assert len(reader.page.blocks) == 2, "no program but these"
+    stranger = reader.works(".venv/bin/python -m majortomo.echo -b tcp://127.0.0.1:7406 worker")
+    reader.prints_as_shown("curl --data-binary hello http://127.0.0.1:7480/v1/call/mdp-echo")
+    ours = reader.works(".venv/bin/python shout.py", times=2)
+    reader.works('.venv/bin/dragoman worker --exec "gzip -c" --service gzip --concurrency 4', times=3)
+    reader.session()
+    assert ours.out == "", "child processes do not run the client's part"
+    assert "dragoman" not in stranger.err
+    reader.has_typed_all(but=("make run", "make test", ".venv/bin/pip install majortomo six"))
+
+
+def test_the_readme_s_strangers_are_what_the_tests_install() -> None:
+    asked = set(re.findall(r"^    \"(\w+)[>=]", Path(__file__).parents[2].joinpath("pyproject.toml").read_text(), re.M))
+    assert {"majortomo", "six"} <= asked
+
+
+def test_the_readme_s_advice_for_ports_that_are_taken(reads: Reads) -> None:
+    """It ended with "data folder in use": whoever has taken the ports is a broker, most likely, and has that, too."""
+    reader = reads("README.md")
+    first = reader.dragoman("serve", "http://127.0.0.1:0")
+    first.prints("is listening")
+    found = re.search(r'`make run ARGS="(.*?)"`', reader.page.text)
+    assert found is not None
+    second = reader.dragoman("serve", *re.sub(r":8\d{3}\b", ":0", found[1]).split())
+    second.prints("is listening")
+    assert (reader.folder / "data").is_dir()
+
+
+def test_no_chapter_before_start_is_longer_than_a_screen() -> None:
+    before, found, _ = Page("README.md").text.partition("\n## Start\n")
+    assert found
+    assert all(len(chapter.splitlines()) <= 40 for chapter in before.split("\n## "))
+
+
+# -------------------------------------------------------------------- explanation
+
+
+def test_dialects(reads: Reads) -> None:
+    reader = reads("docs/dialects/index.md")
+    reader.serve()
+    reader.works('dragoman worker --exec "tr a-z A-Z" --connect pingpong+tcp://127.0.0.1:7401')
+    reader.session()
+    gzip = 'dragoman worker --exec "gzip -c" --service gzip --service pack --concurrency 4'
+    reader.works(f"{gzip} --connect memodb+tcp://127.0.0.1:7405", times=2)
+
+    listens, works, calls = list(reader.page.shown)[-3:]
+    other = reader.dragoman("serve", *re.sub(r"75\d\d", "0", listens).replace('"', "").split()[2:])
+    reader.ports |= {port: other.prints(rf"pingpong +\w+://\S+:(\d+) +{who}") for port, who in OTHER_PORTS.items()}
+    reader.type(works)
+    other.prints("worker joined")
+    called = reader.type(calls)
+    assert called.ends() == 0, called.err
+    assert (reader.folder / "small.gz").read_bytes()[:2] == b"\x1f\x8b"
+    reader.typed.add(listens)
+    reader.has_typed_all()

@@ -1,0 +1,131 @@
+"""Pages as their readers use them: files are saved, commands are typed, and what they print is compared."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from pathlib import Path
+
+from programs import PATIENCE, Program, Programs
+
+ROOT = Path(__file__).parents[1]
+
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+# A file is the block behind its name: no other name in code is between the two.
+FILE = re.compile(r"`([\w/]+\.\w+)`[^`]*```(?!sh|console)\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+# A broker as `dragoman serve` starts it, but on free ports: each stands for one that pages name.
+LISTENERS = {
+    "native+tcp://127.0.0.1:0": {"both": "7400"},
+    "pingpong+tcp://127.0.0.1:0?frontend=0": {"workers": "7401", "callers": "7402"},
+    "memodb+tcp://127.0.0.1:0": {"both": "7405"},
+    "majordomo+tcp://127.0.0.1:0": {"both": "7406"},
+    "http://127.0.0.1:0": {"both": "7480"},
+}
+
+
+class Page:
+    """A page: its files by name, and its commands with the output that it shows for them."""
+
+    def __init__(self, path: str) -> None:
+        self.text = (ROOT / path).read_text()
+        self.files = dict(FILE.findall(self.text))
+        self.blocks = [(language, body) for language, body in FENCE.findall(self.text) if language not in SHELL]
+        self.shown = {
+            command: output
+            for language, body in FENCE.findall(self.text)
+            if language in SHELL
+            for command, output in SHELL[language](body)
+        }
+
+
+def _script(body: str) -> list[tuple[str, str | None]]:
+    """The commands of a block of shell, without comments. Their output is not shown."""
+    lines = (re.sub(r"(^|\s+)#.*", "", line) for line in body.replace("\\\n", " ").splitlines())
+    return [(line, None) for line in lines if line]
+
+
+def _session(body: str) -> list[tuple[str, str | None]]:
+    """The commands of a session at a terminal, behind `$`, each with what it printed."""
+    steps = re.split(r"^\$ ", body.replace("\\\n", " "), flags=re.MULTILINE)
+    assert steps[0] == "", "a session begins with a command"
+    return [(command, output) for command, _, output in (step.partition("\n") for step in steps[1:])]
+
+
+SHELL = {"sh": _script, "console": _session}
+
+
+class Reader(Programs):
+    """Types the commands of a page in a folder that has the page's files, beside a broker."""
+
+    is_preloaded = False
+
+    def __init__(self, folder: Path, path: str) -> None:
+        super().__init__(folder)
+        self.page = Page(path)
+        self.typed: set[str] = set()
+        self.ports: dict[str, str] = {}
+        (folder / ".venv").symlink_to(sys.prefix)
+        (folder / ".curlrc").write_text("silent\n")
+        self.environment |= {"CURL_HOME": str(folder), "HOME": str(folder)}
+        self.environment["PATH"] = f"{sys.prefix}/bin:{self.environment['PATH']}"
+
+    def serve(self, *flags: object) -> None:
+        """Start the broker, and save the page's files."""
+        self.broker = self.dragoman("serve", *LISTENERS, "--data", "memory", "--strict", *flags)
+        for url, places in LISTENERS.items():
+            for who, port in places.items():
+                dialect = url.partition(":")[0].partition("+")[0]
+                self.ports[port] = self.broker.prints(rf"{dialect} +\w+://127.0.0.1:(\d+) +{who}")
+        self.environment["DRAGOMAN_URL"] = f"tcp://127.0.0.1:{self.ports['7400']}"
+        for name, text in self.page.files.items():
+            self.save(name, text)
+
+    def save(self, name: str, text: str) -> None:
+        (self.folder / name).parent.mkdir(exist_ok=True)
+        (self.folder / name).write_text(self.at_home(text))
+
+    def copy(self, folder: str) -> None:
+        """Save the files of an example."""
+        for path in (ROOT / folder).rglob("*.*"):
+            if "__pycache__" not in path.parts:
+                self.save(path.relative_to(ROOT / folder).as_posix(), path.read_text())
+
+    def type(self, command: str, more: str = "") -> Program:
+        """Start a command of the page. `more` is added to it: a free port, or a shorter time."""
+        assert command in self.page.shown, f"{command!r} is not on the page"
+        self.typed.add(command)
+        line = self.at_home(f"{command} {more}".rstrip())
+        is_simple = not set("|<>&;$") & set(line) and "=" not in shlex.split(line)[0]
+        return self.start("sh", "-c", f"exec {line}" if is_simple else line)
+
+    def works(self, command: str, times: int = 1) -> Program:
+        """Start a worker of the page, and wait until the broker has it."""
+        worker = self.type(command)
+        self.broker.prints("worker joined", times)
+        return worker
+
+    def prints_as_shown(self, command: str, patience: float = 4 * PATIENCE) -> None:
+        """Run a command of a session; it must print what the page shows. `…` stands for the rest of a line."""
+        program = self.type(command)
+        program.ends(patience)
+        printed = program.out + program.err
+        shown = self.at_home(self.page.shown[command] or "").strip()
+        pattern = re.escape(shown).replace("…", "[^\n]*")
+        assert re.fullmatch(pattern, printed.strip()), f"{command}\nprinted: {printed}\nshown: {shown}"
+
+    def session(self) -> None:
+        """Run all commands that the page shows with their output and that have not been typed yet, in order."""
+        for command, output in self.page.shown.items():
+            if output is not None and command not in self.typed:
+                self.prints_as_shown(command)
+
+    def has_typed_all(self, but: tuple[str, ...] = ()) -> None:
+        """Every command of the page has been typed, but for those that begin like these."""
+        assert [
+            each for each in self.page.shown if each not in self.typed and not each.startswith(but or ("\0",))
+        ] == []
+
+    def at_home(self, text: str) -> str:
+        return re.sub(r"\b7[45]\d\d\b", lambda port: self.ports.get(port[0], port[0]), text)
