@@ -71,9 +71,9 @@ class Reader(Programs):
         self.environment |= {"CURL_HOME": str(folder), "HOME": str(folder)}
         self.environment["PATH"] = f"{sys.prefix}/bin:{self.environment['PATH']}"
 
-    def serve(self, *flags: object) -> None:
+    def serve(self, data: str = "memory") -> None:
         """Start the broker, and save the page's files."""
-        self.broker = self.dragoman("serve", *LISTENERS, "--data", "memory", "--strict", *flags)
+        self.broker = self.dragoman("serve", *LISTENERS, "--data", data, "--strict")
         for url, places in LISTENERS.items():
             for who, port in places.items():
                 dialect = url.partition(":")[0].partition("+")[0]
@@ -107,19 +107,24 @@ class Reader(Programs):
         return worker
 
     def prints_as_shown(self, command: str, patience: float = 4 * PATIENCE) -> None:
-        """Run a command of a session; it must print what the page shows. `…` stands for the rest of a line."""
+        """Run a command of a session; it must print what the page shows."""
         program = self.type(command)
         program.ends(patience)
-        printed = program.out + program.err
-        shown = self.at_home(self.page.shown[command] or "").strip()
-        pattern = re.escape(shown).replace("…", "[^\n]*")
-        assert re.fullmatch(pattern, printed.strip()), f"{command}\nprinted: {printed}\nshown: {shown}"
+        assert_fits(program.out + program.err, self.at_home(self.page.shown[command] or ""))
 
     def session(self) -> None:
         """Run all commands that the page shows with their output and that have not been typed yet, in order."""
         for command, output in self.page.shown.items():
             if output is not None and command not in self.typed:
                 self.prints_as_shown(command)
+
+    def sends(self, command: str, address: str) -> str:
+        """Run a command that sends something to the page's own web server, which has this address."""
+        self.typed.add(command)
+        program = self.start("sh", "-c", command.replace("http://127.0.0.1:8000", address))
+        program.ends()
+        assert_fits(program.out + program.err, self.page.shown[command] or "")
+        return program.out
 
     def has_typed_all(self, but: tuple[str, ...] = ()) -> None:
         """Every command of the page has been typed, but for those that begin like these."""
@@ -129,3 +134,10 @@ class Reader(Programs):
 
     def at_home(self, text: str) -> str:
         return re.sub(r"\b7[45]\d\d\b", lambda port: self.ports.get(port[0], port[0]), text)
+
+
+def assert_fits(printed: str, shown: str) -> None:
+    """`…` stands for any text within a line, and as the last line for all that follows."""
+    shown = shown.strip()
+    pattern = re.escape(shown.removesuffix("\n…")).replace("…", "[^\n]*") + ("(?s:\n.*)" if shown[-2:] == "\n…" else "")
+    assert re.fullmatch(pattern, printed.strip()), f"printed:\n{printed}\nshown:\n{shown}"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import urllib.request
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from page_reader import Page, Reader
+from page_reader import ROOT, Page, Reader
+from programs import PATIENCE, until
 
 Reads = Callable[[str], Reader]
 OTHER_PORTS = {"7501": "workers", "7502": "callers"}  # of the second broker on the page of dialects
@@ -47,7 +50,7 @@ def test_the_readme(reads: Reads) -> None:
 
 
 def test_the_readme_s_strangers_are_what_the_tests_install() -> None:
-    asked = set(re.findall(r"^    \"(\w+)[>=]", Path(__file__).parents[2].joinpath("pyproject.toml").read_text(), re.M))
+    asked = set(re.findall(r"^    \"(\w+)[>=]", (ROOT / "pyproject.toml").read_text(), re.M))
     assert {"majortomo", "six"} <= asked
 
 
@@ -67,6 +70,46 @@ def test_no_chapter_before_start_is_longer_than_a_screen() -> None:
     before, found, _ = Page("README.md").text.partition("\n## Start\n")
     assert found
     assert all(len(chapter.splitlines()) <= 40 for chapter in before.split("\n## "))
+
+
+# -------------------------------------------------------------------- tutorial
+
+
+def test_the_tutorial(reads: Reads) -> None:
+    reader = reads("docs/tutorial.md")
+    reader.serve(data="data")
+    summaries = {name: ROOT / "examples" / "reports" / name for name in reader.page.files}
+    assert {name: path.read_text() for name, path in summaries.items()} == reader.page.files
+    assert sorted(summaries) == sorted(path.name for path in (ROOT / "examples" / "reports").glob("*.*"))
+
+    worker = reader.works("dragoman worker summaries:worker")
+    shown = list(reader.page.shown)
+    enqueues = next(index for index, command in enumerate(shown) if command.startswith("dragoman enqueue"))
+    for command in shown[:enqueues]:
+        if reader.page.shown[command] is not None:
+            reader.prints_as_shown(command)
+
+    worker.terminate()
+    assert worker.ends() == 0
+    for command in shown[enqueues : enqueues + 2]:
+        reader.prints_as_shown(command)
+    reader.broker.terminate()
+    assert reader.broker.ends() == 0
+    reader.serve(data="data")
+    reader.works("dragoman worker summaries:worker")
+    server = reader.type("uvicorn report_app:app", "--port 0")
+    address = server.prints(r"running on (http://\S+)")
+    for command in shown:
+        if ":8000/" in command and (place := re.search(r'"(/reports/\w+)"', reader.sends(command, address))):
+            report = until(partial(done_report, address + place[1]), "the report is done")
+            assert '"sum": 12.0' in report
+    reader.session()
+    reader.has_typed_all(but=("make install", ". .venv/bin/activate", "mkdir", "dragoman serve", "pip install"))
+
+
+def done_report(address: str) -> str:
+    with urllib.request.urlopen(address, timeout=PATIENCE) as answer:
+        return str(answer.read().decode()) if answer.status == 200 else ""
 
 
 # -------------------------------------------------------------------- explanation
