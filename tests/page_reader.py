@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # A file is the block behind its name: no other name in code is between the two.
-FILE = re.compile(r"`([\w/]+\.\w+)`[^`]*```(?!sh|console)\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILE = re.compile(r"`(\w+\.(?:csv|js|py|toml))`[^`]*```(?!sh|console)\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 # A broker as `dragoman serve` starts it, but on free ports: each stands for one that pages name.
 LISTENERS = {
@@ -31,7 +31,8 @@ class Page:
     def __init__(self, path: str) -> None:
         self.text = (ROOT / path).read_text()
         self.files = dict(FILE.findall(self.text))
-        self.blocks = [(language, body) for language, body in FENCE.findall(self.text) if language not in SHELL]
+        blocks = [body for language, body in FENCE.findall(self.text) if language not in (*SHELL, "diff")]
+        assert blocks == list(self.files.values()), "every program is a file with a name"
         self.shown = {
             command: output
             for language, body in FENCE.findall(self.text)
@@ -118,10 +119,15 @@ class Reader(Programs):
             if output is not None and command not in self.typed:
                 self.prints_as_shown(command)
 
-    def sends(self, command: str, address: str) -> str:
-        """Run a command that sends something to the page's own web server, which has this address."""
+    def starts(self, command: str, address: str) -> Program:
+        """Start a command that sends something to the page's own web server, which has this address."""
+        assert command in self.page.shown, f"{command!r} is not on the page"
         self.typed.add(command)
-        program = self.start("sh", "-c", command.replace("http://127.0.0.1:8000", address))
+        return self.start("sh", "-c", "exec " + command.replace("http://127.0.0.1:8000", address))
+
+    def sends(self, command: str, address: str) -> str:
+        """The same, for one that ends by itself and prints what is shown."""
+        program = self.starts(command, address)
         program.ends()
         assert_fits(program.out + program.err, self.page.shown[command] or "")
         return program.out

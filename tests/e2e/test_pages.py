@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import urllib.request
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -38,7 +39,6 @@ def test_the_readme(reads: Reads) -> None:
     reader = reads("README.md")
     reader.serve()
     assert sorted(reader.page.files) == ["call.py", "shout.py"]
-    assert len(reader.page.blocks) == 2, "no program but these"
     stranger = reader.works(".venv/bin/python -m majortomo.echo -b tcp://127.0.0.1:7406 worker")
     reader.prints_as_shown("curl --data-binary hello http://127.0.0.1:7480/v1/call/mdp-echo")
     ours = reader.works(".venv/bin/python shout.py", times=2)
@@ -110,6 +110,35 @@ def test_the_tutorial(reads: Reads) -> None:
 def done_report(address: str) -> str:
     with urllib.request.urlopen(address, timeout=PATIENCE) as answer:
         return str(answer.read().decode()) if answer.status == 200 else ""
+
+
+# -------------------------------------------------------------------- how-to pages
+
+
+def test_call_inside_a_web_request(reads: Reads) -> None:
+    reader = reads("docs/how-to/web-request.md")
+    reader.serve()
+    worker = reader.works("dragoman worker waiting:worker")
+    server = reader.type("uvicorn web_waiting:app", "--port 0")
+    address = server.prints(r"running on (http://\S+)")
+    assert reader.sends("curl http://127.0.0.1:8000/wait/0.1", address) == "done\n"
+    worker.prints("started")
+    curl = reader.starts("curl http://127.0.0.1:8000/wait/100", address)
+    worker.prints("started", times=2)
+    curl.signal(signal.SIGINT)
+    worker.prints("stopped: the caller does not wait any more")
+    server.terminate()
+    server.ends()
+    assert "Traceback" not in server.err
+    reader.has_typed_all()
+
+
+def test_run_a_batch_with_retries(reads: Reads) -> None:
+    reader = reads("docs/how-to/batch.md")
+    reader.serve()
+    reader.works("dragoman worker orders:worker")
+    reader.session()
+    reader.has_typed_all()
 
 
 # -------------------------------------------------------------------- explanation
