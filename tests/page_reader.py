@@ -108,10 +108,12 @@ class Reader(Programs):
         return worker
 
     def prints_as_shown(self, command: str, patience: float = 4 * PATIENCE) -> None:
-        """Run a command of a session; it must print what the page shows."""
+        """Run a command of a session; it must print what the page shows, and succeed unless that is an error."""
         program = self.type(command)
-        program.ends(patience)
-        assert_fits(program.out + program.err, self.at_home(self.page.shown[command] or ""))
+        code = program.ends(patience)
+        shown = self.at_home(self.page.shown[command] or "")
+        assert_fits(program.out + program.err, shown)
+        assert (code == 0) != shown.startswith("dragoman: "), (command, code, program.out, program.err)
 
     def session(self) -> None:
         """Run all commands that the page shows with their output and that have not been typed yet, in order."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import socket
 import urllib.request
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -15,6 +16,11 @@ from page_reader import ROOT, Page, Reader
 from programs import PATIENCE, until
 
 Reads = Callable[[str], Reader]
+NEW_PORTS = {  # of the broker that takes the place of a home-made one
+    "7401": r"pingpong +tcp://\S+:(\d+) +workers",
+    "7402": r"pingpong +tcp://\S+:(\d+) +callers",
+    "7480": r"http +http://\S+:(\d+) +both",
+}
 OTHER_PORTS = {"7501": "workers", "7502": "callers"}  # of the second broker on the page of dialects
 
 
@@ -75,6 +81,7 @@ def test_no_chapter_before_start_is_longer_than_a_screen() -> None:
 # -------------------------------------------------------------------- tutorial
 
 
+@pytest.mark.timeout(300)
 def test_the_tutorial(reads: Reads) -> None:
     reader = reads("docs/tutorial.md")
     reader.serve(data="data")
@@ -137,6 +144,87 @@ def test_run_a_batch_with_retries(reads: Reads) -> None:
     reader = reads("docs/how-to/batch.md")
     reader.serve()
     reader.works("dragoman worker orders:worker")
+    reader.session()
+    reader.has_typed_all()
+
+
+def test_write_a_worker_in_another_language(reads: Reads) -> None:
+    reader = reads("docs/how-to/foreign-worker.md")
+    reader.serve()
+    reader.copy("examples/c_worker")
+    built = reader.type("gcc -O2 -Wall -Wextra -o primes primes.c -lzmq -pthread")
+    assert (built.ends(4 * PATIENCE), built.err) == (0, "")
+    workers = [
+        'dragoman worker --exec "tr a-z A-Z" --service shout',
+        "node reverse.js http://127.0.0.1:7480",
+        "python backwards.py",
+        "./primes tcp://127.0.0.1:7400",
+    ]
+    for number, command in enumerate(workers, 1):
+        reader.works(command, times=number)
+    reader.session()
+    reader.has_typed_all(but=("pip install pyzmq",))
+
+
+@pytest.mark.timeout(300)
+def test_test_your_code(reads: Reads) -> None:
+    reader = reads("docs/how-to/testing.md")
+    reader.serve()
+    (reader.folder / "test_program.py").rename(reader.folder / "later.py")  # it comes last
+    reader.prints_as_shown("pytest --quiet")
+    (reader.folder / "later.py").rename(reader.folder / "test_program.py")
+    reader.session()
+    reader.has_typed_all(but=("pip install pytest",))
+
+
+def test_deploy(reads: Reads) -> None:
+    reader = reads("docs/how-to/deploy.md")
+    reader.ports = {"7400": "0", "7480": "0"}
+    reader.save("dragoman.toml", reader.page.files["dragoman.toml"])
+    reader.prints_as_shown("dragoman config --config dragoman.toml | grep toml")
+    reader.broker = reader.type("dragoman serve --config dragoman.toml --data /var/lib/dragoman", "--data data")
+    reader.ports["7480"] = reader.broker.prints(r"http +http://127.0.0.1:(\d+) +both")
+    reader.ports["7400"] = reader.broker.prints(r"native +tcp://127.0.0.1:(\d+) +both")
+    exported = reader.at_home("DRAGOMAN_URL=tcp://127.0.0.1:7400")
+    assert f"export {exported}" in map(reader.at_home, reader.page.shown)
+    reader.environment |= dict([exported.split("=")])
+    reader.works('dragoman worker --exec "gzip -c" --service gzip')
+    reader.session()
+    reader.has_typed_all(but=("export",))
+
+
+def test_migrate_from_process_pool_executor(reads: Reads) -> None:
+    reader = reads("docs/how-to/from-process-pool.md")
+    reader.serve()
+    reader.copy("examples/process_pool")
+    shown = re.search(r"^```diff\n.*?^```$", reader.page.text, re.MULTILINE | re.DOTALL)
+    assert shown is not None
+    assert shown[0] in (ROOT / "examples" / "process_pool" / "README.md").read_text(), "which a test compares"
+    connect = "--connect tcp://127.0.0.1:7400"
+    reader.works(f"dragoman worker dragoman.sdk.pickled_calls:run --service python {connect}")
+    reader.works("dragoman worker sums:worker", times=2)
+    reader.session()
+    reader.has_typed_all()
+
+
+def test_migrate_from_a_home_made_zeromq_broker(reads: Reads) -> None:
+    reader = reads("docs/how-to/from-zeromq-broker.md")
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        reader.ports |= {"7551": str(one.getsockname()[1]), "7552": str(other.getsockname()[1])}
+    for name, text in reader.page.files.items():
+        reader.save(name, text)
+    reader.type("python old_broker.py")
+    reader.type("python old_worker.py")
+    reader.prints_as_shown("python caller.py tcp://127.0.0.1:7552")
+
+    (serves,) = [command for command in reader.page.shown if command.startswith("dragoman serve")]
+    places = [word.strip('"') for word in re.sub(r"74\d\d", "0", serves).split()[2:]]
+    reader.broker = reader.dragoman("serve", *places, "--data", "memory", "--strict")
+    reader.typed.add(serves)
+    for port, pattern in NEW_PORTS.items():
+        reader.ports[port] = reader.broker.prints(pattern)
+    reader.save("new_worker.py", reader.page.files["new_worker.py"])
+    reader.works("python new_worker.py")
     reader.session()
     reader.has_typed_all()
 
