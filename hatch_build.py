@@ -1,8 +1,9 @@
 """Compiles the hot path with mypyc while a wheel is built, where that is possible; without it all works, but slower.
 
 A wheel is pure if DRAGOMAN_PURE=1 says so, if there is no C compiler or no Python.h, or if compiling fails: the build
-then says why in one line, and succeeds. An editable install is always interpreted. Nothing is ever written into src/,
-where a compiled module would go on hiding the source beside it: compiling happens in a copy.
+then says why in one line, and succeeds. With DRAGOMAN_PURE=never it fails instead. An editable install is
+always interpreted. Nothing is ever written into src/, where a compiled module would go on hiding the source beside it:
+compiling happens in a copy.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ INTERPRETED = (
 
 REQUIREMENTS = ["mypy>=2.4,<3", "setuptools>=77"]
 REASON = "interpreted.txt"  # in the package: why it is
+NEVER = "never"  # the value of DRAGOMAN_PURE with which a build that cannot compile fails
 LIBRARY = "dragoman"  # the file that all modules share is called so, and __mypyc; it lies beside the package
 
 
@@ -89,7 +91,10 @@ def modules_of(package: Path) -> list[Path]:
 
 def obstacle() -> str | None:
     """Why nothing can be compiled here, or shall not be."""
-    if os.environ.get("DRAGOMAN_PURE", "") not in ("", "0"):
+    setting = os.environ.get("DRAGOMAN_PURE", "")
+    if setting == "later":
+        return "'make install' compiles it"
+    if setting not in ("", "0", NEVER):
         return "DRAGOMAN_PURE is set"
     if sys.implementation.name != "cpython":
         return f"mypyc compiles for CPython, and this is {sys.implementation.name}"
@@ -113,6 +118,9 @@ class CompileHotPath(BuildHookInterface[Any]):
         self._folder = tempfile.TemporaryDirectory(prefix="dragoman-build-")
         folder = Path(self._folder.name)
         problem = obstacle() or self._compile(folder, build_data)
+        if problem is not None and os.environ.get("DRAGOMAN_PURE") == NEVER:
+            self._folder.cleanup()
+            self.app.abort(f"dragoman cannot be compiled, and DRAGOMAN_PURE={NEVER} forbids a pure wheel: {problem}")
         if problem is not None:
             self.app.display_warning(f"dragoman is not compiled, it will be interpreted: {problem}")
             (folder / REASON).write_text(problem)  # installers rarely show what was said: `dragoman --version` does

@@ -143,9 +143,10 @@ def small_repository(folder: Path) -> Path:
     [
         ({"PATH": ""}, "there is no C compiler"),
         ({"DRAGOMAN_PURE": "1"}, "DRAGOMAN_PURE is set"),
+        ({"DRAGOMAN_PURE": "later"}, "'make install' compiles it"),
         ({"CC": "false"}, "compiling failed: "),
     ],
-    ids=lambda value: " ".join(value) if isinstance(value, dict) else None,
+    ids=lambda value: " ".join(f"{name}={word}" for name, word in value.items()) if isinstance(value, dict) else None,
 )
 def test_where_nothing_can_be_compiled_the_wheel_is_pure(
     environment: dict[str, str], reason: str, tmp_path: Path
@@ -157,6 +158,15 @@ def test_where_nothing_can_be_compiled_the_wheel_is_pure(
         assert [name for name in packed.namelist() if name.endswith(".so")] == []
         assert "dragoman/core/broker.py" in packed.namelist()
         assert packed.read("dragoman/interpreted.txt").decode().startswith(reason)  # for `dragoman --version`
+
+
+@pytest.mark.timeout(300)
+def test_a_build_that_must_be_compiled_fails_where_nothing_can_be(tmp_path: Path) -> None:
+    """`make run` keeps a compiled install, and a release has no pure wheel, because this build fails."""
+    repository = small_repository(tmp_path / "repository")
+    with pytest.raises(AssertionError, match="DRAGOMAN_PURE=never forbids a pure wheel: there is no C compiler"):
+        build_wheel(tmp_path, repository, PATH="", DRAGOMAN_PURE="never")
+    assert list(tmp_path.glob("*.whl")) == []
 
 
 def test_no_pattern_of_the_list_is_left_without_a_file() -> None:
