@@ -119,10 +119,10 @@ class ControllerWorker:
 
     def _accept(self) -> None:
         connection, _address = self._listener.accept()
-        hear = partial(self._hear, connection, LengthPrefix(extra_of_control, single=True))
-        self._selector.register(connection, EVENT_READ, hear)
+        receive = partial(self._receive, connection, LengthPrefix(extra_of_control, single=True))
+        self._selector.register(connection, EVENT_READ, receive)
 
-    def _hear(self, connection: socket, carrier: LengthPrefix) -> None:
+    def _receive(self, connection: socket, carrier: LengthPrefix) -> None:
         data = connection.recv(READ_SIZE)
         if not data:
             raise LoadError("the broker broke off an exchange")

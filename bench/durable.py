@@ -76,12 +76,12 @@ async def submits(callers: int, seconds: float, folder: Path) -> dict[str, float
     server = make_server(folder)
     server.listen()
     tune_process()
-    asker = Callers(server)
+    responder = Callers(server)
     for _ in range(callers):
-        asker.hand_in(clock.now())
-    server.line.turn()
+        responder.hand_in(clock.now())
+    server.runner.run_once()
     await asyncio.sleep(WARMUP)
-    figures = await measure(seconds, lambda: asker.accepted, lambda: sum(server.diary.commits.counts))
+    figures = await measure(seconds, lambda: responder.accepted, lambda: sum(server.store.commits.counts))
     server.close()
     return figures
 
@@ -107,7 +107,7 @@ class Finishers(Callers):
         attempts, self.given = self.given, []
         for attempt in attempts:
             self.server.broker.succeed(attempt, b"", clock.now())
-        self.server.line.turn()
+        self.server.runner.run_once()
 
     def join(self, slots: int) -> None:
         broker, now = self.server.broker, clock.now()
@@ -124,9 +124,9 @@ async def jobs(callers: int, seconds: float, slots: int, folder: Path) -> dict[s
     both.join(slots)
     for _ in range(callers):
         both.hand_in(clock.now())
-    server.line.turn()
+    server.runner.run_once()
     await asyncio.sleep(WARMUP)
-    figures = await measure(seconds, lambda: both.accepted, lambda: sum(server.diary.commits.counts))
+    figures = await measure(seconds, lambda: both.accepted, lambda: sum(server.store.commits.counts))
     server.close()
     return figures
 
@@ -214,7 +214,7 @@ class Watch(Recipient):
     def call(self) -> None:
         self._asked = time.perf_counter()
         self.server.broker.submit("call", b"x", self.caller, CALL, clock.now())
-        self.server.line.connections.at_end_of_turn(lambda now: None)
+        self.server.runner.connections.call_before_write(lambda now: None)
 
     def execute(self, effect: Effect, now: float) -> None:
         if isinstance(effect, SendJob):
@@ -250,7 +250,7 @@ async def restart(jobs: int, folder: Path) -> dict[str, float]:
     while watch.first_out == inf:
         await asyncio.sleep(0.01)
     figures = {
-        "jobs": float(server.broker.ledger.present),
+        "jobs": float(server.broker.job_registry.present),
         "listening": listening,
         "indexed": indexed,
         "first_out": watch.first_out,

@@ -96,7 +96,7 @@ class Caller:
         self._heard = b""
         self._sent = 0
         self._connection = _dial(options.frontend)
-        selector.register(self._connection, EVENT_READ, self._hear)
+        selector.register(self._connection, EVENT_READ, self._receive)
         self._ask()
 
     def _ask(self) -> None:
@@ -104,7 +104,7 @@ class Caller:
         self.is_waiting = True
         self._connection.sendall(self._request)
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         data = self._connection.recv(READ_SIZE)
         if not data:
             raise LoadError("the server hung up")
@@ -131,7 +131,7 @@ class Worker:
         self._carrier = Zmtp("DEALER", dials=True)
         self._connection = _dial(endpoint)
         self._has_greeted = False
-        selector.register(self._connection, EVENT_READ, self._hear)
+        selector.register(self._connection, EVENT_READ, self._receive)
         self._flush()
 
     def _flush(self) -> None:
@@ -139,7 +139,7 @@ class Worker:
         if outgoing:
             self._connection.sendall(b"".join(outgoing))
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         data = self._connection.recv(READ_SIZE)
         if not data:
             raise LoadError("the broker hung up on a worker")

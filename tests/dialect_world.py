@@ -59,10 +59,10 @@ class DialectWorld:
         self._connected = 0
         self.broker = Broker(self.policy, self.entropy)
         self.counters = self.broker.counters
-        self.diary = NullStore()
+        self.store = NullStore()
         self.runner = Runner(
             self.broker,
-            self.diary,
+            self.store,
             lambda: self.now,
             self._log,
             self.limits,
@@ -74,7 +74,7 @@ class DialectWorld:
 
     def serve(self, session: BrokerSide) -> None:
         self.runner.sessions.append(session)
-        self.turn()
+        self.run_once()
 
     def accept(self, end: EndT, endpoint: str, carrier: Carrier, address: str = HOME, process: int = 0) -> EndT:
         """A connection comes in, and its carrier greets."""
@@ -110,7 +110,7 @@ class DialectWorld:
 
     @property
     def workers(self) -> int:
-        return len(self.broker.roster.workers)
+        return len(self.broker.worker_registry.workers)
 
     @property
     def bad(self) -> dict[str, int]:
@@ -130,10 +130,10 @@ class DialectWorld:
 
     # ---------------------------------------------------------------- time and turns
 
-    def turn(self) -> float:
+    def run_once(self) -> float:
         """Turns of the loop until nothing moves any more. Returns when the next is due."""
         while True:
-            due = self.runner.turn()
+            due = self.runner.run_once()
             self.judge()
             if not self.move():
                 break
@@ -149,11 +149,11 @@ class DialectWorld:
     def wait(self, seconds: float) -> None:
         """Time passes, and the loop turns whenever it should."""
         until = self.now + seconds
-        while (due := self.turn()) <= until:
+        while (due := self.run_once()) <= until:
             self.now = max(self.now, due)
             self.pass_time()
         self.now = until
-        self.turn()
+        self.run_once()
 
     def pass_time(self) -> None:
         """For those who do something of their own while time passes."""
@@ -161,7 +161,7 @@ class DialectWorld:
     def late(self, seconds: float) -> None:
         """Time passes, and the loop turns only at its end."""
         self.now += seconds
-        self.turn()
+        self.run_once()
 
     # ---------------------------------------------------------------- what must hold
 
@@ -213,7 +213,7 @@ class End:
     def cut(self) -> None:
         """The connection is gone. What its stream had no room for never left."""
         self.world.connections.ended(self.peer, "reset")
-        self.world.turn()
+        self.world.run_once()
 
     def stop_reading(self) -> None:
         """The kernel takes nothing more from us."""

@@ -75,13 +75,13 @@ class Visit:
             if not self.transport.is_closed and not self.transport.is_finished:
                 self.protocol.data_received(data[at : at + (size or len(data))])
                 if at % 16 == 0 or at > len(data) - 16:
-                    self.world.turn()
-        self.world.turn()
+                    self.world.run_once()
+        self.world.run_once()
 
     def look(self, after: float, passed: float = 0.5) -> None:
         """What the timer does so long after the connection came."""
         self.protocol.look(self.came + after, passed)
-        self.world.turn()
+        self.world.run_once()
 
     @property
     def statuses(self) -> list[int]:
@@ -117,7 +117,7 @@ class World:
     def visit(self, address: tuple[str, int] = ("127.0.0.1", 5)) -> Visit:
         return Visit(self, address)
 
-    def turn(self) -> None:
+    def run_once(self) -> None:
         """Let everything happen that can."""
         for _ in range(8):
             self.loop.run_until_complete(asyncio.sleep(0))
@@ -129,7 +129,7 @@ class World:
 
     def close(self) -> None:
         self.server.abort()
-        self.turn()
+        self.run_once()
         self.loop.close()
 
     @property

@@ -184,12 +184,12 @@ def _load_all() -> None:
     from importlib import import_module
 
     import dragoman
-    from dragoman.sdk.process_pool import NURSERY
+    from dragoman.sdk.process_pool import PRELOADED_MODULE
 
     sys.modules["rich"] = None  # type: ignore[assignment]  # as `dragoman serve` has it
     for each in pkgutil.walk_packages(dragoman.__path__, "dragoman."):
         # What a worker's own fork server loads changes its handlers of signals.
-        if each.name not in ("dragoman.__main__", *NURSERY) and not each.name.startswith("dragoman.testing."):
+        if each.name not in ("dragoman.__main__", *PRELOADED_MODULE) and not each.name.startswith("dragoman.testing."):
             import_module(each.name)
 
 

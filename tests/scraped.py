@@ -44,16 +44,16 @@ class Scraped:
     def __init__(self) -> None:
         self.now = 1000.0
         self.broker = Broker(Policy(max_services=20_000), SeededEntropy())
-        self.diary = NullStore()
-        self.line = Runner(self.broker, self.diary, lambda: self.now, lambda *_, **__: None, AdmissionLimits())
-        self.desk = OperationHandlers(self.broker, self.line, self.diary, lambda: 0.0, self._health)
+        self.store = NullStore()
+        self.runner = Runner(self.broker, self.store, lambda: self.now, lambda *_, **__: None, AdmissionLimits())
+        self.operations = OperationHandlers(self.broker, self.runner, self.store, lambda: 0.0, self._health)
         self.problems: list[str] = []
         self.connections = 0  # of the door's own
         self.door = AppContext(
             broker=self.broker,
-            desk=self.desk,
+            operations=self.operations,
             session=HttpBrokerSide.__new__(HttpBrokerSide),
-            line=self.line,
+            runner=self.runner,
             now=lambda: self.now,
             health=self._health,
             max_payload=1 << 20,
@@ -66,28 +66,28 @@ class Scraped:
             version="1.2",
             jobs=0,
             workers=0,
-            peers=len(self.line.connections.peers) + self.connections,
+            peers=len(self.runner.connections.peers) + self.connections,
             draining=False,
             loading=False,
         )
 
     def worker(self, *services: str, dialect: str = "memodb", capacity: int = 1) -> Worker:
         """One that is free."""
-        terms = WorkerProfile(capacity=capacity)
-        worker = self.broker.join(Dialect(dialect), object(), "worker", services, terms, self.now)
+        profile = WorkerProfile(capacity=capacity)
+        worker = self.broker.join(Dialect(dialect), object(), "worker", services, profile, self.now)
         assert worker is not None
         self.broker.idle(worker, self.now)
         return worker
 
-    def job(self, service: str, wishes: JobOptions = PATIENT) -> Job:
-        job = self.broker.submit(service, b"x", Caller(), wishes, self.now)
+    def job(self, service: str, job_options: JobOptions = PATIENT) -> Job:
+        job = self.broker.submit(service, b"x", Caller(), job_options, self.now)
         assert job is not None
-        self.line.turn()
+        self.runner.run_once()
         return job
 
     def finish(self, job: Job) -> None:
         self.broker.succeed(attempt_of(job), b"", self.now)
-        self.line.turn()
+        self.runner.run_once()
 
     def get(self, accept: str = "application/openmetrics-text") -> Response:
         return asyncio.run(self.ask(accept))

@@ -130,14 +130,14 @@ class Master:
         if timeout is None:
             server.broker.submit(self._service, payload, call, self._patient, now)
         else:
-            wishes = self._until_deadline
-            server.broker.submit(self._service, payload, call, wishes, now, deadline=now + timeout)
-        server.line.connections.wake()
+            job_options = self._until_deadline
+            server.broker.submit(self._service, payload, call, job_options, now, deadline=now + timeout)
+        server.runner.connections.wake()
 
     def _abandon(self, call: _Call) -> None:
         server = self._thread.server
         server.broker.caller_gone(call, clock.now())
-        server.line.connections.wake()
+        server.runner.connections.wake()
 
 
 class _Call(Caller):

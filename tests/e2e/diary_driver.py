@@ -51,14 +51,14 @@ class Driver(Caller):
             self.server.broker.fail(attempt, "no", clock.now())
         elif kind < 3:
             self.server.broker.succeed(attempt, attempt.job.payload, clock.now())
-        self.server.line.turn()
+        self.server.runner.turn()
 
     def hand_in(self) -> None:
         while self.under_way < AT_ONCE and self.left:
             self.left -= 1
             self.under_way += 1
             self.server.broker.submit("s", b"payload" * 20, self, WISHES, clock.now())
-        self.server.line.connections.at_end_of_turn(lambda now: None)
+        self.server.runner.connections.call_before_write(lambda now: None)
         if not self.left and not self.under_way:
             self.is_over.set()
 

@@ -64,11 +64,11 @@ class HandWorker(threading.Thread):
                     return
                 self._socket.send_multipart(order)
             if self._socket in ready:
-                self._hear(self._socket.recv_multipart())
+                self._receive(self._socket.recv_multipart())
             if not ready:
                 self._socket.send(HEARTBEAT)
 
-    def _hear(self, message: list[bytes]) -> None:
+    def _receive(self, message: list[bytes]) -> None:
         word = message[0][0]
         if word == RECALL:
             token = message[0][1:17]

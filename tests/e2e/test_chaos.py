@@ -27,7 +27,7 @@ def test_ten_thousand_jobs_survive_kills(programs: Programs, seed: int) -> None:
     # What our kills cost shall not end a job; and who does not come back is not waited for.
     house = Survivor(programs, "--set", "max_deaths=100", "--set", "resume=1")
     workforce = Workforce(programs, house, workers=2, processes=2, concurrency=4)
-    guest = HttpWorker(house.place, workforce.executions)
+    remote = HttpWorker(house.place, workforce.executions)
     submitters = Submitters(house, count)
     victims = ["broker"] * 5 + ["worker"] * 10
     chance.shuffle(victims)
@@ -45,7 +45,7 @@ def test_ten_thousand_jobs_survive_kills(programs: Programs, seed: int) -> None:
             house.start(until="is listening")  # the next death may come while it reads its diary
     until(submitters.are_done, "all jobs are acknowledged", LONG)
     until(house.has_ended_all, "all jobs have ended", LONG)
-    guest.stop()
+    remote.stop()
     submitters.close()
 
     jobs = {id: b"%d" % number for number, id in submitters.ids.items()}

@@ -56,9 +56,9 @@ def short(view: dict[str, Any]) -> tuple[Any, ...]:
 def test_jobs_of_every_state_survive_a_kill(programs: Programs) -> None:
     house = Survivor(programs, "--set", "resume=5")
     workforce = Workforce(programs, house)
-    guest = Guest(house)
+    remote = Guest(house)
     gate = programs.folder / "gate"
-    jobs, attempts = one_of_each(house, guest, workforce, gate)
+    jobs, attempts = one_of_each(house, remote, workforce, gate)
     before = {name: house.job(id) for name, id in jobs.items()}
     house.kill_and_start()
     told = house.numbers()
@@ -66,9 +66,9 @@ def test_jobs_of_every_state_survive_a_kill(programs: Programs) -> None:
     assert told["dragoman_outcomes_kept"] == sum(view["state"] == "ended" for view in before.values())
 
     # What a worker has of it is still its own, under the attempt that it was given (R107).
-    assert guest.deliver(attempts["delivered late"], b"late, but here") == 204
-    assert guest.deliver(attempts["failed late"], b"too hard", "failed") == 204
-    assert guest.deliver(attempts["delivered late"], b"again") in (409, 410)
+    assert remote.deliver(attempts["delivered late"], b"late, but here") == 204
+    assert remote.deliver(attempts["failed late"], b"too hard", "failed") == 204
+    assert remote.deliver(attempts["delivered late"], b"again") in (409, 410)
     # Who does not come back within `resume` has lost it.
     gate.touch()
     house.becomes(jobs["forgotten"], "waiting")
@@ -109,7 +109,7 @@ def test_jobs_of_every_state_survive_a_kill(programs: Programs) -> None:
 
 
 def one_of_each(
-    house: Survivor, guest: Guest, workforce: Workforce, gate: Path
+    house: Survivor, remote: Guest, workforce: Workforce, gate: Path
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Jobs by what they are, and the attempts of those that the guest holds. The last is acknowledged after all else
     was decided, so all of it is on disk."""
@@ -118,12 +118,12 @@ def one_of_each(
     jobs, attempts = {"at a native worker": native}, {}
     for name, order in {"resting": RESTS, "in quarantine": {"attempts": 1}}.items():
         jobs[name] = house.enqueue("guest's", name, **order)
-        assert guest.deliver(guest.take(), b"no luck", "failed") == 204
+        assert remote.deliver(remote.take(), b"no luck", "failed") == 204
     jobs["done"] = house.enqueue("guest's", "done", key="the key")
-    assert guest.deliver(guest.take(), b"well done") == 204
+    assert remote.deliver(remote.take(), b"well done") == 204
     for name in ("delivered late", "failed late", "forgotten"):
         jobs[name] = house.enqueue("guest's", name, **RESTS)
-        attempts[name] = guest.take()
+        attempts[name] = remote.take()
     jobs["waiting"] = house.enqueue("nobody's", "w", priority=7)
     jobs["delayed"] = house.enqueue("work", "d", delay=3600)
     jobs["cancelled"] = house.enqueue("nobody's", "c")
@@ -178,9 +178,9 @@ def test_job_with_one_attempt_runs_once_however_the_broker_is_killed(programs: P
 def test_what_runs_elsewhere_is_told_as_such_until_it_is_given_up(programs: Programs) -> None:
     """R107: while its worker may still come, the job is neither lost nor given to another."""
     house = Survivor(programs)
-    guest = Guest(house)
+    remote = Guest(house)
     job = house.enqueue("guest's", "x")
-    attempt = guest.take()
+    attempt = remote.take()
     house.enqueue("guest's", "all before it is on disk", delay=3600)
     house.kill_and_start()
     another = Guest(house)
@@ -189,7 +189,7 @@ def test_what_runs_elsewhere_is_told_as_such_until_it_is_given_up(programs: Prog
     assert re.fullmatch(
         rf"Attempt 1 of 3 has run for {S} at worker \d+ \(guest\), which has been out of reach for {S}\.", said
     ), said
-    assert guest.deliver(attempt, b"here") == 204
+    assert remote.deliver(attempt, b"here") == 204
     assert short(house.job(job)) == ("ended", "done", ["done"])
     del another
 

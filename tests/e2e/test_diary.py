@@ -184,8 +184,8 @@ def test_disk_that_fails_ends_the_broker_with_its_own_code(tmp_path: Path) -> No
         server = Server(asyncio.get_running_loop(), config, 1, make_log("json", "error"), folder=tmp_path)
         try:
             server.listen()
-            assert isinstance(server.diary, SqliteStore)
-            server.diary.failed("the diary failed (a disk)")
+            assert isinstance(server.store, SqliteStore)
+            server.store.failed("the diary failed (a disk)")
             return await asyncio.wait_for(server.stopped, 10)
         finally:
             server.close()

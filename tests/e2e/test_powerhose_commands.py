@@ -370,12 +370,12 @@ class Master:
             self._asking[endpoint].connect(endpoint)
         self._asking[endpoint].send(word)
 
-    def hear(self, endpoint: str) -> bytes:
+    def receive(self, endpoint: str) -> bytes:
         return self._asking[endpoint].recv()
 
     def ask(self, endpoint: str, word: bytes) -> bytes:
         self.say(endpoint, word)
-        return self.hear(endpoint)
+        return self.receive(endpoint)
 
     def forget(self, endpoint: str) -> None:
         self._asking.pop(endpoint).close(linger=0)
@@ -433,7 +433,7 @@ def test_pings_go_on_while_a_job_runs_and_another_master_is_refused(
     assert second.ask(endpoint, b"WAKE") == b"ERROR"
     before = len(first.words)
     until(lambda: len(first.words) >= before + 4, "pings go on")
-    assert first.hear(endpoint) == b"JOBRES:::1:::slept 1.0"
+    assert first.receive(endpoint) == b"JOBRES:::1:::slept 1.0"
     assert second.ask(endpoint, b"WAKE") == b"GIVE"
 
 
@@ -527,7 +527,7 @@ def test_a_worker_with_nobody_to_answer_to_leaves_without_the_jobs_of_the_others
     worker.prints("working", times=2)
     there.forget(lost)
     worker.terminate()
-    assert there.hear(kept) == b"JOBRES:::2:::slept 1.5"
+    assert there.receive(kept) == b"JOBRES:::2:::slept 1.5"
     assert worker.ends() == 0
     assert is_clean(worker)
 

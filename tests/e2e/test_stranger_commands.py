@@ -31,7 +31,7 @@ class StrangerBroker:
         self.backend.close()
         self._context.term()
 
-    def hear(self) -> tuple[bytes, bytes]:
+    def receive(self) -> tuple[bytes, bytes]:
         worker, delimiter, word = self.backend.recv_multipart()
         assert delimiter == b""
         return worker, word
@@ -50,13 +50,13 @@ def stranger() -> Iterator[StrangerBroker]:
 def test_heartbeats_go_on_while_a_long_job_runs(programs: Programs, handlers: Path, stranger: StrangerBroker) -> None:
     options = "ping_every=0.1&broker_timeout=0.2&ping_while_busy=true"
     programs.dragoman("worker", "--concurrency", 1, "handlers:slow", "--connect", f"{stranger.url}?{options}")
-    worker, word = stranger.hear()
+    worker, word = stranger.receive()
     assert word == b"READY"
     stranger.say(worker, b"1.0")
-    heard = [stranger.hear() for _ in range(6)]
+    heard = [stranger.receive() for _ in range(6)]
     assert heard == [(worker, b"PING")] * 6  # and it is silence it does not mind while it works
     while word != b"slept 1.0":
-        sender, word = stranger.hear()
+        sender, word = stranger.receive()
         assert (sender, word) in [(worker, b"PING"), (worker, b"slept 1.0")]
 
 
@@ -82,11 +82,11 @@ def test_a_worker_reconnects_and_says_ready_when_the_broker_is_silent(
         "--connect",
         f"{stranger.url}?ping_every=0.1&broker_timeout=0.1&n_timeouts=3",
     )
-    first, word = stranger.hear()
+    first, word = stranger.receive()
     assert word == b"READY"
     worker, pings = first, -1
     while worker == first:
-        worker, word = stranger.hear()
+        worker, word = stranger.receive()
         pings += 1
     assert word == b"READY"
     assert pings <= 3  # by the worker's own clock: n_timeouts, however slow the machine is
@@ -96,7 +96,7 @@ def test_exit_from_the_broker_ends_the_worker_with_0(
     programs: Programs, handlers: Path, stranger: StrangerBroker
 ) -> None:
     program = programs.dragoman("worker", "--concurrency", 1, "handlers:upper", "--connect", stranger.url)
-    worker, _ = stranger.hear()
+    worker, _ = stranger.receive()
     stranger.say(worker, b"EXIT")
     assert program.ends() == 0
 
@@ -106,17 +106,17 @@ def test_r39_a_result_of_a_job_from_an_earlier_connection_is_not_sent(
 ) -> None:
     """A second job while it works makes it come back on a new connection; what it then finishes is dropped."""
     programs.dragoman("worker", "--concurrency", 1, "handlers:slow", "--connect", f"{stranger.url}?ping_every=0.1")
-    first, _ = stranger.hear()
+    first, _ = stranger.receive()
     stranger.say(first, b"0.4 old")
     stranger.say(first, b"0.4 second")
     worker = first
     while worker == first:
-        worker, word = stranger.hear()
+        worker, word = stranger.receive()
         assert word in (b"READY", b"PING")
     assert word == b"READY"
     stranger.say(worker, b"0 new")
     while word in (b"READY", b"PING"):
-        sender, word = stranger.hear()
+        sender, word = stranger.receive()
     assert (sender, word) == (worker, b"slept 0 new")
 
 

@@ -117,8 +117,10 @@ class House(LoopThread):
         self.journal = Journal()
         self.broker = Broker(Policy(), SeededEntropy())
         self.counters = self.broker.counters
-        self.line = Runner(self.broker, NullStore(), clock.now, self.journal, limits or AdmissionLimits(), strict=True)
-        self.host = self.run(AsyncioHost, self.loop, self.line)
+        self.runner = Runner(
+            self.broker, NullStore(), clock.now, self.journal, limits or AdmissionLimits(), strict=True
+        )
+        self.host = self.run(AsyncioHost, self.loop, self.runner)
         self.run(self.host.start)
 
     def open(
@@ -132,17 +134,17 @@ class House(LoopThread):
         """Listen. Returns where."""
         carrier = carrier or (lambda: Zmtp(socket_type, b"house", limits=ZmtpLimits(max_payload=8 * MIB)))
         door = ListenerSocket(session, "door", place, carrier, limits or ConnectionLimits())
-        if session not in self.line.sessions:
-            self.run(self.line.sessions.append, session)
+        if session not in self.runner.sessions:
+            self.run(self.runner.sessions.append, session)
         return self.run(self.host.listen, door)
 
     def dial(self, session: Any, place: SocketAddress, carrier: Zmtp) -> StreamConnection:
-        if session not in self.line.sessions:
-            self.run(self.line.sessions.append, session)
-        return self.run(self.line.connections.dial, session, place, "dialled", carrier)
+        if session not in self.runner.sessions:
+            self.run(self.runner.sessions.append, session)
+        return self.run(self.runner.connections.dial, session, place, "dialled", carrier)
 
     def send(self, peer: Any, frames: Sequence[Frame], mark: object = None) -> None:
-        self.run(self.line.connections.send, peer, frames, mark)
+        self.run(self.runner.connections.send, peer, frames, mark)
 
     def close(self) -> None:
         if self._thread.is_alive():
@@ -161,7 +163,7 @@ class BrokerHouse(LoopThread):
         self.server: Server = self.run(Server, self.loop, told, 1, self.journal)
         self.broker = self.server.broker
         self.counters = self.broker.counters
-        self.line = self.server.line
+        self.runner = self.server.runner
         try:
             opened = self.run(self.server.listen)
         except BaseException:
@@ -189,7 +191,7 @@ class Echo:
     dialect = "echo"
 
     def __init__(self, line: Runner) -> None:
-        self.line = line
+        self.runner = line
         self.present: list[StreamConnection] = []
         self.losses: list[tuple[StreamConnection, list[object]]] = []
         self.too_large: list[TooLarge] = []
@@ -197,11 +199,11 @@ class Echo:
     def opened(self, peer: Any, now: float) -> None:
         self.present.append(peer)
 
-    def hear(self, peer: Any, message: Message | TooLarge, now: float) -> None:
+    def receive(self, peer: Any, message: Message | TooLarge, now: float) -> None:
         if isinstance(message, TooLarge):
             self.too_large.append(message)
         else:
-            self.line.connections.send(peer, message)
+            self.runner.connections.send(peer, message)
 
     def execute(self, effect: Effect, now: float) -> None:
         raise AssertionError("an echo has no jobs")
@@ -224,7 +226,7 @@ class Asker(Echo):
         super().__init__(line)
         self.heard: queue.Queue[Message | TooLarge] = queue.Queue()
 
-    def hear(self, peer: Any, message: Message | TooLarge, now: float) -> None:
+    def receive(self, peer: Any, message: Message | TooLarge, now: float) -> None:
         self.heard.put(message)
 
     def next(self) -> list[bytes]:
@@ -347,7 +349,7 @@ class Raw:
         size = int.from_bytes(self.take(8 if flags & 2 else 1), "big")
         return flags, self.take(size)
 
-    def hear(self) -> list[bytes]:
+    def receive(self) -> list[bytes]:
         """The next message, with commands left out."""
         frames: list[bytes] = []
         while True:

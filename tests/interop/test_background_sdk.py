@@ -288,10 +288,10 @@ def _who_waits(broker: LocalBroker) -> int:
 
 
 def test_a_broker_that_reads_its_diary_is_asked_again(broker: LocalBroker, client: Client) -> None:
-    ledger = broker._thread.server.broker.ledger
+    job_registry = broker._thread.server.broker.job_registry
     client.services()
-    broker._thread.run(lambda: setattr(ledger, "is_loading", True))
-    threading.Timer(0.15, lambda: broker._thread.post(lambda: setattr(ledger, "is_loading", False))).start()
+    broker._thread.run(lambda: setattr(job_registry, "is_loading", True))
+    threading.Timer(0.15, lambda: broker._thread.post(lambda: setattr(job_registry, "is_loading", False))).start()
     job = client.enqueue("echo", b"x")
     assert client.job(job).state == "waiting"
 
@@ -300,7 +300,7 @@ def test_a_broker_that_reads_for_ever_is_unavailable(
     broker: LocalBroker, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dragoman.sdk.operation_steps.READING", 0.1)
-    broker._thread.run(lambda: setattr(broker._thread.server.broker.ledger, "is_loading", True))
+    broker._thread.run(lambda: setattr(broker._thread.server.broker.job_registry, "is_loading", True))
     with pytest.raises(BrokerUnavailable, match="still being read"):
         client.job(UNKNOWN)
 

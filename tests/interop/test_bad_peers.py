@@ -58,7 +58,7 @@ def test_a_stranger_is_closed_counted_and_named(broker_house: Start, stranger: s
     assert heard.startswith(OUR_GREETING)
     assert house.bad(reason) == 1
     assert house.journal.mentions(named)
-    assert not house.line.connections.peers
+    assert not house.runner.connections.peers
 
 
 def test_a_stranger_who_speaks_byte_by_byte_is_named_all_the_same(broker_house: Start) -> None:
@@ -66,7 +66,7 @@ def test_a_stranger_who_speaks_byte_by_byte_is_named_all_the_same(broker_house: 
     with Raw(house.callers) as raw:
         raw.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         raw.say(b"G")
-        until(lambda: house.line.connections.peers, "it is here")
+        until(lambda: house.runner.connections.peers, "it is here")
         raw.say(b"E")
         raw.rest()
     assert house.journal.mentions("an HTTP request")
@@ -94,7 +94,7 @@ def test_half_a_greeting_and_silence_end_in_a_timeout(broker_house: Start, begun
         assert raw.rest().startswith(OUR_GREETING)
     assert house.bad("handshake timeout") == 1
     assert house.journal.mentions("no handshake within 0.2 s")
-    assert not house.line.connections.peers
+    assert not house.runner.connections.peers
 
 
 def test_a_greeting_that_drips_does_not_win_time(broker_house: Start) -> None:
@@ -134,7 +134,7 @@ def test_max_peers_turns_the_next_away_and_lets_them_in_when_others_have_left(
     assert house.journal.mentions("max_peers")
     assert_pings(inside)
     inside.pop().socket.close()
-    until(lambda: len(house.line.connections.peers) == 9, "one has left")
+    until(lambda: len(house.runner.connections.peers) == 9, "one has left")
     crowd.enter_context(Raw(house.callers)).greet()
 
 
@@ -149,7 +149,7 @@ def test_max_peers_per_address_turns_one_address_away_and_not_the_others(broker_
     crowd.enter_context(Raw(house.callers, source="127.0.0.2")).greet()
     assert_pings(inside)
     inside.pop().socket.close()
-    until(lambda: len(house.line.connections.peers) == 5, "one has left")
+    until(lambda: len(house.runner.connections.peers) == 5, "one has left")
     crowd.enter_context(Raw(house.callers)).greet()
 
 
@@ -162,10 +162,10 @@ def test_max_accepts_lets_a_crowd_in_a_few_at_a_time_and_turns_nobody_away(
     def come_while_nobody_accepts() -> None:
         for _ in range(25):
             crowd.enter_context(Raw(house.callers))
-        house.loop.call_later(0.05, lambda: at_first.append(len(house.line.connections.peers)))
+        house.loop.call_later(0.05, lambda: at_first.append(len(house.runner.connections.peers)))
 
     house.run(come_while_nobody_accepts)
-    until(lambda: len(house.line.connections.peers) == 25, "all are let in")
+    until(lambda: len(house.runner.connections.peers) == 25, "all are let in")
     assert at_first[0] <= 20  # and not 10, because a second may end just then
     assert house.counters.peers_refused == 0
 
@@ -190,7 +190,7 @@ def test_connections_that_were_reset_before_we_accepted_them_are_no_fault_of_our
 
     house.run(come_and_go_while_nobody_accepts)
     assert_pings([crowd.enter_context(Raw(house.callers)).greet()])
-    until(lambda: len(house.line.connections.peers) == 1, "of the others nothing is left")
+    until(lambda: len(house.runner.connections.peers) == 1, "of the others nothing is left")
     assert house.counters.internal_errors == 0
     assert not house.troubles
 
@@ -224,11 +224,11 @@ def test_a_job_that_never_left_goes_to_another_worker(broker_house: Start, visit
     with Raw(house.workers, receive_buffer=4_096) as stuck:
         stuck.greet()
         stuck.message(b"", b"READY")
-        assert stuck.hear() == [b"", b"PONG"]
+        assert stuck.receive() == [b"", b"PONG"]
         caller.send(job)
-        until(lambda: house.counters.handed_out == 1, "it was given the job")
+        until(lambda: house.counters.dispatched == 1, "it was given the job")
         with Workers(visitors, house.workers, do=lambda job: b"%d bytes" % len(job)):
-            until(lambda: len(house.broker.roster.workers) == 2, "another worker has come")
+            until(lambda: len(house.broker.worker_registry.workers) == 2, "another worker has come")
             stuck.socket.close()
             assert caller.recv_multipart() == [b"%d bytes" % len(job)]
 
@@ -237,7 +237,7 @@ def ready_worker(crowd: ExitStack, house: BrokerHouse) -> Raw:
     """Idle from now on, and the broker knows it."""
     worker = crowd.enter_context(Raw(house.workers)).greet()
     worker.message(b"", b"READY")
-    assert worker.hear() == [b"", b"PONG"]
+    assert worker.receive() == [b"", b"PONG"]
     return worker
 
 
@@ -254,9 +254,9 @@ def test_a_job_is_not_given_to_a_worker_whose_end_has_been_read(
         longest_idle.socket.close()
 
     house.run(come_in_one_turn)
-    assert other.hear() == [b"", b"a job"]
+    assert other.receive() == [b"", b"a job"]
     other.message(b"", b"done")
-    assert caller.hear() == [b"", b"done"]
+    assert caller.receive() == [b"", b"done"]
 
 
 def test_a_job_is_not_given_to_a_worker_whose_close_has_been_decided(
@@ -272,10 +272,10 @@ def test_a_job_is_not_given_to_a_worker_whose_close_has_been_decided(
         caller.message(b"", b"a job")
 
     house.run(come_in_one_turn)
-    assert other.hear() == [b"", b"a job"]
+    assert other.receive() == [b"", b"a job"]
     assert b"a job" not in longest_idle.rest()
     other.message(b"", b"done")
-    assert caller.hear() == [b"", b"done"]
+    assert caller.receive() == [b"", b"done"]
 
 
 def test_an_unfinished_message_of_many_small_frames_is_closed_early(broker_house: Start) -> None:
@@ -285,7 +285,7 @@ def test_an_unfinished_message_of_many_small_frames_is_closed_early(broker_house
         raw.greet()
         assert push(raw, b"\x01\x01x" * 10_000, 1_000) < 1_000, "it was not stopped before the end"
     assert house.bad("too many frames") == 1
-    assert not house.line.connections.peers
+    assert not house.runner.connections.peers
 
 
 def test_an_unfinished_message_over_max_payload_is_not_kept(broker_house: Start) -> None:
@@ -296,7 +296,7 @@ def test_an_unfinished_message_over_max_payload_is_not_kept(broker_house: Start)
         for _ in range(60):
             raw.say(frame)
         raw.say(b"\x00\x00")  # and so it ends
-        answer = raw.hear()
+        answer = raw.receive()
         assert answer[2:] == [b"ERROR", b"refused: payload of %d bytes is over max_payload 1048576" % (60 * MIB)]
         assert peak() < 16 * MIB
 
@@ -307,7 +307,7 @@ def test_claimed_lengths_cost_nothing(broker_house: Start, crowd: ExitStack) -> 
         for _ in range(50):
             raw = crowd.enter_context(Raw(house.callers)).greet()
             raw.say(b"\x01\x00\x02" + (60 * MIB).to_bytes(8, "big") + bytes(10))
-        peers = house.line.connections.peers
+        peers = house.runner.connections.peers
         until(lambda: sum(each.carrier.gap is not None for each in list(peers)) == 50, "all have claimed")
         assert peak() < 16 * MIB
 
@@ -320,7 +320,7 @@ def test_a_claim_over_the_hard_cap_is_closed(broker_house: Start, claimed: int) 
         raw.say(b"\x02" + claimed.to_bytes(8, "big"))
         raw.rest()
     assert house.bad("over hard cap") == 1
-    assert not house.line.connections.peers
+    assert not house.runner.connections.peers
 
 
 def test_a_caller_whose_payload_is_too_large_is_refused_and_can_go_on(broker_house: Start, visitors: Visitors) -> None:
@@ -366,7 +366,7 @@ def test_twenty_bad_messages_within_ten_seconds_close_the_connection(broker_hous
         for _ in range(19):
             raw.message(b"no delimiter", b"job")
         raw.message(b"", b"a good one")
-        assert raw.hear() == [b"", b"a good one"]
+        assert raw.receive() == [b"", b"a good one"]
         raw.message(b"the twentieth")
         raw.rest()
         assert ask(caller, b"others") == [b"others"]
@@ -437,7 +437,7 @@ def test_a_frozen_peer_of_zmtp_31_is_lost_and_one_of_30_is_left_to_tcp(broker_ho
     heard = frozen.rest()
     assert heard.startswith(b"\x04\x07\x04PING")
     assert house.journal.mentions("peer silent")
-    assert [each.carrier.peer_version for each in house.line.connections.peers] == [(3, 0)]
+    assert [each.carrier.peer_version for each in house.runner.connections.peers] == [(3, 0)]
     assert_pings([old])
 
 
@@ -448,8 +448,8 @@ def test_the_job_of_a_worker_that_froze_is_lost(broker_house: Start, visitors: V
         frozen.greet()
         frozen.message(b"", b"READY")
         caller.send(b"a job")
-        frozen.hear()  # PONG
-        assert frozen.hear() == [b"", b"a job"]
+        frozen.receive()  # PONG
+        assert frozen.receive() == [b"", b"a job"]
         told = caller.recv_multipart()
     assert told[:2] == [b"", b"ERROR"]
     assert told[2].startswith(b"lost: ")
@@ -458,11 +458,11 @@ def test_the_job_of_a_worker_that_froze_is_lost(broker_house: Start, visitors: V
 def test_a_libzmq_peer_whose_application_sleeps_is_not_lost(broker_house: Start, visitors: Visitors) -> None:
     house = broker_house(f"{URL}&carrier_ping=0.1&carrier_timeout=2")
     sleeper = visitors.visit(zmq.REQ, house.callers)
-    until(lambda: any(each.is_open for each in list(house.line.connections.peers)), "it has greeted")
-    (peer,) = house.line.connections.peers
+    until(lambda: any(each.is_open for each in list(house.runner.connections.peers)), "it has greeted")
+    (peer,) = house.runner.connections.peers
     since = peer.heard
     until(lambda: peer.heard > since + 2.5, "libzmq has answered for longer than the time-out")
-    assert list(house.line.connections.peers) == [peer]
+    assert list(house.runner.connections.peers) == [peer]
     with Workers(visitors, house.workers):
         assert ask(sleeper, b"awake") == [b"awake"]
 
@@ -472,21 +472,21 @@ def test_our_own_pause_expires_no_worker(broker_house: Start, visitors: Visitors
     # Not strict: this thread, the workers and the broker share one interpreter, and only the pause may be late.
     house = broker_house(f"{URL}&worker_expire=1", loop=loop_name, strict=False)
     with Workers(visitors, house.workers, 50) as workers:
-        until(lambda: len(house.broker.roster.workers) == 50, "all have joined")
-        joined = sorted(house.broker.roster.workers)
+        until(lambda: len(house.broker.worker_registry.workers) == 50, "all have joined")
+        joined = sorted(house.broker.worker_registry.workers)
         house.run(time.sleep, 2.5)
         before = list(workers.pongs)
         until(lambda: all(now > then + 2 for now, then in zip(workers.pongs, before, strict=True)), "all have PONGs")
         assert house.counters.expired_workers == 0
-        assert sorted(house.broker.roster.workers) == joined
+        assert sorted(house.broker.worker_registry.workers) == joined
         assert house.journal.mentions("paused")
 
 
 def test_a_pause_takes_no_peer_for_frozen(broker_house: Start, visitors: Visitors) -> None:
     house = broker_house(f"{URL}&carrier_ping=0.1&carrier_timeout=1.5")
     caller = visitors.visit(zmq.REQ, house.callers)
-    until(lambda: any(each.is_open for each in list(house.line.connections.peers)), "it has greeted")
-    (peer,) = house.line.connections.peers
+    until(lambda: any(each.is_open for each in list(house.runner.connections.peers)), "it has greeted")
+    (peer,) = house.runner.connections.peers
     house.run(time.sleep, 2.5)
     with Workers(visitors, house.workers):
         assert ask(caller, b"hello") == [b"hello"]
@@ -553,7 +553,7 @@ def test_messages_without_an_end_are_bounded_for_all_peers_together() -> None:
     peers = []
 
     def held() -> int:
-        return sum(peer.carrier.holding for peer in house.line.connections.peers)
+        return sum(peer.carrier.holding for peer in house.runner.connections.peers)
 
     try:
         for _ in range(4):
@@ -575,10 +575,10 @@ def test_what_a_peer_left_unfinished_is_freed_when_it_goes() -> None:
     try:
         with Raw(house.callers).greet() as peer:
             peer.say(b"\x01\x00\x02" + (4 << 20).to_bytes(8, "big") + bytes(3 << 20))
-            carriers = until(lambda: [each.carrier for each in list(house.line.connections.peers)], "it is there")
+            carriers = until(lambda: [each.carrier for each in list(house.runner.connections.peers)], "it is there")
             until(lambda: carriers[0].holding > 2 << 20, "a part has come")
-        until(lambda: not house.line.connections.peers, "it has gone")
+        until(lambda: not house.runner.connections.peers, "it has gone")
         assert [carrier.holding for carrier in carriers] == [0]
-        assert house.line.connections._budget.received == 0
+        assert house.runner.connections._budget.received == 0
     finally:
         house.close()

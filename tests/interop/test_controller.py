@@ -61,7 +61,7 @@ def start_worker(
 
 def count_workers(house: BrokerHouse, state: WorkerState | None = None) -> int:
     def count() -> int:
-        return sum(state is None or worker.state is state for worker in house.broker.roster.workers.values())
+        return sum(state is None or worker.state is state for worker in house.broker.worker_registry.workers.values())
 
     return int(house.run(count))
 
@@ -71,7 +71,7 @@ def joined(house: BrokerHouse, count: int = 1) -> None:
 
 
 def quiet(house: BrokerHouse) -> None:
-    until(lambda: not house.run(lambda: len(house.line.connections.peers)), "nothing is under way")
+    until(lambda: not house.run(lambda: len(house.runner.connections.peers)), "nothing is under way")
 
 
 def busy(house: BrokerHouse, count: int = 1) -> None:
@@ -123,7 +123,7 @@ def test_a_worker_that_always_names_the_task_before_is_served_if_more_slowly(
     joined(house)
     client = programs.stranger("memodb_client", house.places[0]["both"], "default", "one", "two", "three")
     assert answers(client) == ["ONE", "TWO", "THREE"]
-    assert house.counters.handed_out == 3
+    assert house.counters.dispatched == 3
     assert worker.process.poll() is None
 
 
@@ -150,7 +150,7 @@ def test_workers_of_both_editions_and_all_kinds_share_the_jobs(
     for number in range(60):
         callers.submit(b"job %d" % number)
     assert Counter(callers.told() for _ in range(60)) == Counter(b"JOB %d" % number for number in range(60))
-    assert house.counters.handed_out == 60
+    assert house.counters.dispatched == 60
     for worker in workers:
         assert worker.process.poll() is None
 
@@ -166,7 +166,7 @@ def test_five_workers_and_three_hundred_jobs_none_lost_none_doubled(
     for number in range(300):
         callers.submit(b"job %d" % number)
     assert Counter(callers.told() for _ in range(300)) == Counter(b"JOB %d" % number for number in range(300))
-    assert house.counters.handed_out == 300
+    assert house.counters.dispatched == 300
     assert house.counters.late_results == 0
     until(lambda: count_workers(house, IDLE) == 5, "all are idle again")
 
@@ -214,7 +214,7 @@ def test_a_worker_that_is_killed_with_a_job_and_another_that_does_it(
     other.prints("control SET_TASK")
     (other._out.parent / "go").write_text("")
     assert callers.told() == b"done"
-    assert house.counters.handed_out == 2
+    assert house.counters.dispatched == 2
     assert count_workers(house) == 1
 
 
@@ -229,7 +229,7 @@ def test_a_worker_that_is_killed_while_it_computes_is_noticed_at_once(
     callers = Callers(visitors, house)
     callers.submit(b"wait for ever")
     victim.prints("control SET_TASK")
-    peers = house.line.connections.peers
+    peers = house.runner.connections.peers
     until(lambda: house.run(lambda: len(peers)) == 1, "SET_TASK is answered, and only the caller is there")
     victim.kill()
     assert callers.told() == b"ERROR lost: its worker's process has ended"
@@ -316,9 +316,9 @@ def test_a_worker_that_is_drained_ends_and_takes_its_socket_with_it(
     joined(house)
 
     def drain() -> None:
-        for each in list(house.broker.roster.workers.values()):
+        for each in list(house.broker.worker_registry.workers.values()):
             house.broker.drain(each, house.loop.time())
-        house.line.turn()
+        house.runner.turn()
 
     house.run(drain)
     assert worker.ends() == 0

@@ -47,7 +47,7 @@ def broker(broker_house: Start, loop_name: str, listener: str, free_path: Path) 
 
 
 def connections(broker: BrokerHouse) -> int:
-    return len(broker.line.connections.peers)
+    return len(broker.runner.connections.peers)
 
 
 def test_connections_that_send_eight_bytes_and_close_are_let_go(broker: BrokerHouse, listener: str) -> None:
@@ -72,7 +72,7 @@ def test_a_greeted_peer_whose_last_bytes_come_with_a_reset_is_let_go(broker: Bro
             raw.say(greeting)
         until(lambda: connections(broker) == 5, "all are connected")
         if greeting:
-            until(lambda: all(peer.is_open for peer in list(broker.line.connections.peers)), "all have greeted")
+            until(lambda: all(peer.is_open for peer in list(broker.runner.connections.peers)), "all have greeted")
 
         def part_and_reset(raws: list[Raw] = raws) -> None:
             for raw in raws:
@@ -85,11 +85,11 @@ def test_a_greeted_peer_whose_last_bytes_come_with_a_reset_is_let_go(broker: Bro
 
 def test_all_that_came_before_a_reset_is_read(house: House, free_path: Path) -> None:
     """uvloop's only call for a connection that was reset reads 64 KiB; what had come behind was never read."""
-    asker = Asker(house.line)
-    where = house.open(asker, UnixAddress(str(free_path)), carrier=lambda: Sp("REP", ipc=True))
+    responder = Asker(house.runner)
+    where = house.open(responder, UnixAddress(str(free_path)), carrier=lambda: Sp("REP", ipc=True))
     raw = Raw(where)
     raw.say(SP_GREETING)
-    until(lambda: asker.present, "it has greeted")
+    until(lambda: responder.present, "it has greeted")
     bodies = [bytes([number]) * 16_000 for number in range(9)]
     messages = b"".join(frame for body in bodies for frame in Sp("REQ", ipc=True).encode([b"\x80\0\0\0", body]))
 
@@ -98,5 +98,5 @@ def test_all_that_came_before_a_reset_is_read(house: House, free_path: Path) -> 
         raw.socket.close()  # our greeting has not been read, and so this is a reset
 
     house.run(say_and_reset)
-    assert [asker.next()[1] for _ in bodies] == bodies
-    until(lambda: not house.line.connections.peers, "it has been let go")
+    assert [responder.next()[1] for _ in bodies] == bodies
+    until(lambda: not house.runner.connections.peers, "it has been let go")

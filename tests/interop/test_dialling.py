@@ -31,16 +31,16 @@ def test_our_req_asks_a_libzmq_rep_or_router(
     house: House, visitors: Visitors, place: SocketAddress, theirs: int
 ) -> None:
     replier, where = received(visitors, theirs, place)
-    asker = Asker(house.line)
-    peer = house.dial(asker, where, req())
-    until(lambda: asker.present == [peer], "it has greeted")
-    assert peer.endpoint == "dialled"
+    responder = Asker(house.runner)
+    peer = house.dial(responder, where, req())
+    until(lambda: responder.present == [peer], "it has greeted")
+    assert peer.socket_name == "dialled"
     for question in QUESTIONS:
         house.send(peer, [b"", question])
         asked = replier.recv_multipart()
         assert asked[-1] == question
         replier.send_multipart([*asked[:-1], question[::-1], b"and more"])
-        assert asker.next() == [b"", question[::-1], b"and more"]
+        assert responder.next() == [b"", question[::-1], b"and more"]
 
 
 @pytest.mark.parametrize("theirs", [zmq.REP, zmq.ROUTER], ids=["REP", "ROUTER"])
@@ -48,16 +48,16 @@ def test_our_dealer_talks_to_a_libzmq_rep_or_router(
     house: House, visitors: Visitors, place: SocketAddress, theirs: int
 ) -> None:
     other, where = received(visitors, theirs, place)
-    asker = Asker(house.line)
-    peer = house.dial(asker, where, Zmtp("DEALER", b"me", dials=True))
-    until(lambda: asker.present, "it has greeted")
+    responder = Asker(house.runner)
+    peer = house.dial(responder, where, Zmtp("DEALER", b"me", dials=True))
+    until(lambda: responder.present, "it has greeted")
     envelope = [b"me", b""] if theirs == zmq.ROUTER else []
     message = [bytes((number,)) * number for number in range(1, 40)]
-    house.run(lambda: [house.line.connections.send(peer, [b"", b"%d" % turn, *message]) for turn in range(20)])
+    house.run(lambda: [house.runner.connections.send(peer, [b"", b"%d" % turn, *message]) for turn in range(20)])
     for turn in range(20):
         assert other.recv_multipart() == [*envelope, b"%d" % turn, *message]
         other.send_multipart([*envelope, b"%d" % turn])
-    assert [asker.next() for _ in range(20)] == [[b"", b"%d" % turn] for turn in range(20)]
+    assert [responder.next() for _ in range(20)] == [[b"", b"%d" % turn] for turn in range(20)]
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
@@ -67,9 +67,9 @@ def test_dialling_knows_both_families_of_tcp_and_tunes_the_connection(
     family = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0][0]
     listens_on = "::1" if family == socket.AF_INET6 else "127.0.0.1"
     replier, where = received(visitors, zmq.REP, TcpAddress(listens_on, 0))
-    asker = Asker(house.line)
-    peer = house.dial(asker, TcpAddress(host, where.port), req())  # type: ignore[union-attr]
-    until(lambda: asker.present, "it has greeted")
+    responder = Asker(house.runner)
+    peer = house.dial(responder, TcpAddress(host, where.port), req())  # type: ignore[union-attr]
+    until(lambda: responder.present, "it has greeted")
     house.send(peer, [b"", b"hello"])
     assert replier.recv() == b"hello"
     assert peer.stream._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)  # type: ignore[union-attr]
@@ -79,13 +79,13 @@ def test_a_dial_that_is_refused_is_a_loss_and_leaves_nothing_behind(house: House
     if isinstance(place, TcpAddress):
         with socket.create_server(("127.0.0.1", 0)) as gone:
             place = TcpAddress("127.0.0.1", gone.getsockname()[1])
-    asker = Asker(house.line)
+    responder = Asker(house.runner)
     house.run(lambda: None)
     before = open_descriptors()
-    peers = [house.dial(asker, place, req()) for _ in range(20)]
-    until(lambda: len(asker.losses) == 20, "all are lost")
-    assert {peer for peer, _ in asker.losses} == set(peers)
-    assert asker.present == []
+    peers = [house.dial(responder, place, req()) for _ in range(20)]
+    until(lambda: len(responder.losses) == 20, "all are lost")
+    assert {peer for peer, _ in responder.losses} == set(peers)
+    assert responder.present == []
     assert_nothing_left(house)
     until(lambda: open_descriptors() <= before, "all descriptors are closed")
     assert all("cannot connect to" in peer.closing for peer in peers)  # type: ignore[operator]
@@ -94,16 +94,16 @@ def test_a_dial_that_is_refused_is_a_loss_and_leaves_nothing_behind(house: House
 def test_a_dial_to_a_socket_file_that_nobody_serves_is_a_loss(house: House, free_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(free_path))
-    asker = Asker(house.line)
-    house.dial(asker, UnixAddress(str(free_path)), req())
-    until(lambda: asker.losses, "it is lost")
+    responder = Asker(house.runner)
+    house.dial(responder, UnixAddress(str(free_path)), req())
+    until(lambda: responder.losses, "it is lost")
     assert_nothing_left(house)
 
 
 def test_a_dial_to_a_name_that_does_not_exist_is_a_loss(house: House) -> None:
-    asker = Asker(house.line)
-    peer = house.dial(asker, TcpAddress("no.such.host.invalid", 1), req())
-    until(lambda: asker.losses, "it is lost")
+    responder = Asker(house.runner)
+    peer = house.dial(responder, TcpAddress("no.such.host.invalid", 1), req())
+    until(lambda: responder.losses, "it is lost")
     assert "cannot resolve" in (peer.closing or "")
     assert_nothing_left(house)
 
@@ -118,9 +118,9 @@ def test_a_dial_that_nobody_answers_is_a_loss_after_a_while(house: House) -> Non
             for each in waiting:
                 each.setblocking(False)
                 each.connect_ex(full.getsockname())
-            asker = Asker(house.line)
-            house.dial(asker, TcpAddress(*full.getsockname()), req())
-            until(lambda: asker.losses, "it is lost")
+            responder = Asker(house.runner)
+            house.dial(responder, TcpAddress(*full.getsockname()), req())
+            until(lambda: responder.losses, "it is lost")
             assert_nothing_left(house)
         finally:
             for each in waiting:
@@ -128,16 +128,16 @@ def test_a_dial_that_nobody_answers_is_a_loss_after_a_while(house: House) -> Non
 
 
 def test_a_place_that_accepts_and_never_greets_is_a_loss(house: House) -> None:
-    asker = Asker(house.line)
+    responder = Asker(house.runner)
     with socket.create_server(("127.0.0.1", 0)) as silent:
 
         def dial() -> Any:
-            peer = house.line.connections.dial(asker, TcpAddress(*silent.getsockname()), "dialled", req())
+            peer = house.runner.connections.dial(responder, TcpAddress(*silent.getsockname()), "dialled", req())
             peer.limits = ConnectionLimits(handshake_timeout=0.2)
             return peer
 
         peer = house.run(dial)
-        until(lambda: asker.losses, "it is lost")
+        until(lambda: responder.losses, "it is lost")
         assert peer.closing == "no handshake within 0.2 s"
         assert house.counters.bad_messages == {("asker", "handshake timeout"): 1}
         assert_nothing_left(house)
@@ -154,14 +154,14 @@ def test_a_place_that_accepts_and_never_greets_is_a_loss(house: House) -> None:
     ids=["http", "ssh", "nng", "zmtp 2"],
 )
 def test_a_place_that_speaks_something_else_is_a_loss_and_named(house: House, said: bytes, named: str) -> None:
-    asker = Asker(house.line)
+    responder = Asker(house.runner)
     with socket.create_server(("127.0.0.1", 0)) as stranger:
-        house.dial(asker, TcpAddress(*stranger.getsockname()), req())
+        house.dial(responder, TcpAddress(*stranger.getsockname()), req())
         accepted, _ = stranger.accept()
         with accepted:
             accepted.settimeout(15)
             accepted.sendall(said)
-            until(lambda: asker.losses, "it is lost")
+            until(lambda: responder.losses, "it is lost")
     assert house.journal.mentions(named)
     assert house.journal.mentions("the place we dialled")
     assert_nothing_left(house)
@@ -169,28 +169,28 @@ def test_a_place_that_speaks_something_else_is_a_loss_and_named(house: House, sa
 
 def test_a_libzmq_socket_of_the_wrong_kind_is_a_loss(house: House, visitors: Visitors, place: SocketAddress) -> None:
     _, where = received(visitors, zmq.PULL, place)
-    asker = Asker(house.line)
-    house.dial(asker, where, req())
-    until(lambda: asker.losses, "it is lost")
-    assert asker.present == []
+    responder = Asker(house.runner)
+    house.dial(responder, where, req())
+    until(lambda: responder.losses, "it is lost")
+    assert responder.present == []
     assert_nothing_left(house)
 
 
 def test_a_dial_that_is_given_up_before_it_succeeds_is_a_loss_and_hangs_up(house: House) -> None:
-    asker = Asker(house.line)
+    responder = Asker(house.runner)
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def dial_and_think_better() -> None:
-            peer = house.line.connections.dial(asker, TcpAddress(*server.getsockname()), "dialled", req())
-            house.line.connections.close(peer, "changed our mind")
+            peer = house.runner.connections.dial(responder, TcpAddress(*server.getsockname()), "dialled", req())
+            house.runner.connections.close(peer, "changed our mind")
 
         house.run(dial_and_think_better)
-        until(lambda: asker.losses, "it is lost")
+        until(lambda: responder.losses, "it is lost")
         accepted, _ = server.accept()
         with accepted:
             accepted.settimeout(15)
             assert accepted.recv(100) in (b"", OUR_GREETING)
-    assert len(asker.losses) == 1
+    assert len(responder.losses) == 1
     assert_nothing_left(house)
 
 
@@ -199,13 +199,13 @@ def test_what_is_said_before_a_dialled_peer_has_greeted_is_refused_or_delivered(
 ) -> None:
     """It may not vanish, and it may not stand before our greeting on the wire."""
     replier, where = received(visitors, zmq.REP, place)
-    asker = Asker(house.line)
+    responder = Asker(house.runner)
 
     def dial_and_ask() -> str:
-        house.line.sessions.append(asker)
-        peer = house.line.connections.dial(asker, where, "dialled", req())
+        house.runner.sessions.append(responder)
+        peer = house.runner.connections.dial(responder, where, "dialled", req())
         try:
-            house.line.connections.send(peer, [b"", b"early"], "mark")
+            house.runner.connections.send(peer, [b"", b"early"], "mark")
         except AssertionError:
             return "refused"
         return "taken"
@@ -218,14 +218,14 @@ def test_a_place_that_dies_is_a_loss_and_tells_what_never_left(
     house: House, visitors: Visitors, place: SocketAddress
 ) -> None:
     replier, where = received(visitors, zmq.REP, place)
-    asker = Asker(house.line)
-    peer = house.dial(asker, where, req())
-    until(lambda: asker.present, "it has greeted")
+    responder = Asker(house.runner)
+    peer = house.dial(responder, where, req())
+    until(lambda: responder.present, "it has greeted")
     house.send(peer, [b"", b"question"], "left")
     assert replier.recv() == b"question"
     replier.close(linger=0)
-    until(lambda: asker.losses, "it is lost")
-    assert asker.losses == [(peer, [])]
+    until(lambda: responder.losses, "it is lost")
+    assert responder.losses == [(peer, [])]
     assert_nothing_left(house)
 
 
@@ -233,9 +233,9 @@ def test_libzmq_that_comes_late_and_comes_back_is_found_again_by_dialling_on(
     house: House, visitors: Visitors, free_path: Path
 ) -> None:
     where = UnixAddress(str(free_path))
-    faithful = Faithful(house.line, where)
-    house.run(house.line.sessions.append, faithful)
-    house.run(house.line.turn)
+    faithful = Faithful(house.runner, where)
+    house.run(house.runner.sessions.append, faithful)
+    house.run(house.runner.turn)
     until(lambda: len(faithful.losses) >= 3, "it has tried in vain")
     for life in range(2):
         replier = visitors.receive(zmq.REP, where)
@@ -267,7 +267,7 @@ class Faithful(Asker):
     def tick(self, now: float) -> float:
         if now >= self._due:
             self._due = inf
-            self.line.connections.dial(self, self._where, "dialled", req())
+            self.runner.connections.dial(self, self._where, "dialled", req())
         return self._due
 
 
@@ -298,6 +298,6 @@ def received(visitors: Visitors, kind: int, place: SocketAddress) -> tuple[zmq.S
 
 
 def assert_nothing_left(house: House) -> None:
-    until(lambda: not house.line.connections.peers and not house.host._dials, "peers and dials are forgotten")
-    assert not house.line.connections.admission.addresses
-    assert house.line.connections.life_signs.watched == 0
+    until(lambda: not house.runner.connections.peers and not house.host._dials, "peers and dials are forgotten")
+    assert not house.runner.connections.admission.addresses
+    assert house.runner.connections.life_signs.watched == 0

@@ -45,9 +45,9 @@ class Clumsy(Echo):
         super().opened(peer, now)
         self.stumble("opened")
 
-    def hear(self, peer: Any, message: Message | TooLarge, now: float) -> None:
+    def receive(self, peer: Any, message: Message | TooLarge, now: float) -> None:
         self.stumble("hear")
-        super().hear(peer, message, now)
+        super().receive(peer, message, now)
 
     def lost(self, peer: Any, unsent: Any, now: float) -> None:
         super().lost(peer, unsent, now)
@@ -63,20 +63,20 @@ def test_a_fault_in_a_session_is_counted_and_the_line_goes_on(loop_name: str, vi
     """R27: every call of a session is fenced. An exception that leaves a turn would leave it without its next turn."""
     house = House(loop_name)
     try:
-        echo, clumsy = Echo(house.line), Clumsy(house.line, "")
+        echo, clumsy = Echo(house.runner), Clumsy(house.runner, "")
         well = house.open(echo, LOOPBACK)
         where = house.open(clumsy, LOOPBACK)
-        asker = visitors.visit(zmq.REQ, well)
-        asker.send(b"before")
-        assert asker.recv() == b"before"
+        responder = visitors.visit(zmq.REQ, well)
+        responder.send(b"before")
+        assert responder.recv() == b"before"
         clumsy.fault = fault
         with Raw(where) as raw:
             raw.say(OUR_GREETING + ready_command(b"DEALER"))
             raw.message(b"stumble")
         until(lambda: not clumsy.fault, "it has stumbled")
-        asker.rcvtimeo = 3_000
-        asker.send(b"after")
-        assert asker.recv() == b"after"
+        responder.rcvtimeo = 3_000
+        responder.send(b"after")
+        assert responder.recv() == b"after"
         assert house.counters.internal_errors == 1
     finally:
         house.close()
@@ -84,11 +84,11 @@ def test_a_fault_in_a_session_is_counted_and_the_line_goes_on(loop_name: str, vi
 
 def test_our_own_pause_times_no_handshake_out(house: House) -> None:
     """D13: a peer that was greeting when we were stopped is not late; we are."""
-    asker = Asker(house.line)
-    where = house.open(asker, LOOPBACK, limits=ConnectionLimits(handshake_timeout=1.5))
+    responder = Asker(house.runner)
+    where = house.open(responder, LOOPBACK, limits=ConnectionLimits(handshake_timeout=1.5))
     with Raw(where) as raw:
         raw.say(OUR_GREETING[:20])
-        until(lambda: house.line.connections.peers, "we have met")
+        until(lambda: house.runner.connections.peers, "we have met")
         assert raw.take(64) == OUR_GREETING
 
         def pause() -> None:
@@ -100,7 +100,7 @@ def test_our_own_pause_times_no_handshake_out(house: House) -> None:
         house.run(pause)
         assert raw.next()[1].startswith(b"\x05READY")
         raw.say(ready_command(b"DEALER"))
-        until(lambda: asker.present, "the handshake is done")
+        until(lambda: responder.present, "the handshake is done")
 
 
 class Pipe:
@@ -136,7 +136,7 @@ def test_the_time_it_takes_to_read_all_sockets_after_a_pause_is_excused_as_well(
         peer = line.connections.connected(session, "backend", carrier, Pipe(read), f"peer {number}", "address")
         line.connections.arrived(peer, carrier.feed(OUR_GREETING + ready_command(b"DEALER") + b"\x01\x00\x00\x05READY"))
     line.turn()
-    assert len(broker.roster.workers) == 10
+    assert len(broker.worker_registry.workers) == 10
     now += 10.0
     line.turn()
     assert broker.counters.expired_workers == 0
@@ -168,14 +168,14 @@ def test_a_turn_at_the_very_instant_a_life_sign_is_due_comes_to_an_end(began: fl
     now = began
     broker = Broker(Policy(), SeededEntropy())
     line = Runner(broker, NullStore(), lambda: now, lambda *_, **__: None, AdmissionLimits())
-    asker = Asker(line)
+    responder = Asker(line)
     limits: Any = Unending()
     carrier = Zmtp("ROUTER")
-    peer: StreamConnection = line.connections.connected(asker, "door", carrier, Pipe(), "peer", "address", limits)
+    peer: StreamConnection = line.connections.connected(responder, "door", carrier, Pipe(), "peer", "address", limits)
     line.connections.arrived(peer, carrier.feed(OUR_GREETING + ready_command(b"DEALER")))
     for _ in range(100):
         limits.asked = 0
         now = line.turn()
-        if asker.losses:
+        if responder.losses:
             break
-    assert asker.losses, "a peer that never answers is lost in the end"
+    assert responder.losses, "a peer that never answers is lost in the end"

@@ -60,13 +60,13 @@ def test_no_job_is_given_to_a_worker_that_has_closed_its_connection(
         for number in range(1, 4):
             haunt(house, dialect)
             until(partial(has_left, house, number), "the ghost has gone")
-        assert house.counters.handed_out == 0
+        assert house.counters.dispatched == 0
         worker.greet().message(b"", b"READY")
-        assert worker.hear() == [b"", b"PONG"]
-        assert worker.hear() == [b"", b"a job"]
+        assert worker.receive() == [b"", b"PONG"]
+        assert worker.receive() == [b"", b"a job"]
         worker.message(b"", b"A JOB")
-        assert caller.hear() == [b"", b"A JOB"]
-    assert house.counters.handed_out == 1
+        assert caller.receive() == [b"", b"A JOB"]
+    assert house.counters.dispatched == 1
 
 
 @pytest.mark.parametrize("dialect", list(JOINS))
@@ -77,7 +77,8 @@ def test_a_worker_that_stays_is_idle_a_moment_after_it_joined(
     with Raw(house.workers) as worker:
         worker.greet().say(b"".join(encode(JOINS[dialect])))
         until(
-            lambda: house.run(lambda: [each.state for each in house.broker.roster.workers.values()]) == [IDLE], "idle"
+            lambda: house.run(lambda: [each.state for each in house.broker.worker_registry.workers.values()]) == [IDLE],
+            "idle",
         )
 
 

@@ -22,12 +22,15 @@ GOODBYE = [bytes((BYE, 0)), b"the broker stops"]  # one may come back
 
 
 def joined(house: BrokerHouse) -> None:
-    until(lambda: house.run(lambda: [each.state for each in house.broker.roster.workers.values()]) == [IDLE], "idle")
+    until(
+        lambda: house.run(lambda: [each.state for each in house.broker.worker_registry.workers.values()]) == [IDLE],
+        "idle",
+    )
 
 
 def hello(raw: Raw, role: Role, **about: object) -> Raw:
     raw.greet().message(*map(bytes, write_hello(Hello(role, **about))))  # type: ignore[arg-type]
-    assert raw.hear()[0][0] == WELCOME
+    assert raw.receive()[0][0] == WELCOME
     return raw
 
 
@@ -40,8 +43,8 @@ def test_native_clients_and_workers_hear_bye_and_may_come_back(broker_house: Sta
         worker = hello(stack.enter_context(Raw(house.workers)), Role.WORKER, services=("echo",))
         stack.enter_context(Raw(house.callers)).greet()  # and one that never said HELLO
         house.run(house.server.drain)
-        assert client.hear() == GOODBYE
-        assert worker.hear() == GOODBYE
+        assert client.receive() == GOODBYE
+        assert worker.receive() == GOODBYE
         assert (client.rest(), worker.rest()) == (b"", b"")
 
 
@@ -52,19 +55,19 @@ def test_a_native_client_hears_the_outcome_of_its_job_before_bye(broker_house: S
         joined(house)
         hello(client, Role.CLIENT)
         client.message(bytes.fromhex("1000ff00000000000000000000000000") + b"echo", bytes(16), b"a job")
-        assert worker.hear()[-1] == b"a job"
+        assert worker.receive()[-1] == b"a job"
         house.run(house.server.drain)
-        head, _, sentence, _ = client.hear()
+        head, _, sentence, _ = client.receive()
         assert (head[:2], sentence) == (b"\x21\x03", b"the broker stopped while it ran")
-        assert client.hear() == GOODBYE
-        assert worker.hear() == GOODBYE
+        assert client.receive() == GOODBYE
+        assert worker.receive() == GOODBYE
 
 
 def test_a_client_that_has_left_is_not_told_anything(broker_house: Start) -> None:
     house = broker_house(NATIVE)
     with Raw(house.callers) as client:
         hello(client, Role.CLIENT, session="5f" * 16)
-    until(lambda: not house.run(lambda: house.line.connections.peers), "it has gone")
+    until(lambda: not house.run(lambda: house.runner.connections.peers), "it has gone")
     house.run(house.server.drain)
     until(house.server.stopped.done, "the broker has stopped")
 
@@ -75,7 +78,7 @@ def test_majordomo_workers_hear_disconnect(broker_house: Start) -> None:
         worker.greet().message(b"", b"MDPW01", b"\x01", b"echo")
         joined(house)
         house.run(house.server.drain)
-        assert worker.hear() == [b"", b"MDPW01", b"\x05"]
+        assert worker.receive() == [b"", b"MDPW01", b"\x05"]
         assert worker.rest() == b""
 
 
@@ -84,7 +87,7 @@ def test_pingpong_workers_are_not_told_to_leave_for_good(broker_house: Start) ->
     house = broker_house("pingpong+tcp://127.0.0.1:0?service=echo")
     with Raw(house.workers) as worker:
         worker.greet().message(b"", b"READY")
-        assert worker.hear() == [b"", b"PONG"]
+        assert worker.receive() == [b"", b"PONG"]
         joined(house)
         house.run(house.server.drain)
         until(house.server.stopped.done, "the broker has stopped")
@@ -98,7 +101,7 @@ def test_nobody_is_let_in_once_goodbye_is_said(broker_house: Start) -> None:
     with Raw(house.workers) as worker:
         hello(worker, Role.WORKER, services=("echo",))
         house.run(house.server.drain)
-        assert worker.hear() == GOODBYE
+        assert worker.receive() == GOODBYE
         place = place_of(house.workers)
         with pytest.raises(ConnectionRefusedError), socket.create_connection((place.host, place.port)):  # type: ignore[union-attr]
             pass
@@ -111,7 +114,7 @@ def test_dropped_jobs_that_no_warning_has_counted_yet_are_reported_when_the_brok
     def drop(count: int) -> None:
         for _ in range(count):
             house.counters.drop("s", QUEUE_TIMEOUT, "the reason")
-        house.line.turn()
+        house.runner.turn()
 
     def reported() -> list[object]:
         return [fields["count"] for _, event, fields in house.journal.lines if event == "jobs dropped"]

@@ -75,7 +75,7 @@ def start(programs: Programs, broker: Broker) -> Start:
     return start
 
 
-def gate(folder: Path) -> tuple[str, ...]:
+def pending_commits(folder: Path) -> tuple[str, ...]:
     """A command that begins, and ends when it is let."""
     script = f"touch {folder}/begun; while [ ! -e {folder}/go ]; do sleep 0.05; done; tr a-z A-Z"
     return ("sh", "-c", script)
@@ -100,7 +100,7 @@ def test_shell_worker_s_failure_is_told_in_its_words(broker: Broker, start: Star
 
 
 def test_shell_worker_gives_signs_of_life_while_it_works(broker: Broker, start: Start, tmp_path: Path) -> None:
-    start(*gate(tmp_path))
+    start(*pending_commits(tmp_path))
     name = broker.enqueue(b"slow")
     until((tmp_path / "begun").exists, "the job is under way")
     since = time.monotonic()
@@ -111,7 +111,7 @@ def test_shell_worker_gives_signs_of_life_while_it_works(broker: Broker, start: 
 
 
 def test_shell_worker_stops_a_job_that_nobody_waits_for(broker: Broker, start: Start, tmp_path: Path) -> None:
-    worker = start(*gate(tmp_path))
+    worker = start(*pending_commits(tmp_path))
     name = broker.enqueue(b"slow")
     until((tmp_path / "begun").exists, "the job is under way")
     assert broker.ask("DELETE", f"/v1/jobs/{name}").status_code == 200
@@ -124,7 +124,7 @@ def test_shell_worker_brings_its_result_to_a_broker_that_was_killed_meanwhile(
     broker: Broker, start: Start, tmp_path: Path
 ) -> None:
     """R107: the attempt goes on, and is the only one."""
-    worker = start(*gate(tmp_path))
+    worker = start(*pending_commits(tmp_path))
     name = broker.enqueue(b"slow")
     until((tmp_path / "begun").exists, "the job is under way")
     broker.restart()

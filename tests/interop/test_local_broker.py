@@ -79,13 +79,15 @@ def test_an_hour_passes_in_a_moment_on_a_virtual_clock() -> None:
     with LocalBroker(clock=VirtualClock()) as broker, a_worker(broker.url, is_deaf=True), broker.client() as client:
         broker.wait_for_workers()
         job = client.submit("shout", b"", job_timeout=3600)
-        until(lambda: broker._thread.run(lambda: broker._thread.server.broker.counters.handed_out), "it is given")
+        until(lambda: broker._thread.run(lambda: broker._thread.server.broker.counters.dispatched), "it is given")
         broker.advance(3599)
         assert not job.done()
         broker.advance(2)
         with pytest.raises(JobTimeout):
             job.result(PATIENCE)
-        assert broker._thread.run(lambda: len(broker._thread.server.broker.roster.workers)) == 1  # nobody has aged
+        assert (
+            broker._thread.run(lambda: len(broker._thread.server.broker.worker_registry.workers)) == 1
+        )  # nobody has aged
 
 
 def test_real_time_cannot_be_advanced() -> None:

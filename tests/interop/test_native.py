@@ -31,7 +31,7 @@ def worker(programs: Programs, house: BrokerHouse, *words: object, kind: str = "
     """A stranger that the broker knows by now."""
 
     def idle() -> int:
-        return int(house.run(lambda: sum(each.state is IDLE for each in house.broker.roster.workers.values())))
+        return int(house.run(lambda: sum(each.state is IDLE for each in house.broker.worker_registry.workers.values())))
 
     before = idle()
     started = programs.stranger(f"{kind}_worker", where or house.workers, *words)
@@ -93,7 +93,7 @@ def test_a_stranger_that_breaks_off_comes_back_to_its_outcomes(
     client = programs.stranger("native_client", house.callers, "echo", "sleep 0.2 a", "b", "c", "--break-off")
     assert outcomes(client) == ["answer W did sleep 0.2 a", "answer W did b", "answer W did c"]
     assert "welcome\nresumed\n" in client.out
-    assert house.counters.handed_out == 3
+    assert house.counters.dispatched == 3
     assert stranger.process.poll() is None
 
 
@@ -232,7 +232,7 @@ def test_garbage_peers_are_told_and_hung_up_on_and_honest_ones_are_served(
             raw.greet()
             if number % 2:
                 raw.message(b"\x01\x01" + bytes((1 + number % 4 // 2,)), b'{"services": ["x"]}')
-                assert raw.hear()[0] == b"\x02\x01"
+                assert raw.receive()[0] == b"\x02\x01"
             with suppress(ConnectionError):  # it is hung up on before it has said all
                 for _ in range(25):
                     raw.message(*(rng.randbytes(rng.randrange(40)) for _ in range(rng.randrange(1, 5))))
@@ -254,7 +254,7 @@ def test_a_worker_of_another_protocol_is_told_what_to_say_first(broker_house: St
     word, code, sentence = stray.recv_multipart()
     assert (word, code) == (b"\x03\x00", b"malformed")
     assert sentence
-    until(lambda: not house.line.connections.peers, "it is hung up on")
+    until(lambda: not house.runner.connections.peers, "it is hung up on")
 
 
 @pytest.mark.parametrize("kind", [zmq.PUSH, zmq.REQ, zmq.SUB])

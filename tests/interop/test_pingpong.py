@@ -295,18 +295,18 @@ def test_r40_a_job_that_the_kernel_would_not_take_goes_to_another_worker(
     broker = programs.broker("worker_expire=60", "--loop", loop)
     with Raw(broker.workers) as doomed:
         doomed.greet().message(b"", b"READY")
-        assert doomed.hear() == [b"", b"PONG"]
+        assert doomed.receive() == [b"", b"PONG"]
         worker(programs, broker, "--name", "B")
         caller = callers.dealer(broker.callers)
         ask(caller, b"1")
-        assert doomed.hear() == [b"", b"1"]
+        assert doomed.receive() == [b"", b"1"]
         ask(caller, b"2")
         assert answer(caller) == b"B did 2"  # as soon as B is idle
         doomed.message(b"", b"A did 1")
         assert answer(caller) == b"A did 1"
         ask(caller, b"3")
         assert answer(caller) == b"B did 3"  # from now on A has been idle for longest
-        assert doomed.hear() == [b"", b"PONG"]
+        assert doomed.receive() == [b"", b"PONG"]
         broker.stop()
         ask(caller, b"4")
         until(lambda: not waits_in_the_kernel_no_more(broker), "the job has arrived")

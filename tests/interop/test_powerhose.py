@@ -215,7 +215,7 @@ def test_r9_a_worker_killed_with_its_job_costs_an_attempt_and_another_does_it(
     first.kill()
     gate.touch()
     assert caller.answer() == f"B did wait {gate}".encode()
-    assert house.counters.handed_out == 2
+    assert house.counters.dispatched == 2
 
 
 def test_r9_three_killed_workers_and_the_caller_is_told(
@@ -229,7 +229,7 @@ def test_r9_three_killed_workers_and_the_caller_is_told(
         each.prints("job sleep")
         each.kill()
     assert caller.answer() == b"ERROR lost: its worker's connection ended"
-    assert house.counters.handed_out == 3
+    assert house.counters.dispatched == 3
 
 
 def test_r54_a_frozen_idle_worker_does_not_answer_wake_and_another_is_asked(
@@ -275,7 +275,7 @@ def test_d3_a_worker_that_restarts_with_the_same_endpoint_is_found_again(
         assert caller.call(b"job") == life.encode() + b" did job"
         stranger.kill()
         until(lambda: count_workers(house) == 0, "its end was noticed")
-    assert len(house.line.sessions[0]._posts) == 1  # type: ignore[attr-defined]
+    assert len(house.runner.sessions[0]._posts) == 1  # type: ignore[attr-defined]
 
 
 def test_a_broker_that_restarts_has_its_workers_back_with_their_next_ping(
@@ -333,7 +333,7 @@ def test_d12_a_listeners_limits_hold_for_the_connections_it_makes_to_its_workers
     frozen = worker(programs, house)
     caller.ask(b"sleep 30")
     frozen.prints("job sleep")
-    peers = house.line.connections.peers
+    peers = house.runner.connections.peers
     assert house.run(lambda: [peer.limits.carrier_timeout for peer in peers if peer.dialled]) == [0.4]
     frozen.stop()
     assert caller.answer() == b"ERROR lost: its worker's connection ended"
@@ -354,9 +354,9 @@ def test_garbage_on_every_socket_harms_nobody_else(
         with Raw(house.workers) as raw:
             raw.greet(b"DEALER")
             raw.message(b"no", b"envelope")
-            assert raw.hear() == [b"", b"ERROR"]
+            assert raw.receive() == [b"", b"ERROR"]
             raw.message(b"", b"PING", b"more")
-            assert raw.hear() == [b"", b"ERROR"]
+            assert raw.receive() == [b"", b"ERROR"]
             raw.say(b"\xff\xff\xff")
         with Raw(house.workers) as noise:
             noise.say(b"GET / HTTP/1.1\r\n\r\n")
@@ -417,7 +417,7 @@ def test_places_that_are_no_workers_are_given_up_and_leave_nothing_behind(
         for place in places:
             master.send(b"PING:::" + place)
             assert master.recv() == b"PONG"
-        session = house.line.sessions[0]
+        session = house.runner.sessions[0]
         until(lambda: len(session._away) == 3, "all three are off the list")  # type: ignore[attr-defined]
         assert count_workers(house) == 0
         until(lambda: open_descriptors() <= before, "their descriptors are closed")
@@ -434,7 +434,7 @@ class Crew:
         self._works = [visitors.receive(zmq.REP, TcpAddress("127.0.0.1", 0)) for _ in range(count)]
         self._master = visitors.visit(zmq.REQ, where)
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._live, name="crew")
+        self._thread = threading.Thread(target=self._live, name="workers")
         self._thread.start()
 
     def close(self) -> None:
@@ -478,7 +478,7 @@ def test_of_1000_jobs_for_20_workers_none_is_lost_or_doubled(
     broker_house: Start, crew_of: Callable[[str, int], Crew], visitors: Visitors
 ) -> None:
     house = broker_house(f"{TCP}&worker_expire=60")
-    crew = crew_of(house.workers, 20)
+    job_runner = crew_of(house.workers, 20)
     joined(house, 20)
     callers = [Callers(visitors, house.callers) for _ in range(10)]
     for batch in range(0, 1000, 100):
@@ -487,7 +487,7 @@ def test_of_1000_jobs_for_20_workers_none_is_lost_or_doubled(
         for index, caller in enumerate(callers):
             numbers = range(batch + index, batch + 100, 10)
             assert sorted(caller.answer() for _ in numbers) == sorted(b"did %d" % number for number in numbers)
-    assert crew.done == {b"%d" % number: 1 for number in range(1000)}
-    assert house.counters.handed_out == 1000
+    assert job_runner.done == {b"%d" % number: 1 for number in range(1000)}
+    assert house.counters.dispatched == 1000
     assert count_workers(house, BUSY) == 0
     assert house.counters.bad_messages == {}

@@ -99,12 +99,12 @@ class Shuffler(Echo):
         self.count = count
         self.questions: list[tuple[Any, Message]] = []
 
-    def hear(self, peer: Any, message: Message | TooLarge, now: float) -> None:
+    def receive(self, peer: Any, message: Message | TooLarge, now: float) -> None:
         assert isinstance(message, list)
         self.questions.append((peer, message))
         if len(self.questions) == self.count:
-            for asker, (route, body) in random.Random(3).sample(self.questions, self.count):
-                self.line.connections.send(asker, [route, b"to ", body])
+            for responder, (route, body) in random.Random(3).sample(self.questions, self.count):
+                self.runner.connections.send(responder, [route, b"to ", body])
 
 
 @pytest.fixture
@@ -131,9 +131,9 @@ def open_sp(
     return house.open(session, place, carrier=lambda: Sp(protocol, ipc=ipc, limits=limits or SpLimits()))
 
 
-def dial_sp(house: House, asker: Asker, where: SocketAddress) -> Any:
-    peer: Any = house.dial(asker, where, Sp("REQ", ipc=isinstance(where, UnixAddress)))  # type: ignore[arg-type]
-    until(lambda: asker.present == [peer], "it has greeted")
+def dial_sp(house: House, responder: Asker, where: SocketAddress) -> Any:
+    peer: Any = house.dial(responder, where, Sp("REQ", ipc=isinstance(where, UnixAddress)))  # type: ignore[arg-type]
+    until(lambda: responder.present == [peer], "it has greeted")
     return peer
 
 
@@ -141,42 +141,42 @@ def dial_sp(house: House, asker: Asker, where: SocketAddress) -> Any:
 
 
 def test_a_req_gets_every_size_of_question_back(house: House, nngs: Nngs, any_place: SocketAddress) -> None:
-    asker = nngs.visit(pynng.Req0, open_sp(house, Echo(house.line), any_place))
+    responder = nngs.visit(pynng.Req0, open_sp(house, Echo(house.runner), any_place))
     for payload in PAYLOADS:
-        asker.send(payload)
-        assert taken(asker) == payload
+        responder.send(payload)
+        assert taken(responder) == payload
 
 
 def test_a_rep_answers_every_size_of_question_of_our_req(house: House, nngs: Nngs, any_place: SocketAddress) -> None:
     replier, where = nngs.receive(pynng.Rep0, any_place)
-    asker = Asker(house.line)
-    peer = dial_sp(house, asker, where)
+    responder = Asker(house.runner)
+    peer = dial_sp(house, responder, where)
     for payload in PAYLOADS:
         house.send(peer, [ID, payload[:10], payload[10:]])
         assert taken(replier) == payload
         replier.send(payload)
-        assert asker.next() == [ID, payload]
+        assert responder.next() == [ID, payload]
 
 
 def test_a_rep_that_dials_our_req_answers_it_too(house: House, nngs: Nngs, place: SocketAddress) -> None:
     """Who dials says nothing about who asks."""
-    asker = Asker(house.line)
-    replier = nngs.visit(pynng.Rep0, open_sp(house, asker, place, "REQ"))
-    peer = until(lambda: asker.present and asker.present[0], "it has greeted")
+    responder = Asker(house.runner)
+    replier = nngs.visit(pynng.Rep0, open_sp(house, responder, place, "REQ"))
+    peer = until(lambda: responder.present and responder.present[0], "it has greeted")
     for payload in PAYLOADS:
         house.send(peer, [ID, payload])
         assert taken(replier) == payload
         replier.send(payload)
-        assert asker.next() == [ID, payload]
+        assert responder.next() == [ID, payload]
 
 
 def test_our_rep_dials_a_req(house: House, nngs: Nngs, place: SocketAddress) -> None:
-    asker, where = nngs.receive(pynng.Req0, place)
-    echo = Echo(house.line)
+    responder, where = nngs.receive(pynng.Req0, place)
+    echo = Echo(house.runner)
     house.dial(echo, where, Sp("REP", ipc=isinstance(where, UnixAddress)))  # type: ignore[arg-type]
     for payload in PAYLOADS:
-        asker.send(payload)
-        assert taken(asker) == payload
+        responder.send(payload)
+        assert taken(responder) == payload
 
 
 # ---- many at once
@@ -185,7 +185,7 @@ def test_our_rep_dials_a_req(house: House, nngs: Nngs, place: SocketAddress) -> 
 def test_fifty_questions_of_one_connection_are_answered_in_another_order(
     house: House, nngs: Nngs, place: SocketAddress
 ) -> None:
-    session = Shuffler(house.line, 50)
+    session = Shuffler(house.runner, 50)
     contexts = nngs.contexts(nngs.visit(pynng.Req0, open_sp(house, session, place)), 50)
     for number, context in enumerate(contexts):
         context.send(b"%d" % number)
@@ -199,20 +199,20 @@ def test_our_req_asks_fifty_at_once_and_libnng_answers_backwards(
 ) -> None:
     replier, where = nngs.receive(pynng.Rep0, place)
     contexts = nngs.contexts(replier, 50)
-    asker = Asker(house.line)
-    peer = dial_sp(house, asker, where)
+    responder = Asker(house.runner)
+    peer = dial_sp(house, responder, where)
     routes = [(1 << 31 | number).to_bytes(4, "big") for number in range(50)]
-    house.run(lambda: [house.line.connections.send(peer, [route, b"from ", route]) for route in routes])
+    house.run(lambda: [house.runner.connections.send(peer, [route, b"from ", route]) for route in routes])
     asked = [(context, context.recv()) for context in contexts]
     for context, question in reversed(asked):
         context.send(question)
-    answers = [asker.next() for _ in routes]
+    answers = [responder.next() for _ in routes]
     assert sorted(answers) == [[route, b"from " + route] for route in routes]
-    assert len(asker.present) == 1
+    assert len(responder.present) == 1
 
 
 def test_large_questions_of_many_contexts_do_not_mix(house: House, nngs: Nngs, place: SocketAddress) -> None:
-    contexts = nngs.contexts(nngs.visit(pynng.Req0, open_sp(house, Echo(house.line), place)), 10)
+    contexts = nngs.contexts(nngs.visit(pynng.Req0, open_sp(house, Echo(house.runner), place)), 10)
     payloads = [bytes((number,)) * (number * 70_001) for number in range(10)]
     for context, payload in zip(contexts, payloads, strict=True):
         context.send(payload)
@@ -220,14 +220,14 @@ def test_large_questions_of_many_contexts_do_not_mix(house: House, nngs: Nngs, p
 
 
 def test_fifty_peers_at_once_each_get_their_own_answers(house: House, nngs: Nngs, place: SocketAddress) -> None:
-    where = open_sp(house, Echo(house.line), place)
-    askers = [nngs.visit(pynng.Req0, where) for _ in range(50)]
+    where = open_sp(house, Echo(house.runner), place)
+    responders = [nngs.visit(pynng.Req0, where) for _ in range(50)]
     for turn in range(3):
-        for number, asker in enumerate(askers):
-            asker.send(b"%d in turn %d" % (number, turn))
-        for number, asker in enumerate(askers):
-            assert taken(asker) == b"%d in turn %d" % (number, turn)
-    assert len(house.line.connections.peers) == 50
+        for number, responder in enumerate(responders):
+            responder.send(b"%d in turn %d" % (number, turn))
+        for number, responder in enumerate(responders):
+            assert taken(responder) == b"%d in turn %d" % (number, turn)
+    assert len(house.runner.connections.peers) == 50
 
 
 # ---- hops
@@ -237,16 +237,16 @@ def test_fifty_peers_at_once_each_get_their_own_answers(house: House, nngs: Nngs
 def test_a_question_that_comes_by_devices_brings_its_hops_and_is_answered_by_them(
     house: House, nngs: Nngs, tmp_path: Path, devices: int
 ) -> None:
-    session = Shuffler(house.line, 1)
+    session = Shuffler(house.runner, 1)
     where = open_sp(house, session, TcpAddress("127.0.0.1", 0))
     for number in range(devices):
         front: SocketAddress = (
             TcpAddress("127.0.0.1", 0) if number % 2 else UnixAddress(str(tmp_path / f"device{number}"))
         )
         where = nngs.device(front, where)
-    asker = nngs.visit(pynng.Req0, where)
-    asker.send(b"you")
-    assert taken(asker) == b"to you"
+    responder = nngs.visit(pynng.Req0, where)
+    responder.send(b"you")
+    assert taken(responder) == b"to you"
     ((_, (route, _)),) = session.questions
     assert len(route) == 4 * (devices + 1)
     assert [route[pos] >> 7 for pos in range(0, len(route), 4)] == [0] * devices + [1]
@@ -256,27 +256,27 @@ def test_a_question_that_comes_by_devices_brings_its_hops_and_is_answered_by_the
 
 
 def test_what_is_not_answered_is_sent_again_with_the_same_id(house: House, nngs: Nngs, place: SocketAddress) -> None:
-    asker = Asker(house.line)
-    visitor = nngs.visit(Req, open_sp(house, asker, place), resend_time=50, resend_tick=10)
+    responder = Asker(house.runner)
+    visitor = nngs.visit(Req, open_sp(house, responder, place), resend_time=50, resend_tick=10)
     visitor.send(b"patience")
-    first, second, third = asker.next(), asker.next(), asker.next()
+    first, second, third = responder.next(), responder.next(), responder.next()
     assert first == second == third
-    house.send(asker.present[0], [first[0], b"answer"])
+    house.send(responder.present[0], [first[0], b"answer"])
     assert taken(visitor) == b"answer"
-    assert len(asker.present) == 1
+    assert len(responder.present) == 1
 
 
 def test_an_answer_to_a_question_of_long_ago_is_not_taken_for_the_next_one(
     house: House, nngs: Nngs, place: SocketAddress
 ) -> None:
-    asker = Asker(house.line)
-    visitor = nngs.visit(pynng.Req0, open_sp(house, asker, place))
+    responder = Asker(house.runner)
+    visitor = nngs.visit(pynng.Req0, open_sp(house, responder, place))
     visitor.send(b"forget it")
     visitor.send(b"better")
-    first, second = asker.next(), asker.next()
+    first, second = responder.next(), responder.next()
     assert int.from_bytes(second[0], "big") != int.from_bytes(first[0], "big")
-    house.send(asker.present[0], [first[0], b"late"])
-    house.send(asker.present[0], [second[0], b"in time"])
+    house.send(responder.present[0], [first[0], b"late"])
+    house.send(responder.present[0], [second[0], b"in time"])
     assert taken(visitor) == b"in time"
 
 
@@ -284,16 +284,16 @@ def test_libnng_comes_back_when_we_hang_up_and_asks_again_at_once(
     house: House, nngs: Nngs, place: SocketAddress
 ) -> None:
     """No resend timer is due: it asks again because the connection is gone."""
-    asker = Asker(house.line)
-    visitor = nngs.visit(Req, open_sp(house, asker, place), resend_time=3_600_000)
+    responder = Asker(house.runner)
+    visitor = nngs.visit(Req, open_sp(house, responder, place), resend_time=3_600_000)
     for times in range(1, 4):
         visitor.send(b"%d" % times)
-        question = asker.next()
-        former = asker.present[0]
-        house.run(house.line.connections.close, former, "the test wants it")
-        until(lambda times=times: len(asker.losses) == times, "the session has heard that it is lost")
-        assert asker.next() == question
-        (peer,) = asker.present
+        question = responder.next()
+        former = responder.present[0]
+        house.run(house.runner.connections.close, former, "the test wants it")
+        until(lambda times=times: len(responder.losses) == times, "the session has heard that it is lost")
+        assert responder.next() == question
+        (peer,) = responder.present
         assert peer is not former
         house.send(peer, [question[0], b"answer"])
         assert taken(visitor) == b"answer"
@@ -302,16 +302,16 @@ def test_libnng_comes_back_when_we_hang_up_and_asks_again_at_once(
 def test_a_question_outlives_the_house_it_was_asked_in(loop_name: str, nngs: Nngs, place: SocketAddress) -> None:
     former = House(loop_name)
     try:
-        asker = Asker(former.line)
-        where = open_sp(former, asker, place)
+        responder = Asker(former.runner)
+        where = open_sp(former, responder, place)
         visitor = nngs.visit(Req, where, resend_time=3_600_000)
         visitor.send(b"anybody?")
-        assert asker.next()[1] == b"anybody?"
+        assert responder.next()[1] == b"anybody?"
     finally:
         former.close()
     house = House(loop_name)
     try:
-        open_sp(house, Echo(house.line), where)
+        open_sp(house, Echo(house.runner), where)
         assert taken(visitor) == b"anybody?"
         visitor.send(b"after")
         assert taken(visitor) == b"after"
@@ -322,15 +322,15 @@ def test_a_question_outlives_the_house_it_was_asked_in(loop_name: str, nngs: Nng
 def test_a_rep_that_goes_away_is_a_loss_and_can_be_dialled_again(
     house: House, nngs: Nngs, place: SocketAddress
 ) -> None:
-    asker = Asker(house.line)
+    responder = Asker(house.runner)
     for times in range(1, 4):
         replier, where = nngs.receive(pynng.Rep0, place)
-        peer = dial_sp(house, asker, where)
+        peer = dial_sp(house, responder, where)
         house.send(peer, [ID, b"%d" % times])
         assert taken(replier) == b"%d" % times
         replier.close()
-        until(lambda times=times: len(asker.losses) == times, "it is lost")
-        assert asker.present == []
+        until(lambda times=times: len(responder.losses) == times, "it is lost")
+        assert responder.present == []
 
 
 # ---- what does not fit
@@ -350,7 +350,7 @@ STRANGERS = {
 def test_a_socket_that_does_not_fit_is_refused_by_name(house: House, nngs: Nngs, tmp_path: Path, stranger: str) -> None:
     """libnng hangs up as well when it has read our greeting, but its own is on the way by then."""
     kind, name = STRANGERS[stranger]
-    echo = Echo(house.line)
+    echo = Echo(house.runner)
     where = open_sp(house, echo, UnixAddress(str(tmp_path / "s")))
     with kind(**DEFAULTS) as visitor:
         visitor.dial(endpoint(where), block=False)
@@ -361,19 +361,19 @@ def test_a_socket_that_does_not_fit_is_refused_by_name(house: House, nngs: Nngs,
 
 
 def test_two_reqs_refuse_each_other(house: House, nngs: Nngs, place: SocketAddress) -> None:
-    asker = Asker(house.line)
-    where = open_sp(house, asker, place, "REQ")
+    responder = Asker(house.runner)
+    where = open_sp(house, responder, place, "REQ")
     with pynng.Req0(**DEFAULTS) as visitor:
         visitor.dial(endpoint(where), block=False)
         until(lambda: house.journal.mentions("a REQ (0x0030) came to a REQ"), "a log line names both")
-    assert (asker.present, asker.losses) == ([], [])
+    assert (responder.present, responder.losses) == ([], [])
 
 
 def test_a_question_over_max_payload_ends_the_connection_at_its_length(
     house: House, nngs: Nngs, place: SocketAddress
 ) -> None:
     """R80. libnng comes back and asks again, for as long as it lives."""
-    echo = Echo(house.line)
+    echo = Echo(house.runner)
     where = open_sp(house, echo, place, limits=SpLimits(max_payload=MIB, max_header=0))
     visitor = nngs.visit(pynng.Req0, where)
     visitor.send(bytes(MIB))
@@ -388,24 +388,24 @@ def test_a_question_over_max_payload_ends_the_connection_at_its_length(
 def test_libnng_too_hangs_up_on_what_is_over_its_limit(house: House, nngs: Nngs, place: SocketAddress) -> None:
     """Its documents say that it drops the message; the connection goes with it."""
     _, where = nngs.receive(pynng.Rep0, place, recv_max_size=1000)
-    asker = Asker(house.line)
-    peer = dial_sp(house, asker, where)
+    responder = Asker(house.runner)
+    peer = dial_sp(house, responder, where)
     house.send(peer, [ID, bytes(2000)])
-    until(lambda: asker.losses, "it hangs up")
+    until(lambda: responder.losses, "it hangs up")
 
 
 def test_what_has_no_request_id_is_handed_up_as_nothing_and_the_peer_goes_on(
     house: House, place: SocketAddress
 ) -> None:
-    asker = Asker(house.line)
+    responder = Asker(house.runner)
     ipc = isinstance(place, UnixAddress)
-    with Raw(open_sp(house, asker, place)) as raw:
+    with Raw(open_sp(house, responder, place)) as raw:
         raw.say(Sp("REQ").outgoing[0])
         assert raw.take(8) == Sp("REP").outgoing[0]
         encode = Sp("REQ", ipc=ipc).encode
         for message in ([b""], [b"\0\0\0\1" * 9], [ID, b"good"]):
             raw.say(b"".join(encode(message)))
-        assert [asker.next() for _ in range(3)] == [[b"", b""], [b"", b""], [ID, b"good"]]
+        assert [responder.next() for _ in range(3)] == [[b"", b""], [b"", b""], [ID, b"good"]]
 
 
 def taken(theirs: Any) -> bytes:
@@ -413,9 +413,9 @@ def taken(theirs: Any) -> bytes:
 
 
 def assert_served(nngs: Nngs, where: SocketAddress) -> None:
-    asker = nngs.visit(pynng.Req0, where)
-    asker.send(b"others")
-    assert taken(asker) == b"others"
+    responder = nngs.visit(pynng.Req0, where)
+    responder.send(b"others")
+    assert taken(responder) == b"others"
 
 
 # ---- nngcat
@@ -428,39 +428,39 @@ def nngcat() -> str:
 
 
 def test_nngcat_asks_our_rep(house: House, programs: Programs, any_place: SocketAddress) -> None:
-    where = open_sp(house, Shuffler(house.line, 1), any_place)
-    asker = programs.start(nngcat(), "--req", "--dial", endpoint(where), "--data", "hello", "--raw")
-    assert asker.ends() == 0, asker.err
-    assert asker.out == "to hello"
+    where = open_sp(house, Shuffler(house.runner, 1), any_place)
+    responder = programs.start(nngcat(), "--req", "--dial", endpoint(where), "--data", "hello", "--raw")
+    assert responder.ends() == 0, responder.err
+    assert responder.out == "to hello"
 
 
 def test_nngcat_asks_a_mebibyte(house: House, programs: Programs, place: SocketAddress, tmp_path: Path) -> None:
     question = random.Random(1).randbytes(MIB)
     (tmp_path / "question").write_bytes(question)
-    where = open_sp(house, Echo(house.line), place)
+    where = open_sp(house, Echo(house.runner), place)
     words = ("--req", "--dial", endpoint(where), "--file", tmp_path / "question", "--raw", "--recv-maxsz", 2 * MIB)
-    asker = programs.start(nngcat(), *words)
-    assert asker.ends() == 0, asker.err
-    assert asker.out_bytes == question
+    responder = programs.start(nngcat(), *words)
+    assert responder.ends() == 0, responder.err
+    assert responder.out_bytes == question
 
 
 def test_nngcat_answers_our_req(house: House, programs: Programs, any_place: SocketAddress) -> None:
     replier = programs.start(nngcat(), "--rep", "--listen", endpoint(any_place), "--data", "answer", "--quoted")
-    asker = Asker(house.line)
-    peer = dial_sp(house, asker, listens(replier, any_place))
+    responder = Asker(house.runner)
+    peer = dial_sp(house, responder, listens(replier, any_place))
     for number in range(3):
         house.send(peer, [ID, b"question %d" % number])
-        assert asker.next() == [ID, b"answer"]
+        assert responder.next() == [ID, b"answer"]
     replier.prints(r'"question 2"\n')
 
 
 def test_nngcat_answers_our_req_that_it_dialled(house: House, programs: Programs, place: SocketAddress) -> None:
-    asker = Asker(house.line)
-    where = open_sp(house, asker, place, "REQ")
+    responder = Asker(house.runner)
+    where = open_sp(house, responder, place, "REQ")
     programs.start(nngcat(), "--rep", "--dial", endpoint(where), "--data", "answer", "--raw")
-    peer = until(lambda: asker.present and asker.present[0], "it has greeted")
+    peer = until(lambda: responder.present and responder.present[0], "it has greeted")
     house.send(peer, [ID, b"question"])
-    assert asker.next() == [ID, b"answer"]
+    assert responder.next() == [ID, b"answer"]
 
 
 LISTENING_TCP = "0A"  # a state in /proc/net/tcp

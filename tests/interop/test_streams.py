@@ -30,20 +30,20 @@ def test_a_port_that_is_taken_is_refused_and_named(house: House) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(AddressInUse, match=rf"127\.0\.0\.1:{port} is taken"):
-            house.open(Echo(house.line), TcpAddress("127.0.0.1", port))
+            house.open(Echo(house.runner), TcpAddress("127.0.0.1", port))
 
 
 def test_a_host_that_is_not_ours_is_an_error_that_names_it(house: House) -> None:
     with pytest.raises(OSError, match=r"cannot listen on 192\.0\.2\.1:7"):
-        house.open(Echo(house.line), TcpAddress("192.0.2.1", 7))
+        house.open(Echo(house.runner), TcpAddress("192.0.2.1", 7))
     with pytest.raises(OSError, match=r"cannot resolve 'no\.such\.host\.invalid'"):
-        house.open(Echo(house.line), TcpAddress("no.such.host.invalid", 7))
+        house.open(Echo(house.runner), TcpAddress("no.such.host.invalid", 7))
 
 
 def test_a_socket_file_is_for_its_owner_only_and_goes_when_we_do(loop_name: str, free_path: Path) -> None:
     house = House(loop_name)
     try:
-        house.open(Echo(house.line), UnixAddress(str(free_path)))
+        house.open(Echo(house.runner), UnixAddress(str(free_path)))
         assert stat.S_IMODE(free_path.stat().st_mode) == 0o600
     finally:
         house.close()
@@ -52,25 +52,25 @@ def test_a_socket_file_is_for_its_owner_only_and_goes_when_we_do(loop_name: str,
 
 def test_a_socket_file_whose_owner_died_is_cleaned_away(house: House, visitors: Visitors, free_path: Path) -> None:
     leave_stale_socket(free_path)
-    where = house.open(Echo(house.line), UnixAddress(str(free_path)))
-    asker = visitors.visit(zmq.REQ, where)
-    asker.send(b"hello")
-    assert asker.recv() == b"hello"
+    where = house.open(Echo(house.runner), UnixAddress(str(free_path)))
+    responder = visitors.visit(zmq.REQ, where)
+    responder.send(b"hello")
+    assert responder.recv() == b"hello"
 
 
 def test_a_socket_file_whose_owner_lives_is_refused_and_left_in_peace(
     house: House, visitors: Visitors, free_path: Path
 ) -> None:
-    where = house.open(Echo(house.line), UnixAddress(str(free_path)))
+    where = house.open(Echo(house.runner), UnixAddress(str(free_path)))
     rival = House("asyncio")
     try:
         with pytest.raises(AddressInUse, match="is taken: another program listens there"):
-            rival.open(Echo(rival.line), where)
+            rival.open(Echo(rival.runner), where)
     finally:
         rival.close()
-    asker = visitors.visit(zmq.REQ, where)
-    asker.send(b"still here")
-    assert asker.recv() == b"still here"
+    responder = visitors.visit(zmq.REQ, where)
+    responder.send(b"still here")
+    assert responder.recv() == b"still here"
 
 
 def test_a_socket_file_whose_owner_is_too_busy_to_accept_is_refused(house: House, free_path: Path) -> None:
@@ -79,14 +79,14 @@ def test_a_socket_file_whose_owner_is_too_busy_to_accept_is_refused(house: House
         busy.listen(0)
         waiting.connect(str(free_path))
         with pytest.raises(AddressInUse, match="is taken"):
-            house.open(Echo(house.line), UnixAddress(str(free_path)))
+            house.open(Echo(house.runner), UnixAddress(str(free_path)))
     assert free_path.exists()
 
 
 def test_a_path_that_is_a_regular_file_is_refused_and_kept(house: House, free_path: Path) -> None:
     free_path.write_text("precious")
     with pytest.raises(AddressInUse, match="exists and is not a socket"):
-        house.open(Echo(house.line), UnixAddress(str(free_path)))
+        house.open(Echo(house.runner), UnixAddress(str(free_path)))
     assert free_path.read_text() == "precious"
 
 
@@ -95,14 +95,14 @@ def test_a_path_that_leads_to_a_file_by_a_link_is_refused_and_kept(house: House,
     precious.write_text("precious")
     free_path.symlink_to(precious)
     with pytest.raises(AddressInUse, match="exists and is not a socket"):
-        house.open(Echo(house.line), UnixAddress(str(free_path)))
+        house.open(Echo(house.runner), UnixAddress(str(free_path)))
     assert free_path.is_symlink()
     assert precious.read_text() == "precious"
 
 
 def test_a_path_in_a_folder_that_is_missing_is_an_error_that_names_it(house: House, free_path: Path) -> None:
     with pytest.raises(OSError, match=f"cannot listen on {free_path}/s: No such file"):
-        house.open(Echo(house.line), UnixAddress(f"{free_path}/s"))
+        house.open(Echo(house.runner), UnixAddress(f"{free_path}/s"))
 
 
 def test_a_socket_file_that_somebody_put_in_our_place_is_not_removed(loop_name: str, free_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_a_socket_file_that_somebody_put_in_our_place_is_not_removed(loop_name: 
     house = House(loop_name)
     rival = socket.socket(socket.AF_UNIX)
     try:
-        house.open(Echo(house.line), UnixAddress(str(free_path)))
+        house.open(Echo(house.runner), UnixAddress(str(free_path)))
         free_path.unlink()
         rival.bind(str(free_path))
         rival.listen()
@@ -121,7 +121,7 @@ def test_a_socket_file_that_somebody_put_in_our_place_is_not_removed(loop_name: 
 
 
 def test_every_tcp_connection_is_tuned(house: House) -> None:
-    echo = Echo(house.line)
+    echo = Echo(house.runner)
     with Raw(house.open(echo, LOOPBACK)) as raw:
         raw.greet()
         connected = echo.present[0].stream._socket
@@ -133,7 +133,7 @@ def test_every_tcp_connection_is_tuned(house: House) -> None:
 def test_a_house_that_closes_leaves_no_descriptor_open(loop_name: str, free_path: Path) -> None:
     before = open_descriptors()
     house = House(loop_name)
-    echo = Echo(house.line)
+    echo = Echo(house.runner)
     raws = [Raw(house.open(echo, each)) for each in (LOOPBACK, UnixAddress(str(free_path)))]
     raws[0].greet()
     house.close()
@@ -157,12 +157,12 @@ def test_what_one_turn_produces_for_a_peer_is_written_once(
         write(stream, buffers)
 
     monkeypatch.setattr(Stream, "write", counted)
-    echo = Echo(house.line)
+    echo = Echo(house.runner)
     with Raw(house.open(echo, place)) as raw:
         raw.greet()
         writes.clear()
         raw.say(b"".join(bytes((0, 1, number)) for number in range(100)))  # one write, one read, a hundred messages
-        assert [raw.hear() for _ in range(100)] == [[bytes((number,))] for number in range(100)]
+        assert [raw.receive() for _ in range(100)] == [[bytes((number,))] for number in range(100)]
     assert writes == [100]
 
 
@@ -170,13 +170,13 @@ def test_a_gathered_write_of_more_buffers_than_the_kernel_takes_at_once_arrives_
     house: House, visitors: Visitors, place: SocketAddress
 ) -> None:
     """A frame from 16 KiB on is a buffer of its own, and the kernel takes 1024 at most."""
-    asker = Asker(house.line)
-    dealer = visitors.visit(zmq.DEALER, house.open(asker, place))
-    until(lambda: asker.present, "it has greeted")
+    responder = Asker(house.runner)
+    dealer = visitors.visit(zmq.DEALER, house.open(responder, place))
+    until(lambda: responder.present, "it has greeted")
 
     def burst() -> None:
         for number in range(1_500):
-            house.line.connections.send(asker.present[0], [b"%d" % number, bytes(16_384), b""])
+            house.runner.connections.send(responder.present[0], [b"%d" % number, bytes(16_384), b""])
 
     house.run(burst)
     for number in range(1_500):
@@ -189,7 +189,7 @@ def test_a_gathered_write_of_more_buffers_than_the_kernel_takes_at_once_arrives_
 def test_a_peer_that_stops_reading_is_disconnected_at_its_bound_and_others_are_not(
     house: House, visitors: Visitors, place: SocketAddress
 ) -> None:
-    echo = Echo(house.line)
+    echo = Echo(house.runner)
     where = house.open(echo, place, limits=ConnectionLimits(max_send_buffer=MIB))
     with Raw(where, receive_buffer=4_096) as stuck:
         stuck.greet()
@@ -197,9 +197,9 @@ def test_a_peer_that_stops_reading_is_disconnected_at_its_bound_and_others_are_n
         until(lambda: echo.losses, "it is disconnected")
     assert house.counters.disconnected_slow == 1
     assert house.journal.mentions("max_send_buffer")
-    asker = visitors.visit(zmq.REQ, where)
-    asker.send(b"unharmed")
-    assert asker.recv() == b"unharmed"
+    responder = visitors.visit(zmq.REQ, where)
+    responder.send(b"unharmed")
+    assert responder.recv() == b"unharmed"
 
 
 def test_one_message_larger_than_the_send_buffer_is_still_delivered(
@@ -209,7 +209,7 @@ def test_one_message_larger_than_the_send_buffer_is_still_delivered(
 
     Otherwise the defaults (32 MiB of buffer, 64 MiB of payload) cut off whoever is sent 40 MiB.
     """
-    where = house.open(Echo(house.line), place, limits=ConnectionLimits(max_send_buffer=65_536))
+    where = house.open(Echo(house.runner), place, limits=ConnectionLimits(max_send_buffer=65_536))
     dealer = visitors.visit(zmq.DEALER, where)
     large = bytes(8 * MIB)
     dealer.send(large)
@@ -225,15 +225,15 @@ def test_the_largest_buffer_goes_first_and_once_when_all_together_are_too_much(
     sizes = {b"large": 32 * MIB, b"middle": 28 * MIB, b"small": 8 * MIB}
     with ExitStack() as crowd:
         crowd.callback(house.close)
-        asker = Asker(house.line)
-        where = house.open(asker, place)
+        responder = Asker(house.runner)
+        where = house.open(responder, place)
         for name in sizes:
             crowd.enter_context(Raw(where, receive_buffer=4_096)).greet(identity=name)
-        until(lambda: len(asker.present) == 3, "all have greeted")
-        peers = {peer.identity: peer for peer in asker.present}
-        house.run(lambda: [house.line.connections.send(peers[name], [bytes(size)]) for name, size in sizes.items()])
-        until(lambda: asker.losses, "somebody is disconnected")
-        assert [peer.identity for peer, _ in asker.losses] == [b"large"]
+        until(lambda: len(responder.present) == 3, "all have greeted")
+        peers = {peer.identity: peer for peer in responder.present}
+        house.run(lambda: [house.runner.connections.send(peers[name], [bytes(size)]) for name, size in sizes.items()])
+        until(lambda: responder.losses, "somebody is disconnected")
+        assert [peer.identity for peer, _ in responder.losses] == [b"large"]
         assert house.counters.disconnected_slow == 1
 
 
@@ -242,12 +242,12 @@ def test_a_peer_that_reads_slowly_but_steadily_is_not_taken_for_dead(house: Hous
 
     Without that, whoever needs longer than `carrier_timeout` (15 s) to take in one large job is cut off every time.
     """
-    asker = Asker(house.line)
-    where = house.open(asker, LOOPBACK, limits=ConnectionLimits(carrier_ping=0.2, carrier_timeout=1.0))
+    responder = Asker(house.runner)
+    where = house.open(responder, LOOPBACK, limits=ConnectionLimits(carrier_ping=0.2, carrier_timeout=1.0))
     size = 8 * MIB
     with Raw(where, receive_buffer=65_536) as slow:
         slow.greet()
-        (peer,) = asker.present
+        (peer,) = responder.present
         peer.stream._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65_536)
         house.send(peer, [bytes(size)])
         took, began = 0, time.monotonic()

@@ -51,8 +51,8 @@ ECHO_NOTE = Operation(
 )
 
 
-def echo_note(desk: OperationHandlers, form: EchoNoteRequest, payload: bytes, asker: Responder, now: float) -> None:
-    asker.answer(EchoNoteView(title=form.title, text=" ".join([form.title] * form.times)))
+def echo_note(desk: OperationHandlers, form: EchoNoteRequest, payload: bytes, responder: Responder, now: float) -> None:
+    responder.answer(EchoNoteView(title=form.title, text=" ".join([form.title] * form.times)))
 
 
 @pytest.fixture

@@ -20,17 +20,17 @@ LOOPBACK = TcpAddress("127.0.0.1", 0)
 
 
 def test_marks_of_messages_that_never_left_come_back_and_others_do_not(house: House, place: SocketAddress) -> None:
-    asker = Asker(house.line)
-    with Raw(house.open(asker, place), receive_buffer=4_096) as raw:
+    responder = Asker(house.runner)
+    with Raw(house.open(responder, place), receive_buffer=4_096) as raw:
         raw.greet()
-        peer = asker.present[0]
+        peer = responder.present[0]
         house.send(peer, [b"small"], "left at once")
-        assert raw.hear() == [b"small"]
-        house.run(lambda: [house.line.connections.send(peer, [bytes(65_536)], number) for number in range(200)])
+        assert raw.receive() == [b"small"]
+        house.run(lambda: [house.runner.connections.send(peer, [bytes(65_536)], number) for number in range(200)])
         begin, size = first_byte(b"small"), 65_536 + 9
         until(lambda: peer.stream.backlog and peer.stream.sent >= begin + size, "it has fallen behind")
-    until(lambda: asker.losses, "it is lost")
-    ((lost, unsent),) = asker.losses
+    until(lambda: responder.losses, "it is lost")
+    ((lost, unsent),) = responder.losses
     assert lost is peer
     taken = (peer.stream.sent - begin) // size  # messages that the kernel has taken whole
     assert unsent == list(range(taken, 200))
@@ -38,138 +38,138 @@ def test_marks_of_messages_that_never_left_come_back_and_others_do_not(house: Ho
 
 
 def test_what_a_slow_peer_reads_later_does_not_come_back(house: House, place: SocketAddress) -> None:
-    asker = Asker(house.line)
-    with Raw(house.open(asker, place), receive_buffer=4_096) as raw:
+    responder = Asker(house.runner)
+    with Raw(house.open(responder, place), receive_buffer=4_096) as raw:
         raw.greet()
-        peer = asker.present[0]
+        peer = responder.present[0]
         for number in range(20):
             house.send(peer, [bytes(512 * 1024)], number)
         for _ in range(10):
-            assert raw.hear() == [bytes(512 * 1024)]
-    until(lambda: asker.losses, "it is lost")
-    unsent = asker.losses[0][1]
+            assert raw.receive() == [bytes(512 * 1024)]
+    until(lambda: responder.losses, "it is lost")
+    unsent = responder.losses[0][1]
     assert unsent == list(range(20 - len(unsent), 20))
     assert len(unsent) <= 10
 
 
 def test_a_message_whose_write_fails_never_left(house: House, place: SocketAddress) -> None:
     """A peer resets its connection; before the loop hears of it, we write: the kernel refuses, so nothing has left."""
-    asker = Asker(house.line)
-    raw = Raw(house.open(asker, place)).greet()
-    until(lambda: asker.present, "it has greeted")
+    responder = Asker(house.runner)
+    raw = Raw(house.open(responder, place)).greet()
+    until(lambda: responder.present, "it has greeted")
 
     def write_to_the_dead() -> None:
         raw.reset()
-        house.line.connections.send(asker.present[0], [b"a job"], "never left")
-        house.line.turn()
+        house.runner.connections.send(responder.present[0], [b"a job"], "never left")
+        house.runner.turn()
 
     house.run(write_to_the_dead)
-    until(lambda: asker.losses, "it is lost")
-    assert asker.losses[0][1] == ["never left"]
+    until(lambda: responder.losses, "it is lost")
+    assert responder.losses[0][1] == ["never left"]
 
 
 def test_a_message_that_the_peer_had_not_read_when_it_closed_comes_back(house: House, tmp_path: Path) -> None:
     """R8, on a Unix socket, where closing with unread bytes is told to the sender."""
-    asker = Asker(house.line)
-    raw = Raw(house.open(asker, UnixAddress(str(tmp_path / "s")))).greet()
-    until(lambda: asker.present, "it has greeted")
-    house.run(write_then, house, asker, ["a job"], raw.socket.close)
-    until(lambda: asker.losses, "it is lost")
-    assert asker.losses[0][1] == ["a job"]
+    responder = Asker(house.runner)
+    raw = Raw(house.open(responder, UnixAddress(str(tmp_path / "s")))).greet()
+    until(lambda: responder.present, "it has greeted")
+    house.run(write_then, house, responder, ["a job"], raw.socket.close)
+    until(lambda: responder.losses, "it is lost")
+    assert responder.losses[0][1] == ["a job"]
 
 
 def test_a_message_written_to_a_peer_that_has_closed_comes_back(house: House) -> None:
     """R8, on TCP, where the bytes leave us and are answered with a reset."""
-    asker = Asker(house.line)
-    raw = Raw(house.open(asker, LOOPBACK)).greet()
-    until(lambda: asker.present, "it has greeted")
+    responder = Asker(house.runner)
+    raw = Raw(house.open(responder, LOOPBACK)).greet()
+    until(lambda: responder.present, "it has greeted")
 
     def close_then_write() -> None:
         raw.socket.close()
-        write_then(house, asker, ["a job"], lambda: None)
+        write_then(house, responder, ["a job"], lambda: None)
 
     house.run(close_then_write)
-    until(lambda: asker.losses, "it is lost")
-    assert asker.losses[0][1] == ["a job"]
+    until(lambda: responder.losses, "it is lost")
+    assert responder.losses[0][1] == ["a job"]
 
 
 @pytest.mark.parametrize("after", ["nothing", "something unread", "a reset"])
 def test_a_message_that_the_peer_has_read_does_not_come_back(house: House, place: SocketAddress, after: str) -> None:
     """R9: also if the connection ends with a reset, which may have another cause."""
-    asker = Asker(house.line)
-    raw = Raw(house.open(asker, place)).greet()
-    until(lambda: asker.present, "it has greeted")
-    peer = asker.present[0]
+    responder = Asker(house.runner)
+    raw = Raw(house.open(responder, place)).greet()
+    until(lambda: responder.present, "it has greeted")
+    peer = responder.present[0]
     house.send(peer, [b"a job"], "a job")
-    assert raw.hear() == [b"a job"]
+    assert raw.receive() == [b"a job"]
     if after == "something unread":
-        house.run(write_then, house, asker, [None], raw.socket.close)
+        house.run(write_then, house, responder, [None], raw.socket.close)
     elif after == "a reset":
         raw.reset()
     else:
         raw.socket.close()
-    until(lambda: asker.losses, "it is lost")
-    assert asker.losses[0][1] == []
+    until(lambda: responder.losses, "it is lost")
+    assert responder.losses[0][1] == []
 
 
 def test_a_message_does_not_come_back_once_the_peer_has_spoken_after_it(house: House, tmp_path: Path) -> None:
     """What it says may be the result; whether a word behind that was read is not asked."""
-    asker = Asker(house.line)
-    raw = Raw(house.open(asker, UnixAddress(str(tmp_path / "s")))).greet()
-    until(lambda: asker.present, "it has greeted")
-    house.run(write_then, house, asker, ["a job"], lambda: None)
+    responder = Asker(house.runner)
+    raw = Raw(house.open(responder, UnixAddress(str(tmp_path / "s")))).greet()
+    until(lambda: responder.present, "it has greeted")
+    house.run(write_then, house, responder, ["a job"], lambda: None)
     raw.message(b"a word")
-    assert asker.next() == [b"a word"]
+    assert responder.next() == [b"a word"]
     raw.socket.close()
-    until(lambda: asker.losses, "it is lost")
-    assert asker.losses[0][1] == []
+    until(lambda: responder.losses, "it is lost")
+    assert responder.losses[0][1] == []
 
 
 def test_a_peer_is_lost_only_once_however_it_ends(house: House, place: SocketAddress) -> None:
-    asker = Asker(house.line)
-    raw = Raw(house.open(asker, place)).greet()
-    until(lambda: asker.present, "it has greeted")
+    responder = Asker(house.runner)
+    raw = Raw(house.open(responder, place)).greet()
+    until(lambda: responder.present, "it has greeted")
 
     def all_at_once() -> None:
-        peer = asker.present[0]
+        peer = responder.present[0]
         raw.reset()
-        house.line.connections.close(peer, "once")
-        house.line.connections.send(peer, [b"a word"], "mark")
-        house.line.connections.close(peer, "twice")
-        house.line.turn()
-        house.line.connections.send(peer, [b"too late"], "unheard")
+        house.runner.connections.close(peer, "once")
+        house.runner.connections.send(peer, [b"a word"], "mark")
+        house.runner.connections.close(peer, "twice")
+        house.runner.turn()
+        house.runner.connections.send(peer, [b"too late"], "unheard")
 
     house.run(all_at_once)
-    until(lambda: asker.losses, "it is lost")
+    until(lambda: responder.losses, "it is lost")
     house.run(lambda: None)
-    assert len(asker.losses) == 1
-    assert not house.line.connections.peers
-    assert not house.line.connections.admission.addresses
+    assert len(responder.losses) == 1
+    assert not house.runner.connections.peers
+    assert not house.runner.connections.admission.addresses
 
 
 def test_what_is_said_before_closing_still_arrives(house: House, place: SocketAddress) -> None:
-    asker = Asker(house.line)
-    with Raw(house.open(asker, place)) as raw:
+    responder = Asker(house.runner)
+    with Raw(house.open(responder, place)) as raw:
         raw.greet()
         raw.message(b"unread" * 1_000)
 
         def farewell() -> None:
-            house.line.connections.send(asker.present[0], [b"farewell"])
-            house.line.connections.close(asker.present[0], "over")
+            house.runner.connections.send(responder.present[0], [b"farewell"])
+            house.runner.connections.close(responder.present[0], "over")
 
         house.run(farewell)
-        assert raw.hear() == [b"farewell"]
+        assert raw.receive() == [b"farewell"]
         assert raw.rest() == b""
 
 
 # ---------------------------------------------------------------- what these tests need
 
 
-def write_then(house: House, asker: Asker, marks: list[Any], call: Callable[[], object]) -> None:
+def write_then(house: House, responder: Asker, marks: list[Any], call: Callable[[], object]) -> None:
     """Within one step of the loop: nothing is read meanwhile."""
     for mark in marks:
-        house.line.connections.send(asker.present[0], [b"a word"], mark)
-    house.line.turn()
+        house.runner.connections.send(responder.present[0], [b"a word"], mark)
+    house.runner.turn()
     call()
 
 
@@ -187,11 +187,11 @@ def test_a_connection_is_closed_in_order_if_the_peer_has_read_all(
     house: House, place: SocketAddress, has_read: bool
 ) -> None:
     """libnng shuts a socket down before it closes it: the end comes before the reset that unread bytes cause."""
-    echo = Echo(house.line)
+    echo = Echo(house.runner)
     raw = Raw(house.open(echo, place)).greet()
     raw.message(b"hello")
     if has_read:
-        assert raw.hear() == [b"hello"]
+        assert raw.receive() == [b"hello"]
     else:
         raw.socket.recv(1, socket.MSG_PEEK)
 
@@ -205,10 +205,10 @@ def test_a_connection_is_closed_in_order_if_the_peer_has_read_all(
 
 
 def test_a_connection_that_is_reset_or_closed_by_us_is_not_closed_in_order(house: House, place: SocketAddress) -> None:
-    echo = Echo(house.line)
+    echo = Echo(house.runner)
     where = house.open(echo, place)
     with Raw(where).greet() as raw:
-        house.run(house.line.connections.close, echo.present[0], "the test wants it")
+        house.run(house.runner.connections.close, echo.present[0], "the test wants it")
         raw.rest()
     until(lambda: echo.losses, "it has been closed")
     raw = Raw(where).greet()

@@ -28,7 +28,7 @@ SHAPES: dict[str, list[bytes]] = {
 def test_a_dealer_gets_every_shape_of_message_back(
     house: House, visitors: Visitors, place: SocketAddress, ours: str
 ) -> None:
-    dealer = visitors.visit(zmq.DEALER, house.open(Echo(house.line), place, ours))
+    dealer = visitors.visit(zmq.DEALER, house.open(Echo(house.runner), place, ours))
     for shape in SHAPES.values():
         dealer.send_multipart(shape)
     assert [dealer.recv_multipart() for _ in SHAPES] == list(SHAPES.values())
@@ -38,10 +38,10 @@ def test_a_dealer_gets_every_shape_of_message_back(
 def test_a_req_gets_every_shape_of_message_back(
     house: House, visitors: Visitors, place: SocketAddress, ours: str
 ) -> None:
-    asker = visitors.visit(zmq.REQ, house.open(Echo(house.line), place, ours))
+    responder = visitors.visit(zmq.REQ, house.open(Echo(house.runner), place, ours))
     for shape in SHAPES.values():
-        asker.send_multipart(shape)
-        assert asker.recv_multipart() == shape
+        responder.send_multipart(shape)
+        assert responder.recv_multipart() == shape
 
 
 @pytest.mark.parametrize("ours", ["ROUTER", "DEALER"])
@@ -49,7 +49,7 @@ def test_a_router_gets_every_shape_of_message_back(
     house: House, visitors: Visitors, place: SocketAddress, ours: str
 ) -> None:
     """It addresses us by the identity we announce, so it must wait until we have greeted."""
-    echo = Echo(house.line)
+    echo = Echo(house.runner)
     router = visitors.visit(zmq.ROUTER, house.open(echo, place, ours), router_mandatory=1)
     for shape in SHAPES.values():
         until(lambda shape=shape: sends(router, [b"house", *shape]), "the router knows us")
@@ -60,20 +60,20 @@ def test_a_router_gets_every_shape_of_message_back(
 def test_a_rep_that_connects_to_us_answers_every_shape_of_question(
     house: House, visitors: Visitors, place: SocketAddress, ours: str
 ) -> None:
-    asker = Asker(house.line)
-    replier = visitors.visit(zmq.REP, house.open(asker, place, ours))
-    until(lambda: asker.present, "the REP has greeted")
+    responder = Asker(house.runner)
+    replier = visitors.visit(zmq.REP, house.open(responder, place, ours))
+    until(lambda: responder.present, "the REP has greeted")
     for shape in SHAPES.values():
-        house.send(asker.present[0], [b"", *shape])
+        house.send(responder.present[0], [b"", *shape])
         assert replier.recv_multipart() == shape
         replier.send_multipart(shape)
-        assert asker.next() == [b"", *shape]
+        assert responder.next() == [b"", *shape]
 
 
 def test_a_router_that_connects_to_our_req_gets_every_shape_of_question(
     house: House, visitors: Visitors, place: SocketAddress
 ) -> None:
-    echo = Echo(house.line)
+    echo = Echo(house.runner)
     router = visitors.visit(zmq.ROUTER, house.open(echo, place, "REQ"))
     until(lambda: echo.present, "the ROUTER has greeted")
     for shape in SHAPES.values():
@@ -82,7 +82,7 @@ def test_a_router_that_connects_to_our_req_gets_every_shape_of_question(
 
 
 def test_the_routing_id_of_a_peer_is_its_identity(house: House, visitors: Visitors, place: SocketAddress) -> None:
-    echo = Echo(house.line)
+    echo = Echo(house.runner)
     where = house.open(echo, place)
     named = bytes(range(1, 256))  # the longest that is allowed
     visitors.visit(zmq.DEALER, where, routing_id=named)
@@ -92,7 +92,7 @@ def test_the_routing_id_of_a_peer_is_its_identity(house: House, visitors: Visito
 
 
 def test_messages_of_a_connection_keep_their_order(house: House, visitors: Visitors, place: SocketAddress) -> None:
-    dealer = visitors.visit(zmq.DEALER, house.open(Echo(house.line), place))
+    dealer = visitors.visit(zmq.DEALER, house.open(Echo(house.runner), place))
     sizes = [number * 37 % 70_000 for number in range(2_000)]
     for number, size in enumerate(sizes):
         dealer.send_multipart([b"%d" % number, bytes(size)])
@@ -110,7 +110,7 @@ def test_the_heartbeats_of_libzmq_are_answered_in_the_middle_of_large_messages(
         return answer_to(body)
 
     monkeypatch.setattr(zmtp, "answer_to", answer)
-    echo = Echo(house.line)
+    echo = Echo(house.runner)
     where = house.open(echo, place)
     dealer = visitors.visit(
         zmq.DEALER, where, heartbeat_ivl=10, heartbeat_timeout=10_000, heartbeat_ttl=10_000, sndbuf=65_536
@@ -132,20 +132,20 @@ def test_libzmq_drops_us_when_we_do_not_answer_its_heartbeats(
 ) -> None:
     """The control of the test above: heartbeats are on, and it does matter that they are answered."""
     monkeypatch.setattr(zmtp, "answer_to", lambda body: None)
-    echo = Echo(house.line)
+    echo = Echo(house.runner)
     where = house.open(echo, place)
     visitors.visit(zmq.DEALER, where, heartbeat_ivl=20, heartbeat_timeout=100)
     until(lambda: echo.losses, "it gives us up")
 
 
 def test_libzmq_comes_back_when_we_hang_up(house: House, visitors: Visitors, place: SocketAddress) -> None:
-    echo = Echo(house.line)
+    echo = Echo(house.runner)
     dealer = visitors.visit(zmq.DEALER, house.open(echo, place), routing_id=b"again")
     for times in range(1, 4):
         peer = until(lambda: echo.present and echo.present[0], "it is here")
         dealer.send(b"%d" % times)
         assert dealer.recv() == b"%d" % times
-        house.run(house.line.connections.close, peer, "the test wants it")
+        house.run(house.runner.connections.close, peer, "the test wants it")
         until(lambda times=times: len(echo.losses) == times, "the session has heard that it is lost")
 
 
@@ -154,7 +154,7 @@ def test_libzmq_comes_back_when_the_whole_house_was_gone(
 ) -> None:
     former = House(loop_name)
     try:
-        where = former.open(Echo(former.line), place)
+        where = former.open(Echo(former.runner), place)
         dealer = visitors.visit(zmq.DEALER, where)
         dealer.send(b"before")
         assert dealer.recv() == b"before"
@@ -162,7 +162,7 @@ def test_libzmq_comes_back_when_the_whole_house_was_gone(
         former.close()
     house = House(loop_name)
     try:
-        echo = Echo(house.line)
+        echo = Echo(house.runner)
         house.open(echo, where)
         until(lambda: echo.present, "it has come back")
         dealer.send(b"after")
@@ -174,7 +174,7 @@ def test_libzmq_comes_back_when_the_whole_house_was_gone(
 def test_two_hundred_peers_at_once_each_get_their_own_messages(
     house: House, visitors: Visitors, place: SocketAddress
 ) -> None:
-    where = house.open(Echo(house.line), place)
+    where = house.open(Echo(house.runner), place)
     dealers = [visitors.visit(zmq.DEALER, where) for _ in range(200)]
     for round_ in range(5):
         for number, dealer in enumerate(dealers):
@@ -182,16 +182,16 @@ def test_two_hundred_peers_at_once_each_get_their_own_messages(
     for round_ in range(5):
         for number, dealer in enumerate(dealers):
             assert dealer.recv_multipart() == [b"%d" % number, b"%d" % round_, bytes(1_000)]
-    assert len(house.line.connections.peers) == 200
+    assert len(house.runner.connections.peers) == 200
 
 
 @pytest.mark.parametrize("family", ["127.0.0.1", "::1", "localhost"])
 def test_tcp_listens_on_both_families(house: House, visitors: Visitors, family: str) -> None:
-    where = house.open(Echo(house.line), TcpAddress(family, 0))
-    asker = visitors.visit(zmq.REQ, where)
-    asker.send(b"hello")
-    assert asker.recv() == b"hello"
-    (peer,) = house.line.connections.peers
+    where = house.open(Echo(house.runner), TcpAddress(family, 0))
+    responder = visitors.visit(zmq.REQ, where)
+    responder.send(b"hello")
+    assert responder.recv() == b"hello"
+    (peer,) = house.runner.connections.peers
     assert peer.label.startswith("[::1]:" if peer.address == "::1" else "127.0.0.1:")
 
 
@@ -202,7 +202,7 @@ STRANGERS = {"PUSH": zmq.PUSH, "SUB": zmq.SUB, "REP": zmq.REP, "PAIR": zmq.PAIR}
 def test_a_libzmq_socket_that_does_not_fit_is_refused_by_name(
     house: House, visitors: Visitors, place: SocketAddress, stranger: str
 ) -> None:
-    echo = Echo(house.line)
+    echo = Echo(house.runner)
     where = house.open(echo, place)
     visitor = visitors.visit(STRANGERS[stranger], where)
     until(lambda: house.counters.bad_messages.get(("echo", "socket type")), "it is counted")
@@ -219,7 +219,7 @@ def test_a_libzmq_peer_that_wants_another_mechanism_gives_up_and_leaves_nothing_
     """libzmq 4.3.5 reads our greeting first, sees NULL, and hangs up before it has said what it wants itself."""
     if mechanism == "CURVE" and not zmq.has("curve"):
         pytest.skip("this libzmq has no CURVE")
-    echo = Echo(house.line)
+    echo = Echo(house.runner)
     carriers: list[Zmtp] = []
 
     def carrier() -> Zmtp:
@@ -228,21 +228,21 @@ def test_a_libzmq_peer_that_wants_another_mechanism_gives_up_and_leaves_nothing_
 
     where = house.open(echo, place, carrier=carrier)
     public, secret = zmq.curve_keypair()
-    wishes = {
+    job_options = {
         "PLAIN": {"plain_username": b"me", "plain_password": b"secret"},
         "CURVE": {"curve_serverkey": public, "curve_publickey": public, "curve_secretkey": secret},
     }
-    visitors.visit(zmq.DEALER, where, **wishes[mechanism])
-    until(lambda: carriers and not house.line.connections.peers, "it has come and gone")
+    visitors.visit(zmq.DEALER, where, **job_options[mechanism])
+    until(lambda: carriers and not house.runner.connections.peers, "it has come and gone")
     assert not carriers[0].ready
     assert_served(visitors, where)
     assert echo.losses == []
 
 
 def assert_served(visitors: Visitors, where: SocketAddress) -> None:
-    asker = visitors.visit(zmq.REQ, where)
-    asker.send(b"others")
-    assert asker.recv() == b"others"
+    responder = visitors.visit(zmq.REQ, where)
+    responder.send(b"others")
+    assert responder.recv() == b"others"
 
 
 def sends(router: zmq.Socket, frames: list[bytes]) -> bool:

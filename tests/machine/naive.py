@@ -8,27 +8,35 @@ from types import SimpleNamespace as Record
 
 class Naive:
     def __init__(self, policy, jitter):
-        self.policy, self.jitter, self.turn, self.paused = policy, jitter, count(), set()
+        self.policy, self.jitter, self.run_once, self.paused = policy, jitter, count(), set()
         self.jobs, self.workers, self.holder = {}, {}, {}  # holder: (job's id, which hand-out) -> worker
 
-    def submit(self, id, service, wishes, deadline, now):
-        job = self.jobs[id] = Record(id=id, service=service, wishes=wishes, deadline=deadline, arrival=now, tried=[])
-        job.state, job.outcome, job.attempt, job.until, job.queue_due = "delayed", None, None, now + wishes.delay, None
+    def submit(self, id, service, job_options, deadline, now):
+        job = self.jobs[id] = Record(
+            id=id, service=service, job_options=job_options, deadline=deadline, arrival=now, tried=[]
+        )
+        job.state, job.outcome, job.attempt, job.until, job.queue_due = (
+            "delayed",
+            None,
+            None,
+            now + job_options.delay,
+            None,
+        )
         job.spent = job.deaths = job.refusals = job.given = 0
         job.orphan = inf  # when its caller's time to come back is over
 
-    def join(self, id, services, terms, now):
-        worker = Record(id=id, services=services, terms=terms, seen=now, mark="booting", state="booting", since={})
-        worker.running, worker.unproven, worker.away = [], {}, inf  # unproven: attempt -> since when
+    def join(self, id, services, profile, now):
+        worker = Record(id=id, services=services, profile=profile, seen=now, mark="booting", state="booting", since={})
+        worker.running, worker.stuck, worker.away = [], {}, inf  # unproven: attempt -> since when
         worker.refused = None  # the attempt that it would not take last
-        worker.asked = 0 if terms.pulls else inf
+        worker.asked = 0 if profile.pulls else inf
         self.workers[id] = worker
 
     def idle(self, worker, now):
-        worker.seen, worker.unproven, worker.mark = now, {}, None if worker.mark == "booting" else worker.mark
+        worker.seen, worker.stuck, worker.mark = now, {}, None if worker.mark == "booting" else worker.mark
 
     def ask(self, worker, count, now):
-        if worker.terms.pulls:
+        if worker.profile.pulls:
             worker.asked, worker.seen = count, now if count else worker.seen
 
     def give_back(self, attempt, delay, priority, spends, now):
@@ -36,10 +44,10 @@ class Naive:
         worker.seen = now
         if job.attempt == attempt:
             if priority is not None:
-                job.wishes = replace(job.wishes, priority=priority)
-            self.doubt(job, now)
+                job.options = replace(job.options, priority=priority)
+            self.mark_stuck(job, now)
             self.over(attempt, "failed", False, now, delay, spends)
-        worker.unproven.pop(attempt, None)
+        worker.stuck.pop(attempt, None)
 
     def extend(self, attempt, seconds, now):
         self.holder[attempt].seen = now
@@ -47,7 +55,7 @@ class Naive:
             self.jobs[attempt[0]].until = now + seconds
 
     def leave(self, worker, now, unseen=()):
-        held, worker.running, worker.unproven, worker.mark = worker.running, [], {}, "gone"
+        held, worker.running, worker.stuck, worker.mark = worker.running, [], {}, "gone"
         for attempt in held:
             self.jobs[attempt[0]].deaths += attempt not in unseen
             self.over(attempt, "lost", attempt in unseen, now)
@@ -58,41 +66,41 @@ class Naive:
         if job.attempt == attempt and verb == "succeed":
             self.end(job, "done", now)
         elif job.attempt == attempt:
-            is_unseen = verb == "undelivered" or (verb == "refuse" and worker.terms.may_refuse)
-            self.over(self.doubt(job, now), "failed", is_unseen, now)
+            is_unseen = verb == "undelivered" or (verb == "refuse" and worker.profile.may_refuse)
+            self.over(self.mark_stuck(job, now), "failed", is_unseen, now)
         if verb == "refuse":
-            worker.refused = attempt if worker.terms.may_refuse else None
+            worker.refused = attempt if worker.profile.may_refuse else None
         else:
-            worker.unproven.pop(attempt, None)
+            worker.stuck.pop(attempt, None)
 
     def match(self, now):
         """See who is idle and who is drained; then the best job goes to its best worker, again and again."""
         for w in self.workers.values():
-            w.mark = "gone" if w.mark == "draining" and not (w.running or w.unproven) else w.mark
-            turn, known = next(self.turn), w.since if w.state == "idle" else {}  # by service
-            w.since = {service: known.get(service, turn) for service in w.services}
-            is_free = len(w.running) + len(w.unproven) < w.terms.capacity
+            w.mark = "gone" if w.mark == "draining" and not (w.running or w.stuck) else w.mark
+            run_once, known = next(self.run_once), w.since if w.state == "idle" else {}  # by service
+            w.since = {service: known.get(service, run_once) for service in w.services}
+            is_free = len(w.running) + len(w.stuck) < w.profile.capacity
             w.state = ("idle" if w.asked else "detached") if is_free else "busy" if w.running else "unproven"
-            w.state = "resting" if w.state == "unproven" and [*w.unproven] == [w.refused] else w.state
+            w.state = "resting" if w.state == "unproven" and [*w.stuck] == [w.refused] else w.state
             w.state = w.mark or ("detached" if w.away < inf else w.state)
         ready = [j for j in self.jobs.values() if j.state == "waiting" and j.service not in self.paused]
         idle = [w for w in self.workers.values() if w.state == "idle"]
         if pairs := [(j, w) for j in ready for w in idle if j.service in w.services]:
-            job = min((j for j, _ in pairs), key=lambda j: j.arrival - 60 * j.wishes.priority)
+            job = min((j for j, _ in pairs), key=lambda j: j.arrival - 60 * j.options.priority)
             worker = min((w for j, w in pairs if j is job), key=lambda w: (w.id in job.tried, w.since[job.service]))
-            job.given, job.state, job.until = job.given + 1, "running", now + job.wishes.job_timeout
+            job.given, job.state, job.until = job.given + 1, "running", now + job.options.job_timeout
             job.attempt = (job.id, job.given)
             self.holder[job.attempt], worker.state, worker.running = worker, None, [*worker.running, job.attempt]
             worker.asked -= 1
             self.match(now)
 
-    def doubt(self, job, now):
+    def mark_stuck(self, job, now):
         self.holder[job.attempt].running.remove(job.attempt)
-        self.holder[job.attempt].unproven[job.attempt] = now
+        self.holder[job.attempt].stuck[job.attempt] = now
         return job.attempt
 
     def end(self, job, outcome, now):
-        job.attempt = job.attempt and self.doubt(job, now) and None
+        job.attempt = job.attempt and self.mark_stuck(job, now) and None
         job.state, job.outcome = "ended", outcome
 
     def over(self, attempt, outcome, is_unseen, now, delay=None, spends=True):
@@ -101,7 +109,7 @@ class Naive:
         job.spent, job.refusals, job.attempt = job.spent + is_spent, (job.refusals + 1) * is_unseen, None
         job.tried.append(self.holder[attempt].id)
         if (
-            (is_spent and job.spent >= job.wishes.attempts)
+            (is_spent and job.spent >= job.options.attempts)
             or job.deaths >= policy.max_deaths
             or (is_unseen and job.queue_due <= now)
         ):
@@ -131,9 +139,9 @@ class Naive:
     def due(self, x):
         if x.id in self.jobs:
             return inf if x.outcome else min(x.until, x.deadline, inf if x.state == "running" else x.orphan)
-        lease = inf if x.terms.silent_while_busy and (x.running or x.unproven) else x.terms.lease
-        doubts = [since + x.terms.unproven_limit for since in x.unproven.values()]
-        return inf if x.mark == "gone" else min([x.seen + lease, x.away + x.terms.detach_timeout, *doubts])
+        lease = inf if x.profile.silent_while_busy and (x.running or x.stuck) else x.profile.lease
+        doubts = [since + x.profile.unproven_limit for since in x.stuck.values()]
+        return inf if x.mark == "gone" else min([x.seen + lease, x.away + x.profile.detach_timeout, *doubts])
 
     def tick(self, now):
         while not self.match(now) and (due := [x for x in (self.jobs | self.workers).values() if self.due(x) <= now]):
@@ -145,10 +153,10 @@ class Naive:
             elif first.deadline <= now or first.state == "waiting":
                 self.end(first, "timed out", now)
             elif first.state == "running":
-                self.over(self.doubt(first, now), "timed out", False, now)
+                self.over(self.mark_stuck(first, now), "timed out", False, now)
             else:
                 self.wait(first, now)
 
     def wait(self, job, now):
         job.state, job.arrival = "waiting", job.arrival if job.tried else now
-        job.until = job.queue_due = job.queue_due or now + job.wishes.queue_timeout
+        job.until = job.queue_due = job.queue_due or now + job.options.queue_timeout

@@ -70,7 +70,7 @@ class Machine(RuleBasedStateMachine):
         self.workers: list[Worker] = []
         self.attempts: list[Attempt] = []
         self.keys: dict[Attempt, tuple[bytes, int]] = {}  # which hand-out of its job an attempt is
-        self.handed_out: Counter[bytes] = Counter()
+        self.dispatched: Counter[bytes] = Counter()
         self.answers: Counter[Caller] = Counter()
         self.accepts: Counter[tuple[Caller, bytes]] = Counter()
         self.last_save = 0
@@ -95,10 +95,10 @@ class Machine(RuleBasedStateMachine):
                 assert attempt.job.attempt is attempt, "a Give that is not current"
                 assert attempt.worker.state is not WorkerState.GONE
                 assert attempt.worker.away_since == inf, "somebody out of reach was given a job"
-                if attempt.job.wishes.durable:
+                if attempt.job.options.durable:
                     assert self.tokens[attempt.token] <= self.written, "an attempt that the store does not have"
-                self.handed_out[attempt.job.id] += 1
-                self.keys[attempt] = (attempt.job.id, self.handed_out[attempt.job.id])
+                self.dispatched[attempt.job.id] += 1
+                self.keys[attempt] = (attempt.job.id, self.dispatched[attempt.job.id])
                 self.attempts.append(attempt)
                 attempt.mark_sent()
             elif isinstance(effect, DeliverOutcome):
@@ -153,7 +153,7 @@ class AgainstTheModel(Machine):
     @rule(
         service=st.sampled_from(SERVICES),
         deadline=st.sampled_from([inf, inf, 11.7, -1.0]),
-        wishes=st.builds(
+        job_options=st.builds(
             JobOptions,
             attempts=st.integers(1, 4),
             delay=st.sampled_from([0.0, 0.0, 0.0, 4.3]),
@@ -163,16 +163,16 @@ class AgainstTheModel(Machine):
             orphan_grace=st.sampled_from([0.0, 2.7]),
         ),
     )
-    def submit(self, service: str, deadline: float, wishes: JobOptions) -> None:
+    def submit(self, service: str, deadline: float, job_options: JobOptions) -> None:
         self.advance(0.0)
         own = len(self.jobs) * 0.0013  # jobs given at the same moment are not over at the same moment
-        wishes = replace(wishes, job_timeout=wishes.job_timeout + own)
+        job_options = replace(job_options, job_timeout=job_options.job_timeout + own)
         caller = Caller()
-        job = self.broker.submit(service, b"payload", caller, wishes, self.now, deadline=self.now + deadline)
+        job = self.broker.submit(service, b"payload", caller, job_options, self.now, deadline=self.now + deadline)
         assert job is not None
         self.jobs.append(job)
         self.callers[job.id] = caller
-        self.naive.submit(job.id, service, wishes, self.now + deadline, self.now)
+        self.naive.submit(job.id, service, job_options, self.now + deadline, self.now)
         self.after()
 
     @rule(
@@ -196,7 +196,7 @@ class AgainstTheModel(Machine):
     ) -> None:
         self.advance(0.0)
         own = len(self.workers) * 0.011
-        terms = WorkerProfile(
+        profile = WorkerProfile(
             lease=lease + own,
             silent_while_busy=silent,
             may_refuse=may_refuse,
@@ -205,10 +205,10 @@ class AgainstTheModel(Machine):
             detach_timeout=9.1 + own,
             pulls=asks is not None,
         )
-        worker = self.broker.join(NOBODY, None, "w", services, terms, self.now)
+        worker = self.broker.join(NOBODY, None, "w", services, profile, self.now)
         assert worker is not None
         self.workers.append(worker)
-        self.naive.join(worker.id, services, terms, self.now)
+        self.naive.join(worker.id, services, profile, self.now)
         if asks is not None:
             self.broker.ask(worker, asks, self.now)
             self.naive.ask(self.naive.workers[worker.id], asks, self.now)
@@ -327,7 +327,7 @@ class AgainstTheModel(Machine):
         is_present = record.outcome is None
         if verb == "away":
             self.broker.caller_away(self.callers[job.id], self.now)
-            record.orphan = self.now + record.wishes.orphan_grace
+            record.orphan = self.now + record.options.orphan_grace
         elif verb == "back":
             self.broker.caller_back(self.callers[job.id])
             record.orphan = inf
@@ -365,7 +365,7 @@ class AgainstTheModel(Machine):
         for job in self.jobs:
             record = self.naive.jobs[job.id]
             attempt = None if job.attempt is None else self.keys[job.attempt]
-            ours = (job.state, job.outcome, job.spent, self.handed_out[job.id], attempt)
+            ours = (job.state, job.outcome, job.spent, self.dispatched[job.id], attempt)
             assert ours == (record.state, record.outcome, record.spent, record.given, record.attempt)
             assert self.answers[self.callers[job.id]] == (job.state is JobState.ENDED)
             del self.answers[self.callers[job.id]]  # Counter: looking makes an entry
@@ -374,8 +374,8 @@ class AgainstTheModel(Machine):
         for worker in self.workers:
             record = self.naive.workers[worker.id]
             held = [self.keys[attempt] for attempt in worker.running.values()]
-            doubted = [self.keys[attempt] for attempt in worker.unproven.values()]
-            assert (worker.state, held, doubted) == (record.state, record.running, list(record.unproven))
+            stuck_since = [self.keys[attempt] for attempt in worker.stuck.values()]
+            assert (worker.state, held, stuck_since) == (record.state, record.running, list(record.stuck))
 
 
 def the_model() -> AgainstTheModel:
@@ -435,7 +435,7 @@ class AtTheBounds(Machine):
         payload=st.sampled_from([b"", b"one", b"ten bytes!"]),
         deadline=st.sampled_from([inf, 10.0, 0.0]),
         key=st.sampled_from([None, None, "k", "l", "", "\ud800"]),
-        wishes=st.builds(
+        job_options=st.builds(
             JobOptions,
             attempts=st.sampled_from([None, 1, 2, 100]),
             delay=st.sampled_from([0.0, 0.0, 5.0]),
@@ -448,13 +448,13 @@ class AtTheBounds(Machine):
             orphan_grace=st.sampled_from([0.0, 3.0]),
         ),
     )
-    def submit(self, service: str, payload: bytes, deadline: float, key: str | None, wishes: JobOptions) -> None:
+    def submit(self, service: str, payload: bytes, deadline: float, key: str | None, job_options: JobOptions) -> None:
         caller = Caller()
-        job = self.broker.submit(service, payload, caller, wishes, self.now, deadline=self.now + deadline, key=key)
+        job = self.broker.submit(service, payload, caller, job_options, self.now, deadline=self.now + deadline, key=key)
         self.carry_out()
-        assert len(self.broker.roster.services) <= self.policy.max_services
-        assert self.broker.ledger.present <= self.policy.max_jobs
-        assert self.broker.ledger.bytes <= self.policy.max_memory
+        assert len(self.broker.worker_registry.services) <= self.policy.max_services
+        assert self.broker.job_registry.present <= self.policy.max_jobs
+        assert self.broker.job_registry.bytes <= self.policy.max_memory
         if job is None:
             assert self.answers[caller] == 1
         else:
@@ -484,7 +484,7 @@ class AtTheBounds(Machine):
         is_idle: bool,
         pulls: bool,
     ) -> None:
-        terms = WorkerProfile(
+        profile = WorkerProfile(
             lease=lease,
             silent_while_busy=silent,
             may_refuse=may_refuse,
@@ -493,7 +493,7 @@ class AtTheBounds(Machine):
             detach_timeout=patience,
             pulls=pulls,
         )
-        worker = self.broker.join(NOBODY, None, "w", services, terms, self.now, held_back_until=self.now + held)
+        worker = self.broker.join(NOBODY, None, "w", services, profile, self.now, held_back_until=self.now + held)
         if worker is not None:
             self.workers.append(worker)
             if is_idle:
@@ -522,7 +522,7 @@ class AtTheBounds(Machine):
             self.submit("a", b"one", inf, None, JobOptions(durable=True, waits=True, attempts=2))
         for _ in range(rounds):
             self.save_up_to(self.last_save)
-            for attempt in [each for each in self.attempts if each.job.attempt is each and each.job.wishes.durable]:
+            for attempt in [each for each in self.attempts if each.job.attempt is each and each.job.options.durable]:
                 self.broker.begin(attempt, self.now)
                 self.broker.succeed(attempt, b"", self.now)
                 self.carry_out()
@@ -537,7 +537,7 @@ class AtTheBounds(Machine):
     @rule(number=pick, services=st.lists(st.sampled_from(["a", "b", "c", "d", "e", ""]), max_size=3))
     def offer(self, number: int, services: list[str]) -> None:
         self.broker.offer(chosen(self.workers, number), services, self.now)
-        assert len(self.broker.roster.services) <= self.policy.max_services
+        assert len(self.broker.worker_registry.services) <= self.policy.max_services
         self.carry_out()
 
     @precondition(lambda self: self.workers)
@@ -619,7 +619,7 @@ class AtTheBounds(Machine):
         """The line comes late, and knows it or not."""
         self.now += seconds
         if is_paused:
-            self.broker.shift(seconds, self.now)
+            self.broker.extend_leases(seconds, self.now)
         self.broker.tick(self.now)
         self.carry_out()
         assert self.broker.next_deadline() > self.now
@@ -627,16 +627,16 @@ class AtTheBounds(Machine):
     def teardown(self) -> None:
         """All is well again: the diary writes, workers come and work, time passes. Then everybody has been answered."""
         broker = self.broker
-        for service in list(broker.roster.services):
+        for service in list(broker.worker_registry.services):
             broker.resume(service, self.now)
-        for worker in list(broker.roster.workers.values()):
+        for worker in list(broker.worker_registry.workers.values()):
             broker.leave(worker, self.now, "gone")
         helpers: dict[str, Worker] = {}
         rounds = 0
-        while broker.ledger.present or broker.next_deadline() < inf:
+        while broker.job_registry.present or broker.next_deadline() < inf:
             rounds += 1
             assert rounds < 100, "it never comes to rest"
-            for service in list(broker.roster.services):
+            for service in list(broker.worker_registry.services):
                 if service not in helpers:
                     helper = broker.join(NOBODY, None, "helper", [service], WorkerProfile(unproven_limit=inf), self.now)
                     assert helper is not None

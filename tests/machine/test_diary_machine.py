@@ -40,7 +40,7 @@ class DiaryMachine(RuleBasedStateMachine):
     def open(self, folder: Path, now: float) -> House:
         folder.mkdir(exist_ok=True)
         house = House(folder, LIMITS, seed=str(self.runs), now=now, offset=WALL, keep_outcomes=KEEP)
-        house.diary.failed = failed
+        house.store.failed = failed
         house.load()
         return house
 
@@ -59,9 +59,12 @@ class DiaryMachine(RuleBasedStateMachine):
     def enqueue(self, size: int, key: str | None, delay: float, attempts: int) -> None:
         payload = (key or "x").encode() * size  # the same key with another payload is refused
         house = self.house
-        wishes: dict[str, Any] = {"delay": delay, "attempts": attempts}
-        if key is None or house.broker.ledger.first_with(house.broker.roster.restore_service("s"), key) is None:
-            house.enqueue(payload, key=key, **wishes)
+        job_options: dict[str, Any] = {"delay": delay, "attempts": attempts}
+        if (
+            key is None
+            or house.broker.job_registry.first_with(house.broker.worker_registry.restore_service("s"), key) is None
+        ):
+            house.enqueue(payload, key=key, **job_options)
 
     @rule(may_return=st.booleans(), capacity=st.integers(1, 3))
     def join(self, may_return: bool, capacity: int) -> None:
@@ -101,13 +104,13 @@ class DiaryMachine(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.05, 1.0, 7.0, 60.0]))
     def wait(self, seconds: float) -> None:
         self.house.now += seconds
-        self.house.broker.shift(seconds, self.house.now)  # workers are not judged here
-        self.house.line.turn()
+        self.house.broker.extend_leases(seconds, self.house.now)  # workers are not judged here
+        self.house.runner.run_once()
 
     @rule()
-    def turn(self) -> None:
+    def run_once(self) -> None:
         """What was decided goes to the diary; nobody has heard from it yet."""
-        self.house.line.turn()
+        self.house.runner.run_once()
 
     # ------------------------------------------------------------ what must hold
 
@@ -116,18 +119,18 @@ class DiaryMachine(RuleBasedStateMachine):
         """I16."""
         self.house.settle()
         self.wait_for_diary()  # nobody waits for erasures
-        self.hear()
-        memory = {job.number: job for job in self.house.broker.jobs.values() if job.wishes.durable}
+        self.receive()
+        memory = {job.number: job for job in self.house.broker.jobs.values() if job.options.durable}
         kept = {each.number: each for each in self.read_copy()}
         assert kept.keys() == memory.keys()
         for number, job in memory.items():
-            check_same(kept[number], job, self.house.broker.stranded)
+            check_same(kept[number], job, self.house.broker.resumable)
 
     @rule()
     def crash(self) -> None:
         """I3, R107, R108."""
         self.wait_for_diary()
-        self.hear()
+        self.receive()
         for id in [id for id in self.accepted if id not in self.house.broker.jobs]:
             del self.accepted[id]  # its keep time is over
             self.told.pop(id, None)
@@ -140,11 +143,11 @@ class DiaryMachine(RuleBasedStateMachine):
         for id, outcome in self.told.items():
             assert jobs[JobId(id)].outcome is outcome, "a job that ended has not"
         for job in jobs.values():
-            assert job.spent <= (job.wishes.attempts or 1)
+            assert job.spent <= (job.options.attempts or 1)
             assert job.spent <= spent.get(job.id, 3) + 1
         self.check_payloads()
 
-    def hear(self) -> None:
+    def receive(self) -> None:
         """Note what has been promised until now."""
         for effect in self.house.caller.heard:
             if isinstance(effect, Acknowledge):
@@ -157,7 +160,7 @@ class DiaryMachine(RuleBasedStateMachine):
     def wait_for_diary(self) -> None:
         """Until it has written what it was told: not what would be told next."""
         is_here: list[bool] = []
-        self.house.diary.fetch(Job(JobId(b""), Any, b"", (), Any, 0.0), lambda *_: is_here.append(True))  # type: ignore[arg-type]
+        self.house.store.fetch(Job(JobId(b""), Any, b"", (), Any, 0.0), lambda *_: is_here.append(True))  # type: ignore[arg-type]
         self.house.loop.run_until(lambda: is_here)
 
     def check_payloads(self) -> None:
@@ -172,7 +175,7 @@ class DiaryMachine(RuleBasedStateMachine):
         self.runs += 1
         folder = self.root / str(self.runs)
         folder.mkdir()
-        for path in self.house.diary.path.parent.glob("diary.db*"):
+        for path in self.house.store.path.parent.glob("diary.db*"):
             shutil.copyfile(path, folder / path.name)
         return folder
 
@@ -190,8 +193,8 @@ def failed(sentence: str) -> None:
     raise AssertionError(sentence)
 
 
-def check_same(kept: StoredJob, job: Job, stranded: Container[bytes]) -> None:
-    for name in ("id", "wishes", "key", "digest", "retry_of", "spent", "deaths", "outcome", "reason"):
+def check_same(kept: StoredJob, job: Job, resumable: Container[bytes]) -> None:
+    for name in ("id", "options", "key", "digest", "retry_of", "spent", "deaths", "outcome", "reason"):
         assert getattr(kept, name) == getattr(job, name), name
     assert kept.quarantined == (job.quarantined or job.retried_as is not None)  # its retry takes it out again
     assert kept.service == job.service.name
@@ -203,8 +206,8 @@ def check_same(kept: StoredJob, job: Job, stranded: Container[bytes]) -> None:
         assert job.attempt is not None
         assert (kept.token, kept.attempt) == (job.attempt.token, job.attempt.number)
         assert kept.worker == job.attempt.worker.name
-        if job.attempt.token not in stranded:  # of one that was given out before a crash, the file knows more
-            assert kept.may_return == job.attempt.worker.terms.may_return
+        if job.attempt.token not in resumable:  # of one that was given out before a crash, the file knows more
+            assert kept.may_return == job.attempt.worker.profile.may_return
     if job.state is DELAYED and job.spent:
         assert abs(kept.start_at - job.start_at) < 1e-3
 

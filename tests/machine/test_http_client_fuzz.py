@@ -42,10 +42,10 @@ def run(stream: bytes, sizes: list[int], use_gap: bool) -> Seen:
     for _ in range(MANY):
         client.encode([b"GET /", b"", b""])
     messages: list[list[bytes]] = []
-    pos = turn = 0
+    pos = run_once = 0
     while pos < len(stream):
-        count = sizes[turn % len(sizes)]
-        turn += 1
+        count = sizes[run_once % len(sizes)]
+        run_once += 1
         gap = client.gap
         if use_gap and gap is not None:
             piece = stream[pos : pos + min(count, len(gap))]

@@ -46,7 +46,7 @@ def fate(data: bytes, size: int) -> tuple[list[int], int, bool]:
         visit = world.visit()
         visit.say(data, size)
         for _ in range(3):
-            world.turn()
+            world.run_once()
         assert world.errors == []
         return visit.statuses, len(world.reports), visit.transport.is_closed or visit.transport.is_finished
     finally:

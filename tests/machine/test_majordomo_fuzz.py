@@ -152,20 +152,20 @@ class Crowd:
         elif roll < 0.05:
             world.wait_beating(rng.choice([0.1, 1.0, 2.5, 9.0]), self.honest)
         elif roll < 0.06:
-            side.hear(*message(rng), bytes(MAX_PAYLOAD))
+            side.receive(*message(rng), bytes(MAX_PAYLOAD))
         else:
-            side.hear(*(self._sensible(side) if roll < 0.85 else message(rng) or [b""]))
+            side.receive(*(self._sensible(side) if roll < 0.85 else message(rng) or [b""]))
         if rng.random() < 0.6:
-            world.turn()
+            world.run_once()
 
     def _sensible(self, side: Side) -> list[bytes]:
         """What a peer in its place might well say."""
         speech, rng = side.speech, self.rng
         side.told()
-        guest = side.peer.guest
-        attempt = getattr(guest, "attempt", None)
+        remote = side.peer.remote
+        attempt = getattr(remote, "attempt", None)
         token = bytes(attempt.token) if attempt is not None else b"t" * 16
-        if rng.random() < 0.4 and not hasattr(guest, "worker"):
+        if rng.random() < 0.4 and not hasattr(remote, "worker"):
             return [*speech.client, b"echo", rng.randbytes(3)]
         if attempt is not None and rng.random() < 0.5:
             return [*speech.worker, speech.reply, token, b"", b"result"]
@@ -181,7 +181,7 @@ class Crowd:
 
     def serve_the_honest(self, number: int) -> None:
         """Whatever the others do, those two understand each other."""
-        self.world.turn()
+        self.world.run_once()
         self.honest.told()
         self.caller.call(b"%d" % number, service=b"honest")
         assert self.honest.words()[-1:] == [str(number)]
@@ -203,7 +203,7 @@ def test_peers_that_say_anything_harm_nobody_else_and_the_books_are_right(start:
     world.wait(30)
     counters = world.counters
     assert not world.broker.jobs
-    assert not world.broker.roster.workers
+    assert not world.broker.worker_registry.workers
     assert not world.session._beats
     assert sum(counters.ended.values()) == counters.accepted
     assert counters.ended[Outcome.DONE] > 100

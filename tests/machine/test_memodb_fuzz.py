@@ -15,7 +15,7 @@ import cbor2
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.names import is_name
 from dragoman.dialects.memodb import codec
-from dragoman.dialects.memodb.messages import Disconnect, Heartbeat, Job, Ready, Result, Word
+from dragoman.dialects.memodb.messages import Disconnect, Heartbeat, Job, ParsedMessage, Ready, Result
 
 INPUTS = 20_000
 KIB_64 = 65_536
@@ -35,7 +35,7 @@ def decoded(body: bytes) -> tuple[object, int]:
     return item, stream.tell()
 
 
-def items_of(word: Word) -> list[object]:
+def items_of(word: ParsedMessage) -> list[object]:
     """What its header says, in the other library's types, after the version; a flag is always said."""
     match word:
         case Ready():
@@ -75,7 +75,7 @@ def is_service(name: object) -> bool:
     return type(name) is str and is_name(name, 128)
 
 
-def outcome(body: bytes | bytearray) -> Word | Malformed:
+def outcome(body: bytes | bytearray) -> ParsedMessage | Malformed:
     try:
         return codec.read(body)
     except Malformed as error:

@@ -141,14 +141,14 @@ class Fuzz:
                 self._work(bench)
             case 8:
                 number = rng.randrange(len(self.callers))
-                self.callers[number].end.hear(b"", noise(rng))
+                self.callers[number].end.receive(b"", noise(rng))
                 self.sent[number] += 1
             case 9:
                 world.wait(rng.choice([0.0, 0.06, 0.5, 1.1]))
             case 10:
                 self._accident(bench)
             case 11:
-                world.turn()
+                world.run_once()
         self._listen()
         for job in world.broker.jobs.values():
             assert job.spent <= self.given[job.id], "an attempt was spent that nobody can have seen (R8)"
@@ -159,7 +159,7 @@ class Fuzz:
         if len(frames) == 2 and frames[1].startswith(b"PING:::") and self.rng.random() < 0.1:
             frames = [b"", fields(b"PING", FORBIDDEN)]
         if b"".join(frames):
-            bench.registrant.hear(*frames)
+            bench.registrant.receive(*frames)
             self.fed += 1
 
     def _work(self, bench: Bench) -> None:
@@ -171,12 +171,12 @@ class Fuzz:
         word = heard[-1][-1] if heard else b""
         if self.rng.random() < 0.3 or not word:
             if self.rng.random() < 0.3:
-                bench.end.hear(*message(self.rng))
+                bench.end.receive(*message(self.rng))
         elif word == WAKE:
-            bench.end.hear(b"", b"GIVE")
+            bench.end.receive(b"", b"GIVE")
         else:
             _, id, data = word.split(b":::", 2)
-            bench.end.hear(b"", self.rng.choice([fields(b"JOBRES", id, data), fields(b"JOBRES", data)]))
+            bench.end.receive(b"", self.rng.choice([fields(b"JOBRES", id, data), fields(b"JOBRES", data)]))
 
     def _accident(self, bench: Bench) -> None:
         rng, world = self.rng, self.world
@@ -184,7 +184,7 @@ class Fuzz:
         match rng.randrange(6):
             case 4 | 5 if bench.lives and bench.end.is_frozen and not bench.end.is_over:
                 if rng.random() < 0.5 and not bench.registrant.is_over:
-                    bench.registrant.hear(b"", fields(b"REMOVE", bench.endpoint))
+                    bench.registrant.receive(b"", fields(b"REMOVE", bench.endpoint))
                 bench.end.is_frozen = False
                 bench.end.pump()  # it greets after all
             case 0 if bench.lives and not bench.end.is_over and bench.end.peer is not None:

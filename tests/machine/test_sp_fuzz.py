@@ -82,9 +82,9 @@ def random_message(rng: random.Random) -> list[bytes]:
 
 
 def random_conversation(ipc: bool, rng: random.Random) -> bytes:
-    asker = Sp("REQ", ipc=ipc)
-    buffers = [buffer for _ in range(rng.randint(0, 4)) for buffer in asker.encode(random_message(rng))]
-    return asker.outgoing[0] + b"".join(buffers)
+    responder = Sp("REQ", ipc=ipc)
+    buffers = [buffer for _ in range(rng.randint(0, 4)) for buffer in responder.encode(random_message(rng))]
+    return responder.outgoing[0] + b"".join(buffers)
 
 
 def mutate(stream: bytes, rng: random.Random) -> bytes:
@@ -162,11 +162,11 @@ def test_any_bytes_give_the_same_end_in_all_cuts(stream: bytes, ipc: bool, seed:
 )
 def test_what_we_encode_comes_back(messages: list[tuple[int, list[bytes]]], ipc: bool, seed: int) -> None:
     rng = random.Random(seed)
-    asker = Sp("REQ", ipc=ipc)
+    responder = Sp("REQ", ipc=ipc)
     stream, expected = GREETING, []
     for hops, frames in messages:
         route = bytes(4) * hops + (rng.randrange(1 << 31) | 1 << 31).to_bytes(4, "big")
         if len(route) + sum(map(len, frames)) <= MOST:
-            stream += b"".join(asker.encode([route, *frames]))
+            stream += b"".join(responder.encode([route, *frames]))
             expected.append([route, b"".join(frames)])
     assert assert_cuts_do_not_matter(stream, ipc, rng) == (expected, "", True, False)

@@ -64,7 +64,7 @@ def settle(world: World) -> None:
     """Let everything run that can."""
     loop = _the_loop()
     for _ in range(4):
-        world.line.turn()
+        world.runner.run_once()
         loop.call_soon(loop.stop)
         loop.run_forever()
 
@@ -101,11 +101,11 @@ def _the_loop() -> asyncio.AbstractEventLoop:
 
 def _app(world: World, options: ListenerOptions) -> Any:
     if world not in _doors:
-        session = HttpBrokerSide(world.broker, world.line.connections, options)
-        desk = OperationHandlers(world.broker, world.line, NullStore(), lambda: 0.0, _no_health)
-        world.line.sessions += [session, desk]
+        session = HttpBrokerSide(world.broker, world.runner.connections, options)
+        desk = OperationHandlers(world.broker, world.runner, NullStore(), lambda: 0.0, _no_health)
+        world.runner.sessions += [session, desk]
         _doors[world] = make_app(
-            AppContext(world.broker, desk, session, world.line, lambda: world.now, _no_health, 200_000)
+            AppContext(world.broker, desk, session, world.runner, lambda: world.now, _no_health, 200_000)
         )
     return _doors[world]
 

@@ -58,7 +58,7 @@ def lost(world: World, caller: Caller, worker: Worker) -> None:
 
 def cancelled(world: World, caller: Caller, worker: Worker) -> None:
     assert world.broker.withdraw(world.only_job(), world.now)
-    world.line.turn()
+    world.runner.run_once()
 
 
 def refused(world: World, caller: Caller, worker: Worker) -> None:
@@ -142,7 +142,7 @@ def test_a_job_without_any_limit_has_the_listener_s_where_workers_are_silent(wor
     told, worker = Outcomes(), workers.worker(world)
     unlimited = JobOptions(job_timeout=inf, attempts=1)  # such as that of a background job with `timeout=None`
     assert world.broker.submit(SERVICE, b"bonjour", BrokerCaller(told), unlimited, world.now)
-    world.line.turn()
+    world.runner.run_once()
     assert worker.jobs() == [b"bonjour"]
     world.wait(JOB_TIMEOUT - 1.0)
     assert told.outcomes == []

@@ -37,11 +37,11 @@ def join(world: World, lines: Lines, workers: People) -> tuple[Any, dict[str, An
     """A worker that has joined, and the fields of the one line about that."""
     worker = workers.worker(world)
     ((event, about),) = lines.take()
-    (known,) = world.broker.roster.workers.values()
+    (known,) = world.broker.worker_registry.workers.values()
     assert event == "worker joined"
     assert set(about) == ABOUT
     assert (about["worker"], about["id"], about["dialect"]) == (known.name, known.id, workers.dialect)
-    assert (about["services"], about["capacity"]) == ([each.name for each in known.services], known.terms.capacity)
+    assert (about["services"], about["capacity"]) == ([each.name for each in known.services], known.profile.capacity)
     assert SERVICE in about["services"]
     assert about["peer"]
     return worker, about
@@ -70,9 +70,9 @@ def test_a_worker_that_is_drained_has_a_line_for_that_and_one_for_its_end() -> N
             worker, about = join(world, lines, workers)
             native.NATIVE.call(world).submit(b"bonjour")
             assert worker.jobs() == [b"bonjour"]
-            (known,) = world.broker.roster.workers.values()
+            (known,) = world.broker.worker_registry.workers.values()
             world.broker.drain(known, world.now)
-            world.line.turn()
+            world.runner.run_once()
             assert lines.take() == [("worker draining", about)]
             worker.finish(b"good day")
             settle(world)
@@ -86,7 +86,7 @@ def test_a_worker_that_an_operator_kills_has_one_line() -> None:
         with one_world() as world:
             lines = Lines(world)
             _, about = join(world, lines, workers)
-            (known,) = world.broker.roster.workers.values()
+            (known,) = world.broker.worker_registry.workers.values()
             world.broker.drain(known, world.now, at_once=True)
             settle(world)
             reason = "its worker was killed by an operator"

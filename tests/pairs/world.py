@@ -27,7 +27,7 @@ class World:
         self.now = 1000.0
         self.broker = Broker(Policy(), SeededEntropy())
         self.counters = self.broker.counters
-        self.line = Runner(
+        self.runner = Runner(
             self.broker,
             NullStore(),
             lambda: self.now,
@@ -46,7 +46,7 @@ class World:
     def door(self, url: str, who: str) -> Any:
         """Where workers or callers of this listener come in; it listens from the first time on."""
         if url not in self._listeners:
-            self._listeners[url] = dict(prepare(url, self.broker, self.line).doors)
+            self._listeners[url] = dict(prepare(url, self.broker, self.runner).sockets)
         return self._listeners[url].get(who) or self._listeners[url]["both"]
 
     def connect(self) -> None:
@@ -56,17 +56,17 @@ class World:
             if place in self.places:
                 self.dialled.setdefault(place, []).append(Dialled(self, peer, self.places[place]()))
             else:
-                self.line.connections.dialled(peer, None, "nobody listens there")
-        self.line.turn()
+                self.runner.connections.dialled(peer, None, "nobody listens there")
+        self.runner.run_once()
 
     def wait(self, seconds: float) -> None:
         until = self.now + seconds
-        while (due := self.line.turn()) <= until:
+        while (due := self.runner.run_once()) <= until:
             for connection in self.connections:
                 connection.live()
             self.now = due
         self.now = until
-        self.line.turn()
+        self.runner.run_once()
 
     def only_job(self) -> Job:
         (job,) = self.broker.jobs.values()
@@ -84,7 +84,7 @@ class Connection(ByteStream):
 
     def __init__(self, world: World, door: Any, carrier: Carrier, address: str = "127.0.0.1") -> None:
         self._begin(world, carrier, door.carrier())
-        self._peer = world.line.connections.connected(
+        self._peer = world.runner.connections.connected(
             door.session, door.endpoint, self._theirs, self, address, address, door.limits
         )
         self._greet()
@@ -97,7 +97,7 @@ class Connection(ByteStream):
 
     def say(self, *frames: Frame) -> None:
         self._pass_on(self._ours.encode(frames))
-        self.world.line.turn()
+        self.world.runner.run_once()
 
     def take(self) -> list[Message]:
         """What has come since the last time."""
@@ -106,14 +106,14 @@ class Connection(ByteStream):
 
     def cut(self) -> None:
         self.is_cut = True
-        self.world.line.connections.ended(self._peer, "cut")
-        self.world.line.turn()
+        self.world.runner.connections.ended(self._peer, "cut")
+        self.world.runner.run_once()
 
     def _pass_on(self, buffers: Sequence[Frame]) -> None:
         assert not self.is_cut
         data = b"".join(buffers)
         if data:
-            self.world.line.connections.arrived(self._peer, self._theirs.feed(data))
+            self.world.runner.connections.arrived(self._peer, self._theirs.feed(data))
 
     def _begin(self, world: World, ours: Carrier, theirs: Carrier) -> None:
         self.world = world
@@ -127,9 +127,9 @@ class Connection(ByteStream):
 
     def _greet(self) -> None:
         while not (self._ours.ready and self._theirs.ready):
-            self.world.line.turn()
+            self.world.runner.run_once()
             self.live()
-        self.world.line.turn()
+        self.world.runner.run_once()
 
     # ---------------------------------------------------------------- what the line asks of a stream
 
@@ -156,5 +156,5 @@ class Dialled(Connection):
     def __init__(self, world: World, peer: StreamConnection, carrier: Carrier) -> None:
         self._begin(world, carrier, peer.carrier)
         self._peer = peer
-        world.line.connections.dialled(peer, self)
+        world.runner.connections.dialled(peer, self)
         self._greet()

@@ -233,7 +233,7 @@ class Worker:
     def _open_socket(self) -> None:
         self._socket_number += 1
         self._heard_at = self.world.now
-        heard = partial(self._hear, self._socket_number)
+        heard = partial(self._receive, self._socket_number)
         ended = None if self._transparent else partial(self._lost, self._socket_number)
         self._socket = Socket(self._house, BACKEND, "DEALER", self.name, heard, ended, self._identity)
         self._socket.send(READY)
@@ -273,7 +273,7 @@ class Worker:
         self._pings += 1
         self._socket.send([*PING, b"%d" % self._pings] if self.counts else PING)
 
-    def _hear(self, number: int, message: Message | TooLarge) -> None:
+    def _receive(self, number: int, message: Message | TooLarge) -> None:
         if number != self._socket_number or self._is_dead:
             return
         assert isinstance(message, list)
@@ -339,7 +339,7 @@ class Worker:
             self._begin()
         unread, self._unread = self._unread, []
         for message in unread:
-            self._hear(self._socket_number, message)
+            self._receive(self._socket_number, message)
 
     def _drop_work(self) -> None:
         self._work += 1
@@ -521,14 +521,14 @@ class Caller:
 
     def _converse(self) -> None:
         conversation = self.conversation = self._oracle.converse(self.name)
-        heard = partial(self._hear, conversation)
+        heard = partial(self._receive, conversation)
         ended = partial(self._broken, conversation)
         kind = "REQ" if self._at_once == 1 else "DEALER"
         self._socket = Socket(self._house, FRONTEND, kind, self.name, heard, ended)
         for _ in range(self._at_once):
             self._plan(conversation)
 
-    def _hear(self, conversation: Conversation, message: Message | TooLarge) -> None:
+    def _receive(self, conversation: Conversation, message: Message | TooLarge) -> None:
         self._oracle.answered(conversation, message)
         self._plan(conversation)
 

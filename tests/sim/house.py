@@ -76,7 +76,7 @@ class House:
         if any(job.state is JobState.RUNNING for job in life.broker.jobs.values()):
             self.oracle.hit("broker crashed with jobs running")
         self.life, life.is_alive = None, False
-        self._first_worker = life.broker.roster.next_id()
+        self._first_worker = life.broker.worker_registry.next_id()
         self.oracle.life_ended(life.broker)
         for wire in self.wires:
             wire.cut()
@@ -123,12 +123,12 @@ class Life:
         self._timer_due = 0.0
         self._timer_number = 0
         self.broker = kinds.broker(Policy(), SeededEntropy(world.random.random().hex()), first_worker=first_worker)
-        self.line = Runner(self.broker, NullStore(), lambda: world.now, self._log, AdmissionLimits(), wake=self._wake)
+        self.runner = Runner(self.broker, NullStore(), lambda: world.now, self._log, AdmissionLimits(), wake=self._wake)
         EventLog(self.broker.events, self._log, drain_timeout=30.0)
         self.session: PingPongBrokerSide = kinds.session(
-            house.oracle, self.broker, self.line.connections, options, MAX_PAYLOAD, world
+            house.oracle, self.broker, self.runner.connections, options, MAX_PAYLOAD, world
         )
-        self.line.sessions.append(self.session)
+        self.runner.sessions.append(self.session)
         self._wake()
 
     # ---------------------------------------------------------------- turns
@@ -141,15 +141,15 @@ class Life:
             return
         self._house.touched(self)
         given = self._house.oracle.gives_said
-        due = self.line.turn()
+        due = self.runner.run_once()
         if not self._timer_number or due < self._timer_due:
             self._timer_due = due
             self._timer_number += 1
-            self._world.at(due, self._timed_turn, self._timer_number)
+            self._world.at(due, self._timed_iteration, self._timer_number)
         if self._house.oracle.gives_said > given:
             self._maybe_pause()
 
-    def _timed_turn(self, number: int) -> None:
+    def _timed_iteration(self, number: int) -> None:
         if number == self._timer_number and self.is_alive and not self.is_paused:
             self._timer_due = float("inf")
             self._turn()
@@ -206,7 +206,7 @@ class Life:
             return
         self._house.touched(self)
         carrier = self.new_carrier()
-        peer = self.line.connections.connected(self.session, endpoint, carrier, end, end.label, self.address_of(end))
+        peer = self.runner.connections.connected(self.session, endpoint, carrier, end, end.label, self.address_of(end))
         self._ends[end] = None
         end.on_bytes = partial(self._arrived, peer, carrier)
         end.on_end = partial(self._ended, peer, end)
@@ -223,9 +223,9 @@ class Life:
         if self.is_alive:
             self._house.touched(self)
             messages = carrier.feed(data)
-            if peer.endpoint == FRONTEND and peer.closing is None:
+            if peer.socket_name == FRONTEND and peer.closing is None:
                 self._house.oracle.frontend_heard(self.broker, len(messages))
-            self.line.connections.arrived(peer, messages)
+            self.runner.connections.arrived(peer, messages)
             if self.pauses_before and self.broker.effects:
                 self._maybe_pause()
 
@@ -235,7 +235,7 @@ class Life:
         elif self.is_alive:
             self._house.touched(self)
             self._ends.pop(end, None)
-            self.line.connections.ended(peer, problem)
+            self.runner.connections.ended(peer, problem)
 
     def _log(self, level: str, event: str, **fields: Any) -> None:
         self._world.note("log", (event, {name: str(value) for name, value in fields.items()}))

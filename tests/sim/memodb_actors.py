@@ -99,7 +99,7 @@ class Context:
 
     request: Request | None = None
 
-    def hear(self, heard: Heard) -> None:
+    def receive(self, heard: Heard) -> None:
         raise NotImplementedError
 
 
@@ -194,14 +194,14 @@ class NngSocket:
                 self._oracle.hit("resend timer")
             self._transmit(request)
 
-    def _hear(self, route: bytes, body: bytes) -> None:
+    def _receive(self, route: bytes, body: bytes) -> None:
         self._oracle.arrives(self.label, route, body)
         request = self._outstanding.pop(route, None)
         if request is None:
             self._oracle.hit("answers nobody waits for any more")
             return
         request.context.request = None
-        request.context.hear(understand(body))
+        request.context.receive(understand(body))
 
     # ---------------------------------------------------------------- connections
 
@@ -236,7 +236,7 @@ class NngSocket:
                 self._transmit(request)
         for message in messages:
             assert isinstance(message, list)
-            self._hear(bytes(message[0]), bytes(message[1]))
+            self._receive(bytes(message[0]), bytes(message[1]))
 
     def _write(self, end: End, buffers: list[bytes | bytearray]) -> None:
         for buffer in buffers:
@@ -358,7 +358,7 @@ class Worker(Context):
         self._step = 0
         self._join()
 
-    def hear(self, heard: Heard) -> None:
+    def receive(self, heard: Heard) -> None:
         require(len(heard.id) == 16, "R66", f"{self.name} is called {heard.id.hex()}")
         require(self.id in (b"", heard.id), "R60", f"{self.name} is {self.id.hex()} and was called {heard.id.hex()}")
         self._step += 1
@@ -445,7 +445,7 @@ class Caller(Context):
         if habits.patience is not None:
             self._world.after(random.uniform(0.2, 1.0) * habits.patience, self._lose_patience, self._asked)
 
-    def hear(self, heard: Heard) -> None:
+    def receive(self, heard: Heard) -> None:
         require(heard.kind == RESULT and not heard.id, "document", f"{self.name} heard {heard}")
         right = heard.payload == result_of(self._payload)
         require(right, "I7", f"{self.name} got a wrong answer to {self._payload[:16]!r}")

@@ -184,11 +184,11 @@ class MemoDbOracle:
         most = record.accepted * self._attempts
         require(record.gives <= most, "I8", f"{bytes(job.payload[:16])!r}: {record.gives} hand-outs of {most}")
 
-    def takes_back(self, guest: MemoDbWorker, attempt: Attempt) -> None:
+    def takes_back(self, remote: MemoDbWorker, attempt: Attempt) -> None:
         """It never left us, so what is said instead may be something else."""
         self.hit("unsent JOB taken back")
         self._by_job[attempt.job.id].gives -= 1
-        self._first.pop(self._last_of.pop(guest.id), None)
+        self._first.pop(self._last_of.pop(remote.id), None)
 
     def replies(self, session: WatchedMemoDb, peer: StreamConnection, route: bytes, body: bytes) -> None:
         key = peer.label[:-1], route
@@ -196,7 +196,7 @@ class MemoDbOracle:
         worker = body[10:26] if body[9] == 0x50 else b""
         former = self._first.get(key)
         if former is not None and former[0] != body:
-            is_dead = bool(former[1]) and former[1] not in session.guests
+            is_dead = bool(former[1]) and former[1] not in session.remotes
             is_twin = self._outruns and self.asked(peer.label, route)[8] == 1  # its former connection seems to live
             require(
                 is_dead or is_twin,
@@ -224,7 +224,7 @@ class MemoDbOracle:
             require(now >= job.arrival + queue_timeout, "R6", f"{name} after {now - job.arrival:.3f} s")
 
     def recalls(self, attempt: Attempt, now: float) -> None:
-        due = attempt.given + attempt.job.wishes.job_timeout - LATE_GIVE
+        due = attempt.given + attempt.job.options.job_timeout - LATE_GIVE
         require(now >= due, "R6", f"{bytes(attempt.job.payload[:16])!r} was given {now - attempt.given:.3f} s ago")
 
     def turns_away(self, worker_id: bytes) -> None:
@@ -268,18 +268,18 @@ class MemoDbOracle:
 class WatchedLine:
     """What the session knows as its line: every answer is seen on its way out."""
 
-    def __init__(self, oracle: MemoDbOracle, line: Connections) -> None:
+    def __init__(self, oracle: MemoDbOracle, io: Connections) -> None:
         self._oracle = oracle
-        self._line = line
+        self._io = io
         self.session: WatchedMemoDb
-        self.remark = line.remark
-        self.remark_limited = line.remark_limited
-        self.bad_message = line.bad_message
-        self.close = line.close
+        self.remark = io.remark
+        self.remark_limited = io.remark_limited
+        self.bad_message = io.bad_message
+        self.close = io.close
 
     def send(self, peer: StreamConnection, frames: list[bytes | bytearray], mark: object = None) -> None:
         self._oracle.replies(self.session, peer, bytes(frames[0]), b"".join(frames[1:]))
-        self._line.send(peer, frames, mark)
+        self._io.send(peer, frames, mark)
 
 
 class WatchedCallers(Callers):
@@ -287,25 +287,25 @@ class WatchedCallers(Callers):
 
     def __init__(self, oracle: MemoDbOracle, session: WatchedMemoDb) -> None:
         super().__init__(
-            session, session._broker, session._line, session._options, session._max_payload, session._guests
+            session, session._broker, session._io, session._options, session._max_payload, session._remotes
         )
         self._oracle = oracle
 
-    def hear_job(  # type: ignore[override]
+    def receive_job(  # type: ignore[override]
         self, peer: StreamConnection, route: bytes, mark: int, service: str, timeout: int, payload: Frame, now: float
     ) -> None:
         self.before_job(peer, route, mark)
         accepted = self._broker.counters.accepted
-        call = peer.guest.waiting.get(route)
-        if call is not None and call.mark == mark:
+        call = peer.remote.waiting.get(route)
+        if call is not None and call.request_hash == mark:
             self._oracle.hit("job repeated on its connection")
-        call = peer.guest.answered.get(route)
-        if call is not None and call.mark == mark:
+        call = peer.remote.answered.get(route)
+        if call is not None and call.request_hash == mark:
             self._oracle.hit("answer asked for on its connection")
         lost = any(key[:2] == (peer.address, route[-4:]) and key[2] != mark for key in self.orphans)
         self._oracle.hit("request id of a lost request with another message", lost)
         beginning = bytes(payload[:16])
-        super().hear_job(peer, route, mark, service, timeout, payload, now)
+        super().receive_job(peer, route, mark, service, timeout, payload, now)
         if self._broker.counters.accepted > accepted:
             self._oracle.accepts(beginning)
 
@@ -339,20 +339,20 @@ class WatchedMemoDb(MemoDbBrokerSide):
         self,
         oracle: MemoDbOracle,
         broker: Broker,
-        line: Connections,
+        io: Connections,
         options: ListenerOptions,
         max_payload: int,
         world: World,
     ) -> None:
-        watched = WatchedLine(oracle, line)
+        watched = WatchedLine(oracle, io)
         super().__init__(broker, watched, options, max_payload)  # type: ignore[arg-type]
         watched.session = self
         self._oracle = oracle
         self._callers = self.callers_type(oracle, self)
 
     @property
-    def guests(self) -> dict[bytes, MemoDbWorker]:
-        return self._guests
+    def remotes(self) -> dict[bytes, MemoDbWorker]:
+        return self._remotes
 
     @property
     def waiting(self) -> int:
@@ -360,13 +360,13 @@ class WatchedMemoDb(MemoDbBrokerSide):
 
     # ---------------------------------------------------------------- workers
 
-    def _hear_ready(self, peer: StreamConnection, route: bytes, mark: int, ready: Ready, now: float) -> None:  # type: ignore[override]
-        super()._hear_ready(peer, route, mark, ready, now)
+    def _receive_ready(self, peer: StreamConnection, route: bytes, mark: int, ready: Ready, now: float) -> None:  # type: ignore[override]
+        super()._receive_ready(peer, route, mark, ready, now)
         oracle = self._oracle
-        many = f"{len(self._guests)} workers in the books, and only {oracle.workers} there"
-        require(not oracle.is_exact or len(self._guests) <= oracle.workers, "R61", many)
+        many = f"{len(self._remotes)} workers in the books, and only {oracle.workers} there"
+        require(not oracle.is_exact or len(self._remotes) <= oracle.workers, "R61", many)
 
-    def _hear_worker(  # type: ignore[override]
+    def _receive_worker(  # type: ignore[override]
         self,
         peer: StreamConnection,
         route: bytes,
@@ -376,50 +376,50 @@ class WatchedMemoDb(MemoDbBrokerSide):
         is_leaving: bool,
         now: float,
     ) -> None:
-        guest = self._guests.get(id)
-        if guest is not None:
-            self.before_request(guest, peer)
+        remote = self._remotes.get(id)
+        if remote is not None:
+            self.before_request(remote, peer)
             if is_leaving:
                 self._oracle.hit("goodbyes")
         elif result is not None:
             self._oracle.turns_away(id)
             if is_leaving:
                 self._oracle.hit("goodbye repeated")
-        super()._hear_worker(peer, route, mark, id, result, is_leaving, now)
+        super()._receive_worker(peer, route, mark, id, result, is_leaving, now)
 
-    def before_request(self, guest: MemoDbWorker, peer: StreamConnection) -> None:
+    def before_request(self, remote: MemoDbWorker, peer: StreamConnection) -> None:
         """The place where a planted bug changes what the session knows before it handles a request of this worker."""
 
-    def _hear_again(self, guest: MemoDbWorker, peer: StreamConnection, route: bytes, now: float) -> None:  # type: ignore[override]
+    def _receive_again(self, remote: MemoDbWorker, peer: StreamConnection, route: bytes, now: float) -> None:  # type: ignore[override]
         hit = self._oracle.hit
         kind = KINDS[self._oracle.asked(peer.label, route)[8]]
-        if guest.peer is peer:
+        if remote.peer is peer:
             hit(f"{kind} repeated on its connection")
         else:
             hit(f"{kind} known again on a new connection")
-            if guest.answer is None:
+            if remote.answer is None:
                 hit("parked request moved to a new connection")
-        if guest.answer is not None:
-            hit("JOB said again" if guest.attempt is not None else "HEARTBEAT said again")
-        super()._hear_again(guest, peer, route, now)
+        if remote.answer is not None:
+            hit("JOB said again" if remote.attempt is not None else "HEARTBEAT said again")
+        super()._receive_again(remote, peer, route, now)
 
     def _give(self, attempt: Attempt, now: float) -> None:
-        guest: MemoDbWorker = attempt.worker.remote
-        if guest.peer is None:
+        remote: MemoDbWorker = attempt.worker.remote
+        if remote.peer is None:
             self._oracle.hit("hand-out to a worker that has just gone")
         else:
-            require(guest.answer is None, "R60", f"{attempt.worker.name} is given a job and has not asked")
+            require(remote.answer is None, "R60", f"{attempt.worker.name} is given a job and has not asked")
             self._oracle.gives(attempt)
         super()._give(attempt, now)
 
     def _take_back(self, attempt: Attempt, now: float) -> None:
-        guest: MemoDbWorker = attempt.worker.remote
-        held, was_known = guest.attempt, guest.id in self._guests
+        remote: MemoDbWorker = attempt.worker.remote
+        held, was_known = remote.attempt, remote.id in self._remotes
         super()._take_back(attempt, now)
         if held is attempt and was_known:
-            if guest.attempt is None:
-                self._oracle.takes_back(guest, attempt)
-            elif guest.is_replayed:
+            if remote.attempt is None:
+                self._oracle.takes_back(remote, attempt)
+            elif remote.is_replayed:
                 self._oracle.hit("unsent JOB said again before it could be taken back")
 
     def _recall(self, attempt: Attempt, reason: str, now: float) -> None:
@@ -427,33 +427,37 @@ class WatchedMemoDb(MemoDbBrokerSide):
         super()._recall(attempt, reason, now)
 
 
-def books(session: WatchedMemoDb, line: Runner) -> None:
+def books(session: WatchedMemoDb, io: Runner) -> None:
     """Raise if the session's records contradict each other."""
-    peers = [peer for peer in line.connections.peers if peer.is_open and not peer.is_lost]
-    waiting = [call for peer in peers for call in peer.guest.waiting.values()]
+    peers = [peer for peer in io.connections.peers if peer.is_open and not peer.is_lost]
+    waiting = [call for peer in peers for call in peer.remote.waiting.values()]
     if not session._broker.effects:  # else somebody is still to be told
         calls = sum(len(job.callers) for job in session._broker.jobs.values())
         require(session.waiting == calls, "books", f"{session.waiting} calls are counted, {calls} are there")
     for call in waiting:
         require(not call.is_over, "books", "a call waits and is over")
     for peer in peers:
-        contacts: ConnectionRecord = peer.guest
-        for guest in contacts.guests:
-            require(guest.peer is peer and session.guests.get(guest.id) is guest, "books", "a guest at two places")
-        for route, guest in contacts.readies.items():
-            require(guest in contacts.guests and guest.route == route, "books", "a READY of nobody")
+        contacts: ConnectionRecord = peer.remote
+        for remote in contacts.remotes:
+            require(
+                remote.peer is peer and session.remotes.get(remote.id) is remote,
+                "books",
+                "a remote worker at two places",
+            )
+        for route, remote in contacts.readies.items():
+            require(remote in contacts.remotes and remote.route == route, "books", "a READY of nobody")
         for route, call in (*contacts.waiting.items(), *contacts.answered.items()):
             require(call.peer is peer and call.route == route, "books", "a call at two places")
     for key, call in session._callers.orphans.items():
         require(call.peer is None and call.key == key, "books", "a lost call that is not lost")
-    for key, guest in session._lost_readies.items():
-        is_lost = guest.peer is None and guest.key == key and session.guests.get(guest.id) is guest
-        require(is_lost and not guest.is_confirmed, "books", "a lost READY that is not lost")
-    for guest in session.guests.values():
-        state = guest.worker.state
+    for key, remote in session._lost_readies.items():
+        is_lost = remote.peer is None and remote.key == key and session.remotes.get(remote.id) is remote
+        require(is_lost and not remote.is_confirmed, "books", "a lost READY that is not lost")
+    for remote in session.remotes.values():
+        state = remote.worker.state
         if state is WorkerState.IDLE:
-            is_parked = guest.answer is None and guest.peer is not None and guest.attempt is None
-            require(is_parked, "R64", f"{guest.worker.name} is offered jobs and has not asked, or is out of reach")
-        require(guest.peer is None or not guest.peer.is_lost, "books", "a guest on a connection that is over")
-    living = sum(guest.worker.state is not WorkerState.GONE for guest in session.guests.values())
-    require(living == len(session._broker.roster.workers), "books", "guests and workers differ")
+            is_parked = remote.answer is None and remote.peer is not None and remote.attempt is None
+            require(is_parked, "R64", f"{remote.worker.name} is offered jobs and has not asked, or is out of reach")
+        require(remote.peer is None or not remote.peer.is_lost, "books", "a remote worker on a connection that is over")
+    living = sum(remote.worker.state is not WorkerState.GONE for remote in session.remotes.values())
+    require(living == len(session._broker.worker_registry.workers), "books", "guests and workers differ")

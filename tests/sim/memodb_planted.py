@@ -19,50 +19,50 @@ NOBODY = -1
 class KeyedByConnection(WatchedMemoDb):
     """A worker's request is known again on its own connection only, so a repeated RESULT is another one (R60)."""
 
-    def before_request(self, guest: MemoDbWorker, peer: StreamConnection) -> None:
-        if guest.peer is not peer:
-            guest.mark = NOBODY
+    def before_request(self, remote: MemoDbWorker, peer: StreamConnection) -> None:
+        if remote.peer is not peer:
+            remote.request_hash = NOBODY
 
 
 class NoReplay(WatchedMemoDb):
     """A worker's request is never known again: a repeated RESULT is booked on its next job (R60)."""
 
-    def before_request(self, guest: MemoDbWorker, peer: StreamConnection) -> None:
-        guest.mark = NOBODY
+    def before_request(self, remote: MemoDbWorker, peer: StreamConnection) -> None:
+        remote.request_hash = NOBODY
 
 
 class HeartbeatForReplay(WatchedMemoDb):
     """Whoever asks again is told that there is no job, whatever it was told before (R60)."""
 
-    def _hear_again(self, guest: MemoDbWorker, peer: StreamConnection, route: bytes, now: float) -> None:  # type: ignore[override]
-        if guest.answer is not None:
-            guest.answer = [write_heartbeat(guest.id)]
-        super()._hear_again(guest, peer, route, now)
+    def _receive_again(self, remote: MemoDbWorker, peer: StreamConnection, route: bytes, now: float) -> None:  # type: ignore[override]
+        if remote.answer is not None:
+            remote.answer = [write_heartbeat(remote.id)]
+        super()._receive_again(remote, peer, route, now)
 
 
 class ReadyOnNewConnection(WatchedMemoDb):
     """READY on another connection is another worker, and the former one a ghost (R61)."""
 
-    def _hear_ready(self, peer: StreamConnection, route: bytes, mark: int, ready: Ready, now: float) -> None:  # type: ignore[override]
+    def _receive_ready(self, peer: StreamConnection, route: bytes, mark: int, ready: Ready, now: float) -> None:  # type: ignore[override]
         self._lost_readies.clear()
-        super()._hear_ready(peer, route, mark, ready, now)
+        super()._receive_ready(peer, route, mark, ready, now)
 
 
 class ReadyByTimer(WatchedMemoDb):
     """READY repeated on its connection is another worker (R61)."""
 
-    def _hear_ready(self, peer: StreamConnection, route: bytes, mark: int, ready: Ready, now: float) -> None:  # type: ignore[override]
-        peer.guest.readies.pop(route, None)
-        super()._hear_ready(peer, route, mark, ready, now)
+    def _receive_ready(self, peer: StreamConnection, route: bytes, mark: int, ready: Ready, now: float) -> None:  # type: ignore[override]
+        peer.remote.readies.pop(route, None)
+        super()._receive_ready(peer, route, mark, ready, now)
 
 
 class JobByTimer(WatchedCallers):
     """A caller's JOB repeated on its connection is another job (R62, R74)."""
 
     def before_job(self, peer: StreamConnection, route: bytes, mark: int) -> None:
-        call = peer.guest.waiting.get(route)
+        call = peer.remote.waiting.get(route)
         if call is not None:
-            call.mark = NOBODY
+            call.request_hash = NOBODY
 
 
 class JobOnNewConnection(WatchedCallers):
@@ -70,7 +70,7 @@ class JobOnNewConnection(WatchedCallers):
 
     def before_job(self, peer: StreamConnection, route: bytes, mark: int) -> None:
         for call in self.orphans.values():
-            call.mark = NOBODY
+            call.request_hash = NOBODY
         self.orphans = {call.key: call for call in self.orphans.values()}
 
 
@@ -81,7 +81,7 @@ class AdoptedByIdAlone(WatchedCallers):
         for key in list(self.orphans):
             if key[:2] == (peer.address, route[-4:]) and key[2] != mark:
                 call = self.orphans.pop(key)
-                call.mark = mark
+                call.request_hash = mark
                 self.orphans[call.key] = call
 
 
@@ -89,7 +89,7 @@ class GivenAgain(WatchedMemoDb):
     """A job whose worker's connection ended goes to another worker at once (R65)."""
 
     def lost(self, peer: StreamConnection, unsent: Sequence[object], now: float) -> None:  # type: ignore[override]
-        held = [guest.attempt for guest in peer.guest.guests if guest.attempt is not None]
+        held = [remote.attempt for remote in peer.remote.remotes if remote.attempt is not None]
         super().lost(peer, list(dict.fromkeys([*unsent, *held])), now)
 
 
@@ -98,9 +98,9 @@ class OfferedWhileAway(WatchedMemoDb):
 
     def tick(self, now: float) -> float:
         due = super().tick(now)
-        for guest in self._guests.values():
-            if guest.answer is not None and guest.attempt is None and guest.peer is not None:
-                self._broker.ask(guest.worker, 1, now)
+        for remote in self._remotes.values():
+            if remote.answer is not None and remote.attempt is None and remote.peer is not None:
+                self._broker.ask(remote.worker, 1, now)
         return due
 
 

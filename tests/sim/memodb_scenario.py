@@ -165,7 +165,7 @@ class MemoDbHouse(House):
         life = self._touched
         super()._look()
         if life is not None:
-            books(life.session, life.line)  # type: ignore[arg-type]
+            books(life.session, life.runner)  # type: ignore[arg-type]
 
 
 # -------------------------------------------------------------------- a seed
@@ -342,15 +342,15 @@ class Run:
         if life.broker.jobs or session.waiting:
             return f"I14: {len(life.broker.jobs)} jobs and {session.waiting} calls are still there"
         workers = [worker for process in self.processes for worker in process.workers]
-        if len(session.guests) != len(workers):
-            return f"R61: {len(session.guests)} workers in the books, {len(workers)} there"
+        if len(session.remotes) != len(workers):
+            return f"R61: {len(session.remotes)} workers in the books, {len(workers)} there"
         for worker in workers:
-            if worker.is_at_work or (worker.id and worker.id not in session.guests):
+            if worker.is_at_work or (worker.id and worker.id not in session.remotes):
                 return f"I13: {worker.name} is at work, or known by an id that is dead"
-        for guest in session.guests.values():
-            is_between = guest.worker.state is WorkerState.DETACHED and guest.answer is not None and guest.peer
-            if guest.worker.state is not WorkerState.IDLE and not is_between:
-                return f"I13: {guest.worker.name} is {guest.worker.state}"
+        for remote in session.remotes.values():
+            is_between = remote.worker.state is WorkerState.DETACHED and remote.answer is not None and remote.peer
+            if remote.worker.state is not WorkerState.IDLE and not is_between:
+                return f"I13: {remote.worker.name} is {remote.worker.state}"
         return None
 
     def _last_jobs(self) -> None:

@@ -101,7 +101,7 @@ class Program:
             if end is not self.end:
                 return
             self.hears(message)
-            self.side.hear(message, self.world.now)
+            self.side.receive(message, self.world.now)
         self.flush()
         self._look_at_clock()
 
@@ -152,7 +152,7 @@ class Client(Program):
         random = self.world.random
         self.side: ClientSide = ClientSide(ClientOptions(window=window), self, random.randbytes(16).hex())
         self.awaited: set[bytes] = set()  # ids that it has sent and has heard no outcome of
-        self._wishes = SubmitOptions("echo", waits=True, attempts=oracle.attempts)
+        self._job_options = SubmitOptions("echo", waits=True, attempts=oracle.attempts)
         self._jobs = jobs
         self._pace = pace
         self.open_jobs = 0
@@ -169,7 +169,7 @@ class Client(Program):
         id = random.randbytes(16)
         payload = self.oracle.new_job(self.name, id, random.choice((0, 20, 300)))
         self.open_jobs += 1
-        self.side.submit(payload, self._wishes, payload, id, self.world.now)
+        self.side.submit(payload, self._job_options, payload, id, self.world.now)
         self.side.flush(self.world.now)
         if not self.is_calm and random.random() < self.oracle.cancels:
             self.oracle.cancelled(payload)
@@ -206,35 +206,35 @@ class Client(Program):
 
     # ---------------------------------------------------------------- the port
 
-    def answered(self, ticket: Hashable, result: Frame) -> None:
-        assert isinstance(ticket, bytes)
+    def answered(self, job_ref: Hashable, result: Frame) -> None:
+        assert isinstance(job_ref, bytes)
         self.open_jobs -= 1
-        self.oracle.answered(ticket, bytes(result))
+        self.oracle.answered(job_ref, bytes(result))
 
     def ended(
         self,
-        ticket: Hashable,
+        job_ref: Hashable,
         outcome: Outcome | None,
         reason: str,
         failure: Failure | None = None,
         refusal: str = "",
     ) -> None:
-        assert isinstance(ticket, bytes)
+        assert isinstance(job_ref, bytes)
         assert outcome is not None
         self.open_jobs -= 1
-        self.oracle.ended(ticket, outcome, reason, failure)
+        self.oracle.ended(job_ref, outcome, reason, failure)
 
-    def abandoned(self, ticket: Hashable, reason: str) -> None:
-        assert isinstance(ticket, bytes)
+    def abandoned(self, job_ref: Hashable, reason: str) -> None:
+        assert isinstance(job_ref, bytes)
         self.open_jobs -= 1
-        self.oracle.ended(ticket, "unavailable", reason)
+        self.oracle.ended(job_ref, "unavailable", reason)
         self.awaited.clear()
 
-    def reported(self, ticket: Hashable, payload: Frame, is_part: bool, attempt: int) -> None: ...
+    def reported(self, job_ref: Hashable, payload: Frame, is_part: bool, attempt: int) -> None: ...
 
-    def told(self, ticket: Hashable, view: bytes, payload: Frame) -> None: ...
+    def told(self, job_ref: Hashable, view: bytes, payload: Frame) -> None: ...
 
-    def objected(self, ticket: Hashable, kind: str, detail: str) -> None: ...
+    def operation_failed(self, job_ref: Hashable, kind: str, detail: str) -> None: ...
 
 
 class Worker(Program):
@@ -249,24 +249,24 @@ class Worker(Program):
 
     # ---------------------------------------------------------------- the port
 
-    def run(self, ticket: Hashable, payload: Frame, assignment: JobInfo = NOTHING_SAID) -> None:
+    def run(self, job_ref: Hashable, payload: Frame, assignment: JobInfo = NOTHING_SAID) -> None:
         self.oracle.executes(self.name, bytes(payload), assignment.job_id)
-        self._working.add(ticket)
-        self.world.after(self.world.random.uniform(0.0, self._slowest), self._finish, ticket, bytes(payload))
+        self._working.add(job_ref)
+        self.world.after(self.world.random.uniform(0.0, self._slowest), self._finish, job_ref, bytes(payload))
 
-    def _finish(self, ticket: Hashable, payload: bytes) -> None:
-        if ticket in self._working:
-            self._working.remove(ticket)
+    def _finish(self, job_ref: Hashable, payload: bytes) -> None:
+        if job_ref in self._working:
+            self._working.remove(job_ref)
             if payload in self.oracle.failing:
-                self.side.failed(ticket, "no", self.world.now, Failure("Failed", "no", "why"))
+                self.side.failed(job_ref, "no", self.world.now, Failure("Failed", "no", "why"))
             else:
-                self.side.finished(ticket, result_of(payload), self.world.now)
+                self.side.finished(job_ref, result_of(payload), self.world.now)
                 self.world.soon(lambda: self.side.flush(self.world.now))
 
-    def recall(self, ticket: Hashable, reason: str) -> None:
-        if ticket in self._working and self.world.chance(0.5):
-            self._working.remove(ticket)
-            self.world.soon(lambda: self.side.returned(ticket, self.world.now))
+    def recall(self, job_ref: Hashable, reason: str) -> None:
+        if job_ref in self._working and self.world.chance(0.5):
+            self._working.remove(job_ref)
+            self.world.soon(lambda: self.side.returned(job_ref, self.world.now))
 
     def leave(self, reason: str) -> None:
         self.end = None

@@ -157,7 +157,7 @@ class WatchedClients(Clients):
     """The real clients of a session, and the oracle looking over their shoulder. It changes nothing."""
 
     def __init__(self, oracle: NativeOracle, session: NativeBrokerSide) -> None:
-        super().__init__(session, session._broker, session._line, session._options, None)
+        super().__init__(session, session._broker, session._io, session._options, None)
         self.oracle = oracle
 
     def _resume(self, client: Any, message: Any, now: float) -> None:
@@ -176,12 +176,12 @@ class WatchedNative(NativeBrokerSide):
         self,
         oracle: NativeOracle,
         broker: Broker,
-        line: Connections,
+        io: Connections,
         options: ListenerOptions,
         max_payload: int,
         world: World,
     ) -> None:
-        super().__init__(broker, line, options, max_payload, "sim")  # type: ignore[arg-type]
+        super().__init__(broker, io, options, max_payload, "sim")  # type: ignore[arg-type]
         self.oracle = oracle
         self._clients = self.clients_type(oracle, self)
 
@@ -196,7 +196,7 @@ def books(session: NativeBrokerSide) -> None:
     for secret, client in sessions._by_secret.items():
         require(client.secret == secret, "books", "a session under another's secret")
         require((client.peer is None) == (secret in sessions._away), "books", "away, or not?")
-        require(client.peer is None or client.peer.guest is client, "books", "a connection that is another's")
+        require(client.peer is None or client.peer.remote is client, "books", "a connection that is another's")
         require(client.count_open() <= client.window, "books", "more jobs than the window has room for")
         require(client._kept_bytes <= options.max_kept_bytes, "books", "more is kept than max_kept_bytes")
         for id, job in ((job.id, job) for job in client.open_jobs()):

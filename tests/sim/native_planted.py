@@ -47,7 +47,7 @@ class MissingThoughItRuns(WatchedClients):
         present = [id for id in read_list(message) if client.open_job(id) is not None]
         super()._resume(client, message, now)
         if present and client.peer is not None:
-            self._line.send(client.peer, write_list(MISSING, present))
+            self._io.send(client.peer, write_list(MISSING, present))
 
 
 class NeverCountedBack(WatchedClients):
@@ -71,7 +71,7 @@ class OldConnectionHeard(WatchedClients):
         entered = super().enter(peer, hello, now)
         if former is not None:
             self._broker.counters.takeovers += 1
-            former.guest = client
+            former.remote = client
         return entered
 
 
@@ -80,7 +80,7 @@ class NeverAdopted(WatchedClients):
 
     def enter(self, peer: StreamConnection, hello: Hello, now: float) -> tuple[ClientSession, bool]:  # type: ignore[override]
         entered = super().enter(peer, hello, now)
-        for job in peer.guest.open_jobs():
+        for job in peer.remote.open_jobs():
             job.orphan_due = now + 0.5
             self._broker._deadlines.arm(job, job.due())
         return entered

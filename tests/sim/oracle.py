@@ -226,10 +226,10 @@ class Oracle:
 
     def unhealed(self, broker: Broker, workers: int) -> str | None:
         """What is not yet as it should be once everything has calmed down, or None."""
-        states = Counter(worker.state for worker in broker.roster.workers.values())
+        states = Counter(worker.state for worker in broker.worker_registry.workers.values())
         if broker.jobs:
             return f"I14: {len(broker.jobs)} jobs are still there"
-        if states[WorkerState.IDLE] != workers or len(broker.roster.workers) != workers:
+        if states[WorkerState.IDLE] != workers or len(broker.worker_registry.workers) != workers:
             return f"I13: of {workers} workers {dict(states)}"
         for each in self.conversations:
             if not each.is_broken and each.answered < each.submitted:
@@ -259,26 +259,26 @@ class WatchedSession(PingPongBrokerSide):
             self._oracle.answers(effect, now)
         super().execute(effect, now)
 
-    def hear(self, peer: StreamConnection, message: Message | TooLarge, now: float) -> None:  # type: ignore[override]
-        guest = peer.guest
-        if guest is None:
-            super().hear(peer, message, now)
+    def receive(self, peer: StreamConnection, message: Message | TooLarge, now: float) -> None:  # type: ignore[override]
+        remote = peer.remote
+        if remote is None:
+            super().receive(peer, message, now)
             return
-        before = self._standing(guest)
+        before = self._standing(remote)
         pending = len(peer.out)
-        super().hear(peer, message, now)
-        self._compare(guest, before, message, now, is_answered=len(peer.out) > pending)
+        super().receive(peer, message, now)
+        self._compare(remote, before, message, now, is_answered=len(peer.out) > pending)
 
     def lost(self, peer: StreamConnection, unsent: Sequence[object], now: float) -> None:  # type: ignore[override]
         if unsent:
             self._oracle.hit("not started", len(unsent))
-        if isinstance(peer.guest, RemoteWorker) and self._standing(peer.guest) is WorkerState.UNPROVEN:
+        if isinstance(peer.remote, RemoteWorker) and self._standing(peer.remote) is WorkerState.STUCK:
             self._oracle.hit("unproven left its connection")
         super().lost(peer, unsent, now)
 
     def _compare(
         self,
-        guest: RemoteWorker,
+        remote: RemoteWorker,
         before: WorkerState | None,
         message: Message | TooLarge,
         now: float,
@@ -287,23 +287,23 @@ class WatchedSession(PingPongBrokerSide):
     ) -> None:
         """Which of the rare ways this message went."""
         hit = self._oracle.hit
-        after = self._standing(guest)
+        after = self._standing(remote)
         word = message[1:2] if isinstance(message, list) else []
         is_ready = word == [READY]
         if before is None and after is not None and not is_ready:
             hit("workers adopted by ping")
-            if guest.worker is not None and now < guest.worker.held_back_until:
+            if remote.worker is not None and now < remote.worker.held_back_until:
                 hit("workers held back")
-        elif before is WorkerState.UNPROVEN and after is not WorkerState.UNPROVEN:
+        elif before is WorkerState.STUCK and after is not WorkerState.STUCK:
             hit("unproven freed by ready" if is_ready else "unproven freed by its late result")
-        elif before is WorkerState.UNPROVEN and word == [PING] and not is_answered:
+        elif before is WorkerState.STUCK and word == [PING] and not is_answered:
             hit("unproven refused a pong")
         elif before is WorkerState.BUSY and is_ready:
-            hit("ready instead of a result" if guest.attempt is None else "ready that crossed the job")
+            hit("ready instead of a result" if remote.attempt is None else "ready that crossed the job")
 
     @staticmethod
-    def _standing(guest: RemoteWorker) -> WorkerState | None:
-        return guest.worker.state if guest.worker is not None else None
+    def _standing(remote: RemoteWorker) -> WorkerState | None:
+        return remote.worker.state if remote.worker is not None else None
 
 
 def require(holds: bool, letter: str, sentence: str) -> None:

@@ -29,7 +29,7 @@ def test_a_crowd_of_held_back_workers_is_walked_once_and_not_by_every_job() -> N
         worker = broker.join(Recipient(), None, f"w{number}", ("s",), WorkerProfile(), 0.0, held_back_until=60.0)
         assert worker is not None
         broker.idle(worker, 0.0)
-    service = broker.roster.services["s"]
+    service = broker.worker_registry.services["s"]
 
     def walks(now: float) -> int:
         with counting() as calls:
@@ -56,13 +56,13 @@ def test_objects_of_a_running_and_of_a_waiting_job() -> None:
     worker = broker.join(Recipient(), None, "w", ("s",), WorkerProfile(capacity=10_000), 0.0)
     assert worker is not None
     broker.idle(worker, 0.0)
-    caller, wishes, jobs = Caller(Recipient()), JobOptions(), list[Job]()
+    caller, job_options, jobs = Caller(Recipient()), JobOptions(), list[Job]()
 
     def blocks_a_job(service: str, count: int = 1_000) -> float:
         gc.collect()
         before = sys.getallocatedblocks()
         for _ in range(count):
-            job = broker.submit(service, b"x", caller, wishes, 1.0)
+            job = broker.submit(service, b"x", caller, job_options, 1.0)
             assert job is not None
             jobs.append(job)
         broker.effects.clear()

@@ -410,7 +410,7 @@ def test_stranded_attempts_are_reached_by_methods_only() -> None:
         for path in MODULES
         if name_of(path).split(".")[0] != "core"
         for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.Attribute) and node.attr == "stranded"
+        if isinstance(node, ast.Attribute) and node.attr == "resumable"
     ]
     assert offences == []
 

@@ -217,10 +217,10 @@ def _run_program(command: str, services: tuple[str, ...], url: str | None, said:
         )
     target = worker_target(url_or_default(url), services)
     execution = ExecutionOptions(**said)
-    hands = dict.fromkeys(target.services, ProgramPool(_check_command(command)))
+    pool = dict.fromkeys(target.services, ProgramPool(_check_command(command)))
     concurrency = execution.jobs_at_once(())
     # Not uvloop: there, a program that ends without reading its input is an accident, and one that cannot be run, too.
-    shift = WorkerRunner(target, hands, concurrency, execution.cancel_grace, loop_factory=asyncio.new_event_loop)
+    shift = WorkerRunner(target, pool, concurrency, execution.cancel_grace, loop_factory=asyncio.new_event_loop)
     return shift.run()
 
 

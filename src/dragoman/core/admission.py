@@ -21,14 +21,14 @@ BEING_DRAINED: Final = f"{RefusalReason.DRAINING}: the broker is about to stop"
 
 
 def refusal_for(
-    name: str, service: Service | None, wishes: JobOptions, policy: Policy, is_draining: bool, owner: Owner | None
+    name: str, service: Service | None, job_options: JobOptions, policy: Policy, is_draining: bool, owner: Owner | None
 ) -> tuple[RefusalReason, str] | None:
     """Why a job for this service is turned away, or None. `service` is the one of that name, if there is one."""
     if is_draining:
         return RefusalReason.DRAINING, "the broker is about to stop"
     if service is None and not is_name(name, policy.max_service_bytes):
         return RefusalReason.INVALID, f"a service name is 1 to {policy.max_service_bytes} bytes of printable text"
-    if not wishes.waits and (service is None or not service.is_known):
+    if not job_options.waits and (service is None or not service.is_known):
         return RefusalReason.NO_SUCH_SERVICE, f"no worker offers '{name}'"
     if owner is not None and owner.names >= policy.max_services_per_caller and (service is None or not service.jobs):
         return RefusalReason.BUSY, (

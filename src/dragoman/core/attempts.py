@@ -40,10 +40,10 @@ class Attempts:
         "_dispatch",
         "_effects",
         "_entropy",
-        "_ledger",
+        "_job_registry",
         "_policy",
-        "_roster",
-        "stranded",
+        "_worker_registry",
+        "resumable",
     )
 
     def __init__(
@@ -51,19 +51,19 @@ class Attempts:
         policy: Policy,
         entropy: Entropy,
         counters: Counters,
-        roster: WorkerRegistry,
-        ledger: JobRegistry,
+        worker_registry: WorkerRegistry,
+        job_registry: JobRegistry,
         deadlines: Deadlines[Any],
         effects: list[Effect],
         dispatch: Dispatch,
         delays: Delays,
     ) -> None:
-        self.stranded: dict[Token, Attempt] = {}  # given out by an earlier run, and perhaps still under way (R107)
+        self.resumable: dict[Token, Attempt] = {}  # given out by an earlier run, and perhaps still under way (R107)
         self._policy = policy
         self._entropy = entropy
         self._counters = counters
-        self._roster = roster
-        self._ledger = ledger
+        self._worker_registry = worker_registry
+        self._job_registry = job_registry
         self._deadlines = deadlines
         self._effects = effects
         self._dispatch = dispatch
@@ -91,7 +91,7 @@ class Attempts:
             self._free_unsent(attempt, now)
             return
         reason = f"no result within {worker.run_time(attempt.job):g} s"
-        self.doubt(attempt, now)
+        self.mark_stuck(attempt, now)
         self._effects.append(CancelAttempt(attempt, reason))
         self.spend(attempt, TIMED_OUT, reason, now)
 
@@ -104,9 +104,9 @@ class Attempts:
             job.service.queue.remove(job)
         is_unseen = attempt is not None and take_back(attempt, self._effects)
         if attempt is not None and not is_unseen:
-            self.doubt(attempt, now)
+            self.mark_stuck(attempt, now)
             self._effects.append(CancelAttempt(attempt, reason))
-        self._ledger.end(job, outcome, b"", reason, now, refusal)
+        self._job_registry.end(job, outcome, b"", reason, now, refusal)
         if attempt is not None and is_unseen:
             self._free_unsent(attempt, now)
 
@@ -119,20 +119,20 @@ class Attempts:
         worker.asked += 1
         self._dispatch.freed(worker, now)
 
-    def doubt(self, attempt: Attempt, now: float) -> None:
+    def mark_stuck(self, attempt: Attempt, now: float) -> None:
         """Mark the slot as unproven: the attempt is over, but its worker may still be at it (D11)."""
         worker = attempt.worker
         del worker.running[attempt.token]
-        attempt.doubted = now
-        worker.unproven[attempt.token] = attempt
-        self._roster.settle(worker, now)
+        attempt.stuck_since = now
+        worker.stuck[attempt.token] = attempt
+        self._worker_registry.settle(worker, now)
         # What else it runs is no sooner due than it was; to ask that again each time would cost a crowd its square.
         self._deadlines.arm(worker, lease_expired_at(worker))
 
     def late_result(self, attempt: Attempt, now: float) -> None:
         """Count a result that came after its attempt had ended. It only proves the worker free (D2, D11)."""
         self._counters.late_results += 1
-        if attempt.worker.unproven.pop(attempt.token, None) is not None:
+        if attempt.worker.stuck.pop(attempt.token, None) is not None:
             self._dispatch.freed(attempt.worker, now)
 
     # ---------------------------------------------------------------- the job
@@ -140,13 +140,15 @@ class Attempts:
     def not_started(self, attempt: Attempt, now: float) -> None:
         """Put the job back to its place in the queue: no worker can have seen it, so no attempt is spent (R8)."""
         job = attempt.job
-        self._ledger.part_with(attempt)
+        self._job_registry.part_with(attempt)
         job.refusals += 1
         remember_tried(job, attempt.worker)
-        if self._dispatch.is_draining and not job.wishes.durable:
-            self._ledger.end(job, REFUSED, b"", BEING_DRAINED, now, RefusalReason.DRAINING)
+        if self._dispatch.is_draining and not job.options.durable:
+            self._job_registry.end(job, REFUSED, b"", BEING_DRAINED, now, RefusalReason.DRAINING)
         elif job.queue_due <= now:
-            self._ledger.end(job, TIMED_OUT, b"", f"no worker took it within {job.wishes.queue_timeout:g} s", now)
+            self._job_registry.end(
+                job, TIMED_OUT, b"", f"no worker took it within {job.options.queue_timeout:g} s", now
+            )
         elif self._outlives_caller(job, now):
             if job.refusals >= self._policy.max_refusals:
                 job.refusals = 0
@@ -157,12 +159,12 @@ class Attempts:
     def refuse(self, attempt: Attempt, now: float) -> bool:
         """The worker would not take the job. It gets no other until it says that it is idle."""
         worker = attempt.worker
-        worker.refused = attempt.token if worker.terms.may_refuse else None
+        worker.refused = attempt.token if worker.profile.may_refuse else None
         if attempt.job.attempt is not attempt:
-            self._roster.settle(worker, now)
+            self._worker_registry.settle(worker, now)
             return False
-        self.doubt(attempt, now)
-        if worker.terms.may_refuse:
+        self.mark_stuck(attempt, now)
+        if worker.profile.may_refuse:
             self.not_started(attempt, now)
         else:
             self.spend(attempt, FAILED, "its worker refused it", now)
@@ -174,7 +176,7 @@ class Attempts:
         if attempt.job.attempt is attempt:
             del worker.running[attempt.token]
             self.not_started(attempt, now)
-        elif worker.unproven.pop(attempt.token, None) is None:
+        elif worker.stuck.pop(attempt.token, None) is None:
             return
         self._dispatch.freed(worker, now)
 
@@ -182,7 +184,7 @@ class Attempts:
         """The worker will not finish the job, and is free again. False if the attempt was over already."""
         worker, job = attempt.worker, attempt.job
         if job.attempt is not attempt:
-            if worker.unproven.pop(attempt.token, None) is not None:
+            if worker.stuck.pop(attempt.token, None) is not None:
                 self._dispatch.freed(worker, now)
             return False
         self._note_new_wishes(job, delay, priority)
@@ -197,25 +199,25 @@ class Attempts:
     def _note_new_wishes(self, job: Job, delay: float, priority: int | None) -> None:
         """The job asks for what its worker said. The store has that, too: after a restart, a job that has spent no
         attempt rests at most for the delay that it asks for (R25)."""
-        wishes = job.wishes
-        if priority is not None and priority != wishes.priority:
-            wishes = replace(wishes, priority=priority)
-        if wishes.durable and delay > wishes.delay:
-            wishes = replace(wishes, delay=delay)
-        if wishes is not job.wishes:
-            job.wishes = wishes
-            if wishes.durable:
-                self._ledger.rewrite(job)
+        job_options = job.options
+        if priority is not None and priority != job_options.priority:
+            job_options = replace(job_options, priority=priority)
+        if job_options.durable and delay > job_options.delay:
+            job_options = replace(job_options, delay=delay)
+        if job_options is not job.options:
+            job.options = job_options
+            if job_options.durable:
+                self._job_registry.rewrite(job)
 
     def _set_aside(self, attempt: Attempt, delay: float, now: float) -> None:
         """Queue the job of an attempt that does not count, after a delay."""
         job = attempt.job
-        self._ledger.part_with(attempt)
+        self._job_registry.part_with(attempt)
         remember_tried(job, attempt.worker)
         job.refusals = 0
         job.queue_due = inf
-        if self._dispatch.is_draining and not job.wishes.durable:
-            self._ledger.end(job, REFUSED, b"", BEING_DRAINED, now, RefusalReason.DRAINING)
+        if self._dispatch.is_draining and not job.options.durable:
+            self._job_registry.end(job, REFUSED, b"", BEING_DRAINED, now, RefusalReason.DRAINING)
         elif self._outlives_caller(job, now):
             self._retry_after(job, delay, now)
 
@@ -231,15 +233,15 @@ class Attempts:
         """Count the attempt: a worker may have seen the job (R9). While attempts remain, it is tried again after
         `delay`, or as R11 says."""
         job = attempt.job
-        self._ledger.part_with(attempt)
+        self._job_registry.part_with(attempt)
         job.service.ran.observe(now - attempt.given)
         job.queue_due = inf  # the next attempt may wait as long as the first
         reason = reason.encode("utf-8", "replace")[: self._policy.max_error_bytes].decode("utf-8", "ignore")
         note_ending(job, attempt.worker, outcome, reason)
         is_last = are_spent(job, attempt.worker, self._policy)
-        if is_last or (self._dispatch.is_draining and not job.wishes.durable):
-            job.quarantined = job.wishes.durable
-            self._ledger.end(job, outcome, b"", reason, now, failure=failure)
+        if is_last or (self._dispatch.is_draining and not job.options.durable):
+            job.quarantined = job.options.durable
+            self._job_registry.end(job, outcome, b"", reason, now, failure=failure)
         elif self._outlives_caller(job, now):
             if delay is not None:
                 self._retry_after(job, delay, now)
@@ -250,35 +252,35 @@ class Attempts:
         """A call whose callers have all gone is not started again (R18), nor is one that they did not come back for."""
         if job.is_kept or (job.callers and job.orphan_due > now):
             return True
-        self._ledger.end(job, CANCELLED, b"", CALLER_GONE, now)
+        self._job_registry.end(job, CANCELLED, b"", CALLER_GONE, now)
         return False
 
     def _retry_at(self, job: Job, time: float) -> None:
         self._delays.delay(job, time)
-        if job.wishes.durable:
-            self._ledger.save(job)
+        if job.options.durable:
+            self._job_registry.save(job)
 
     def _retry_after(self, job: Job, delay: float, now: float) -> None:
         """The delay is the worker's: none means at once."""
         if delay > 0.0:
             self._retry_at(job, now + delay)
             return
-        if job.wishes.durable:
-            self._ledger.save(job)
+        if job.options.durable:
+            self._job_registry.save(job)
         self._delays.wake(job, now)
 
     # ---------------------------------------------------------------- attempts of an earlier run (R107)
 
-    def strand(self, attempt: Attempt) -> None:
+    def restore_running(self, attempt: Attempt) -> None:
         """Keep an attempt of an earlier run for the worker that can name its token."""
-        self.stranded[attempt.token] = attempt
+        self.resumable[attempt.token] = attempt
 
-    def is_stranded(self, token: Token) -> bool:
-        return token in self.stranded
+    def is_resumable(self, token: Token) -> bool:
+        return token in self.resumable
 
-    def claim_stranded(self, token: Token) -> Attempt | None:
+    def claim_resumable(self, token: Token) -> Attempt | None:
         """The attempt of an earlier run with this token, once: whoever names it was given it."""
-        return self.stranded.pop(token, None)
+        return self.resumable.pop(token, None)
 
 
 def take_back(attempt: Attempt, effects: list[Effect]) -> bool:
@@ -294,4 +296,4 @@ def take_back(attempt: Attempt, effects: list[Effect]) -> bool:
             del effects[index]
             return True
     # Otherwise it waits for its payload or its commit, and will find that it is too late.
-    return attempt.job.payload is ABSENT or attempt.job.wishes.durable
+    return attempt.job.payload is ABSENT or attempt.job.options.durable

@@ -38,7 +38,7 @@ class Broker(OptionalVerbs):
         service: str,
         payload: Payload,
         caller: Caller,
-        wishes: JobOptions,
+        job_options: JobOptions,
         now: float,
         *,
         deadline: float = inf,
@@ -47,32 +47,34 @@ class Broker(OptionalVerbs):
         owner: Owner | None = None,
     ) -> Job | None:
         """Let a job in. None means that it was refused, and an Answer says why. `id`: if it brought one."""
-        known = self.roster.services.get(service)
+        known = self.worker_registry.services.get(service)
         if known is None or self.dispatch.is_draining or not known.is_known:
-            refusal = refusal_for(service, known, wishes, self.policy, self.is_draining, owner)
+            refusal = refusal_for(service, known, job_options, self.policy, self.is_draining, owner)
             if refusal is not None:
                 return self._turn_away(service, caller, *refusal)
-            known = self.roster.service(service)
+            known = self.worker_registry.service(service)
             if known is None:
-                return self._turn_away(service, caller, *too_many_services(len(self.roster.services)))
+                return self._turn_away(service, caller, *too_many_services(len(self.worker_registry.services)))
         if key is not None:
-            first = self.ledger.first_with(known, key)
-            misuse = self.ledger.misuse(key, first, payload, wishes)
+            first = self.job_registry.first_with(known, key)
+            misuse = self.job_registry.misuse(key, first, payload, job_options)
             if misuse is not None:
                 return self._turn_away(service, caller, *misuse)
             if first is not None:
-                self.ledger.join_first(first, caller)
+                self.job_registry.join_first(first, caller)
                 return first
         if id is None:
             id = self.entropy.job_id()
-        elif (clash := self.ledger.clash(id, wishes)) is not None:
+        elif (clash := self.job_registry.clash(id, job_options)) is not None:
             return self._turn_away(service, caller, *clash)
-        job = self.ledger.admit(id, known, payload, (caller,), wishes, now, key, owner)
+        job = self.job_registry.admit(id, known, payload, (caller,), job_options, now, key, owner)
         if job is None:
-            return self._turn_away(service, caller, RefusalReason.BUSY, self.ledger.lack_of_room(known, key, owner))
+            return self._turn_away(
+                service, caller, RefusalReason.BUSY, self.job_registry.lack_of_room(known, key, owner)
+            )
         job.deadline = deadline
         caller.add_job(job)
-        if wishes.durable or wishes.delay > 0.0:
+        if job_options.durable or job_options.delay > 0.0:
             self.delays.welcome(job, now)
         else:
             self.dispatch.queue(job, now)
@@ -102,7 +104,7 @@ class Broker(OptionalVerbs):
         remote: RemoteWorker | None,
         name: str,
         services: Collection[str],
-        terms: WorkerProfile,
+        profile: WorkerProfile,
         now: float,
         *,
         held_back_until: float = 0.0,
@@ -110,13 +112,15 @@ class Broker(OptionalVerbs):
     ) -> Worker | None:
         """A worker comes. It is *booting* until it says that it is idle. None: it offers more names than we keep.
         `origin`: the label of its connection, for those who follow events."""
-        offered = self.roster.services_for(dict.fromkeys(services)) if can_offer(services, self.policy) else None
+        offered = (
+            self.worker_registry.services_for(dict.fromkeys(services)) if can_offer(services, self.policy) else None
+        )
         if offered is None:
             return None
-        worker = Worker(self.roster.next_id(), recipient, remote, name, terms, now)
+        worker = Worker(self.worker_registry.next_id(), recipient, remote, name, profile, now)
         worker.held_back_until = held_back_until
         worker.origin = origin
-        self.roster.enter(worker, offered)
+        self.worker_registry.enter(worker, offered)
         if self.events.wanted & WORKER_JOINED:
             self.events.worker_changed(WORKER_JOINED, worker)
         self._deadlines.arm(worker, worker_deadline(worker))
@@ -146,12 +150,12 @@ class Broker(OptionalVerbs):
             self.attempts.late_result(attempt, now)
             return False
         if attempt.parts is not None:
-            result, problem = attempt.parts.join(result, worker.terms.max_payload)
+            result, problem = attempt.parts.join(result, worker.profile.max_payload)
             if problem:
                 return self.fail(attempt, problem, now)
         del worker.running[attempt.token]
         job.service.ran.observe(now - attempt.given)
-        self.ledger.end(job, DONE, result, "", now)
+        self.job_registry.end(job, DONE, result, "", now)
         self.dispatch.freed(worker, now)
         return True
 
@@ -180,7 +184,7 @@ class Broker(OptionalVerbs):
         if attempt.job.attempt is not attempt:
             return False
         del attempt.worker.running[attempt.token]
-        self.ledger.end(attempt.job, FAILED, b"", reason, now)
+        self.job_registry.end(attempt.job, FAILED, b"", reason, now)
         self.dispatch.freed(attempt.worker, now)
         return True
 
@@ -198,6 +202,6 @@ class Broker(OptionalVerbs):
         return self._deadlines.next()
 
     def _turn_away(self, service: str, caller: Caller, refusal: RefusalReason, reason: str) -> Job | None:
-        self.counters.refuse(self.roster.counted_as(service), refusal, reason)
+        self.counters.refuse(self.worker_registry.counted_as(service), refusal, reason)
         self.effects.append(DeliverOutcome(caller, None, REFUSED, b"", f"{refusal}: {reason}", refusal))
         return None

@@ -32,19 +32,23 @@ class Components:
         self.effects: list[Effect] = []  # the runner walks through them in order
         self.owners = Owners()
         self.resumed_at = -inf  # when we last came back from a pause of our own (D13)
-        self.roster = roster = WorkerRegistry(policy.age_step, policy.max_services, first_worker)
+        self.worker_registry = worker_registry = WorkerRegistry(policy.age_step, policy.max_services, first_worker)
         deadlines: Deadlines[Any] = Deadlines()
         self.events = Events(self.effects)
-        self.ledger = ledger = JobRegistry(policy, counters, deadlines, self.effects, self.events)
-        self.dispatch = dispatch = Dispatch(policy, entropy, counters, roster, ledger, deadlines, self.effects)
-        self.delays = delays = Delays(policy, ledger, deadlines, dispatch)
-        self.attempts = Attempts(policy, entropy, counters, roster, ledger, deadlines, self.effects, dispatch, delays)
+        self.job_registry = job_registry = JobRegistry(policy, counters, deadlines, self.effects, self.events)
+        self.dispatch = dispatch = Dispatch(
+            policy, entropy, counters, worker_registry, job_registry, deadlines, self.effects
+        )
+        self.delays = delays = Delays(policy, job_registry, deadlines, dispatch)
+        self.attempts = Attempts(
+            policy, entropy, counters, worker_registry, job_registry, deadlines, self.effects, dispatch, delays
+        )
         self._expiry = Expiry(
-            policy, counters, roster, ledger, deadlines, self.effects, dispatch, delays, self.attempts
+            policy, counters, worker_registry, job_registry, deadlines, self.effects, dispatch, delays, self.attempts
         )
         self._deadlines = deadlines
-        self.jobs = ledger.jobs
-        self.stranded = self.attempts.stranded
+        self.jobs = job_registry.jobs
+        self.resumable = self.attempts.resumable
 
     @property
     def is_draining(self) -> bool:

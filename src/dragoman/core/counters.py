@@ -28,13 +28,13 @@ class Counters:
         "bad_messages",
         "clamped_timeouts",
         "disconnected_slow",
+        "dispatched",
         "done",
         "dropped",
         "dropped_parts",
         "erased",
         "expired_workers",
         "false_expiries",
-        "handed_out",
         "internal_errors",
         "late_results",
         "peers_refused",
@@ -58,7 +58,7 @@ class Counters:
         self.done = 0  # accepted jobs that ended so
         self.undone = dict.fromkeys(Outcome, 0)  # and those that ended otherwise
         self.erased = 0  # kept outcomes that were forgotten
-        self.handed_out = 0  # attempts
+        self.dispatched = 0  # attempts
         self.late_results = 0  # R2
         self.unclaimed_results = 0  # R19
         self.dropped_parts = 0  # of results, late

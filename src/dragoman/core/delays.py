@@ -22,29 +22,31 @@ from dragoman.core.states import DELAYED, WAITING
 class Delays:
     """Delays jobs, and puts them into their queue when their time has come."""
 
-    __slots__ = ("_deadlines", "_dispatch", "_ledger", "_policy")
+    __slots__ = ("_deadlines", "_dispatch", "_job_registry", "_policy")
 
-    def __init__(self, policy: Policy, ledger: JobRegistry, deadlines: Deadlines[Any], dispatch: Dispatch) -> None:
+    def __init__(
+        self, policy: Policy, job_registry: JobRegistry, deadlines: Deadlines[Any], dispatch: Dispatch
+    ) -> None:
         self._policy = policy
-        self._ledger = ledger
+        self._job_registry = job_registry
         self._deadlines = deadlines
         self._dispatch = dispatch
 
     def welcome(self, job: Job, now: float) -> None:
         """Delay a new job, give it to a worker, or queue it. A background job takes its place at once; its callers are
         told, and its worker is sent it, when the store has it. One commit serves both if a worker is idle."""
-        wishes = job.wishes
-        if wishes.durable:
-            self._ledger.save(job, AfterCommit.ACCEPT)
-        if wishes.delay > 0:
-            self.delay(job, now + min(wishes.delay, self._policy.max_delay))
+        job_options = job.options
+        if job_options.durable:
+            self._job_registry.save(job, AfterCommit.ACCEPT)
+        if job_options.delay > 0:
+            self.delay(job, now + min(job_options.delay, self._policy.max_delay))
             return
         self._dispatch.queue(job, now)
 
     def delay(self, job: Job, until: float) -> None:
         """Keep the job out of its queue until this time."""
         job.start_at = until
-        self._ledger.move(job, DELAYED)
+        self._job_registry.move(job, DELAYED)
         self._deadlines.arm(job, job.due())
 
     def wake(self, job: Job, now: float) -> None:
@@ -55,15 +57,15 @@ class Delays:
             self._dispatch.queue(job, now)
         else:
             if job.queue_due == inf:
-                job.queue_due = now + job.wishes.queue_timeout
+                job.queue_due = now + job.options.queue_timeout
             self.requeue(job, now)
 
     def requeue(self, job: Job, now: float) -> None:
         """Queue a job that was given to a worker before. It keeps its place: the key of its arrival."""
         if job.state is not WAITING:
-            self._ledger.move(job, WAITING)
+            self._job_registry.move(job, WAITING)
         service = job.service
-        service.queue.put_back(job, job.arrival - job.wishes.priority * self._policy.age_step)
+        service.queue.put_back(job, job.arrival - job.options.priority * self._policy.age_step)
         self._dispatch.hand_out(service, now)
         if job.state is WAITING:
             self._deadlines.arm(job, job.due())
@@ -76,7 +78,7 @@ class Delays:
             self._deadlines.arm(job, job.due())
             return
         job.arrival = min(max(job.created, start_at), now)
-        job.queue_due = now + job.wishes.queue_timeout
+        job.queue_due = now + job.options.queue_timeout
         job.service.queue.restore(job, job.arrival)
         self._deadlines.arm(job, job.due())
         self._dispatch.hand_out(job.service, now)

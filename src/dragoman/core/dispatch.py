@@ -21,7 +21,7 @@ from dragoman.core.leases import worker_deadline
 from dragoman.core.lifecycle import move_worker
 from dragoman.core.model import Attempt, Job, Service, Worker
 from dragoman.core.policy import Policy
-from dragoman.core.states import BOOTING, DETACHED, DRAINING, IDLE, RUNNING, TIMED_OUT, RemovalReason
+from dragoman.core.states import DETACHED, DRAINING, IDLE, RUNNING, STARTING, TIMED_OUT, RemovalReason
 from dragoman.core.worker_registry import WorkerRegistry
 
 
@@ -34,9 +34,9 @@ class Dispatch:
         "_effects",
         "_entropy",
         "_events",
-        "_ledger",
+        "_job_registry",
         "_policy",
-        "_roster",
+        "_worker_registry",
         "is_draining",
     )
 
@@ -45,8 +45,8 @@ class Dispatch:
         policy: Policy,
         entropy: Entropy,
         counters: Counters,
-        roster: WorkerRegistry,
-        ledger: JobRegistry,
+        worker_registry: WorkerRegistry,
+        job_registry: JobRegistry,
         deadlines: Deadlines[Any],
         effects: list[Effect],
     ) -> None:
@@ -54,24 +54,24 @@ class Dispatch:
         self._policy = policy
         self._entropy = entropy
         self._counters = counters
-        self._roster = roster
-        self._ledger = ledger
+        self._worker_registry = worker_registry
+        self._job_registry = job_registry
         self._deadlines = deadlines
         self._effects = effects
-        self._events = ledger.events
+        self._events = job_registry.events
 
     # ---------------------------------------------------------------- jobs
 
     def queue(self, job: Job, now: float) -> None:
         """Give a job that comes for the first time to an idle worker, or append it to its queue."""
         service = job.service
-        if job.deadline <= now or job.wishes.job_timeout <= 0.0:
+        if job.deadline <= now or job.options.job_timeout <= 0.0:
             reason = PATIENCE_OVER if job.deadline <= now else "it may not run at all"
-            self._ledger.end(job, TIMED_OUT, b"", reason, now)
+            self._job_registry.end(job, TIMED_OUT, b"", reason, now)
             return
-        job.queue_due = now + job.wishes.queue_timeout
+        job.queue_due = now + job.options.queue_timeout
         if not service.queue.length and not service.paused and not self.is_draining:
-            worker = self._roster.pick(job, now)
+            worker = self._worker_registry.pick(job, now)
             if worker is not None:
                 self.give(job, worker, now)
                 return
@@ -87,18 +87,18 @@ class Dispatch:
         token = self._entropy.token()
         due = now + worker.run_time(job)
         job.attempt = attempt = Attempt(job, job.spent + 1, token, worker, now, due)
-        self._ledger.move(job, RUNNING)
+        self._job_registry.move(job, RUNNING)
         worker.running[token] = attempt
-        has_room = self._roster.occupy(worker)
-        self._counters.handed_out += 1
+        has_room = self._worker_registry.occupy(worker)
+        self._counters.dispatched += 1
         if not job.spent:
             job.service.waited.observe(now - job.arrival)
         if job.deadline < due:
             due = job.deadline
         if due < worker.alarm:
             self._deadlines.arm(worker, due)
-        if job.wishes.durable:
-            self._ledger.save(job, AfterCommit.GIVE)  # R108: it leaves when the store has it
+        if job.options.durable:
+            self._job_registry.save(job, AfterCommit.GIVE)  # R108: it leaves when the store has it
         else:
             self._effects.append(SendJob(attempt))
         return has_room
@@ -107,7 +107,7 @@ class Dispatch:
         """Give waiting jobs of this service to idle workers, until there are no more of one or the other."""
         while service.queue.length and not service.paused and not self.is_draining:
             job = service.queue.head()
-            worker = self._roster.pick(job, now) if job is not None else None
+            worker = self._worker_registry.pick(job, now) if job is not None else None
             if job is None or worker is None:
                 return
             service.queue.take(job)
@@ -121,37 +121,37 @@ class Dispatch:
             self.dismiss_if_drained(worker)
             return
         if worker.state is DETACHED or worker.asked <= 0:
-            self._roster.settle(worker, now)
+            self._worker_registry.settle(worker, now)
             self._deadlines.arm(worker, worker_deadline(worker))
             return
         while (job := self._next_job(worker)) is not None:
             job.service.queue.take(job)
             if not self.give(job, worker, now):
                 return
-        self._roster.settle(worker, now)
-        if worker.seen + worker.terms.lease < worker.alarm:  # only its lease can be due earlier than it was
+        self._worker_registry.settle(worker, now)
+        if worker.seen + worker.profile.lease < worker.alarm:  # only its lease can be due earlier than it was
             self._deadlines.arm(worker, worker_deadline(worker))
 
     def idle(self, worker: Worker, now: float) -> bool:
         """Free the slots of attempts that are over. False: no slot was taken by such a one."""
-        if worker.state is BOOTING:
+        if worker.state is STARTING:
             move_worker(worker, IDLE)
-        elif not worker.unproven:
+        elif not worker.stuck:
             return False
-        worker.unproven.clear()
+        worker.stuck.clear()
         self.freed(worker, now)
         return True
 
     def dismiss_if_drained(self, worker: Worker) -> None:
         """Dismiss a draining worker once it holds nothing."""
-        if not worker.running and not worker.unproven and not worker.stays:
+        if not worker.running and not worker.stuck and not worker.stays:
             self._effects.append(RemoveWorker(worker, RemovalReason.DRAINED, "drained"))
             self.remove(worker, "drained")
 
     def remove(self, worker: Worker, reason: str) -> list[Attempt]:
         """Remove the worker. Returns the attempts that it held."""
         self._deadlines.disarm(worker)
-        held = self._roster.leave(worker)
+        held = self._worker_registry.leave(worker)
         if self._events.wanted & WORKER_LEFT:
             self._events.worker_changed(WORKER_LEFT, worker, reason, len(held))
         return held

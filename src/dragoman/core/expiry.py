@@ -34,17 +34,17 @@ class Expiry:
         "_delays",
         "_dispatch",
         "_effects",
-        "_ledger",
+        "_job_registry",
         "_policy",
-        "_roster",
+        "_worker_registry",
     )
 
     def __init__(
         self,
         policy: Policy,
         counters: Counters,
-        roster: WorkerRegistry,
-        ledger: JobRegistry,
+        worker_registry: WorkerRegistry,
+        job_registry: JobRegistry,
         deadlines: Deadlines[Any],
         effects: list[Effect],
         dispatch: Dispatch,
@@ -53,8 +53,8 @@ class Expiry:
     ) -> None:
         self._policy = policy
         self._counters = counters
-        self._roster = roster
-        self._ledger = ledger
+        self._worker_registry = worker_registry
+        self._job_registry = job_registry
         self._deadlines = deadlines
         self._effects = effects
         self._dispatch = dispatch
@@ -74,13 +74,13 @@ class Expiry:
 
     def excuse(self, gap: float, now: float) -> None:
         """We were paused for so long: workers were not silent meanwhile, and callers could not come back (D13)."""
-        for worker in self._roster.workers.values():
+        for worker in self._worker_registry.workers.values():
             worker.seen = min(worker.seen + gap, now)
             if worker.away_since != inf:
                 worker.away_since = min(worker.away_since + gap, now)
-            for attempt in worker.unproven.values():
-                attempt.doubted = min(attempt.doubted + gap, now)
-        for job in self._ledger.jobs.values():
+            for attempt in worker.stuck.values():
+                attempt.stuck_since = min(attempt.stuck_since + gap, now)
+        for job in self._job_registry.jobs.values():
             job.orphan_due += gap
 
     def _judge_job(self, job: Job, now: float) -> None:
@@ -88,7 +88,7 @@ class Expiry:
         if job.due() > now:
             self._deadlines.arm(job, job.due())
         elif job.state is ENDED:
-            self._ledger.erase(job)
+            self._job_registry.erase(job)
         elif job.deadline <= now:
             self._attempts.end_early(job, TIMED_OUT, PATIENCE_OVER, now)
         elif job.orphan_due <= now:
@@ -96,7 +96,7 @@ class Expiry:
         elif job.state is DELAYED:
             self._delays.wake(job, now)
         else:
-            reason = f"no worker was free within {job.wishes.queue_timeout:g} s"
+            reason = f"no worker was free within {job.options.queue_timeout:g} s"
             self._attempts.end_early(job, TIMED_OUT, reason, now)
 
     def _judge_worker(self, worker: Worker, now: float) -> None:
@@ -118,9 +118,9 @@ class Expiry:
         reason = _lateness(worker, now)
         self._counters.expired_workers += 1
         self._effects.append(RemoveWorker(worker, RemovalReason.EXPIRED, reason))
-        if worker.terms.ends_with_connection and stuck_since(worker) + worker.terms.unproven_limit > now:
+        if worker.profile.ends_with_connection and stuck_since(worker) + worker.profile.unproven_limit > now:
             worker.seen = now  # its session hangs up in this turn, and says what never left; else we look again
-            self._roster.retire(worker)
+            self._worker_registry.retire(worker)
             self._deadlines.arm(worker, worker_deadline(worker))
         else:
             self._attempts.leave(worker, now, reason, ())
@@ -128,9 +128,9 @@ class Expiry:
 
 def _lateness(worker: Worker, now: float) -> str:
     """The reason to give up a worker that is due."""
-    terms = worker.terms
-    if stuck_since(worker) + terms.unproven_limit <= now:
-        return f"it did not prove itself free within {terms.unproven_limit:g} s"
+    profile = worker.profile
+    if stuck_since(worker) + profile.unproven_limit <= now:
+        return f"it did not prove itself free within {profile.unproven_limit:g} s"
     if worker.seen + lease_of(worker) > now:
-        return f"its worker was out of reach for {terms.detach_timeout:g} s"
-    return f"its worker was silent for {terms.lease:g} s"
+        return f"its worker was out of reach for {profile.detach_timeout:g} s"
+    return f"its worker was silent for {profile.lease:g} s"

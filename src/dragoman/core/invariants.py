@@ -10,14 +10,14 @@ from dragoman.core.errors import InvariantBroken
 from dragoman.core.leases import worker_deadline
 from dragoman.core.model import Job, Service, Worker
 from dragoman.core.owners import Owner
-from dragoman.core.states import BUSY, DETACHED, DRAINING, ENDED, GONE, IDLE, RESTING, RUNNING, UNPROVEN, WAITING
+from dragoman.core.states import BUSY, DETACHED, DRAINING, ENDED, GONE, IDLE, RESTING, RUNNING, STUCK, WAITING
 
 
 def check(broker: Broker) -> None:
     """Raise InvariantBroken if anything is amiss. Its cost grows with all that is present."""
     _check_jobs(broker)
     _check_services(broker)
-    for worker in broker.roster.workers.values():
+    for worker in broker.worker_registry.workers.values():
         _check_worker(broker, worker)
     _check_deadlines(broker)
     _check_owners(broker)
@@ -27,7 +27,7 @@ def check(broker: Broker) -> None:
 
 
 def _check_jobs(broker: Broker) -> None:
-    queued = {job.id for service in broker.roster.services.values() for job in service.queue}
+    queued = {job.id for service in broker.worker_registry.services.values() for job in service.queue}
     present = size = part_size = waiting = 0
     for job in broker.jobs.values():
         _check_job(job, job.id in queued)
@@ -37,17 +37,17 @@ def _check_jobs(broker: Broker) -> None:
         if job.attempt is not None and job.attempt.parts is not None:
             part_size += sum(map(len, job.attempt.parts.pieces))
         waiting += job.state is WAITING
-    if present != broker.ledger.present:
-        raise broken("I1", f"{present} jobs are present, {broker.ledger.present} are counted")
+    if present != broker.job_registry.present:
+        raise broken("I1", f"{present} jobs are present, {broker.job_registry.present} are counted")
     if waiting != len(queued):  # those of the jobs that wait are all there: see above
         raise broken("I1", "a job stands in a queue and is not here")
     counters = broker.counters
     if counters.accepted + counters.restored + counters.released != sum(counters.ended.values()) + present:
         raise broken("I17", "jobs accepted, restored and released are not those ended and present")
-    if size != broker.ledger.bytes:
-        raise broken("I5", f"payloads take {size} bytes, {broker.ledger.bytes} are counted")
-    if part_size != broker.ledger.part_bytes:
-        raise broken("I5", f"parts take {part_size} bytes, {broker.ledger.part_bytes} are counted")
+    if size != broker.job_registry.bytes:
+        raise broken("I5", f"payloads take {size} bytes, {broker.job_registry.bytes} are counted")
+    if part_size != broker.job_registry.part_bytes:
+        raise broken("I5", f"parts take {part_size} bytes, {broker.job_registry.part_bytes} are counted")
 
 
 def _check_job(job: Job, is_queued: bool) -> None:
@@ -71,7 +71,7 @@ def _check_job(job: Job, is_queued: bool) -> None:
     for caller in job.callers:
         if caller.open_job(job.id) is not job:
             raise broken("I4", f"{_name(job)} has a caller that does not know it as open")
-    limit = job.wishes.attempts
+    limit = job.options.attempts
     if limit is not None and job.spent > limit:
         raise broken("I8", f"{_name(job)} has spent {job.spent} attempts of {limit}")
     if job.quarantined and job.spent <= 0:
@@ -80,14 +80,14 @@ def _check_job(job: Job, is_queued: bool) -> None:
 
 def _check_services(broker: Broker) -> None:
     offers: dict[Service, int] = {}
-    for worker in broker.roster.workers.values():
+    for worker in broker.worker_registry.workers.values():
         for service in worker.services:
             offers[service] = offers.get(service, 0) + 1
     jobs: dict[Service, int] = {}
     for job in broker.jobs.values():
         if job.state is not ENDED:
             jobs[job.service] = jobs.get(job.service, 0) + 1
-    for service in broker.roster.services.values():
+    for service in broker.worker_registry.services.values():
         _check_service(broker, service, offers.get(service, 0), jobs.get(service, 0))
 
 
@@ -113,7 +113,7 @@ def _check_service(broker: Broker, service: Service, offers: int, jobs: int) -> 
     for worker in idle + held_back:
         if worker.state is not IDLE:
             raise broken("I2", f"worker {worker.id} is {worker.state} and listed as idle")
-        if worker.id not in broker.roster.workers:
+        if worker.id not in broker.worker_registry.workers:
             raise broken("I2", f"worker {worker.id} is gone and listed as idle")
     for lane in queue._lanes.values():
         orders = [job.order for job in lane if job.order != inf]
@@ -125,14 +125,14 @@ def _check_worker(broker: Broker, worker: Worker) -> None:
     id = worker.id
     state = worker.state
     if worker.free < 0:
-        raise broken("I2", f"worker {id} holds more than its capacity {worker.terms.capacity}")
+        raise broken("I2", f"worker {id} holds more than its capacity {worker.profile.capacity}")
     for service in worker.services:
-        if broker.roster.services.get(service.name) is not service:
+        if broker.worker_registry.services.get(service.name) is not service:
             raise broken("I2", f"worker {id} offers a service {service.name} that nobody can ask for")
     for attempt in worker.running.values():
         if attempt.job.attempt is not attempt:
             raise broken("I10", f"worker {id} runs an attempt that is not current")
-    for attempt in worker.unproven.values():
+    for attempt in worker.stuck.values():
         if attempt.job.attempt is attempt:
             raise broken("I10", f"worker {id} is unproven of a current attempt")
     if state is IDLE:
@@ -146,8 +146,8 @@ def _check_worker(broker: Broker, worker: Worker) -> None:
         raise broken("I2", f"worker {id} is {state} and listed as idle")
     if state is BUSY and not worker.running:
         raise broken("I2", f"worker {id} is busy with nothing")
-    if state is UNPROVEN or state is RESTING:
-        if worker.running or not worker.unproven:
+    if state is STUCK or state is RESTING:
+        if worker.running or not worker.stuck:
             raise broken("I2", f"worker {id} is {state} of nothing")
     if worker.away_since != inf and state is not DETACHED and state is not DRAINING:
         raise broken("I2", f"worker {id} is {state} and out of reach")
@@ -165,7 +165,7 @@ def _check_deadlines(broker: Broker) -> None:
             living += 1
             if subject.alarm != due:
                 raise broken("I11", "an alarm and its subject disagree")
-            if subject.id not in (broker.jobs if isinstance(subject, Job) else broker.roster.workers):
+            if subject.id not in (broker.jobs if isinstance(subject, Job) else broker.worker_registry.workers):
                 raise broken("I11", "a living alarm refers to something that is gone")
     if living != alarms.armed:
         raise broken("I11", f"{living} alarms live, {alarms.armed} are counted")
@@ -174,7 +174,7 @@ def _check_deadlines(broker: Broker) -> None:
     for job in broker.jobs.values():
         if job.alarm > job.due():
             raise broken("I11", f"{_name(job)} will not be looked at in time")
-    for worker in broker.roster.workers.values():
+    for worker in broker.worker_registry.workers.values():
         if worker.alarm > worker_deadline(worker):
             raise broken("I11", f"worker {worker.id} will not be looked at in time")
 
@@ -187,10 +187,10 @@ def _check_owners(broker: Broker) -> None:
     for owner, count in jobs.items():
         if count != owner.jobs:
             raise broken("I5", f"{owner.label} has {count} jobs, {owner.jobs} are counted")
-        names = sum(service.owner is owner for service in broker.roster.services.values())
+        names = sum(service.owner is owner for service in broker.worker_registry.services.values())
         if names != owner.names:
             raise broken("I5", f"{owner.label} is charged for {names} names, {owner.names} are counted")
-    for service in broker.roster.services.values():
+    for service in broker.worker_registry.services.values():
         if service.owner is not None and (service.jobs <= 0 or service.is_known):
             raise broken("I5", f"service {service.name}: its owner is charged for nothing")
 

@@ -25,7 +25,7 @@ class JobRegistry(KeptJobs):
         service: Service,
         payload: Payload,
         callers: tuple[Caller, ...],
-        wishes: JobOptions,
+        job_options: JobOptions,
         now: float,
         key: str | None = None,
         owner: Owner | None = None,
@@ -40,7 +40,7 @@ class JobRegistry(KeptJobs):
             or self.bytes + len(payload) > policy.max_memory
         ):
             return None
-        job = Job(id, service, payload, callers, wishes, now)
+        job = Job(id, service, payload, callers, job_options, now)
         self.jobs[id] = job
         service.jobs += 1
         if owner is not None:
@@ -86,7 +86,7 @@ class JobRegistry(KeptJobs):
         attempt = job.attempt
         if outcome is TIMED_OUT and attempt is None and (job.state is not RUNNING or job.queue_due <= now):
             self._counters.drop(job.service.name, QUEUE_TIMEOUT, reason)
-        if attempt is not None and attempt.is_sent and job.wishes.durable:
+        if attempt is not None and attempt.is_sent and job.options.durable:
             note_last(job, attempt, outcome, reason)
         job.attempt = None
         if attempt is not None and attempt.parts is not None:
@@ -111,7 +111,7 @@ class JobRegistry(KeptJobs):
             self._deadlines.disarm(job)
         if not job.quarantined:
             job.payload = b""
-        if job.key is not None or job.wishes.durable:  # `is_kept`
+        if job.key is not None or job.options.durable:  # `is_kept`
             job.result = result
             job.reason = reason
             job.failure = failure

@@ -42,10 +42,10 @@ class KeptJobs:
         "bytes",
         "early",
         "events",
-        "gate",
         "is_loading",
         "jobs",
         "part_bytes",
+        "pending_commits",
         "present",
     )
 
@@ -64,27 +64,27 @@ class KeptJobs:
         self.is_loading = False  # jobs of an earlier run still come back: which ids and keys are taken is not known
         self.early = EarlyResults(policy.max_memory)  # results that may be of those
         self.events = events
-        self.gate = PendingCommits()
+        self.pending_commits = PendingCommits()
         self._archive = Archive(policy.max_outcome_bytes)
         self._policy = policy
         self._counters = counters
         self._deadlines = deadlines
         self._effects = effects
 
-    def clash(self, id: JobId, wishes: JobOptions) -> tuple[RefusalReason, str] | None:
+    def clash(self, id: JobId, job_options: JobOptions) -> tuple[RefusalReason, str] | None:
         """The objection to an id that a job brought, or None."""
         if id in self.jobs:
             return RefusalReason.INVALID, "a job of this id is here already"
-        if self.is_loading and wishes.durable:
+        if self.is_loading and job_options.durable:
             return RefusalReason.BUSY, BEING_READ
         return None
 
     def save(self, job: Job, promise: AfterCommit = AfterCommit.NOTHING) -> None:
-        self._effects.append(self.gate.hold(job, promise))
+        self._effects.append(self.pending_commits.hold(job, promise))
 
     def rewrite(self, job: Job) -> None:
         """Store also what the job asks for: that has changed."""
-        self._effects.append(self.gate.hold(job, AfterCommit.NOTHING, rewrites=True))
+        self._effects.append(self.pending_commits.hold(job, AfterCommit.NOTHING, rewrites=True))
 
     # ---------------------------------------------------------------- idempotency keys (R24)
 
@@ -92,14 +92,14 @@ class KeptJobs:
         return self._archive.find(service.name, key)
 
     def misuse(
-        self, key: str, first: Job | None, payload: Payload, wishes: JobOptions
+        self, key: str, first: Job | None, payload: Payload, job_options: JobOptions
     ) -> tuple[RefusalReason, str] | None:
         """The reason to refuse a submit with this key, or None. `first`: the job that has the key already."""
         if not is_name(key, self._policy.max_key_bytes):
             return RefusalReason.INVALID, f"a key is 1 to {self._policy.max_key_bytes} bytes"
         if first is None:
             return None
-        if wishes.durable and not first.wishes.durable:  # we would acknowledge what the diary does not have
+        if job_options.durable and not first.options.durable:  # we would acknowledge what the diary does not have
             return RefusalReason.KEY_REUSED, f"'{key}' came with a call before"
         if first.digest != digest(payload):
             return RefusalReason.KEY_REUSED, f"'{key}' came with another payload before"
@@ -109,7 +109,7 @@ class KeptJobs:
         """One more caller waits for a job that came before, or is told at once how it ended."""
         if not self.attend(first, caller):
             return
-        if first.wishes.durable and first.state is not ENDED and self.gate.has_accepted(first):
+        if first.options.durable and first.state is not ENDED and self.pending_commits.has_accepted(first):
             self._effects.append(Acknowledge(caller, first))
 
     def attend(self, job: Job, caller: Caller) -> bool:
@@ -130,7 +130,7 @@ class KeptJobs:
         if parts is None:
             parts = attempt.parts = Parts()
         self.part_bytes -= parts.kept
-        parts.add(part, attempt.worker.terms.max_payload, self._policy.max_memory - self.part_bytes)
+        parts.add(part, attempt.worker.profile.max_payload, self._policy.max_memory - self.part_bytes)
         self.part_bytes += parts.kept
 
     def part_with(self, attempt: Attempt) -> None:
@@ -197,7 +197,7 @@ class KeptJobs:
         self._deadlines.disarm(job)
         self._drop(job)
         self._counters.erased += 1
-        if job.wishes.durable:
+        if job.options.durable:
             self._effects.append(DeleteJob(job))
 
     def _keep(self, job: Job, now: float, refusal: RefusalReason | None) -> None:
@@ -208,7 +208,7 @@ class KeptJobs:
             self._drop(job)
             return
         if not job.outlives_end:
-            if job.wishes.durable:
+            if job.options.durable:
                 self.save(job, AfterCommit.ANSWER)  # it is erased once that is written: nothing is told before
             else:
                 self.tell(job, refusal=refusal)
@@ -216,7 +216,7 @@ class KeptJobs:
             return
         self._archive.keep(job, now + self._policy.keep_outcomes)
         self._deadlines.arm(job, job.keep_until)
-        if job.wishes.durable:
+        if job.options.durable:
             self.save(job, AfterCommit.ANSWER)
         else:
             self.tell(job, refusal=refusal)

@@ -17,20 +17,20 @@ def worker_deadline(worker: Worker) -> float:
 def lease_expired_at(worker: Worker) -> float:
     """When it is given up if nothing is heard of it. A life sign moves this, never a job's time (R6)."""
     lease = lease_of(worker)
-    due = min(worker.seen + lease, stuck_since(worker) + worker.terms.unproven_limit)
+    due = min(worker.seen + lease, stuck_since(worker) + worker.profile.unproven_limit)
     if worker.away_since != inf and lease == inf:  # nothing else says for how long it is waited for
-        due = min(due, worker.away_since + worker.terms.detach_timeout)
+        due = min(due, worker.away_since + worker.profile.detach_timeout)
     return due
 
 
 def lease_of(worker: Worker) -> float:
     """Seconds of silence that are allowed to it now (D5)."""
-    terms = worker.terms
-    return inf if terms.silent_while_busy and (worker.running or worker.unproven) else terms.lease
+    profile = worker.profile
+    return inf if profile.silent_while_busy and (worker.running or worker.stuck) else profile.lease
 
 
 def stuck_since(worker: Worker) -> float:
     """When its oldest slot in doubt came into doubt."""
-    for attempt in worker.unproven.values():
-        return attempt.doubted
+    for attempt in worker.stuck.values():
+        return attempt.stuck_since
     return inf

@@ -8,7 +8,6 @@ from dragoman.core.errors import InvariantBroken
 from dragoman.core.infinity import inf
 from dragoman.core.model import Job, Worker
 from dragoman.core.states import (
-    BOOTING,
     BUSY,
     DELAYED,
     DETACHED,
@@ -18,7 +17,8 @@ from dragoman.core.states import (
     IDLE,
     RESTING,
     RUNNING,
-    UNPROVEN,
+    STARTING,
+    STUCK,
     WAITING,
     JobState,
     WorkerState,
@@ -32,12 +32,12 @@ JOB_MOVES: Final[dict[JobState, frozenset[JobState]]] = {
 }
 
 WORKER_MOVES: Final[dict[WorkerState, frozenset[WorkerState]]] = {
-    BOOTING: frozenset({IDLE, DRAINING, GONE}),
+    STARTING: frozenset({IDLE, DRAINING, GONE}),
     IDLE: frozenset({BUSY, DETACHED, DRAINING, GONE}),
-    BUSY: frozenset({IDLE, UNPROVEN, RESTING, DETACHED, DRAINING, GONE}),
-    UNPROVEN: frozenset({IDLE, BUSY, RESTING, DETACHED, DRAINING, GONE}),
+    BUSY: frozenset({IDLE, STUCK, RESTING, DETACHED, DRAINING, GONE}),
+    STUCK: frozenset({IDLE, BUSY, RESTING, DETACHED, DRAINING, GONE}),
     RESTING: frozenset({IDLE, BUSY, DETACHED, DRAINING, GONE}),
-    DETACHED: frozenset({IDLE, BUSY, UNPROVEN, RESTING, DRAINING, GONE}),
+    DETACHED: frozenset({IDLE, BUSY, STUCK, RESTING, DRAINING, GONE}),
     DRAINING: frozenset({GONE}),
     GONE: frozenset(),
 }
@@ -62,19 +62,19 @@ def move_worker(worker: Worker, to: WorkerState) -> None:
 def settle(worker: Worker) -> WorkerState:
     """Bring a working worker's state in line with its slots: idle while one is free, it is in reach, and it asks."""
     state = worker.state
-    if state is BUSY and not worker.running and not worker.unproven and worker.away_since == inf and worker.asked > 0:
+    if state is BUSY and not worker.running and not worker.stuck and worker.away_since == inf and worker.asked > 0:
         worker.state = IDLE  # what happens all day, without asking the table
         return IDLE
-    if state is BOOTING or state is DRAINING or state is GONE:
+    if state is STARTING or state is DRAINING or state is GONE:
         return state
     if worker.away_since != inf:
         fitting = DETACHED
-    elif len(worker.running) + len(worker.unproven) < worker.terms.capacity:
+    elif len(worker.running) + len(worker.stuck) < worker.profile.capacity:
         fitting = IDLE if worker.asked > 0 else DETACHED
     elif worker.running:
         fitting = BUSY
     else:
-        fitting = RESTING if list(worker.unproven) == [worker.refused] else UNPROVEN
+        fitting = RESTING if list(worker.stuck) == [worker.refused] else STUCK
     if fitting is not state:
         move_worker(worker, fitting)
     return fitting

@@ -23,7 +23,17 @@ from dragoman.core.parts import Parts
 from dragoman.core.parts import Payload as Payload
 from dragoman.core.queues import Queue, Queued
 from dragoman.core.recipients import Recipient, RemoteWorker
-from dragoman.core.states import BOOTING, DELAYED, DONE, RUNNING, WAITING, AttemptRecord, JobState, Outcome, WorkerState
+from dragoman.core.states import (
+    DELAYED,
+    DONE,
+    RUNNING,
+    STARTING,
+    WAITING,
+    AttemptRecord,
+    JobState,
+    Outcome,
+    WorkerState,
+)
 
 JobId = NewType("JobId", bytes)  # 16 bytes in UUIDv7 layout, shown as 32 lower-case hex digits
 WorkerId = NewType("WorkerId", int)
@@ -97,7 +107,7 @@ class Caller:
 class Attempt:
     """One handing-out of a job to a worker."""
 
-    __slots__ = ("doubted", "due", "given", "is_sent", "job", "number", "parts", "token", "worker")
+    __slots__ = ("due", "given", "is_sent", "job", "number", "parts", "stuck_since", "token", "worker")
 
     def __init__(self, job: Job, number: int, token: Token, worker: Worker, given: float, due: float) -> None:
         self.job = job
@@ -107,7 +117,7 @@ class Attempt:
         self.given = given
         self.due = due  # when its run time is over
         self.is_sent = False  # the line has carried out its Give
-        self.doubted = inf  # since when it has been over without a result (D11)
+        self.stuck_since = inf  # since when it has been over without a result (D11)
         self.parts: Parts | None = None  # of its result, for callers that take it whole
 
     @property
@@ -138,21 +148,56 @@ class Job(Queued):
 
     # fmt: off
     __slots__ = (
-        "alarm", "alarm_number", "arrival", "attempt", "callers", "created", "deadline", "deaths", "digest",
-        "failure", "history", "id", "is_told", "keep_until", "key", "number", "orphan_due", "outcome", "owner",
-        "payload", "quarantined", "queue_due", "reason", "refusals", "result", "retried_as",
-        "retry_of", "service", "spent", "start_at", "state", "tried", "wishes",
+        "alarm",
+        "alarm_number",
+        "arrival",
+        "attempt",
+        "callers",
+        "created",
+        "deadline",
+        "deaths",
+        "digest",
+        "failure",
+        "history",
+        "id",
+        "is_told",
+        "keep_until",
+        "key",
+        "number",
+        "options",
+        "orphan_due",
+        "outcome",
+        "owner",
+        "payload",
+        "quarantined",
+        "queue_due",
+        "reason",
+        "refusals",
+        "result",
+        "retried_as",
+        "retry_of",
+        "service",
+        "spent",
+        "start_at",
+        "state",
+        "tried",
     )
     # fmt: on
 
     def __init__(
-        self, id: JobId, service: Service, payload: Payload, callers: tuple[Caller, ...], wishes: JobOptions, now: float
+        self,
+        id: JobId,
+        service: Service,
+        payload: Payload,
+        callers: tuple[Caller, ...],
+        job_options: JobOptions,
+        now: float,
     ) -> None:
         self.id = id
         self.service = service
         self.payload: Payload = payload
         self.callers = callers
-        self.wishes = wishes
+        self.options = job_options
         self.owner: Owner | None = None  # whose limits it counts for; None: nobody's
         self.state: JobState = WAITING
         self.created = now
@@ -185,17 +230,17 @@ class Job(Queued):
 
     @property
     def priority(self) -> int:
-        return self.wishes.priority
+        return self.options.priority
 
     @property
     def is_kept(self) -> bool:
         """Whether its outcome outlives its end, for somebody who comes back."""
-        return self.wishes.durable or self.key is not None
+        return self.options.durable or self.key is not None
 
     @property
     def outlives_end(self) -> bool:
         """Of a job that has ended and is kept: whether anything of it is kept from now on (R136)."""
-        return self.wishes.keeps_outcome or self.quarantined or self.retried_as is not None
+        return self.options.keeps_outcome or self.quarantined or self.retried_as is not None
 
     @property
     def is_archived(self) -> bool:
@@ -227,6 +272,7 @@ class Worker:
         "last_held",
         "name",
         "origin",
+        "profile",
         "recipient",
         "refused",
         "remote",
@@ -235,8 +281,7 @@ class Worker:
         "services",
         "state",
         "stays",
-        "terms",
-        "unproven",
+        "stuck",
     )
 
     def __init__(
@@ -245,7 +290,7 @@ class Worker:
         recipient: Recipient,
         remote: RemoteWorker | None,
         name: str,
-        terms: WorkerProfile,
+        profile: WorkerProfile,
         now: float,
     ) -> None:
         self.id = id
@@ -253,13 +298,13 @@ class Worker:
         self.remote = remote  # the session's own record of this worker; None: nobody is there
         self.name = name
         self.origin: str | None = None  # label of the connection it joined by; None: an earlier run let it in
-        self.terms = terms
+        self.profile = profile
         self.services: tuple[Service, ...] = ()
-        self.state: WorkerState = BOOTING
+        self.state: WorkerState = STARTING
         self.seen = now
-        self.asked = 0 if terms.pulls else ALWAYS_ASKS  # jobs that it still waits for (R131)
+        self.asked = 0 if profile.pulls else ALWAYS_ASKS  # jobs that it still waits for (R131)
         self.running: dict[Token, Attempt] = {}
-        self.unproven: dict[Token, Attempt] = {}  # ended without their result: each still takes a slot (D11)
+        self.stuck: dict[Token, Attempt] = {}  # ended without their result: each still takes a slot (D11)
         self.last_held: Attempt | None = None  # once it has gone: what it held then
         self.refused: Token | None = None  # the attempt that it would not take last
         self.stays = False  # once drained, it is not dismissed
@@ -270,25 +315,25 @@ class Worker:
 
     @property
     def free(self) -> int:
-        return self.terms.capacity - len(self.running) - len(self.unproven)
+        return self.profile.capacity - len(self.running) - len(self.stuck)
 
     def held(self) -> Attempt | None:
         """The attempt that a worker of one slot was sent and has not answered, current or not."""
         for attempt in self.running.values():
             if attempt.is_sent:
                 return attempt
-        for attempt in self.unproven.values():
+        for attempt in self.stuck.values():
             return attempt
         return self.last_held
 
     def find(self, token: Token) -> Attempt | None:
         """The attempt with this token that it was given and has not answered, current or not."""
-        return self.running.get(token) or self.unproven.get(token)
+        return self.running.get(token) or self.stuck.get(token)
 
     def run_time(self, job: Job) -> float:
         """Seconds that an attempt at this job may run. Nothing else judges a worker that is silent at work (D5)."""
-        limit = job.wishes.job_timeout
-        return limit if limit != inf or job.deadline != inf else self.terms.job_timeout
+        limit = job.options.job_timeout
+        return limit if limit != inf or job.deadline != inf else self.profile.job_timeout
 
 
 class Service:

@@ -21,7 +21,7 @@ class OperatorVerbs(Components):
 
     def pause(self, name: str, by: str = "an operator") -> Service | None:
         """Hand out no jobs of this service; they go on arriving."""
-        service = self.roster.service(name)
+        service = self.worker_registry.service(name)
         if service is not None:
             was_paused = service.paused
             service.paused, service.paused_by = True, by
@@ -30,7 +30,7 @@ class OperatorVerbs(Components):
         return service
 
     def resume(self, name: str, now: float) -> None:
-        service = self.roster.services.get(name)
+        service = self.worker_registry.services.get(name)
         if service is not None and service.paused:
             service.paused, service.paused_by = False, ""
             if self.events.wanted & SERVICE_RESUMED:
@@ -47,19 +47,21 @@ class OperatorVerbs(Components):
             return
         if worker.state is not DRAINING and self.events.wanted & WORKER_DRAINING:
             self.events.worker_changed(WORKER_DRAINING, worker)
-        self.roster.retire(worker, stays)
+        self.worker_registry.retire(worker, stays)
         self.dispatch.dismiss_if_drained(worker)
 
     def retry(self, job: Job, now: float) -> Job | None:
         """Make a new job of one that is in quarantine; it leaves that. None if it is not there, or there is no room."""
         if not job.quarantined or job.id not in self.jobs or self.is_draining:
             return None
-        service = self.roster.restore_service(job.service.name)
-        wishes = replace(job.wishes, delay=0.0) if job.wishes.delay else job.wishes
-        again = self.ledger.admit(self.entropy.job_id(), service, job.payload, (), wishes, now, None, job.owner)
+        service = self.worker_registry.restore_service(job.service.name)
+        job_options = replace(job.options, delay=0.0) if job.options.delay else job.options
+        again = self.job_registry.admit(
+            self.entropy.job_id(), service, job.payload, (), job_options, now, None, job.owner
+        )
         if again is not None:
             again.retry_of = job.id
-            self.ledger.leave_quarantine(again)
+            self.job_registry.leave_quarantine(again)
             self.delays.welcome(again, now)
         return again
 
@@ -68,7 +70,7 @@ class OperatorVerbs(Components):
         it is not in quarantine, or there is no room."""
         if not job.quarantined or self.jobs.get(job.id) is not job or self.is_draining:
             return False
-        if not self.ledger.readmit(job, self.roster.restore_service(job.service.name), now):
+        if not self.job_registry.readmit(job, self.worker_registry.restore_service(job.service.name), now):
             return False
         self.dispatch.queue(job, now)
         return True
@@ -76,14 +78,14 @@ class OperatorVerbs(Components):
     def close(self, now: float) -> None:
         """Begin to drain the broker: nothing new comes in, waiting calls are refused, what runs may end."""
         if not self.is_draining and self.events.wanted & BROKER_DRAINING:
-            self.events.broker_draining(sum(len(worker.running) for worker in self.roster.workers.values()))
+            self.events.broker_draining(sum(len(worker.running) for worker in self.worker_registry.workers.values()))
         self.is_draining = True
-        for job in [j for j in self.jobs.values() if j.state in (WAITING, DELAYED) and not j.wishes.durable]:
+        for job in [j for j in self.jobs.values() if j.state in (WAITING, DELAYED) and not j.options.durable]:
             self.attempts.end_early(job, REFUSED, BEING_DRAINED, now, RefusalReason.DRAINING)
 
     def abort(self, now: float) -> None:
         """The time for draining is over: every attempt that still runs is given up."""
-        for worker in list(self.roster.workers.values()):
+        for worker in list(self.worker_registry.workers.values()):
             self.effects.append(RemoveWorker(worker, RemovalReason.STOPPED, GOODBYE))
             self.attempts.leave(worker, now, STOPPED, ())
 
@@ -91,7 +93,7 @@ class OperatorVerbs(Components):
 
     def saved(self, number: int, now: float, problem: str | None = None) -> None:
         """The diary has committed everything up to this save, or could not: then new jobs are refused."""
-        for job, promise, attempt in self.ledger.gate.release(number, problem is None):
+        for job, promise, attempt in self.job_registry.pending_commits.release(number, problem is None):
             if promise is AfterCommit.GIVE:
                 if attempt is not None and job.attempt is attempt:
                     if attempt.worker.away_since == inf:
@@ -99,16 +101,16 @@ class OperatorVerbs(Components):
                     else:  # it came out of reach during the commit
                         self.attempts.undelivered(attempt, now)
             elif promise is AfterCommit.ANSWER:
-                self.ledger.tell(job)
+                self.job_registry.tell(job)
                 if not job.outlives_end:
-                    self.ledger.erase(job)
+                    self.job_registry.erase(job)
             elif promise is AfterCommit.ACCEPT:
                 if problem is None:
                     self.effects.extend(Acknowledge(caller, job) for caller in job.callers)
                 elif job.state is not ENDED:
                     self.attempts.end_early(job, REFUSED, f"diary: {problem}", now, RefusalReason.DIARY)
 
-    def shift(self, gap: float, now: float) -> None:
+    def extend_leases(self, gap: float, now: float) -> None:
         """We were paused, not they: no lease ran meanwhile (D13, R22)."""
         self._expiry.excuse(gap, now)
         self.resumed_at = now

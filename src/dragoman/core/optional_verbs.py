@@ -11,7 +11,7 @@ from dragoman.core.infinity import inf
 from dragoman.core.leases import worker_deadline
 from dragoman.core.model import Attempt, Caller, Payload, Service, Worker
 from dragoman.core.operator_verbs import OperatorVerbs
-from dragoman.core.states import BOOTING, DETACHED, ENDED, GONE, IDLE
+from dragoman.core.states import DETACHED, ENDED, GONE, IDLE, STARTING
 
 
 class OptionalVerbs(OperatorVerbs):
@@ -23,7 +23,7 @@ class OptionalVerbs(OperatorVerbs):
         """The caller is out of reach and may come back: a call of it that waits is kept `orphan_grace` for it (R64)."""
         for job in caller.open_jobs():
             if job.state is not ENDED and not job.is_kept:
-                job.orphan_due = now + job.wishes.orphan_grace
+                job.orphan_due = now + job.options.orphan_grace
                 self._deadlines.arm(job, job.due())
 
     def caller_back(self, caller: Caller) -> None:
@@ -33,16 +33,16 @@ class OptionalVerbs(OperatorVerbs):
 
     def detach(self, worker: Worker, now: float) -> None:
         """The worker is out of reach for the moment: it is given nothing, and its lease runs on (R64)."""
-        if worker.away_since == inf and worker.state is not BOOTING and worker.state is not GONE:
+        if worker.away_since == inf and worker.state is not STARTING and worker.state is not GONE:
             worker.away_since = now
-            self.roster.settle(worker, now)
+            self.worker_registry.settle(worker, now)
             self._deadlines.arm(worker, worker_deadline(worker))
 
     def attach(self, worker: Worker, now: float) -> None:
         """It is within reach again."""
         worker.seen = now
         worker.away_since = inf
-        if worker.state is DETACHED and self.roster.settle(worker, now):
+        if worker.state is DETACHED and self.worker_registry.settle(worker, now):
             self.dispatch.freed(worker, now)
 
     # ---------------------------------------------------------------- workers
@@ -50,7 +50,7 @@ class OptionalVerbs(OperatorVerbs):
     def ask(self, worker: Worker, count: int, now: float) -> None:
         """A worker that pulls asks for up to so many jobs, in place of what it asked for before (R131). 0: for none. An
         attempt that it is given uses up one; so does one that it has not been sent yet."""
-        if not worker.terms.pulls:
+        if not worker.profile.pulls:
             return
         if count > 0:
             worker.seen = now
@@ -58,7 +58,7 @@ class OptionalVerbs(OperatorVerbs):
             if not attempt.is_sent:
                 count -= 1
         worker.asked = count
-        if (worker.state is DETACHED or worker.state is IDLE) and self.roster.settle(worker, now):
+        if (worker.state is DETACHED or worker.state is IDLE) and self.worker_registry.settle(worker, now):
             self.dispatch.freed(worker, now)
 
     def offer(self, worker: Worker, services: Collection[str], now: float) -> bool:
@@ -66,11 +66,11 @@ class OptionalVerbs(OperatorVerbs):
         gone, or these are too many, or not names."""
         if worker.state is GONE or not (can_offer(services, self.policy) or not services):
             return False
-        offered = self.roster.services_for(dict.fromkeys(services))
+        offered = self.worker_registry.services_for(dict.fromkeys(services))
         if offered is None:
             return False
         _change_services(worker, offered)
-        if worker.state is IDLE and self.roster.settle(worker, now):
+        if worker.state is IDLE and self.worker_registry.settle(worker, now):
             self.dispatch.freed(worker, now)
         return True
 
@@ -111,8 +111,8 @@ class OptionalVerbs(OperatorVerbs):
         job = attempt.job
         if job.attempt is not attempt:
             return False
-        if is_part and not job.wishes.streams:
-            self.ledger.keep_part(attempt, payload)
+        if is_part and not job.options.streams:
+            self.job_registry.keep_part(attempt, payload)
             return True
         self.effects.extend(DeliverProgress(caller, attempt, payload, is_part) for caller in job.callers)
         if not is_part and self.events.wanted & JOB_PROGRESS:

@@ -28,6 +28,7 @@ class StoredJob:
         "key",
         "may_return",
         "number",
+        "options",
         "outcome",
         "quarantined",
         "reason",
@@ -36,15 +37,14 @@ class StoredJob:
         "spent",
         "start_at",
         "token",
-        "wishes",
         "worker",
     )
 
-    def __init__(self, number: int, id: JobId, service: str, wishes: JobOptions, created: float) -> None:
+    def __init__(self, number: int, id: JobId, service: str, job_options: JobOptions, created: float) -> None:
         self.number = number
         self.id = id
         self.service = service
-        self.wishes = wishes
+        self.options = job_options
         self.created = created
         self.key: str | None = None
         self.digest = b""
@@ -68,19 +68,19 @@ class StoredJob:
 
 def restore(broker: Broker, kept: StoredJob, now: float, nobody: Any) -> Job:
     """Let a job of an earlier run in again. `nobody` is the session of workers that may have gone with that run."""
-    service = broker.roster.restore_service(kept.service)
-    job = Job(kept.id, service, ABSENT, (), kept.wishes, kept.created)
+    service = broker.worker_registry.restore_service(kept.service)
+    job = Job(kept.id, service, ABSENT, (), kept.options, kept.created)
     job.number = kept.number
     job.key, job.digest, job.retry_of = kept.key, kept.digest, kept.retry_of
     job.spent, job.deaths, job.history = kept.spent, kept.deaths, kept.history
-    broker.ledger.leave_quarantine(job)
+    broker.job_registry.leave_quarantine(job)
     if kept.outcome is not None:
         _restore_ended(broker, job, kept, now)
         return job
-    broker.ledger.restore(job)
+    broker.job_registry.restore(job)
     start_at = _start_at(broker, job, kept, now)
     if kept.token is not None:
-        _strand(broker, job, kept, kept.token, now, nobody)
+        _restore_running(broker, job, kept, kept.token, now, nobody)
     else:
         broker.delays.restore(job, start_at, now)
     return job
@@ -91,7 +91,7 @@ def _start_at(broker: Broker, job: Job, kept: StoredJob, now: float) -> float:
     one that was set back since would turn seconds into days (R25)."""
     if kept.spent:
         return min(kept.start_at, now + longest_back_off(job, broker.policy))
-    return min(max(kept.start_at, kept.created + kept.wishes.delay), now + kept.wishes.delay)
+    return min(max(kept.start_at, kept.created + kept.options.delay), now + kept.options.delay)
 
 
 def _restore_ended(broker: Broker, job: Job, kept: StoredJob, now: float) -> None:
@@ -100,30 +100,30 @@ def _restore_ended(broker: Broker, job: Job, kept: StoredJob, now: float) -> Non
     job.result = ABSENT
     if not kept.quarantined:
         job.payload = b""
-    broker.ledger.restore_ended(job, kept.outcome, min(kept.keep_until, now + broker.policy.keep_outcomes))
+    broker.job_registry.restore_ended(job, kept.outcome, min(kept.keep_until, now + broker.policy.keep_outcomes))
     if not job.outlives_end:  # it ended just before the broker did
-        broker.ledger.erase(job)
+        broker.job_registry.erase(job)
 
 
-def _strand(broker: Broker, job: Job, kept: StoredJob, token: Token, now: float, nobody: Any) -> None:
+def _restore_running(broker: Broker, job: Job, kept: StoredJob, token: Token, now: float, nobody: Any) -> None:
     """It was given out. A worker that can name its attempt has some time to deliver; with others it is lost at once."""
-    roster = broker.roster
-    terms = WorkerProfile(detach_timeout=broker.policy.resume)
-    worker = Worker(roster.next_id(), nobody, None, kept.worker, terms, now)
-    roster.enter(worker, ())
+    worker_registry = broker.worker_registry
+    profile = WorkerProfile(detach_timeout=broker.policy.resume)
+    worker = Worker(worker_registry.next_id(), nobody, None, kept.worker, profile, now)
+    worker_registry.enter(worker, ())
     move_worker(worker, IDLE)
     given = min(kept.given, now)
-    attempt = Attempt(job, kept.attempt, token, worker, given, given + job.wishes.job_timeout)
+    attempt = Attempt(job, kept.attempt, token, worker, given, given + job.options.job_timeout)
     attempt.mark_sent()
     job.attempt = attempt
     move_job(job, RUNNING)
     worker.running[token] = attempt
-    result = broker.ledger.early.take(token)
+    result = broker.job_registry.early.take(token)
     if result is not None:
         broker.succeed(attempt, result, now)
         broker.leave(worker, now, "it has delivered")
     elif kept.may_return:
-        broker.attempts.strand(attempt)
+        broker.attempts.restore_running(attempt)
         broker.detach(worker, now)
     else:
         broker.leave(worker, now, "the broker died while it ran")  # perhaps of it

@@ -38,15 +38,15 @@ def remember_tried(job: Job, worker: Worker) -> None:
 
 def are_spent(job: Job, worker: Worker, policy: Policy) -> bool:
     """Whether the attempt that has just been spent at this worker was the last (D8, R10)."""
-    limit = job.wishes.attempts
+    limit = job.options.attempts
     if limit is None:
-        limit = max(job.wishes.default_attempts, worker.terms.attempts)
+        limit = max(job.options.default_attempts, worker.profile.attempts)
     return job.spent >= min(limit, policy.max_attempts) or job.deaths >= policy.max_deaths
 
 
 def back_off(job: Job, outcome: Outcome, policy: Policy, jitter: float) -> float:
     """How long the job rests before its next attempt (R11). `jitter` is between -1 and 1."""
-    first, cap, spread = _back_off_terms(job, policy)
+    first, cap, spread = _back_off_profile(job, policy)
     if outcome is LOST and job.spent == 1:
         delay = min(policy.retry_after_loss, cap)
     else:
@@ -56,16 +56,16 @@ def back_off(job: Job, outcome: Outcome, policy: Policy, jitter: float) -> float
 
 def longest_back_off(job: Job, policy: Policy) -> float:
     """The longest delay before the next attempt of a job that has spent some, however they ended."""
-    first, cap, spread = _back_off_terms(job, policy)
+    first, cap, spread = _back_off_profile(job, policy)
     longest = max(first * 2.0 ** min(job.spent - 1, 32), policy.retry_after_loss)
     return min(cap, longest) * (1.0 + spread)
 
 
-def _back_off_terms(job: Job, policy: Policy) -> tuple[float, float, float]:
+def _back_off_profile(job: Job, policy: Policy) -> tuple[float, float, float]:
     """First delay, longest delay and jitter: the job's own, or the policy's."""
-    wishes = job.wishes
+    job_options = job.options
     return (
-        policy.retry_first if wishes.retry_first is None else wishes.retry_first,
-        policy.retry_cap if wishes.retry_cap is None else wishes.retry_cap,
-        policy.retry_jitter if wishes.retry_jitter is None else wishes.retry_jitter,
+        policy.retry_first if job_options.retry_first is None else job_options.retry_first,
+        policy.retry_cap if job_options.retry_cap is None else job_options.retry_cap,
+        policy.retry_jitter if job_options.retry_jitter is None else job_options.retry_jitter,
     )

@@ -37,10 +37,10 @@ class RefusalReason(StrEnum):
 
 
 class WorkerState(StrEnum):
-    BOOTING = "booting"  # joined, has not yet said that it is free
+    STARTING = "booting"  # joined, has not yet said that it is free
     IDLE = "idle"  # has a free slot
     BUSY = "busy"  # every slot is taken
-    UNPROVEN = "unproven"  # every slot is taken by attempts that ended without their result (D11)
+    STUCK = "unproven"  # every slot is taken by attempts that ended without their result (D11)
     RESTING = "resting"  # holds nothing, would not take a job, and is offered none for a moment (R98)
     DETACHED = "detached"  # out of reach, or does not ask (R131): gets nothing, and its lease runs on (R64)
     DRAINING = "draining"  # finishes what it holds and gets nothing more
@@ -58,10 +58,10 @@ TIMED_OUT: Final = Outcome.TIMED_OUT
 LOST: Final = Outcome.LOST
 CANCELLED: Final = Outcome.CANCELLED
 REFUSED: Final = Outcome.REFUSED
-BOOTING: Final = WorkerState.BOOTING
+STARTING: Final = WorkerState.STARTING
 IDLE: Final = WorkerState.IDLE
 BUSY: Final = WorkerState.BUSY
-UNPROVEN: Final = WorkerState.UNPROVEN
+STUCK: Final = WorkerState.STUCK
 RESTING: Final = WorkerState.RESTING
 DETACHED: Final = WorkerState.DETACHED
 DRAINING: Final = WorkerState.DRAINING

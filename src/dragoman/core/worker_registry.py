@@ -42,7 +42,7 @@ class WorkerRegistry(ServiceNames):
         held = list(worker.running.values())
         worker.last_held = worker.held()
         worker.running.clear()
-        worker.unproven.clear()
+        worker.stuck.clear()
         return held
 
     def retire(self, worker: Worker, stays: bool = False) -> None:
@@ -72,7 +72,7 @@ class WorkerRegistry(ServiceNames):
     def occupy(self, worker: Worker) -> bool:
         """The worker was given a job: it is busy, or, with slots left, others come first now. Tells which."""
         worker.asked -= 1
-        if len(worker.running) + len(worker.unproven) >= worker.terms.capacity:
+        if len(worker.running) + len(worker.stuck) >= worker.profile.capacity:
             if worker.state is not BUSY:
                 move_worker(worker, BUSY)
                 self.withhold(worker)

@@ -19,14 +19,14 @@ FRONTEND: Final = "frontend"
 class Frontend:
     """Callers are their connections: nothing is known of them besides."""
 
-    def __init__(self, broker: Broker, line: BrokerIO, service: str, wishes: JobOptions, max_payload: int) -> None:
+    def __init__(self, broker: Broker, io: BrokerIO, service: str, job_options: JobOptions, max_payload: int) -> None:
         self._broker = broker
-        self._line = line
+        self._io = io
         self._service = service
-        self._wishes = wishes
+        self._job_options = job_options
         self._max_payload = max_payload
 
-    def hear(self, peer: Connection, message: Message | TooLarge, now: float) -> None:
+    def receive(self, peer: Connection, message: Message | TooLarge, now: float) -> None:
         """Raises Malformed."""
         if type(message) is TooLarge:
             self._refuse_large(peer, message)
@@ -37,17 +37,17 @@ class Frontend:
         peer: Connection = answer.caller  # type: ignore[assignment]
         peer.remove_job(answer.job)
         if answer.outcome is DONE:
-            self._line.send(peer, [b"", answer.result])
+            self._io.send(peer, [b"", answer.result])
         else:
-            self._line.send(peer, write_error(answer.outcome, answer.reason))
+            self._io.send(peer, write_error(answer.outcome, answer.reason))
 
     def lost(self, peer: Connection, now: float) -> None:
         self._broker.caller_gone(peer, now)
 
     def _submit(self, peer: Connection, payload: Frame, now: float) -> None:
-        self._broker.submit(self._service, payload, peer, self._wishes, now, owner=peer.owner)
+        self._broker.submit(self._service, payload, peer, self._job_options, now, owner=peer.owner)
 
     def _refuse_large(self, peer: Connection, message: TooLarge) -> None:
         reason = over_max_payload("payload", message.size, self._max_payload)
         self._broker.counters.refuse(self._service, RefusalReason.INVALID, reason)
-        self._line.send(peer, write_error(REFUSED, reason))
+        self._io.send(peer, write_error(REFUSED, reason))

@@ -26,19 +26,19 @@ class Connection(Caller):
     __slots__ = (
         "address",
         "closed_in_order",
-        "endpoint",
-        "guest",
         "identity",
         "label",
         "owner",
         "process",
+        "remote",
         "session",
         "since",
+        "socket_name",
     )
 
     session: BrokerSide
-    guest: Any  # the session's own record of this peer; the line never looks at it
-    endpoint: str  # which of the session's places it came by, or the name it was dialled under
+    remote: Any  # the session's own record of this peer; the line never looks at it
+    socket_name: str  # which of the session's places it came by, or the name it was dialled under
     identity: bytes  # its routing id, or empty. A name, not a proof
     label: str  # how logs call it
     since: float  # when it came
@@ -52,12 +52,12 @@ class Connection(Caller):
 class BrokerIO:
     """What a session may ask for."""
 
-    def send(self, to: Connection, frames: Sequence[Frame], mark: object = None) -> None:
+    def send(self, to: Connection, frames: Sequence[Frame], tag: object = None) -> None:
         """Write a message. If the connection ends before its last byte left us, `mark` comes back in `lost`."""
         raise NotImplementedError
 
     def dial(
-        self, session: BrokerSide, place: object, endpoint: str, carrier: Carrier, limits: Any = None
+        self, session: BrokerSide, place: object, socket_name: str, carrier: Carrier, limits: Any = None
     ) -> Connection:
         """Connect to a place. `opened` follows when the peer has greeted, `lost` if it never does."""
         raise NotImplementedError
@@ -71,7 +71,7 @@ class BrokerIO:
         cannot be another process's then. Returns what stops the watch, or None where a process cannot be watched."""
         raise NotImplementedError
 
-    def at_end_of_turn(self, call: Callable[[float], None]) -> None:
+    def call_before_write(self, call: Callable[[float], None]) -> None:
         """Be called, once, when all effects of this turn have been carried out and before anything is written."""
         raise NotImplementedError
 
@@ -92,7 +92,7 @@ class BrokerIO:
         """The same, for something that a peer may do often: one line a second about each."""
         raise NotImplementedError
 
-    def complain(self, event: str, /, *, peer: Connection | None = None, **fields: object) -> None:
+    def log_limited(self, event: str, /, *, peer: Connection | None = None, **fields: object) -> None:
         """A warning about somebody who may give cause for many: a flood of causes is not a flood of lines."""
         raise NotImplementedError
 
@@ -105,7 +105,7 @@ class BrokerSide(TimedRecipient):
         """The carrier's handshake is done."""
         raise NotImplementedError
 
-    def hear(self, peer: Connection, message: Message | TooLarge, now: float) -> None:
+    def receive(self, peer: Connection, message: Message | TooLarge, now: float) -> None:
         raise NotImplementedError
 
     def lost(self, peer: Connection, unsent: Sequence[object], now: float) -> None:

@@ -32,7 +32,7 @@ class WorkerLimits(Protocol):
     def unproven_limit(self) -> float: ...
 
 
-def job_options(options: JobLimits) -> JobOptions:
+def default_job_options(options: JobLimits) -> JobOptions:
     """The options of jobs whose service exists as soon as the listener does: callers may come before workers."""
     return JobOptions(
         queue_timeout=options.queue_timeout or inf,

@@ -18,9 +18,9 @@ class RoutingIds:
     former connection before it is closed, so that its worker leaves with a reason of its own.
     """
 
-    def __init__(self, broker: Broker, line: BrokerIO, leave: Callable[[Connection, float], None]) -> None:
+    def __init__(self, broker: Broker, io: BrokerIO, leave: Callable[[Connection, float], None]) -> None:
         self._broker = broker
-        self._line = line
+        self._io = io
         self._leave = leave
         self.owners: dict[tuple[str, bytes], Connection] = {}
 
@@ -28,17 +28,17 @@ class RoutingIds:
         """A connection has opened: its routing id, if it has one, is its own from now on."""
         if not peer.identity:
             return
-        key = (peer.endpoint, peer.identity)
+        key = (peer.socket_name, peer.identity)
         former = self.owners.get(key)
         if former is not None:
             self._broker.counters.takeovers += 1
-            self._line.remark("routing id taken over", level="warning", peer=peer, former=former.label)
+            self._io.remark("routing id taken over", level="warning", peer=peer, former=former.label)
             self._leave(former, now)
-            self._line.close(former, "its routing id came on a new connection")
+            self._io.close(former, "its routing id came on a new connection")
         self.owners[key] = peer
 
     def release(self, peer: Connection) -> None:
         """A connection has ended. Its routing id may be another's already."""
-        key = (peer.endpoint, peer.identity)
+        key = (peer.socket_name, peer.identity)
         if self.owners.get(key) is peer:
             del self.owners[key]

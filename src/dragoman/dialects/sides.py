@@ -35,10 +35,10 @@ class WorkerIO(Protocol):
 
     def send(self, frames: Sequence[Frame]) -> None: ...
 
-    def run(self, ticket: Hashable, payload: Frame, assignment: JobInfo = NOTHING_SAID) -> None:
+    def run(self, job_ref: Hashable, payload: Frame, assignment: JobInfo = NOTHING_SAID) -> None:
         """Start the job. `finished`, `failed` or `returned` follows with the same ticket."""
 
-    def recall(self, ticket: Hashable, reason: str) -> None:
+    def recall(self, job_ref: Hashable, reason: str) -> None:
         """Nobody waits for this job any more: stop it if that can be done. What follows is as if it had not been."""
 
     def reconnect(self, reason: str) -> None:
@@ -59,13 +59,13 @@ class WorkerSide(Protocol):
 
     def lost(self) -> None: ...
 
-    def hear(self, message: Message | TooLarge, now: float) -> None: ...
+    def receive(self, message: Message | TooLarge, now: float) -> None: ...
 
-    def finished(self, ticket: Hashable, result: Frame, now: float) -> None: ...
+    def finished(self, job_ref: Hashable, result: Frame, now: float) -> None: ...
 
     def failed(
         self,
-        ticket: Hashable,
+        job_ref: Hashable,
         reason: str,
         now: float,
         failure: Failure | None = None,
@@ -102,10 +102,10 @@ class SubmitOptions:
 class ReportingSide(WorkerSide, Protocol):
     """A worker's side on a wire that has words for more: whose port is asked to `recall`."""
 
-    def returned(self, ticket: Hashable, now: float) -> None:
+    def returned(self, job_ref: Hashable, now: float) -> None:
         """It was recalled, and has stopped."""
 
-    def report(self, ticket: Hashable, payload: Frame, now: float, *, is_part: bool) -> str | None:
+    def report(self, job_ref: Hashable, payload: Frame, now: float, *, is_part: bool) -> str | None:
         """What the job says of itself while it runs, or a part of its result. Returns why it cannot be said, if so."""
 
     def flush(self, now: float) -> None:
@@ -121,12 +121,12 @@ class ClientIO(Protocol):
 
     def send(self, frames: Sequence[Frame]) -> None: ...
 
-    def answered(self, ticket: Hashable, result: Frame) -> None:
+    def answered(self, job_ref: Hashable, result: Frame) -> None:
         """The job is done."""
 
     def ended(
         self,
-        ticket: Hashable,
+        job_ref: Hashable,
         outcome: Outcome | None,
         reason: str,
         failure: Failure | None = None,
@@ -135,16 +135,16 @@ class ClientIO(Protocol):
         """The job ended without a result; `outcome` is None if the broker named none that is known here. `refusal` is
         the kind of a refusal, as far as the wire tells."""
 
-    def abandoned(self, ticket: Hashable, reason: str) -> None:
+    def abandoned(self, job_ref: Hashable, reason: str) -> None:
         """The outcome cannot be known any more: the broker that had the job is gone."""
 
-    def reported(self, ticket: Hashable, payload: Frame, is_part: bool, attempt: int) -> None:
+    def reported(self, job_ref: Hashable, payload: Frame, is_part: bool, attempt: int) -> None:
         """What a running job says of itself, or a part of its result."""
 
-    def told(self, ticket: Hashable, view: bytes, payload: Frame) -> None:
+    def told(self, job_ref: Hashable, view: bytes, payload: Frame) -> None:
         """The answer to a question: JSON, and what is no JSON."""
 
-    def objected(self, ticket: Hashable, kind: str, detail: str) -> None:
+    def operation_failed(self, job_ref: Hashable, kind: str, detail: str) -> None:
         """Why there is none: a word for programs, a sentence for people."""
 
     def reconnect(self, reason: str) -> None:
@@ -173,19 +173,19 @@ class ClientSide(Protocol):
     def lost(self) -> None:
         """It is gone."""
 
-    def call(self, ticket: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None: ...
+    def call(self, job_ref: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None: ...
 
-    def hear(self, message: Message | TooLarge, now: float) -> None:
+    def receive(self, message: Message | TooLarge, now: float) -> None:
         """Raises Malformed if it cannot be understood."""
 
     def tick(self, now: float) -> float: ...
 
-    def submit(self, ticket: Hashable, wishes: SubmitOptions, payload: Frame, id: bytes, now: float) -> None:
+    def submit(self, job_ref: Hashable, submit_options: SubmitOptions, payload: Frame, id: bytes, now: float) -> None:
         """Call, with all that the wire has words for. What is submitted may wait for `flush`."""
-        timeout = wishes.timeout if wishes.job_timeout is None else wishes.job_timeout
-        self.call(ticket, wishes.service, payload, timeout, now)
+        timeout = submit_options.timeout if submit_options.job_timeout is None else submit_options.job_timeout
+        self.call(job_ref, submit_options.service, payload, timeout, now)
 
-    def ask(self, ticket: Hashable, question: str, form: bytes, payload: Frame, id: bytes, now: float) -> None:
+    def ask(self, job_ref: Hashable, question: str, form: bytes, payload: Frame, id: bytes, now: float) -> None:
         """Ask the broker something; it is asked again on every new connection until there is an answer."""
         raise AssertionError("this wire has no word for it")
 
@@ -201,7 +201,7 @@ class ClientSide(Protocol):
         """Ask the broker to end it; its outcome comes in any case."""
         return
 
-    def forget(self, ticket: Hashable, id: bytes, now: float) -> None:
+    def forget(self, job_ref: Hashable, id: bytes, now: float) -> None:
         """Nobody waits for it any more: no answer, please."""
         return
 

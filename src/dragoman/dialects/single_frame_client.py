@@ -63,7 +63,7 @@ class ClientSide(sides.ClientSide):
     def __init__(self, port: ClientIO, worker_word: bytes) -> None:
         self._port = port
         self._worker_word = worker_word  # what a place for workers would answer
-        self._ticket: Hashable = None
+        self._job_ref: Hashable = None
 
     def opened(self, now: float) -> None:
         pass
@@ -71,12 +71,12 @@ class ClientSide(sides.ClientSide):
     def lost(self) -> None:
         pass
 
-    def call(self, ticket: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None:
-        assert self._ticket is None, "this wire carries one call at a time"
-        self._ticket = ticket
+    def call(self, job_ref: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None:
+        assert self._job_ref is None, "this wire carries one call at a time"
+        self._job_ref = job_ref
         self._port.send([b"", payload])
 
-    def hear(self, message: Message | TooLarge, now: float) -> None:
+    def receive(self, message: Message | TooLarge, now: float) -> None:
         if isinstance(message, TooLarge):
             raise sides.answer_too_large(message)
         answer = read_answer(message)
@@ -84,12 +84,12 @@ class ClientSide(sides.ClientSide):
             said = self._worker_word.decode()
             told = f"it said {said}, so this is where workers connect; callers use the frontend"
             raise Malformed("a worker's place", told)
-        ticket, self._ticket = self._ticket, None
-        if ticket is not None:
+        job_ref, self._job_ref = self._job_ref, None
+        if job_ref is not None:
             if isinstance(answer, Ended):
-                self._port.ended(ticket, answer.outcome, answer.reason, refusal=answer.refusal)
+                self._port.ended(job_ref, answer.outcome, answer.reason, refusal=answer.refusal)
             else:
-                self._port.answered(ticket, answer)
+                self._port.answered(job_ref, answer)
 
     def tick(self, now: float) -> float:
         return inf

@@ -28,14 +28,14 @@ def all_routes() -> list[Route]:
     return [*routes, document_route(routes)]
 
 
-def make_app(door: AppContext, served: Iterable[Route] | None = None) -> ASGIApp:
+def make_app(context: AppContext, served: Iterable[Route] | None = None) -> ASGIApp:
     """What a server may serve. An exception that is not meant goes to the server, which says 500 and logs it."""
     routes = Routes(served if served is not None else all_routes())
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         assert scope["type"] == "http", "nothing but HTTP is spoken here"
         try:
-            response = await _answer(door, routes, scope, receive, send)
+            response = await _answer(context, routes, scope, receive, send)
         except HttpError as refused:
             response = refused.response
         except ClientDisconnected:
@@ -45,7 +45,7 @@ def make_app(door: AppContext, served: Iterable[Route] | None = None) -> ASGIApp
     return app
 
 
-def make_too_large(door: AppContext) -> Callable[[dict[str, Any]], None]:
+def make_too_large(context: AppContext) -> Callable[[dict[str, Any]], None]:
     """What a server tells of requests whose bodies are too large: to some routes that means something."""
     routes = Routes(each for each in all_routes() if each.too_large is not None)
 
@@ -56,12 +56,12 @@ def make_too_large(door: AppContext) -> Callable[[dict[str, Any]], None]:
         methods, scope["path_params"] = found
         route = methods.get(scope["method"])
         if route is not None and route.too_large is not None:
-            route.too_large(door, Request(scope))
+            route.too_large(context, Request(scope))
 
     return too_large
 
 
-async def _answer(door: AppContext, routes: Routes, scope: Scope, receive: Receive, send: Send) -> Response:
+async def _answer(context: AppContext, routes: Routes, scope: Scope, receive: Receive, send: Send) -> Response:
     found = routes.find(scope["raw_path"])
     if found is None:
         return problem(
@@ -72,7 +72,7 @@ async def _answer(door: AppContext, routes: Routes, scope: Scope, receive: Recei
     route = methods.get(method)
     if route is None:
         return _not_allowed(methods)
-    return await route.handler(door, Request(scope, receive, send))
+    return await route.handler(context, Request(scope, receive, send))
 
 
 def _not_allowed(methods: Methods) -> Response:

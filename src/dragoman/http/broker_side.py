@@ -23,7 +23,7 @@ from dragoman.core.model import Attempt, Payload, Token, WorkerId
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.owners import Owner
 from dragoman.core.recipients import TimedRecipient
-from dragoman.core.states import BOOTING, TIMED_OUT
+from dragoman.core.states import STARTING, TIMED_OUT
 from dragoman.http.call_headers import CallHeadersCache
 from dragoman.http.options import ListenerOptions
 from dragoman.http.remote_worker import HttpWorker, PendingCall, PendingPoll, UnsentJob
@@ -37,14 +37,14 @@ FETCH: Final = 1.0  # so long a job waits for its worker to ask for it; then ano
 class RunnerAccess(Protocol):
     """What this session asks of the line."""
 
-    def ask_for_turn(self) -> None: ...
+    def request_iteration(self) -> None: ...
 
 
 class HttpBrokerSide(TimedRecipient):
     dialect = "http"
 
     def __init__(
-        self, broker: Broker, line: RunnerAccess, options: ListenerOptions, streams: Streams | None = None
+        self, broker: Broker, runner: RunnerAccess, options: ListenerOptions, streams: Streams | None = None
     ) -> None:
         self.options = options
         self.plans = CallHeadersCache(options)
@@ -52,8 +52,8 @@ class HttpBrokerSide(TimedRecipient):
         self.listeners = Subscribers(broker.events)
         self.is_closed = False
         self._broker = broker
-        self._line = line
-        self._guests: dict[WorkerId, HttpWorker] = {}
+        self._runner = runner
+        self._remotes: dict[WorkerId, HttpWorker] = {}
         self._waiting: Deadlines[PendingCall | PendingPoll | UnsentJob] = Deadlines()
 
     # ---------------------------------------------------------------- callers
@@ -62,7 +62,7 @@ class HttpBrokerSide(TimedRecipient):
         self,
         service: str,
         payload: Payload,
-        wishes: JobOptions,
+        job_options: JobOptions,
         answer: Future[DeliverOutcome | None],
         now: float,
         *,
@@ -71,10 +71,10 @@ class HttpBrokerSide(TimedRecipient):
         owner: Owner | None = None,
     ) -> PendingCall:
         call = PendingCall(self, answer)
-        self._broker.submit(service, payload, call, wishes, now, deadline=deadline, key=key, owner=owner)
+        self._broker.submit(service, payload, call, job_options, now, deadline=deadline, key=key, owner=owner)
         if call.job is not None and call.job.deadline > deadline:  # it has joined another's
             self._waiting.arm(call, deadline)
-        self._line.ask_for_turn()
+        self._runner.request_iteration()
         return call
 
     def hang_up(self, call: PendingCall, now: float) -> None:
@@ -82,101 +82,101 @@ class HttpBrokerSide(TimedRecipient):
         _tell(call.answer, None)
         self._waiting.disarm(call)
         self._broker.caller_gone(call, now)
-        self._line.ask_for_turn()
+        self._runner.request_iteration()
 
     # ---------------------------------------------------------------- workers
 
     def __len__(self) -> int:
         """How many workers are here."""
-        return len(self._guests)
+        return len(self._remotes)
 
     def join(
         self, name: str, services: Collection[str], capacity: int, lease: float, origin: str, now: float
     ) -> HttpWorker | None:
         """A worker comes. It gets nothing before it asks. None: there are too many names of services."""
-        guest = HttpWorker(self._broker.entropy.token().hex())
-        terms = _terms(capacity, lease, self.options.unproven_limit)
-        worker = self._broker.join(self, guest, name, services, terms, now, origin=origin)
+        remote = HttpWorker(self._broker.entropy.token().hex())
+        profile = _profile(capacity, lease, self.options.unproven_limit)
+        worker = self._broker.join(self, remote, name, services, profile, now, origin=origin)
         if worker is None:
             return None
-        guest.worker = worker
-        self._guests[worker.id] = guest
-        self._line.ask_for_turn()
-        return guest
+        remote.worker = worker
+        self._remotes[worker.id] = remote
+        self._runner.request_iteration()
+        return remote
 
-    def guest(self, id: int) -> HttpWorker | None:
-        return self._guests.get(WorkerId(id))
+    def remote(self, id: int) -> HttpWorker | None:
+        return self._remotes.get(WorkerId(id))
 
-    def leave(self, guest: HttpWorker, now: float) -> None:
+    def leave(self, remote: HttpWorker, now: float) -> None:
         """It goes: what it was given follows D8."""
-        unseen = [offer.attempt for offer in guest.offers.values()]
-        self._forget(guest, "it has left")
-        self._broker.leave(guest.worker, now, "its worker left", unseen)
-        self._line.ask_for_turn()
+        unseen = [offer.attempt for offer in remote.offers.values()]
+        self._forget(remote, "it has left")
+        self._broker.leave(remote.worker, now, "its worker left", unseen)
+        self._runner.request_iteration()
 
     def poll(
         self,
-        guest: HttpWorker,
+        remote: HttpWorker,
         wait: float,
         held: Collection[str] | None,
         answer: Future[Attempt | str | None],
         now: float,
     ) -> PendingPoll:
         """A worker asks for a job. `held`: what it says it holds, by tokens; None if it does not say."""
-        worker = guest.worker
+        worker = remote.worker
         self._broker.seen(worker, now)
-        poll = PendingPoll(guest, answer, now + min(wait, self.options.long_poll, worker.terms.lease / 2))
-        owed = self._owed(guest, held, now)
+        poll = PendingPoll(remote, answer, now + min(wait, self.options.long_poll, worker.profile.lease / 2))
+        owed = self._owed(remote, held, now)
         if owed is not None:
             self._hand_over(poll, owed)
         elif self.is_closed:
             answer.set_result(None)
         else:
-            guest.polls.append(poll)
+            remote.polls.append(poll)
             self._waiting.arm(poll, poll.due)
-            self._ask(guest, now)
-            if worker.state is BOOTING:
+            self._ask(remote, now)
+            if worker.state is STARTING:
                 self._broker.idle(worker, now)
-            elif worker.free <= 0 and worker.unproven:  # it would not ask if it were still at it (D11)
-                self._broker.undelivered(next(iter(worker.unproven.values())), now)
-        self._line.ask_for_turn()
+            elif worker.free <= 0 and worker.stuck:  # it would not ask if it were still at it (D11)
+                self._broker.undelivered(next(iter(worker.stuck.values())), now)
+        self._runner.request_iteration()
         return poll
 
     def drop(self, poll: PendingPoll, now: float) -> None:
         """The worker hung up on its `next`. If that has an answer, it may be lost (R124)."""
-        guest, attempt = poll.guest, poll.attempt
+        remote, attempt = poll.remote, poll.attempt
         _tell(poll.answer, None)
         if attempt is None:
             self._take_away(poll, now)
-        elif attempt.token in guest.worker.running:
+        elif attempt.token in remote.worker.running:
             if poll.is_read:
-                guest.again[attempt.token] = attempt
+                remote.again[attempt.token] = attempt
             else:
-                self._offer(guest, attempt, now)
-        self._line.ask_for_turn()
+                self._offer(remote, attempt, now)
+        self._runner.request_iteration()
 
-    def succeed(self, guest: HttpWorker, attempt: Attempt, result: Payload, now: float) -> bool:
+    def succeed(self, remote: HttpWorker, attempt: Attempt, result: Payload, now: float) -> bool:
         """False if it came too late."""
-        self._ask(guest, now)
-        self._line.ask_for_turn()
+        self._ask(remote, now)
+        self._runner.request_iteration()
         return self._broker.succeed(attempt, result, now)
 
-    def fail(self, guest: HttpWorker, attempt: Attempt, reason: str, failure: Failure | None, now: float) -> bool:
-        self._ask(guest, now)
-        self._line.ask_for_turn()
+    def fail(self, remote: HttpWorker, attempt: Attempt, reason: str, failure: Failure | None, now: float) -> bool:
+        self._ask(remote, now)
+        self._runner.request_iteration()
         return self._broker.fail(attempt, reason, now, failure)
 
     def progress(self, attempt: Attempt, payload: Payload, now: float) -> bool:
-        self._line.ask_for_turn()
+        self._runner.request_iteration()
         return self._broker.progress(attempt, payload, now)
 
     def close(self) -> None:
         """The broker is about to stop: nobody waits here for jobs or events any more."""
         self.is_closed = True
         self.streams.end()
-        for guest in self._guests.values():
-            while guest.polls:
-                poll = guest.polls.popleft()
+        for remote in self._remotes.values():
+            while remote.polls:
+                poll = remote.polls.popleft()
                 self._waiting.disarm(poll)
                 _tell(poll.answer, None)
 
@@ -194,14 +194,14 @@ class HttpBrokerSide(TimedRecipient):
         elif isinstance(effect, CancelAttempt):
             self._recall(effect.attempt, now)
         elif isinstance(effect, RemoveWorker):
-            guest = cast(HttpWorker, effect.worker.remote)
-            self._forget(guest, effect.reason)
+            remote = cast(HttpWorker, effect.worker.remote)
+            self._forget(remote, effect.reason)
         # Accept: background jobs are the desk's. Progress: a response cannot tell it; whoever wants it watches.
 
     def tick(self, now: float) -> float:
         for each in self._waiting.due(now):
             if isinstance(each, PendingPoll):
-                self._broker.seen(each.guest.worker, now)
+                self._broker.seen(each.remote.worker, now)
                 _tell(each.answer, None)
                 self._take_away(each, now)
             elif isinstance(each, PendingCall):
@@ -209,85 +209,85 @@ class HttpBrokerSide(TimedRecipient):
                 self._broker.caller_gone(each, now)
                 _tell(each.answer, DeliverOutcome(each, job, TIMED_OUT, b"", PATIENCE_OVER))
             else:
-                del each.guest.offers[each.attempt.token]
-                self._ask(each.guest, now)
+                del each.remote.offers[each.attempt.token]
+                self._ask(each.remote, now)
                 self._broker.undelivered(each.attempt, now)
         return self._waiting.next()
 
     # ---------------------------------------------------------------- inside
 
     def _give(self, attempt: Attempt, now: float) -> None:
-        guest = cast(HttpWorker, attempt.worker.remote)
-        if guest.polls:
-            poll = guest.polls.popleft()
+        remote = cast(HttpWorker, attempt.worker.remote)
+        if remote.polls:
+            poll = remote.polls.popleft()
             self._waiting.disarm(poll)
             self._hand_over(poll, attempt)
         else:
-            self._offer(guest, attempt, now)
+            self._offer(remote, attempt, now)
 
     def _hand_over(self, poll: PendingPoll, attempt: Attempt) -> None:
-        poll.attempt = poll.guest.latest = attempt
+        poll.attempt = poll.remote.latest = attempt
         poll.payload = attempt.job.payload
         _tell(poll.answer, attempt)
 
-    def _offer(self, guest: HttpWorker, attempt: Attempt, now: float) -> None:
-        offer = guest.offers[attempt.token] = UnsentJob(guest, attempt)
+    def _offer(self, remote: HttpWorker, attempt: Attempt, now: float) -> None:
+        offer = remote.offers[attempt.token] = UnsentJob(remote, attempt)
         self._waiting.arm(offer, now + FETCH)
 
-    def _owed(self, guest: HttpWorker, held: Collection[str] | None, now: float) -> Attempt | None:
+    def _owed(self, remote: HttpWorker, held: Collection[str] | None, now: float) -> Attempt | None:
         """What a worker that asks for a job should have already."""
-        worker = guest.worker
-        while guest.again:
-            token, attempt = guest.again.popitem()
+        worker = remote.worker
+        while remote.again:
+            token, attempt = remote.again.popitem()
             if token in worker.running:
                 return attempt
-        for token, offer in guest.offers.items():
-            del guest.offers[token]
+        for token, offer in remote.offers.items():
+            del remote.offers[token]
             self._waiting.disarm(offer)
             self._broker.begin(offer.attempt, now)
             return offer.attempt
         if held is not None:
             sent = (each for each in worker.running.values() if each.is_sent)
             return next((each for each in sent if each.token.hex() not in held), None)
-        latest = guest.latest
-        if latest is not None and worker.terms.capacity == 1 and latest.token in worker.running:
+        latest = remote.latest
+        if latest is not None and worker.profile.capacity == 1 and latest.token in worker.running:
             return latest
         return None
 
     def _recall(self, attempt: Attempt, now: float) -> None:
         """A worker hears of it when it next speaks of it. What never left us is nobody's."""
-        guest = cast(HttpWorker, attempt.worker.remote)
-        guest.again.pop(attempt.token, None)
-        offer = guest.offers.pop(attempt.token, None)
+        remote = cast(HttpWorker, attempt.worker.remote)
+        remote.again.pop(attempt.token, None)
+        offer = remote.offers.pop(attempt.token, None)
         if offer is not None:
             self._waiting.disarm(offer)
-            self._ask(guest, now)
+            self._ask(remote, now)
             self._broker.undelivered(attempt, now)
 
     def _take_away(self, poll: PendingPoll, now: float) -> None:
         """It has its answer, or nobody waits for one."""
         self._waiting.disarm(poll)
-        if poll in poll.guest.polls:
-            poll.guest.polls.remove(poll)
-        self._ask(poll.guest, now)
+        if poll in poll.remote.polls:
+            poll.remote.polls.remove(poll)
+        self._ask(poll.remote, now)
 
-    def _ask(self, guest: HttpWorker, now: float) -> None:
+    def _ask(self, remote: HttpWorker, now: float) -> None:
         """It asks for a job by each `next` that waits. Without one it is given nothing, however free it is (R131)."""
-        self._broker.ask(guest.worker, len(guest.polls), now)
+        self._broker.ask(remote.worker, len(remote.polls), now)
 
-    def _forget(self, guest: HttpWorker, reason: str) -> None:
-        self._guests.pop(guest.worker.id, None)
-        while guest.polls:
-            poll = guest.polls.popleft()
+    def _forget(self, remote: HttpWorker, reason: str) -> None:
+        self._remotes.pop(remote.worker.id, None)
+        while remote.polls:
+            poll = remote.polls.popleft()
             self._waiting.disarm(poll)
             _tell(poll.answer, reason)
-        for offer in guest.offers.values():
+        for offer in remote.offers.values():
             self._waiting.disarm(offer)
-        guest.offers.clear()
+        remote.offers.clear()
 
 
 @lru_cache(maxsize=1024)
-def _terms(capacity: int, lease: float, unproven_limit: float) -> WorkerProfile:
+def _profile(capacity: int, lease: float, unproven_limit: float) -> WorkerProfile:
     return WorkerProfile(
         lease=lease, capacity=capacity, unproven_limit=unproven_limit, may_return=True, comes_back=True, pulls=True
     )

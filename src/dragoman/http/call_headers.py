@@ -35,13 +35,13 @@ KEY = b"idempotency-key"
 class CallHeaders:
     """What the headers of a call ask for."""
 
-    __slots__ = ("key", "patience", "wishes")
+    __slots__ = ("key", "options", "patience")
 
     def __init__(self, said: dict[bytes, Any], options: ListenerOptions) -> None:
         self.patience: float = said.get(b"dragoman-timeout") or inf
         self.key: str | None = said.get(KEY)
         default = inf if b"dragoman-timeout" in said else options.job_timeout  # a deadline alone judges
-        self.wishes = JobOptions(
+        self.options = JobOptions(
             queue_timeout=options.queue_timeout or inf,
             job_timeout=said.get(b"dragoman-job-timeout", default) or inf,
             attempts=said.get(b"dragoman-attempts", options.attempts),

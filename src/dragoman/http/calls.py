@@ -39,53 +39,53 @@ class Result(Response):
         ]
 
 
-async def call(door: AppContext, request: Request) -> Response:
+async def call(context: AppContext, request: Request) -> Response:
     scope = request.scope
-    session = door.session
+    session = context.session
     plan = session.plans.of(scope)
-    payload = await _payload(door, request.receive)
-    if plan.key is not None and door.desk.is_loading:
+    payload = await _payload(context, request.receive)
+    if plan.key is not None and context.operations.is_loading:
         detail = "jobs of the last run are still being read: keys cannot be looked up yet"
         raise HttpError(problem_response(ErrorView(kind="loading", detail=detail)))
     hangup: DisconnectSignal | None = scope.get("extensions", {}).get(HANGUP)
     if hangup is not None and hangup.is_gone:
         raise ClientDisconnected
-    now = door.now()
+    now = context.now()
     answer: Future[DeliverOutcome | None] = get_running_loop().create_future()
     caller = session.call(
         request.path_params["service"],
         payload,
-        plan.wishes,
+        plan.options,
         answer,
         now,
         deadline=now + plan.patience,
         key=plan.key,
-        owner=door.owner(scope),
+        owner=context.owner(scope),
     )
     if hangup is not None:
-        hangup.call = lambda: session.hang_up(caller, door.now())
+        hangup.call = lambda: session.hang_up(caller, context.now())
     try:
         said = await answer
     except CancelledError:  # the server is about to be gone
-        session.hang_up(caller, door.now())
+        session.hang_up(caller, context.now())
         raise
     if said is None:
         raise ClientDisconnected
     return _response(said)
 
 
-async def _payload(door: AppContext, receive: Receive) -> Payload:
+async def _payload(context: AppContext, receive: Receive) -> Payload:
     """The body, which is most often here already and in one piece."""
     message = await receive()
     body: Payload = message.get("body", b"")
-    while message.get("more_body", False) and len(body) <= door.max_payload:
+    while message.get("more_body", False) and len(body) <= context.max_payload:
         message = await receive()
         body = bytearray(body) if type(body) is bytes else body
         body += message.get("body", b"")
     if message["type"] != "http.request":
         raise ClientDisconnected
-    if len(body) > door.max_payload:
-        raise HttpError(problem(413, "too-large", "Too large", f"max_payload is {door.max_payload} bytes."))
+    if len(body) > context.max_payload:
+        raise HttpError(problem(413, "too-large", "Too large", f"max_payload is {context.max_payload} bytes."))
     return body
 
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 @dataclass(slots=True)
 class AppContext:
     broker: Broker
-    desk: OperationHandlers
+    operations: OperationHandlers
     session: HttpBrokerSide
-    line: Any  # the line: `ask_for_turn()` asks for one after a verb was called
+    runner: Any  # the line: `ask_for_turn()` asks for one after a verb was called
     now: Callable[[], float]
     health: Callable[[], HealthView]
     max_payload: int

@@ -15,23 +15,23 @@ from dragoman.http.route import EVENTS, Route
 from dragoman.operations.schemas import ErrorView, JobIdText
 
 
-async def all_events(door: AppContext, request: Request) -> Any:
+async def all_events(context: AppContext, request: Request) -> Any:
     if request.method == "HEAD":
         return Response(media_type=EVENTS)
-    return door.session.listeners.listen(door.session.streams)
+    return context.session.listeners.listen(context.session.streams)
 
 
-async def job_events(door: AppContext, request: Request) -> Any:
+async def job_events(context: AppContext, request: Request) -> Any:
     name = in_path(request, "id", JobIdText)
-    job = door.broker.jobs.get(JobId(bytes.fromhex(name)))
-    if job is None and door.desk.is_loading:
+    job = context.broker.jobs.get(JobId(bytes.fromhex(name)))
+    if job is None and context.operations.is_loading:
         raise HttpError(problem_response(ErrorView(kind="loading", detail="jobs of the last run are still being read")))
     if job is None:
         detail = "there is no such job: it never was, or its outcome has been erased"
         raise HttpError(problem_response(ErrorView(kind="not found", detail=detail)))
     if request.method == "HEAD":
         return Response(media_type=EVENTS)
-    return door.session.listeners.listen(door.session.streams, job)
+    return context.session.listeners.listen(context.session.streams, job)
 
 
 ROUTES = [

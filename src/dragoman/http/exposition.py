@@ -62,12 +62,12 @@ def histogram(name: str, labelled: str, counted: Histogram) -> str:
 
 def media_type(accept: str) -> str:
     """OpenMetrics, unless the older text, or a page to look at, is preferred."""
-    wishes = _wishes(accept)
-    older = max(wishes.get("text/plain", 0.0), wishes.get("text/html", 0.0))
-    return PROMETHEUS if older > wishes.get("application/openmetrics-text", 0.0) else OPENMETRICS
+    job_options = _job_options(accept)
+    older = max(job_options.get("text/plain", 0.0), job_options.get("text/html", 0.0))
+    return PROMETHEUS if older > job_options.get("application/openmetrics-text", 0.0) else OPENMETRICS
 
 
-def _wishes(accept: str) -> Mapping[str, float]:
+def _job_options(accept: str) -> Mapping[str, float]:
     """Each media type with how much it is wished for, the most over its parameters."""
     found: dict[str, float] = {}
     for each in accept.lower().split(","):

@@ -13,13 +13,13 @@ from dragoman.http.route import TEXT, Route
 RETRY_AFTER = "1"  # seconds; most of what makes a broker unready passes
 
 
-async def livez(door: AppContext, request: Request) -> Response:
+async def livez(context: AppContext, request: Request) -> Response:
     """That this is answered at all is the answer: the loop turns."""
     return PlainTextResponse("alive\n", headers={"Cache-Control": "no-store"})
 
 
-async def readyz(door: AppContext, request: Request) -> Response:
-    view = door.health()
+async def readyz(context: AppContext, request: Request) -> Response:
+    view = context.health()
     if view.ready:
         return PlainTextResponse("ready\n", headers={"Cache-Control": "no-store"})
     detail = "; ".join(view.problems) or "it does not say why"
@@ -27,9 +27,9 @@ async def readyz(door: AppContext, request: Request) -> Response:
     return problem(503, "not-ready", "The broker takes no new jobs now", detail, headers)
 
 
-async def health(door: AppContext, request: Request) -> Response:
+async def health(context: AppContext, request: Request) -> Response:
     """The operation `health`. It is answered whatever else the broker is asked, and never cached."""
-    body = msgspec.json.encode(door.health())
+    body = msgspec.json.encode(context.health())
     return Response(body, media_type="application/json", headers={"Cache-Control": "no-store"})
 
 

@@ -21,7 +21,7 @@ COUNTERS: Final[Mapping[str, tuple[str, str]]] = {
     "restored": ("dragoman_jobs_restored_total", "Jobs of an earlier run that had not ended."),
     "released": ("dragoman_jobs_released_total", "Quarantined jobs that were let in again."),
     "refused": ("dragoman_jobs_refused_total", "Submits turned away at the door."),
-    "handed_out": ("dragoman_jobs_handed_out_total", "Attempts: jobs given to a worker."),
+    "dispatched": ("dragoman_jobs_handed_out_total", "Attempts: jobs given to a worker."),
     "erased": ("dragoman_outcomes_erased_total", "Kept outcomes that were forgotten."),
     "late_results": ("dragoman_late_results_total", "Results that came after their attempt was over."),
     "unclaimed_results": ("dragoman_unclaimed_results_total", "Results of calls whose callers had gone."),
@@ -71,10 +71,10 @@ METRICS: Final[Mapping[str, tuple[Kind, str]]] = {
 }
 
 
-async def metrics(door: AppContext, request: Request) -> Response:
+async def metrics(context: AppContext, request: Request) -> Response:
     """Read when asked for: nothing is kept for a scraper that may never come."""
     media = media_type(request.headers.get("accept", ""))
-    body = await MetricsSnapshot(door, METRICS, media == OPENMETRICS).text(COUNTERS)
+    body = await MetricsSnapshot(context, METRICS, media == OPENMETRICS).text(COUNTERS)
     return Response(body, headers={"Content-Type": media, "Cache-Control": "no-store"})
 
 

@@ -29,9 +29,9 @@ HISTOGRAMS = {"dragoman_queue_seconds": "waited", "dragoman_run_seconds": "ran"}
 class MetricsSnapshot:
     """Used once. Each part of the text is true of one moment; the parts are of moments close together."""
 
-    def __init__(self, door: AppContext, metrics: Mapping[str, tuple[Kind, str]], is_openmetrics: bool) -> None:
-        self._door = door
-        self._broker = door.broker
+    def __init__(self, context: AppContext, metrics: Mapping[str, tuple[Kind, str]], is_openmetrics: bool) -> None:
+        self._context = context
+        self._broker = context.broker
         self._metrics = metrics
         self._is_openmetrics = is_openmetrics
         self._lines: list[str] = []
@@ -41,7 +41,7 @@ class MetricsSnapshot:
         self._workers: dict[tuple[str, str, str], int] = {}
         self._peers: dict[str, int] = {}
         self._traffic: dict[str, tuple[int, int]] = {}
-        self._rested = perf_counter()
+        self._yielded_at = perf_counter()
 
     async def text(self, counters: Mapping[str, tuple[str, str]]) -> bytes:
         """`counters` are attributes of the broker's counters, with their metrics."""
@@ -62,8 +62,8 @@ class MetricsSnapshot:
     # ---------------------------------------------------------------- what is there
 
     async def _look_at_workers(self) -> None:
-        self._own = own = self._door.labels.choose(self._broker.roster.services)
-        for worker in list(self._broker.roster.workers.values()):
+        self._own = own = self._context.labels.choose(self._broker.worker_registry.services)
+        for worker in list(self._broker.worker_registry.workers.values()):
             for attempt in worker.running.values():
                 service = attempt.job.service
                 self._running[service] = self._running.get(service, 0) + 1
@@ -71,77 +71,77 @@ class MetricsSnapshot:
             for name in dict.fromkeys(own.get(service, OTHER) for service in worker.services):
                 key = name, dialect, worker.state.value
                 self._workers[key] = self._workers.get(key, 0) + 1
-            await self._rest()
+            await self._yield_to_loop()
 
     async def _look_at_peers(self) -> None:
-        gone, present = dict(self._door.line.connections.traffic), list(self._door.line.connections.peers)
-        gone["http"] = self._door.traffic()
+        gone, present = dict(self._context.runner.connections.traffic), list(self._context.runner.connections.peers)
+        gone["http"] = self._context.traffic()
         # Connections of our own door do not pass through the line; whoever asks for our health is told of all.
-        self._peers["http"] = max(0, self._door.health().peers - len(present))
+        self._peers["http"] = max(0, self._context.health().peers - len(present))
         for peer in present:
             dialect = _dialect_of(peer.session)
             self._peers[dialect] = self._peers.get(dialect, 0) + 1
             if peer.stream is not None:
                 received, sent = gone.get(dialect, (0, 0))
                 gone[dialect] = received + peer.stream.received, sent + peer.stream.sent
-            await self._rest()
+            await self._yield_to_loop()
         self._traffic = gone
 
     async def _look_at_services(self) -> None:
         """Those without series of their own, together."""
-        for service in list(self._broker.roster.services.values()):
+        for service in list(self._broker.worker_registry.services.values()):
             if service not in self._own:
-                self._others.add(service, self._running.get(service, 0), self._door.now())
-                await self._rest()
-        self._door.labels.others(self._others)
+                self._others.add(service, self._running.get(service, 0), self._context.now())
+                await self._yield_to_loop()
+        self._context.labels.others(self._others)
 
     # ---------------------------------------------------------------- what is told
 
     def _write_broker(self) -> None:
-        ledger, diary = self._broker.ledger, self._door.desk.diary
-        health = self._door.health()
+        job_registry, store = self._broker.job_registry, self._context.operations.store
+        health = self._context.health()
         self._write("dragoman_build_info", 1, labels(version=health.version, python=platform.python_version()))
         self._write("dragoman_ready", int(health.ready))
-        self._write("dragoman_jobs_present", ledger.present)
-        self._write("dragoman_payload_bytes", ledger.bytes)
-        self._write("dragoman_outcomes_kept", len(ledger.jobs) - ledger.present)
-        self._write("dragoman_diary_problem", int(diary.problem is not None))
+        self._write("dragoman_jobs_present", job_registry.present)
+        self._write("dragoman_payload_bytes", job_registry.bytes)
+        self._write("dragoman_outcomes_kept", len(job_registry.jobs) - job_registry.present)
+        self._write("dragoman_diary_problem", int(store.problem is not None))
         self._begin("dragoman_diary_commit_seconds")
-        self._lines.append(histogram("dragoman_diary_commit_seconds", "", diary.commits))
+        self._lines.append(histogram("dragoman_diary_commit_seconds", "", store.commits))
         self._begin("dragoman_loop_lag_seconds")
-        self._lines.append(histogram("dragoman_loop_lag_seconds", "", self._door.line.lag))
+        self._lines.append(histogram("dragoman_loop_lag_seconds", "", self._context.runner.lag))
 
     async def _write_services(self) -> None:
         tallies = [(labels(service=OTHER), self._others)]
         for service, name in self._own.items():
             tally = Tally()
-            tally.add(service, self._running.get(service, 0), self._door.now())
+            tally.add(service, self._running.get(service, 0), self._context.now())
             tallies.append((labels(service=name), tally))
-            await self._rest()
+            await self._yield_to_loop()
         self._begin("dragoman_jobs_total")
         for labelled, tally in tallies:
             for outcome, count in tally.ended.items():
                 self._lines.append(sample("dragoman_jobs_total", f'{labelled},outcome="{outcome.value}"', count))
-            await self._rest()
+            await self._yield_to_loop()
         for name, attribute in GAUGES.items():
             self._begin(name)
             for labelled, tally in tallies:
                 self._lines.append(sample(name, labelled, getattr(tally, attribute)))
-                await self._rest()
+                await self._yield_to_loop()
         for name, attribute in HISTOGRAMS.items():
             self._begin(name)
             for labelled, tally in tallies:
                 counted = getattr(tally, attribute)
                 if any(counted.counts):  # most of a great many services rest, and these are many lines
                     self._lines.append(histogram(name, labelled, counted))
-                    await self._rest()
+                    await self._yield_to_loop()
 
     async def _write_workers(self) -> None:
         self._begin("dragoman_workers")
         for (service, dialect, state), count in self._workers.items():
             labelled = labels(service=service, dialect=dialect, state=state)
             self._lines.append(sample("dragoman_workers", labelled, count))
-            await self._rest()
+            await self._yield_to_loop()
 
     def _write_peers(self) -> None:
         self._begin("dragoman_peers")
@@ -174,11 +174,11 @@ class MetricsSnapshot:
         self._begin(name)
         self._lines.append(sample(name, labelled, value))
 
-    async def _rest(self) -> None:
+    async def _yield_to_loop(self) -> None:
         """Let others have their turn, if this one has been long."""
-        if perf_counter() - self._rested > SLICE:
+        if perf_counter() - self._yielded_at > SLICE:
             await asyncio.sleep(0)
-            self._rested = perf_counter()
+            self._yielded_at = perf_counter()
 
 
 def _dialect_of(session: Any) -> str:

@@ -73,9 +73,9 @@ def document_route(routes: Sequence[Route]) -> Route:
     """The route that tells of these, and of itself."""
     written: list[bytes] = []
 
-    async def handler(door: AppContext, request: Request) -> Response:
+    async def handler(context: AppContext, request: Request) -> Response:
         if not written:
-            written.append(msgspec.json.encode(document([*routes, itself], door.health().version)))
+            written.append(msgspec.json.encode(document([*routes, itself], context.health().version)))
         return Response(written[0], media_type=JSON)
 
     summary = "This document: OpenAPI 3.1."

@@ -42,23 +42,25 @@ class FutureResponder:
             self.told.set_exception(ClientDisconnected())
 
 
-async def call_operation(door: AppContext, request: Request, question: str, form: Any, payload: Payload = b"") -> Any:
+async def call_operation(
+    context: AppContext, request: Request, question: str, form: Any, payload: Payload = b""
+) -> Any:
     """The view that the desk answers with. Raises Refused if that is a problem, and HungUp if the caller does not wait
     for it."""
-    view, _, _ = await call_for_result(door, request, question, form, payload)
+    view, _, _ = await call_for_result(context, request, question, form, payload)
     return view
 
 
 async def call_for_result(
-    door: AppContext, request: Request, question: str, form: Any, payload: Payload = b""
+    context: AppContext, request: Request, question: str, form: Any, payload: Payload = b""
 ) -> tuple[Any, Payload, Failure | None]:
     """The same, with the result and the failure of the job it is about."""
     hangup: DisconnectSignal | None = request.scope.get("extensions", {}).get(HANGUP)
     if hangup is not None and hangup.is_gone:
         raise ClientDisconnected
-    waiter = FutureResponder(door.owner(request.scope))
-    ticket = door.desk.ask(question, form, payload, waiter, door.now())
-    door.line.ask_for_turn()
+    waiter = FutureResponder(context.owner(request.scope))
+    pending = context.operations.ask(question, form, payload, waiter, context.now())
+    context.runner.request_iteration()
     if hangup is not None:
         hangup.call = waiter.hang_up
     try:
@@ -66,5 +68,5 @@ async def call_for_result(
     finally:
         if hangup is not None:
             hangup.call = None
-        if ticket is not None:
-            door.desk.leave(ticket, door.now())
+        if pending is not None:
+            context.operations.leave(pending, context.now())

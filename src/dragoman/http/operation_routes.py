@@ -76,20 +76,20 @@ class RequestReader:
         self.path_types = {each.name: each.type for each in fields(row.request) if each.name in row.path_fields}
         self.said: type[Any] | None = _without_path(row) if row.other_fields else None
 
-    async def read(self, door: AppContext, request: Request) -> Any:
+    async def read(self, context: AppContext, request: Request) -> Any:
         named = {name: in_path(request, name, kind) for name, kind in self.path_types.items()}
         if self.said is None:
             return self._row.request(**named)
         if self._has_body:
-            said = await in_body(door, request, self.said)
+            said = await in_body(context, request, self.said)
         else:
             said = in_query(request, self.said)
         return self._row.request(**named, **asdict(said)) if named else said
 
 
-async def _handle(row: Operation[Any, Any], reader: RequestReader, door: AppContext, request: Request) -> Response:
-    form = await reader.read(door, request)
-    view = await call_operation(door, request, row.name, form)
+async def _handle(row: Operation[Any, Any], reader: RequestReader, context: AppContext, request: Request) -> Response:
+    form = await reader.read(context, request)
+    view = await call_operation(context, request, row.name, form)
     headers = {}
     if row.location:
         headers["Location"] = row.location.format_map(asdict(view))
@@ -134,41 +134,43 @@ def _camel(name: str) -> str:
 # ---------------------------------------------------------------- operations with handlers of their own
 
 
-async def enqueue(door: AppContext, request: Request) -> Response:
-    order, payload = await _order(door, request)
+async def enqueue(context: AppContext, request: Request) -> Response:
+    order, payload = await _order(context, request)
     order.key = key_of(request, order.key)
-    view = await call_operation(door, request, "enqueue", order, payload)
+    view = await call_operation(context, request, "enqueue", order, payload)
     headers = {"Location": f"/v1/jobs/{view.id}"}
     wait = preferred_wait(request)
     if wait is not None:
         headers["Preference-Applied"] = f"wait={wait:g}"
     elif view.state != "ended":  # else it is an older one of the same key, and how it ended is known
         return json_response(view, 202, headers)
-    view, result, failure = await call_for_result(door, request, "result", ResultRequest(id=view.id, wait=wait or 0.0))
+    view, result, failure = await call_for_result(
+        context, request, "result", ResultRequest(id=view.id, wait=wait or 0.0)
+    )
     if view.state != "ended":
         return json_response(view, 202, headers)
     show_result(view, result, failure)
     return json_response(view, 200, headers)
 
 
-async def _order(door: AppContext, request: Request) -> tuple[EnqueueRequest, bytes]:
+async def _order(context: AppContext, request: Request) -> tuple[EnqueueRequest, bytes]:
     """Whoever names the service in the query sends a payload as it is; else the body is an order."""
     if "service" in request.query_params:
         said = in_query(request, OrderQuery)
-        return EnqueueRequest(**asdict(said)), await body_of(door, request)
+        return EnqueueRequest(**asdict(said)), await body_of(context, request)
     if not is_json(request):
         detail = f"Send an order as {JSON}, or name the service in the query and send the payload as it is."
         raise HttpError(problem(415, "wrong-content-type", "Wrong content type", detail))
     in_query(request, EmptyRequest)
-    return await in_body(door, request, EnqueueRequest), b""
+    return await in_body(context, request, EnqueueRequest), b""
 
 
 RESULT_READER = RequestReader(RESULT)
 
 
-async def result(door: AppContext, request: Request) -> Response:
-    form = await RESULT_READER.read(door, request)
-    view, result, failure = await call_for_result(door, request, "result", form)
+async def result(context: AppContext, request: Request) -> Response:
+    form = await RESULT_READER.read(context, request)
+    view, result, failure = await call_for_result(context, request, "result", form)
     if view.state != "ended":
         return json_response(view, 202)
     return outcome_response(view.id, view.outcome, view.reason, result, failure)

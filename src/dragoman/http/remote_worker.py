@@ -26,10 +26,10 @@ class PendingCall(Caller):
 class PendingPoll:
     """A worker's `next`: it is answered with a job, with nothing after a while, or with why its worker is gone."""
 
-    __slots__ = ("alarm", "alarm_number", "answer", "attempt", "due", "guest", "is_read", "payload")
+    __slots__ = ("alarm", "alarm_number", "answer", "attempt", "due", "is_read", "payload", "remote")
 
-    def __init__(self, guest: HttpWorker, answer: Future[Attempt | str | None], due: float) -> None:
-        self.guest = guest
+    def __init__(self, remote: HttpWorker, answer: Future[Attempt | str | None], due: float) -> None:
+        self.remote = remote
         self.answer = answer
         self.due = due
         self.attempt: Attempt | None = None  # what it was answered with
@@ -42,10 +42,10 @@ class PendingPoll:
 class UnsentJob:
     """A job that was given to a worker and has not left us, for its worker does not ask at the moment."""
 
-    __slots__ = ("alarm", "alarm_number", "attempt", "guest")
+    __slots__ = ("alarm", "alarm_number", "attempt", "remote")
 
-    def __init__(self, guest: HttpWorker, attempt: Attempt) -> None:
-        self.guest = guest
+    def __init__(self, remote: HttpWorker, attempt: Attempt) -> None:
+        self.remote = remote
         self.attempt = attempt
         self.alarm = inf
         self.alarm_number = 0

@@ -69,20 +69,20 @@ def _defaults(form: type[Any]) -> dict[str, Any]:
     return defaults
 
 
-async def body_of(door: AppContext, request: Request) -> bytes:
+async def body_of(context: AppContext, request: Request) -> bytes:
     try:
         body = await request.body()
     except ClientDisconnect:
         raise ClientDisconnected from None
-    if len(body) > door.max_payload:
-        detail = f"max_payload is {door.max_payload} bytes."
+    if len(body) > context.max_payload:
+        detail = f"max_payload is {context.max_payload} bytes."
         raise HttpError(problem(413, "too-large", "Too large", detail))
     return body
 
 
-async def in_body(door: AppContext, request: Request, form: type[Any]) -> Any:
+async def in_body(context: AppContext, request: Request, form: type[Any]) -> Any:
     """The form that the body is, in JSON. No body at all is a form in which nothing is said."""
-    body = await body_of(door, request)
+    body = await body_of(context, request)
     if not body and not is_json(request):
         said: Any = {}
     elif not is_json(request):

@@ -144,7 +144,7 @@ def _state_of(job: Job) -> JobEventView:
         state=job.state.value,
         outcome=job.outcome.value if job.outcome is not None else None,
         reason=job.reason,
-        background=job.wishes.durable,
+        background=job.options.durable,
         quarantined=job.quarantined,
         attempt=attempt.number if attempt is not None else None,
         worker=attempt.worker.name if attempt is not None else None,

@@ -79,55 +79,55 @@ ATTEMPT = Header("Dragoman-Attempt", TokenText, "Which of its jobs this is about
 HELD = Header("Dragoman-Holding", str, "The attempts that it holds, with commas between: others are given again.")
 
 
-async def join(door: AppContext, request: Request) -> Response:
-    form: JoinRequest = await in_body(door, request, JoinRequest)
-    session, options = door.session, door.session.options
+async def join(context: AppContext, request: Request) -> Response:
+    form: JoinRequest = await in_body(context, request, JoinRequest)
+    session, options = context.session, context.session.options
     name = form.name or _address(request)
     lease = form.lease if form.lease is not None else options.lease
     if not is_text(name) or len(name.encode()) > MOST_NAME_BYTES:
         _refuse("invalid", f"a name is up to {MOST_NAME_BYTES} bytes without control characters")
-    if not can_offer(form.services, door.broker.policy):
+    if not can_offer(form.services, context.broker.policy):
         _refuse("invalid", "a service's name is 1 to 128 bytes without control characters")
     if lease > options.max_lease:
         _refuse("invalid", f"lease {lease:g} is more than {options.max_lease:g} (max_lease)")
     if len(session) >= options.max_workers:
         _refuse("busy", f"{len(session)} workers are here already (max_workers)")
-    guest = session.join(name, form.services, form.capacity, lease, _address(request), door.now())
-    if guest is None:
-        _refuse("busy", f"{door.broker.policy.max_services} services are known already (max_services)")
-    id = guest.worker.id
+    remote = session.join(name, form.services, form.capacity, lease, _address(request), context.now())
+    if remote is None:
+        _refuse("busy", f"{context.broker.policy.max_services} services are known already (max_services)")
+    id = remote.worker.id
     wait = min(options.long_poll, lease / 2)
-    view = JoinedView(id=id, token=guest.secret, lease=lease, wait=wait, max_payload=door.max_payload)
+    view = JoinedView(id=id, token=remote.secret, lease=lease, wait=wait, max_payload=context.max_payload)
     return Response(
         msgspec.json.encode(view), 201, headers={"location": f"/v1/workers/{id}"}, media_type="application/json"
     )
 
 
-async def next_job(door: AppContext, request: Request) -> Response:
-    guest = _worker(door, request)
+async def next_job(context: AppContext, request: Request) -> Response:
+    remote = _worker(context, request)
     form: NextRequest = in_query(request, NextRequest)
     held = request.headers.get(HELD.name)
     hangup: DisconnectSignal | None = request.scope.get("extensions", {}).get(HANGUP)
     if hangup is not None and hangup.is_gone:
         return Response(status_code=204)
-    session = door.session
+    session = context.session
     answer: Future[Attempt | str | None] = get_running_loop().create_future()
     tokens = None if held is None else {each.strip().lower() for each in held.split(",")}
-    poll = session.poll(guest, form.wait, tokens, answer, door.now())
+    poll = session.poll(remote, form.wait, tokens, answer, context.now())
     if hangup is not None:
-        hangup.call = lambda: session.drop(poll, door.now())
+        hangup.call = lambda: session.drop(poll, context.now())
     try:
         said = await answer
     except CancelledError:  # the server is about to be gone
-        session.drop(poll, door.now())
+        session.drop(poll, context.now())
         raise
     if isinstance(said, str):
         raise HttpError(_gone(said))
     if said is None and session.is_closed:
         _refuse("draining", "the broker is about to stop: ask again later")
     if said is None:
-        return Response(status_code=204, headers=_recalls(guest))
-    return _job(poll, said, door.now())
+        return Response(status_code=204, headers=_recalls(remote))
+    return _job(poll, said, context.now())
 
 
 def _job(poll: PendingPoll, attempt: Attempt, now: float) -> Response:
@@ -142,102 +142,102 @@ def _job(poll: PendingPoll, attempt: Attempt, now: float) -> Response:
     return Response(bytes(poll.payload), headers=headers, media_type=BYTES)
 
 
-async def result(door: AppContext, request: Request) -> Response:
+async def result(context: AppContext, request: Request) -> Response:
     form: WorkerResult = in_query(request, WorkerResult)
     token = _token(request)
-    body = await _answer_of(door, request)
-    now = door.now()
-    if door.broker.attempts.is_stranded(token):  # whoever names it was given it before we were started anew (R107)
-        return await _deliver_stranded(door, token, form, body, request, now)
-    if door.desk.is_loading and door.session.guest(in_path(request, "id", WorkerNumber)) is None:
+    body = await _answer_of(context, request)
+    now = context.now()
+    if context.broker.attempts.is_resumable(token):  # whoever names it was given it before we were started anew (R107)
+        return await _deliver_resumable(context, token, form, body, request, now)
+    if context.operations.is_loading and context.session.remote(in_path(request, "id", WorkerNumber)) is None:
         _refuse("loading", BEING_READ)
-    guest = _worker(door, request)
-    attempt = guest.attempt(token)
-    if attempt is None and door.desk.is_loading:
+    remote = _worker(context, request)
+    attempt = remote.attempt(token)
+    if attempt is None and context.operations.is_loading:
         _refuse("loading", BEING_READ)
     if attempt is None:
-        door.broker.counters.late_results += 1
+        context.broker.counters.late_results += 1
         raise HttpError(_stale())
     if form.outcome == "done":
-        is_current = door.session.succeed(guest, attempt, body, now)
+        is_current = context.session.succeed(remote, attempt, body, now)
     else:
         reason, failure = _failure(body, request)
-        is_current = door.session.fail(guest, attempt, reason, failure, now)
+        is_current = context.session.fail(remote, attempt, reason, failure, now)
     if not is_current:
         raise HttpError(_quarantined() if attempt.job.quarantined else _stale())
-    await _stored(door, attempt.job)
+    await _stored(context, attempt.job)
     return Response(status_code=204)
 
 
-async def _stored(door: AppContext, job: Job) -> None:
+async def _stored(context: AppContext, job: Job) -> None:
     """The result of a background job is acknowledged when the store has it (R103). If the store cannot write, the
     broker keeps the result and writes it as soon as it can (R101)."""
-    if job.wishes.durable:
+    if job.options.durable:
         told: Future[None] = get_running_loop().create_future()
-        door.line.when_saved(lambda problem: None if told.done() else told.set_result(None))
+        context.runner.when_saved(lambda problem: None if told.done() else told.set_result(None))
         await told
 
 
-async def _deliver_stranded(
-    door: AppContext, token: Token, form: WorkerResult, body: bytes, request: Request, now: float
+async def _deliver_resumable(
+    context: AppContext, token: Token, form: WorkerResult, body: bytes, request: Request, now: float
 ) -> Response:
-    broker = door.broker
+    broker = context.broker
     ending = None if form.outcome == "done" else _failure(body, request)  # first: a wrong body claims nothing
-    attempt = broker.attempts.claim_stranded(token)
+    attempt = broker.attempts.claim_resumable(token)
     assert attempt is not None
     if ending is None:
         is_current = broker.succeed(attempt, body, now)
     else:
         reason, failure = ending
         is_current = broker.fail(attempt, reason, now, failure)
-    door.line.ask_for_turn()
+    context.runner.request_iteration()
     if not is_current:
         raise HttpError(_stale())
-    await _stored(door, attempt.job)
+    await _stored(context, attempt.job)
     return Response(status_code=204)
 
 
-async def progress(door: AppContext, request: Request) -> Response:
+async def progress(context: AppContext, request: Request) -> Response:
     token = _token(request)
-    body = await body_of(door, request)
-    guest = _worker(door, request)
-    attempt = guest.attempt(token)
-    if attempt is None or not door.session.progress(attempt, body, door.now()):
+    body = await body_of(context, request)
+    remote = _worker(context, request)
+    attempt = remote.attempt(token)
+    if attempt is None or not context.session.progress(attempt, body, context.now()):
         raise HttpError(_stale())
-    return Response(status_code=204, headers=_recalls(guest))
+    return Response(status_code=204, headers=_recalls(remote))
 
 
-async def heartbeat(door: AppContext, request: Request) -> Response:
-    guest = _worker(door, request)
+async def heartbeat(context: AppContext, request: Request) -> Response:
+    remote = _worker(context, request)
     if ATTEMPT.name in request.headers:
-        attempt = guest.attempt(_token(request))
+        attempt = remote.attempt(_token(request))
         if attempt is None or attempt.job.attempt is not attempt:
             raise HttpError(_stale())
-    return Response(status_code=204, headers=_recalls(guest))
+    return Response(status_code=204, headers=_recalls(remote))
 
 
-async def leave(door: AppContext, request: Request) -> Response:
-    door.session.leave(_worker(door, request), door.now())
+async def leave(context: AppContext, request: Request) -> Response:
+    context.session.leave(_worker(context, request), context.now())
     return Response(status_code=204)
 
 
 # ---------------------------------------------------------------- who asks, and about what
 
 
-def _worker(door: AppContext, request: Request) -> HttpWorker:
+def _worker(context: AppContext, request: Request) -> HttpWorker:
     """The worker that the path names, if it can prove that this is who asks."""
-    guest = door.session.guest(in_path(request, "id", WorkerNumber))
-    if guest is None:
+    remote = context.session.remote(in_path(request, "id", WorkerNumber))
+    if remote is None:
         raise HttpError(_gone("it has left, was taken for dead, or the broker was started anew: join again"))
     said = request.headers.get(SECRET.name)
     if said is None:
         scheme, _, said = request.headers.get("authorization", "").partition(" ")
         said = said.strip() if scheme.lower() == "bearer" else ""
-    if not compare_digest(said.encode(), guest.secret.encode()):
+    if not compare_digest(said.encode(), remote.secret.encode()):
         detail = f"{SECRET.name} is not the token that this worker was given when it joined."
         raise HttpError(problem(403, "wrong-token", "Wrong token", detail))
-    door.broker.seen(guest.worker, door.now())
-    return guest
+    context.broker.seen(remote.worker, context.now())
+    return remote
 
 
 def _token(request: Request) -> Token:
@@ -247,38 +247,38 @@ def _token(request: Request) -> Token:
     return token
 
 
-async def _answer_of(door: AppContext, request: Request) -> bytes:
+async def _answer_of(context: AppContext, request: Request) -> bytes:
     try:
-        return await body_of(door, request)
+        return await body_of(context, request)
     except HttpError as refused:
         if refused.response.status_code == 413:
-            _end_too_large(door, request)
+            _end_too_large(context, request)
         raise
 
 
-def _end_too_large(door: AppContext, request: Request) -> None:
+def _end_too_large(context: AppContext, request: Request) -> None:
     """What is too large is no result, but it is an end: its job would else be given again and again (R16)."""
-    broker, now = door.broker, door.now()
+    broker, now = context.broker, context.now()
     token = token_of(request.headers.get(ATTEMPT.name, ""))
     if token is None:
         return
     length = request.headers.get("content-length")
     size = f" of {length} bytes" if length is not None else ""
-    reason = f"its answer{size} is over max_payload {door.max_payload}"
-    stranded = broker.attempts.claim_stranded(token)
-    if stranded is not None:
-        broker.fail(stranded, reason, now)
-        door.line.ask_for_turn()
+    reason = f"its answer{size} is over max_payload {context.max_payload}"
+    resumable = broker.attempts.claim_resumable(token)
+    if resumable is not None:
+        broker.fail(resumable, reason, now)
+        context.runner.request_iteration()
         return
     try:
-        guest = _worker(door, request)
+        remote = _worker(context, request)
     except HttpError:
         return  # it is told that the body is too large
-    attempt = guest.attempt(token)
+    attempt = remote.attempt(token)
     if attempt is None:
         broker.counters.late_results += 1
     else:
-        door.session.fail(guest, attempt, reason, None, now)
+        context.session.fail(remote, attempt, reason, None, now)
 
 
 def _failure(body: bytes, request: Request) -> tuple[str, Failure | None]:
@@ -308,9 +308,9 @@ def header_text(name: str) -> str:
     return quote(name, safe=SAFE)
 
 
-def _recalls(guest: HttpWorker) -> dict[str, str]:
+def _recalls(remote: HttpWorker) -> dict[str, str]:
     """Which of its jobs nobody waits for any more."""
-    over = ",".join(token.hex() for token in guest.worker.unproven)
+    over = ",".join(token.hex() for token in remote.worker.stuck)
     return {"dragoman-recall": over} if over else {}
 
 

@@ -90,83 +90,85 @@ class OperationHandlers(TimedRecipient):
         self,
         broker: Broker,
         line: StoreAccess,
-        diary: StoreStatus,
+        store: StoreStatus,
         offset: Callable[[], float],
         show_health: Callable[[], HealthView],
     ) -> None:
         self.broker = broker
-        self._line = line
-        self.diary = diary
+        self._store_access = line
+        self.store = store
         self._offset = offset  # what the wall clock is ahead of the one that jobs live by
         self._show_health = show_health
         self._waiting: Deadlines[PendingRequest] = Deadlines()
         self._purges: list[tuple[Purge, Responder]] = []
         self._next_look = -inf  # when something here may be due
-        self.calendar = Scheduler(self._submit_recurring, line.note, self._is_over)
+        self.scheduler = Scheduler(self._submit_recurring, line.note, self._is_over)
 
     @property
     def is_loading(self) -> bool:
         """Whether jobs of an earlier run are still being read: until then, not every job is known."""
-        return self.broker.ledger.is_loading
+        return self.broker.job_registry.is_loading
 
     # ---------------------------------------------------------------- what is asked
 
-    def ask(self, question: str, form: Any, payload: Payload, asker: Responder, now: float) -> PendingRequest | None:
+    def ask(
+        self, question: str, form: Any, payload: Payload, responder: Responder, now: float
+    ) -> PendingRequest | None:
         """Answer, or see to it. A ticket is given to those who may have to wait and may want to leave."""
         self._next_look = -inf
         try:
-            ticket: PendingRequest | None = FUNCTIONS[question](self, form, payload, asker, now)
-        except OperationError as objection:
-            asker.refuse(objection.problem)
+            pending: PendingRequest | None = FUNCTIONS[question](self, form, payload, responder, now)
+        except OperationError as error:
+            responder.refuse(error.problem)
             return None
-        return ticket
+        return pending
 
-    def enqueue(self, form: EnqueueRequest, payload: Payload, asker: Responder, now: float) -> PendingRequest:
-        wishes = options_of(form, now, self._offset, self.broker.policy.max_delay)
+    def enqueue(self, form: EnqueueRequest, payload: Payload, responder: Responder, now: float) -> PendingRequest:
+        job_options = options_of(form, now, self._offset, self.broker.policy.max_delay)
         if form.key is not None and self.is_loading:
             raise OperationError("loading", "jobs of the last run are still being read: keys cannot be looked up yet")
-        ticket = PendingRequest(self, asker, inf)
+        pending = PendingRequest(self, responder, inf)
         body = payload_of(form, payload)
-        self.broker.submit(form.service, body, ticket, wishes, now, key=form.key, owner=asker.owner)
-        return ticket
+        self.broker.submit(form.service, body, pending, job_options, now, key=form.key, owner=responder.owner)
+        return pending
 
-    def job(self, form: JobRef, payload: Payload, asker: Responder, now: float) -> None:
+    def job(self, form: JobRef, payload: Payload, responder: Responder, now: float) -> None:
         job = self._find(form.id)
 
         def show() -> None:
-            self._line.fetch(
-                job, lambda _, result, failure: asker.answer(job_view(job, self._offset(), result, failure))
+            self._store_access.fetch(
+                job, lambda _, result, failure: responder.answer(job_view(job, self._offset(), result, failure))
             )
 
         if job.state is not ENDED:
-            asker.answer(job_view(job, self._offset()))
+            responder.answer(job_view(job, self._offset()))
         elif job.is_told:
             show()
         else:
-            self._line.when_saved(lambda _: show())
+            self._store_access.when_saved(lambda _: show())
 
-    def result(self, form: ResultRequest, payload: Payload, asker: Responder, now: float) -> PendingRequest | None:
+    def result(self, form: ResultRequest, payload: Payload, responder: Responder, now: float) -> PendingRequest | None:
         """Its outcome, with the bytes of its result, or how it stands when patience is over."""
         job = self._find(form.id)
         if job.state is not ENDED and form.wait <= 0.0:
-            asker.answer(job_view(job, self._offset()))
+            responder.answer(job_view(job, self._offset()))
             return None
-        ticket = PendingRequest(self, asker, now + form.wait)
-        if self.broker.ledger.attend(job, ticket) and ticket.due > now:
-            self._waiting.arm(ticket, ticket.due)
-        return ticket
+        pending = PendingRequest(self, responder, now + form.wait)
+        if self.broker.job_registry.attend(job, pending) and pending.due > now:
+            self._waiting.arm(pending, pending.due)
+        return pending
 
-    def why(self, form: JobRef, payload: Payload, asker: Responder, now: float) -> None:
+    def why(self, form: JobRef, payload: Payload, responder: Responder, now: float) -> None:
         job = self._find(form.id)
-        asker.answer(WhyView(id=form.id, why=why(job, self.broker, now, self.diary.problem)))
+        responder.answer(WhyView(id=form.id, why=why(job, self.broker, now, self.store.problem)))
 
-    def cancel(self, form: JobRef, payload: Payload, asker: Responder, now: float) -> None:
+    def cancel(self, form: JobRef, payload: Payload, responder: Responder, now: float) -> None:
         job = self._find(form.id)
         if not self.broker.withdraw(job, now, "cancelled on request"):
             raise OperationError("conflict", f"it has ended already: {job.outcome}")
-        self._answer_when_saved(asker, lambda: job_view(job, self._offset()))
+        self._answer_when_saved(responder, lambda: job_view(job, self._offset()))
 
-    def retry(self, form: JobRef, payload: Payload, asker: Responder, now: float) -> None:
+    def retry(self, form: JobRef, payload: Payload, responder: Responder, now: float) -> None:
         """A client whose answer was lost asks again, and gets the job that was made the first time."""
         job = self._find(form.id)
         again = self._retried(job)
@@ -180,117 +182,119 @@ class OperationHandlers(TimedRecipient):
             again = self.broker.retry(job, now)
         if again is None:
             raise OperationError("busy", "there is no room for it, or the broker is about to stop")
-        self._answer_when_saved(asker, partial(self._job_view, again))
+        self._answer_when_saved(responder, partial(self._job_view, again))
 
-    def jobs(self, form: ListJobsRequest, payload: Payload, asker: Responder, now: float) -> None:
+    def jobs(self, form: ListJobsRequest, payload: Payload, responder: Responder, now: float) -> None:
         """The newest first."""
         self._refuse_while_loading()
         offset = self._offset()
         found = list(islice(self._matching(form), form.limit + 1))
         more = found[form.limit - 1].id.hex() if len(found) > form.limit else None
-        asker.answer(JobsView(jobs=[job_view(job, offset) for job in found[: form.limit]], after=more))
+        responder.answer(JobsView(jobs=[job_view(job, offset) for job in found[: form.limit]], after=more))
 
-    def services(self, form: EmptyRequest, payload: Payload, asker: Responder, now: float) -> None:
+    def services(self, form: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
         self._refuse_while_loading()
-        roster = self.broker.roster
-        views = service_views(list(roster.services.values()), list(roster.workers.values()), now)
-        asker.answer(ServicesView(services=views))
+        worker_registry = self.broker.worker_registry
+        views = service_views(list(worker_registry.services.values()), list(worker_registry.workers.values()), now)
+        responder.answer(ServicesView(services=views))
 
-    def service(self, form: ServiceRef, payload: Payload, asker: Responder, now: float) -> None:
-        asker.answer(self._service_view(self._service(form.name), now))
+    def service(self, form: ServiceRef, payload: Payload, responder: Responder, now: float) -> None:
+        responder.answer(self._service_view(self._service(form.name), now))
 
-    def pause(self, form: PauseRequest, payload: Payload, asker: Responder, now: float) -> None:
+    def pause(self, form: PauseRequest, payload: Payload, responder: Responder, now: float) -> None:
         most = self.broker.policy.max_service_bytes
         if not is_name(form.name, most):
             raise OperationError("invalid", f"a service name is 1 to {most} bytes of printable text")
         service = self.broker.pause(form.name, form.by)
         if service is None:
             raise OperationError(
-                "busy", f"{len(self.broker.roster.services)} services are known already (max_services)"
+                "busy", f"{len(self.broker.worker_registry.services)} services are known already (max_services)"
             )
-        self._line.note(f"pause/{form.name}", form.by)
-        self._answer_when_saved(asker, lambda: self._service_view(service, now))
+        self._store_access.note(f"pause/{form.name}", form.by)
+        self._answer_when_saved(responder, lambda: self._service_view(service, now))
 
-    def resume(self, form: ServiceRef, payload: Payload, asker: Responder, now: float) -> None:
+    def resume(self, form: ServiceRef, payload: Payload, responder: Responder, now: float) -> None:
         service = self._service(form.name)
         self.broker.resume(form.name, now)
-        self._line.note(f"pause/{form.name}", None)
-        self._answer_when_saved(asker, lambda: self._service_view(service, now))
+        self._store_access.note(f"pause/{form.name}", None)
+        self._answer_when_saved(responder, lambda: self._service_view(service, now))
 
-    def purge(self, form: PurgeRequest, payload: Payload, asker: Responder, now: float) -> None:
+    def purge(self, form: PurgeRequest, payload: Payload, responder: Responder, now: float) -> None:
         self._refuse_while_loading()
         self._service(form.name)
-        self._purges.append((Purge(self.broker, form), asker))
-        self._line.when_saved(lambda problem: None)  # asks for a turn
+        self._purges.append((Purge(self.broker, form), responder))
+        self._store_access.when_saved(lambda problem: None)  # asks for a turn
 
-    def workers(self, form: EmptyRequest, payload: Payload, asker: Responder, now: float) -> None:
-        asker.answer(WorkersView(workers=[worker_view(each, now) for each in self.broker.roster.workers.values()]))
+    def workers(self, form: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
+        responder.answer(
+            WorkersView(workers=[worker_view(each, now) for each in self.broker.worker_registry.workers.values()])
+        )
 
-    def worker(self, form: WorkerRef, payload: Payload, asker: Responder, now: float) -> None:
-        asker.answer(self._worker_view(form.id, now))
+    def worker(self, form: WorkerRef, payload: Payload, responder: Responder, now: float) -> None:
+        responder.answer(self._worker_view(form.id, now))
 
-    def drain(self, form: DrainRequest, payload: Payload, asker: Responder, now: float) -> None:
+    def drain(self, form: DrainRequest, payload: Payload, responder: Responder, now: float) -> None:
         self._worker_view(form.id, now)
-        worker = self.broker.roster.workers[WorkerId(form.id)]
-        self.broker.drain(worker, now, at_once=form.now, stays=worker.terms.comes_back)
-        self._answer_when_saved(asker, lambda: worker_view(worker, now))
+        worker = self.broker.worker_registry.workers[WorkerId(form.id)]
+        self.broker.drain(worker, now, at_once=form.now, stays=worker.profile.comes_back)
+        self._answer_when_saved(responder, lambda: worker_view(worker, now))
 
-    def recurring(self, form: EmptyRequest, payload: Payload, asker: Responder, now: float) -> None:
-        asker.answer(SchedulesView(recurring=self.calendar.list()))
+    def recurring(self, form: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
+        responder.answer(SchedulesView(recurring=self.scheduler.list()))
 
-    def recur(self, form: ScheduleRequest, payload: Payload, asker: Responder, now: float) -> None:
+    def recur(self, form: ScheduleRequest, payload: Payload, responder: Responder, now: float) -> None:
         if payload:
             form = replace(form, payload=None, payload_base64=b64encode(payload_of(form, payload)).decode())
-        view = self.calendar.put(form, now, now + self._offset())
-        self._answer_when_saved(asker, lambda: view)
+        view = self.scheduler.put(form, now, now + self._offset())
+        self._answer_when_saved(responder, lambda: view)
 
-    def recurrence(self, form: ScheduleRef, payload: Payload, asker: Responder, now: float) -> None:
-        asker.answer(self.calendar.get(form.name))
+    def recurrence(self, form: ScheduleRef, payload: Payload, responder: Responder, now: float) -> None:
+        responder.answer(self.scheduler.get(form.name))
 
-    def stop_recurring(self, form: ScheduleRef, payload: Payload, asker: Responder, now: float) -> None:
-        view = self.calendar.get(form.name)
-        self.calendar.remove(form.name)
-        self._answer_when_saved(asker, lambda: view)
+    def stop_recurring(self, form: ScheduleRef, payload: Payload, responder: Responder, now: float) -> None:
+        view = self.scheduler.get(form.name)
+        self.scheduler.remove(form.name)
+        self._answer_when_saved(responder, lambda: view)
 
-    def pause_recurring(self, form: ScheduleRef, payload: Payload, asker: Responder, now: float) -> None:
-        view = self.calendar.pause(form.name, now, now + self._offset())
-        self._answer_when_saved(asker, lambda: view)
+    def pause_recurring(self, form: ScheduleRef, payload: Payload, responder: Responder, now: float) -> None:
+        view = self.scheduler.pause(form.name, now, now + self._offset())
+        self._answer_when_saved(responder, lambda: view)
 
-    def resume_recurring(self, form: ScheduleRef, payload: Payload, asker: Responder, now: float) -> None:
-        view = self.calendar.resume(form.name, now, now + self._offset())
-        self._answer_when_saved(asker, lambda: view)
+    def resume_recurring(self, form: ScheduleRef, payload: Payload, responder: Responder, now: float) -> None:
+        view = self.scheduler.resume(form.name, now, now + self._offset())
+        self._answer_when_saved(responder, lambda: view)
 
-    def health(self, form: EmptyRequest, payload: Payload, asker: Responder, now: float) -> None:
-        asker.answer(self._show_health())
+    def health(self, form: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
+        responder.answer(self._show_health())
 
     # ---------------------------------------------------------------- as a session
 
     def execute(self, effect: Effect, now: float) -> None:
         self._next_look = -inf
         if isinstance(effect, Acknowledge):
-            ticket = effect.caller
-            assert isinstance(ticket, PendingRequest)
-            if ticket.due == inf:  # else it waits for the outcome
-                self._done_with(ticket, now).answer(job_view(effect.job, self._offset()))
+            pending = effect.caller
+            assert isinstance(pending, PendingRequest)
+            if pending.due == inf:  # else it waits for the outcome
+                self._done_with(pending, now).answer(job_view(effect.job, self._offset()))
         elif isinstance(effect, DeliverOutcome):
-            ticket = effect.caller
-            assert isinstance(ticket, PendingRequest)
+            pending = effect.caller
+            assert isinstance(pending, PendingRequest)
             job = effect.job
             if job is None or effect.refusal is not None:
                 kind = ERROR_KINDS.get(effect.refusal, "busy") if effect.refusal is not None else "busy"
-                self._done_with(ticket, now).refuse(ErrorView(kind=kind, detail=effect.reason))  # type: ignore[arg-type]
+                self._done_with(pending, now).refuse(ErrorView(kind=kind, detail=effect.reason))  # type: ignore[arg-type]
             elif job.outcome is not effect.outcome:  # the job ended otherwise, but that could not be told
-                self._done_with(ticket, now).refuse(ErrorView(kind="internal", detail=effect.reason))
+                self._done_with(pending, now).refuse(ErrorView(kind="internal", detail=effect.reason))
             else:
                 view = job_view(job, self._offset())
-                self._done_with(ticket, now).answer(view, effect.result, effect.failure)
+                self._done_with(pending, now).answer(view, effect.result, effect.failure)
         # Progress: whoever wants it watches.
 
-    def leave(self, ticket: PendingRequest, now: float) -> None:
+    def leave(self, pending: PendingRequest, now: float) -> None:
         """Whoever waited has gone."""
         self._next_look = -inf
-        if ticket.asker is not None:
-            self._done_with(ticket, now)
+        if pending.responder is not None:
+            self._done_with(pending, now)
 
     def close(self, now: float) -> None:
         """The broker stops: whoever still waits for an outcome is told how its job stands."""
@@ -301,7 +305,7 @@ class OperationHandlers(TimedRecipient):
             return self._next_look
         self._end_waits(now, now)
         self._go_on_purging(now)
-        due = self.calendar.tick(now, now + self._offset()) if not self.is_loading else now + UNTIL_LOADED
+        due = self.scheduler.tick(now, now + self._offset()) if not self.is_loading else now + UNTIL_LOADED
         self._next_look = now if self._purges else min(due, self._waiting.next())
         return self._next_look
 
@@ -356,7 +360,7 @@ class OperationHandlers(TimedRecipient):
                 yield job
 
     def _service(self, name: str) -> Service:
-        service = self.broker.roster.services.get(name)
+        service = self.broker.worker_registry.services.get(name)
         if service is None:
             raise OperationError(
                 "not found", "there is no such service: no worker has offered it, and no job is there for it"
@@ -364,22 +368,22 @@ class OperationHandlers(TimedRecipient):
         return service
 
     def _service_view(self, service: Service, now: float) -> ServiceView:
-        return service_views([service], list(self.broker.roster.workers.values()), now)[0]
+        return service_views([service], list(self.broker.worker_registry.workers.values()), now)[0]
 
     def _worker_view(self, id: int, now: float) -> WorkerView:
-        worker = self.broker.roster.workers.get(WorkerId(id))
+        worker = self.broker.worker_registry.workers.get(WorkerId(id))
         if worker is None:
             raise OperationError("not found", "there is no such worker: it has gone, or never was")
         return worker_view(worker, now)
 
     def _submit_recurring(self, form: ScheduleRequest, payload: bytes, key: str, now: float) -> JobId | None:
-        if self.diary.problem is not None:
+        if self.store.problem is not None:
             return None
-        wishes = job_options_for(
+        job_options = job_options_for(
             0.0, form.priority, form.attempts, form.timeout, form.retry_first, form.retry_cap, form.retry_jitter
         )
-        run = ScheduledRun(self.calendar, form.name)
-        job = self.broker.submit(form.service, payload, PendingRequest(self, run, inf), wishes, now, key=key)
+        run = ScheduledRun(self.scheduler, form.name)
+        job = self.broker.submit(form.service, payload, PendingRequest(self, run, inf), job_options, now, key=key)
         run.job = job.id if job is not None else None
         return run.job
 
@@ -387,35 +391,35 @@ class OperationHandlers(TimedRecipient):
         job = self.broker.jobs.get(id)
         return job is None or job.state is ENDED
 
-    def _answer_when_saved(self, asker: Responder, view: Callable[[], View]) -> None:
+    def _answer_when_saved(self, responder: Responder, view: Callable[[], View]) -> None:
         def saved(problem: str | None) -> None:
             if problem is None:
-                asker.answer(view())
+                responder.answer(view())
             else:
-                asker.refuse(ErrorView(kind="diary", detail=problem))
+                responder.refuse(ErrorView(kind="diary", detail=problem))
 
-        self._line.when_saved(saved)
+        self._store_access.when_saved(saved)
 
-    def _done_with(self, ticket: PendingRequest, now: float) -> Responder:
-        asker, ticket.asker = ticket.asker, None
-        self._waiting.disarm(ticket)
-        self.broker.caller_gone(ticket, now)
-        return asker if asker is not None else NULL_RESPONDER
+    def _done_with(self, pending: PendingRequest, now: float) -> Responder:
+        responder, pending.responder = pending.responder, None
+        self._waiting.disarm(pending)
+        self.broker.caller_gone(pending, now)
+        return responder if responder is not None else NULL_RESPONDER
 
     def _end_waits(self, due: float, now: float) -> None:
         """Of those whose patience is over by then."""
-        for ticket in self._waiting.due(due):
-            job = ticket.job
+        for pending in self._waiting.due(due):
+            job = pending.job
             assert job is not None
             if job.state is not ENDED:  # else it is told the outcome as soon as the diary has that
-                self._done_with(ticket, now).answer(job_view(job, self._offset()))
+                self._done_with(pending, now).answer(job_view(job, self._offset()))
 
     def _go_on_purging(self, now: float) -> None:
-        for purge, asker in list(self._purges):
+        for purge, responder in list(self._purges):
             view = purge.go_on(now)
             if view is not None:
-                self._purges.remove((purge, asker))
-                self._answer_when_saved(asker, partial(_same, view))
+                self._purges.remove((purge, responder))
+                self._answer_when_saved(responder, partial(_same, view))
 
 
 def _same(view: View) -> View:

@@ -37,47 +37,51 @@ class JsonOperations:
         self._desk = desk
 
     def ask(
-        self, question: str, form: bytes, payload: Payload, asker: JsonResponder, now: float
+        self, question: str, form: bytes, payload: Payload, responder: JsonResponder, now: float
     ) -> PendingRequest | None:
-        return call_json(self._desk, question, form, payload, _Written(asker), now)
+        return call_json(self._desk, question, form, payload, _Written(responder), now)
 
-    def leave(self, ticket: Any, now: float) -> None:
-        self._desk.leave(ticket, now)
+    def leave(self, pending: Any, now: float) -> None:
+        self._desk.leave(pending, now)
 
 
 def call_json(
-    desk: OperationHandlers, question: str, form: bytes, payload: Payload, asker: Responder, now: float
+    desk: OperationHandlers, question: str, form: bytes, payload: Payload, responder: Responder, now: float
 ) -> PendingRequest | None:
     """Ask with a form as it came. A form that is not as it should be is answered like any other question."""
     reader = _readers.get(question)
     if reader is None:
         if question not in OPERATIONS:
             known = ", ".join(OPERATIONS)
-            asker.refuse(ErrorView(kind="invalid", detail=f"nothing is called {question[:64]!r}; known are {known}"))
+            responder.refuse(
+                ErrorView(kind="invalid", detail=f"nothing is called {question[:64]!r}; known are {known}")
+            )
             return None
         reader = _readers[question] = msgspec.json.Decoder(OPERATIONS[question].request)
     try:
         read = reader.decode(form or b"{}")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        asker.refuse(ErrorView(kind="invalid", detail=f"{question}: {explain(error, OPERATIONS[question].request)}"))
+        responder.refuse(
+            ErrorView(kind="invalid", detail=f"{question}: {explain(error, OPERATIONS[question].request)}")
+        )
         return None
-    return desk.ask(question, read, payload, asker, now)
+    return desk.ask(question, read, payload, responder, now)
 
 
 class _Written:
     """Passes views on as JSON."""
 
-    __slots__ = ("_asker",)
+    __slots__ = ("_responder",)
 
-    def __init__(self, asker: JsonResponder) -> None:
-        self._asker = asker
+    def __init__(self, responder: JsonResponder) -> None:
+        self._responder = responder
 
     @property
     def owner(self) -> Owner | None:
-        return self._asker.owner
+        return self._responder.owner
 
     def answer(self, view: View, payload: Payload = b"", failure: Failure | None = None) -> None:
-        self._asker.tell(_writer.encode(view), payload, failure)
+        self._responder.tell(_writer.encode(view), payload, failure)
 
     def refuse(self, problem: ErrorView) -> None:
-        self._asker.object(problem.kind, problem.detail)
+        self._responder.object(problem.kind, problem.detail)

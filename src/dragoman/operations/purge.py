@@ -41,5 +41,5 @@ class Purge:
     def _forget(self, job: Job) -> bool:
         if not job.is_archived:
             return False
-        self._broker.ledger.erase(job)
+        self._broker.job_registry.erase(job)
         return True

@@ -27,11 +27,11 @@ class Responder(Protocol):
 class PendingRequest(Caller):
     """A call that waits for a job to be accepted, or for its outcome."""
 
-    __slots__ = ("alarm", "alarm_number", "asker", "due")
+    __slots__ = ("alarm", "alarm_number", "due", "responder")
 
-    def __init__(self, recipient: Recipient, asker: Responder, due: float) -> None:
+    def __init__(self, recipient: Recipient, responder: Responder, due: float) -> None:
         super().__init__(recipient)
-        self.asker: Responder | None = asker  # None: it has been answered, or has gone
+        self.responder: Responder | None = responder  # None: it has been answered, or has gone
         self.due = due  # until when it waits for an outcome; inf: it waits for the job to be accepted
         self.alarm = inf
         self.alarm_number = 0

@@ -12,8 +12,8 @@ class ScheduledRun:
     __slots__ = ("_calendar", "_name", "job")
     owner = None  # the calendar bounds how many there are
 
-    def __init__(self, calendar: Scheduler, name: str) -> None:
-        self._calendar = calendar
+    def __init__(self, scheduler: Scheduler, name: str) -> None:
+        self._calendar = scheduler
         self._name = name
         self.job: JobId | None = None
 

@@ -51,11 +51,11 @@ def job_view(job: Job, offset: float, result: Payload | None = None, failure: Fa
         state=job.state._value_,  # in Python 3.11 `value` costs ten times as much, and most views are acknowledgements
         outcome=job.outcome.value if job.outcome is not None else None,
         reason=job.reason,
-        background=job.wishes.durable,
+        background=job.options.durable,
         quarantined=job.quarantined,
-        priority=job.wishes.priority,
+        priority=job.options.priority,
         attempts=attempts,
-        max_attempts=job.wishes.attempts,
+        max_attempts=job.options.attempts,
         created=moment(job.created + offset),
         not_before=moment(job.start_at + offset) if job.start_at > 0.0 and job.state is not ENDED else None,
         kept_until=moment(job.keep_until + offset) if job.is_archived else None,
@@ -119,12 +119,12 @@ def worker_view(worker: Worker, now: float) -> WorkerView:
         dialect=dialect_of(worker),
         state=worker.state.value,
         services=[service.name for service in worker.services],
-        capacity=worker.terms.capacity,
+        capacity=worker.profile.capacity,
         running=[attempt.job.id.hex() for attempt in worker.running.values()],
-        unproven=len(worker.unproven),
-        comes_back=worker.terms.comes_back,
+        unproven=len(worker.stuck),
+        comes_back=worker.profile.comes_back,
         silent=round(max(0.0, now - worker.seen), 3),
-        lease=worker.terms.lease if worker.terms.lease != inf else None,
+        lease=worker.profile.lease if worker.profile.lease != inf else None,
     )
 
 

@@ -8,7 +8,6 @@ from dragoman.core.broker import Broker
 from dragoman.core.leases import lease_of
 from dragoman.core.model import ABSENT, Job, Service, Worker
 from dragoman.core.states import (
-    BOOTING,
     BUSY,
     DELAYED,
     DETACHED,
@@ -18,7 +17,8 @@ from dragoman.core.states import (
     LOST,
     RESTING,
     RUNNING,
-    UNPROVEN,
+    STARTING,
+    STUCK,
     AttemptRecord,
 )
 
@@ -27,7 +27,7 @@ def why(job: Job, broker: Broker, now: float, problem: str | None = None) -> str
     """`problem`: what keeps the diary from writing, if something does."""
     if job.state is ENDED:
         return _how_it_ended(job)
-    if job.wishes.durable and not _is_stored(job, broker):
+    if job.options.durable and not _is_stored(job, broker):
         return f"It waits for the diary, which cannot write: {problem}." if problem else "It is being written to disk."
     if job.state is RUNNING:
         return _who_runs_it(job, now)
@@ -40,7 +40,7 @@ def why(job: Job, broker: Broker, now: float, problem: str | None = None) -> str
 
 def _is_stored(job: Job, broker: Broker) -> bool:
     """Whether the store has the job, and its attempt if it has one: the worker is sent it only then (R108)."""
-    is_accepted = broker.ledger.gate.has_accepted(job)
+    is_accepted = broker.job_registry.pending_commits.has_accepted(job)
     return is_accepted and (job.attempt is None or job.attempt.is_sent or job.payload is ABSENT)
 
 
@@ -81,7 +81,7 @@ def _who_is_missing(job: Job, broker: Broker, now: float) -> str:
     service = job.service
     if service.paused:
         return f"It waits: service '{service.name}' is paused by {service.paused_by}."
-    workers = [each for each in broker.roster.workers.values() if service in each.services]
+    workers = [each for each in broker.worker_registry.workers.values() if service in each.services]
     if not workers:
         return f"It waits: no worker offers '{service.name}'."
     return f"It waits: {_what_they_do(workers, service, now)}."
@@ -94,11 +94,11 @@ def _what_they_do(workers: list[Worker], service: Service, now: float) -> str:
         return f"{who} busy, the oldest job for {_seconds(oldest)}"
     words = {
         BUSY: "busy",
-        UNPROVEN: "not yet free after a job that was given up",
+        STUCK: "not yet free after a job that was given up",
         RESTING: "resting because they would not take a job",
         DETACHED: "out of reach",
         DRAINING: "being drained",
-        BOOTING: "starting",
+        STARTING: "starting",
     }
     counts = [f"{count} {words[state]}" for state in words if (count := sum(each.state is state for each in workers))]
     return f"of {len(workers)} workers none is free ({', '.join(counts)})" if counts else "it is about to be handed out"
@@ -112,7 +112,7 @@ def _last_ending(job: Job) -> str:
 
 
 def _of(job: Job, number: int) -> str:
-    return f"{number} of {job.wishes.attempts}" if job.wishes.attempts is not None else str(number)
+    return f"{number} of {job.options.attempts}" if job.options.attempts is not None else str(number)
 
 
 def _name(worker: Worker) -> str:

@@ -70,22 +70,22 @@ class AsyncClient(
     # ---------------------------------------------------------------- jobs
 
     async def _call(self, asked: OptionValues, payload: Any, codec: str | None) -> Any:
-        return await self._enter(self.asking.wishes(*asked), payload, self._chosen(codec))
+        return await self._enter(self.asking.submit_options(*asked), payload, self._chosen(codec))
 
     def _map(
-        self, wishes: SubmitOptions, payloads: Iterable[Any] | AsyncIterable[Any], codec: Codec, window: int
+        self, submit_options: SubmitOptions, payloads: Iterable[Any] | AsyncIterable[Any], codec: Codec, window: int
     ) -> AsyncIterator[Any]:
         if isinstance(payloads, AsyncIterable):
-            return self._map_as_they_come(wishes, aiter(payloads), codec, window)
-        return self._map_at_hand(wishes, payloads, codec, window)
+            return self._map_as_they_come(submit_options, aiter(payloads), codec, window)
+        return self._map_at_hand(submit_options, payloads, codec, window)
 
     async def _map_at_hand(
-        self, wishes: SubmitOptions, payloads: Iterable[Any], codec: Codec, window: int
+        self, submit_options: SubmitOptions, payloads: Iterable[Any], codec: Codec, window: int
     ) -> AsyncIterator[Any]:
         under_way: deque[AsyncJobFuture[Any]] = deque()
         try:
             for payload in payloads:
-                under_way.append(self._enter(wishes, payload, codec))
+                under_way.append(self._enter(submit_options, payload, codec))
                 while under_way and (len(under_way) >= window or under_way[0].done()):
                     yield await under_way.popleft()
             while under_way:
@@ -94,7 +94,7 @@ class AsyncClient(
             _cancel(under_way)
 
     async def _map_as_they_come(
-        self, wishes: SubmitOptions, payloads: AsyncIterator[Any], codec: Codec, window: int
+        self, submit_options: SubmitOptions, payloads: AsyncIterator[Any], codec: Codec, window: int
     ) -> AsyncIterator[Any]:
         """A payload that lets us wait does not keep back the results that are there."""
         under_way: deque[AsyncJobFuture[Any]] = deque()
@@ -108,7 +108,7 @@ class AsyncClient(
                 if coming is not None and coming.done():
                     payload, coming = coming.result(), None
                     if payload is not _END:
-                        under_way.append(self._enter(wishes, payload, codec))
+                        under_way.append(self._enter(submit_options, payload, codec))
                         while len(under_way) >= window:
                             yield await under_way.popleft()
                         coming = asyncio.ensure_future(_next(payloads))
@@ -171,9 +171,9 @@ class AsyncClient(
         if not self._is_closed and self._engine is not None and self._process == os.getpid():
             warnings.warn(f"unclosed client of {self.url}", ResourceWarning, source=self, stacklevel=2)
 
-    def _enter(self, wishes: SubmitOptions, payload: Any, codec: Codec) -> AsyncJobFuture[Any]:
+    def _enter(self, submit_options: SubmitOptions, payload: Any, codec: Codec) -> AsyncJobFuture[Any]:
         engine = self._engine_here()
-        job: AsyncJobFuture[Any] = AsyncJobFuture(self, wishes, as_sent(codec, payload), codec)
+        job: AsyncJobFuture[Any] = AsyncJobFuture(self, submit_options, as_sent(codec, payload), codec)
         engine.enter(job)
         return job
 

@@ -63,11 +63,11 @@ class AsyncPool:
         if job.is_cancelled:
             self._ours.post(job.lost, "it was cancelled before it began")
         else:
-            job.doer = self._loop.create_task(self._work(job))
+            job.performer = self._loop.create_task(self._work(job))
 
     def _kill(self, job: RunningJob) -> None:
-        if isinstance(job.doer, asyncio.Task):
-            job.doer.cancel()
+        if isinstance(job.performer, asyncio.Task):
+            job.performer.cancel()
 
     async def _work(self, job: RunningJob) -> None:
         service = self._services[job.service]

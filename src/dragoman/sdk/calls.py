@@ -131,10 +131,12 @@ class Submits(ClientSettings, Generic[Own, OfBytes, OfAny]):
         wait: bool = False,
     ) -> Any:
         """Submit a job and go on: its future. Options as for `call`."""
-        wishes = self.asking.wishes(service, timeout, job_timeout, queue_timeout, priority, attempts, wait)
-        return self._enter(wishes, payload, self._codec if codec is None else codec_of(codec))
+        submit_options = self.asking.submit_options(
+            service, timeout, job_timeout, queue_timeout, priority, attempts, wait
+        )
+        return self._enter(submit_options, payload, self._codec if codec is None else codec_of(codec))
 
-    def _enter(self, wishes: SubmitOptions, payload: Any, codec: Codec) -> Any:
+    def _enter(self, submit_options: SubmitOptions, payload: Any, codec: Codec) -> Any:
         """The future of a job that is on its way."""
         raise NotImplementedError
 
@@ -172,10 +174,12 @@ class Maps(ClientSettings, Generic[Payloads, Own, OfBytes, OfAny]):
         job's error is raised in its place, and ends the iteration; whoever ends it, what is under way then is
         cancelled.
         """
-        wishes = self.asking.wishes(service, timeout, job_timeout, queue_timeout, priority, attempts, wait, True)
-        return self._map(wishes, payloads, self._chosen(codec), window_of(self.asking.target, window))
+        submit_options = self.asking.submit_options(
+            service, timeout, job_timeout, queue_timeout, priority, attempts, wait, True
+        )
+        return self._map(submit_options, payloads, self._chosen(codec), window_of(self.asking.target, window))
 
-    def _map(self, wishes: SubmitOptions, payloads: Iterable[Any], codec: Codec, window: int) -> Any:
+    def _map(self, submit_options: SubmitOptions, payloads: Iterable[Any], codec: Codec, window: int) -> Any:
         """The results as they are iterated over."""
         raise NotImplementedError
 

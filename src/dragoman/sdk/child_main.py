@@ -43,37 +43,37 @@ class ChildSettings:
     log_level: str = ""  # empty: the handlers' own code sees to that
 
 
-def run_child(connected: socket.socket, upbringing: ChildSettings) -> None:
+def run_child(connected: socket.socket, child_settings: ChildSettings) -> None:
     """What a child process does all its life."""
-    _settle_down(upbringing)
+    _settle_down(child_settings)
     pipe = ChildPipe(connected)
     try:
-        services = [_load(each) for each in upbringing.offers]
+        services = [_load(each) for each in child_settings.offers]
     except HandlerLoadError as problem:
         pipe.say(BROKEN, payload=str(problem).encode("utf-8", "replace"))
         return
-    memory = MemoryLimit(upbringing.max_memory)
+    memory = MemoryLimit(child_settings.max_memory)
     pipe.say(READY)
     try:
         while True:
-            kind, job, message = pipe.hear()
+            kind, job, message = pipe.receive()
             if kind == JOB:  # CANCEL: our answer was on its way already
                 pipe.is_cancelled = False
-                said, answer = _work(pipe, job, services, message, upbringing.mute)
+                said, answer = _work(pipe, job, services, message, child_settings.mute)
                 pipe.say(said, job, answer, memory.is_over())
     except (EOFError, OSError):
         return  # the parent has gone
 
 
-def _settle_down(upbringing: ChildSettings) -> None:
+def _settle_down(child_settings: ChildSettings) -> None:
     # Handlers may have processes of their own, also those of multiprocessing, which a daemon may not.
     multiprocessing.current_process().daemon = False
     exit_with_parent()
     os.setsid()  # so that we can be killed together with all that a handler has started
     for each in (signal.SIGINT, signal.SIGTERM):  # they are for the worker: it finishes what we are at
         signal.signal(each, lambda *_: None)
-    if upbringing.log_level:
-        log_to_stderr(upbringing.log_level.upper())
+    if child_settings.log_level:
+        log_to_stderr(child_settings.log_level.upper())
 
 
 def _load(offer: HandlerSpec) -> Handler:
@@ -124,19 +124,19 @@ class JobReporter:
         self._is_over = False
 
     def report(self, payload: Frame, is_part: bool) -> None:
-        self._pipe.end_if_forked()
+        self._pipe.exit_if_forked()
         with self._lock:
             if not self._is_over:
                 self._pipe.say(PART if is_part else PROGRESS, self._job, payload)
 
     def is_cancelled(self) -> bool:
         """Also once it is over: nobody waits any more."""
-        self._pipe.end_if_forked()
+        self._pipe.exit_if_forked()
         with self._lock:
             return self._is_over or self._pipe.look()
 
     def end(self) -> None:
-        self._pipe.end_if_forked()
+        self._pipe.exit_if_forked()
         with self._lock:
             self._is_over = True
 

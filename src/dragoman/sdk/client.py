@@ -75,18 +75,18 @@ class Client(
     # ---------------------------------------------------------------- jobs
 
     def _call(self, asked: OptionValues, payload: Any, codec: str | None) -> Any:
-        job = self._enter(self.asking.wishes(*asked), payload, self._chosen(codec))
+        job = self._enter(self.asking.submit_options(*asked), payload, self._chosen(codec))
         try:
             return job.result()
         finally:
             if not job.done():  # we were interrupted
                 job.cancel()
 
-    def _map(self, wishes: SubmitOptions, payloads: Iterable[Any], codec: Codec, window: int) -> Iterator[Any]:
+    def _map(self, submit_options: SubmitOptions, payloads: Iterable[Any], codec: Codec, window: int) -> Iterator[Any]:
         under_way: deque[JobFuture[Any]] = deque()
         try:
             for payload in payloads:
-                under_way.append(self._enter(wishes, payload, codec))
+                under_way.append(self._enter(submit_options, payload, codec))
                 while under_way and (len(under_way) >= window or under_way[0].done()):
                     yield _first(under_way)
             while under_way:
@@ -100,8 +100,8 @@ class Client(
     ) -> JobFuture[Any]:
         """As `submit`, but parts are joined in front of the result, as by `call`, and a failure whose type is a builtin
         exception is that exception, too."""
-        wishes = self.asking.wishes(service, is_whole=True, **options)
-        return self._enter(wishes, payload, self._chosen(codec), ExecutorFuture)
+        submit_options = self.asking.submit_options(service, is_whole=True, **options)
+        return self._enter(submit_options, payload, self._chosen(codec), ExecutorFuture)
 
     @staticmethod
     def as_completed(futures: Iterable[JobFuture[Each]], timeout: float | None = None) -> Iterator[JobFuture[Each]]:
@@ -158,13 +158,13 @@ class Client(
             raise RuntimeError("a callback of this client cannot wait for one of its jobs: the two share a thread")
 
     def _enter(
-        self, wishes: SubmitOptions, payload: Any, codec: Codec, kind: type[JobFuture[Any]] = JobFuture
+        self, submit_options: SubmitOptions, payload: Any, codec: Codec, kind: type[JobFuture[Any]] = JobFuture
     ) -> JobFuture[Any]:
         if self._process != os.getpid():
             self.check_process()
         encoded = as_sent(codec, payload)
         thread = self._thread or self._start()
-        job = kind(self, wishes, encoded, codec)
+        job = kind(self, submit_options, encoded, codec)
         thread.engine.enter(job)
         if self._is_closed:
             thread.engine.refuse_the_rest()

@@ -27,10 +27,10 @@ OpenLink = Callable[..., Any]
 class PendingItem(Protocol):
     """What the engine knows of a future; whoever made it is told how it ended."""
 
-    wishes: SubmitOptions
+    submit_options: SubmitOptions
     payload: Frame
     job_id: bytes
-    conversation: ClientConnection | None  # none: it waits for one, or is over
+    connection: ClientConnection | None  # none: it waits for one, or is over
     is_over: bool
     entered: float
     due: float  # 0: nothing guards it
@@ -55,18 +55,18 @@ class ConnectionOwner(Protocol):
 
     recognition: Recognition
 
-    def paused(self, conversation: ClientConnection) -> None:
+    def paused(self, connection: ClientConnection) -> None:
         """It has said or heard something, and is done with it."""
 
     def ended(self, job: PendingItem) -> None:
         """A job is over; its future is told next."""
 
-    def is_wanted(self, conversation: ClientConnection) -> bool:
+    def is_wanted(self, connection: ClientConnection) -> bool:
         """Whether a connection is worth trying for."""
 
     def unreachable(self, problem: BrokerUnavailable) -> None: ...
 
-    def lost(self, conversation: ClientConnection) -> None:
+    def lost(self, connection: ClientConnection) -> None:
         """It has no connection any more."""
 
 
@@ -115,10 +115,10 @@ class ClientConnection:
 
     def take(self, job: PendingItem, now: float) -> None:
         self.jobs[job] = None
-        job.conversation = self
+        job.connection = self
         question = job.question
         if question is None:
-            self.side.submit(job, job.wishes, job.payload, job.job_id, now)
+            self.side.submit(job, job.submit_options, job.payload, job.job_id, now)
         else:
             self.side.ask(job, question.text, question.form, job.payload, job.job_id, now)
 
@@ -197,7 +197,7 @@ class ClientConnection:
             return
         self._is_heard = True
         try:
-            self.side.hear(message, monotonic())
+            self.side.receive(message, monotonic())
         except Malformed as problem:
             if self._recognition.is_known:
                 self._misunderstood(problem)
@@ -290,8 +290,8 @@ class ClientConnection:
         if self._link is not None:
             self._link.send(frames)
 
-    def answered(self, ticket: Hashable, result: Frame) -> None:
-        job: PendingItem = ticket  # type: ignore[assignment]
+    def answered(self, job_ref: Hashable, result: Frame) -> None:
+        job: PendingItem = job_ref  # type: ignore[assignment]
         if len(result) <= LONGEST_SUSPICIOUS and not self._recognition.is_known and result in SUSPICIOUS:
             self._is_suspect = True
             self._naming = asyncio.get_running_loop().create_task(self._look_at_answer(job, result))
@@ -302,33 +302,33 @@ class ClientConnection:
 
     def ended(
         self,
-        ticket: Hashable,
+        job_ref: Hashable,
         outcome: Outcome | None,
         reason: str,
         failure: Failure | None = None,
         refusal: str = "",
     ) -> None:
-        self._fail(ticket, error_from(outcome, reason, failure, refusal))
+        self._fail(job_ref, error_from(outcome, reason, failure, refusal))
 
-    def abandoned(self, ticket: Hashable, reason: str) -> None:
-        self._fail(ticket, BrokerUnavailable(reason))
+    def abandoned(self, job_ref: Hashable, reason: str) -> None:
+        self._fail(job_ref, BrokerUnavailable(reason))
 
-    def reported(self, ticket: Hashable, payload: Frame, is_part: bool, attempt: int) -> None:
-        job: PendingItem = ticket  # type: ignore[assignment]
+    def reported(self, job_ref: Hashable, payload: Frame, is_part: bool, attempt: int) -> None:
+        job: PendingItem = job_ref  # type: ignore[assignment]
         if job in self.jobs:
             job.report(payload, is_part, attempt)
 
-    def told(self, ticket: Hashable, view: bytes, payload: Frame) -> None:
-        job: PendingItem = ticket  # type: ignore[assignment]
+    def told(self, job_ref: Hashable, view: bytes, payload: Frame) -> None:
+        job: PendingItem = job_ref  # type: ignore[assignment]
         if self.jobs.pop(job, self) is not self:
             self._owner.ended(job)
             job.tell(view, payload)
 
-    def objected(self, ticket: Hashable, kind: str, detail: str) -> None:
-        self._fail(ticket, OperationError(kind, detail))
+    def operation_failed(self, job_ref: Hashable, kind: str, detail: str) -> None:
+        self._fail(job_ref, OperationError(kind, detail))
 
-    def _fail(self, ticket: Hashable, error: DragomanError) -> None:
-        job: PendingItem = ticket  # type: ignore[assignment]
+    def _fail(self, job_ref: Hashable, error: DragomanError) -> None:
+        job: PendingItem = job_ref  # type: ignore[assignment]
         if self.jobs.pop(job, self) is not self:
             self._owner.ended(job)
             job.fail(error)

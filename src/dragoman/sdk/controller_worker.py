@@ -42,10 +42,10 @@ LIMITS = LengthPrefixLimits(max_payload=HARD_CAP)
 class ControllerWorker:
     """Implements the port of the worker's side on Unix sockets."""
 
-    def __init__(self, target: Target, crew: JobRunner) -> None:
+    def __init__(self, target: Target, job_runner: JobRunner) -> None:
         """Raises AddressError."""
         self._folder = _folder(target.place)
-        self._crew = crew
+        self._job_runner = job_runner
         self._side = WorkerSide(target.options, self, BackOff(random.uniform, cap=5.0))
         self._loop = asyncio.get_running_loop()
         self._listening: socket.socket | None = None
@@ -81,10 +81,10 @@ class ControllerWorker:
                 forget_unix(self._path, self._file)
             listening.close()
 
-    def run(self, ticket: Hashable, payload: Frame) -> None:
-        self._crew.begin(RunningJob(self, ticket, payload))
+    def run(self, job_ref: Hashable, payload: Frame) -> None:
+        self._job_runner.begin(RunningJob(self, job_ref, payload))
 
-    def complain(self, problem: str) -> None:
+    def log_limited(self, problem: str) -> None:
         log.warning("%s", problem)
 
     # ---------------------------------------------------------------- the life of a worker
@@ -195,7 +195,7 @@ class ControllerWorker:
             async with asyncio.timeout(None) as patience:
                 message = await self._read(connected, carrier, patience)
                 if message is not None:
-                    answer = self._side.hear(message[0], message[1], self._loop.time())
+                    answer = self._side.receive(message[0], message[1], self._loop.time())
                 elif carrier.failure is not None:
                     answer = self._side.refuse(carrier.failure.detail)
                 else:
@@ -240,11 +240,11 @@ class ControllerWorker:
     # ---------------------------------------------------------------- jobs
 
     def finished(self, job: RunningJob, result: Frame) -> None:
-        self._side.finished(job.ticket, result, self._loop.time())
+        self._side.finished(job.job_ref, result, self._loop.time())
         self._woken.set()
 
     def failed(self, job: RunningJob, outcome: Outcome, reason: str, failure: Failure) -> None:
-        self._side.failed(job.ticket, reason, self._loop.time())
+        self._side.failed(job.job_ref, reason, self._loop.time())
         self._woken.set()
 
     def returned(self, job: RunningJob) -> None:

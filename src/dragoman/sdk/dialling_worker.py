@@ -28,9 +28,9 @@ LONGEST_SUSPICIOUS = max(map(len, SUSPICIOUS))
 class DiallingWorker:
     """Implements the worker's port of its dialect on a real connection, and on the next when that is lost."""
 
-    def __init__(self, target: Target, crew: JobRunner, concurrency: int = 1) -> None:
+    def __init__(self, target: Target, job_runner: JobRunner, concurrency: int = 1) -> None:
         self._target = target
-        self._crew = crew
+        self._job_runner = job_runner
         self._side = target.sides.worker_side(target.options, self, target.services, concurrency)
         self._loop = asyncio.get_running_loop()
         self._back_off = BackOff(random.uniform, cap=5.0)
@@ -53,17 +53,17 @@ class DiallingWorker:
         if self._link is not None:
             self._link.send(frames)
 
-    def run(self, ticket: Hashable, payload: Frame, assignment: JobInfo = NOTHING_SAID) -> None:
-        job = self._jobs[ticket] = RunningJob(self, ticket, payload, assignment)
+    def run(self, job_ref: Hashable, payload: Frame, assignment: JobInfo = NOTHING_SAID) -> None:
+        job = self._jobs[job_ref] = RunningJob(self, job_ref, payload, assignment)
         if len(payload) <= LONGEST_SUSPICIOUS and not self._recognition.is_known and payload in SUSPICIOUS:
             self._look_at_port(0.0, job)
         else:
-            self._crew.begin(job)
+            self._job_runner.begin(job)
 
-    def recall(self, ticket: Hashable, reason: str) -> None:
-        job = self._jobs.get(ticket)
+    def recall(self, job_ref: Hashable, reason: str) -> None:
+        job = self._jobs.get(job_ref)
         if job is not None:
-            self._crew.recall(job, reason)
+            self._job_runner.recall(job, reason)
 
     def reconnect(self, reason: str) -> None:
         log.warning("reconnecting: %s", reason)
@@ -159,7 +159,7 @@ class DiallingWorker:
     def _heard(self, message: Message | TooLarge) -> None:
         if self._link is not None or not self._lost.is_set():
             self._back_off.reset()  # only a broker that speaks to us is worth coming back to at once
-            self._side.hear(message, self._loop.time())
+            self._side.receive(message, self._loop.time())
             if self._link is None:
                 self._is_misunderstood = True
             elif self._suspect is None:
@@ -180,11 +180,11 @@ class DiallingWorker:
         if problem is not None:
             self._trouble = str(problem)
             if suspect is not None:
-                del self._jobs[suspect.ticket]
+                del self._jobs[suspect.job_ref]
             self._hang_up()
         elif suspect is not None:
             self._recognition.is_known = True
-            self._crew.begin(suspect)
+            self._job_runner.begin(suspect)
 
     async def _name_lost_port(self) -> None:
         """The connection is gone. If the first message was not understood, find out what is there."""
@@ -210,27 +210,27 @@ class DiallingWorker:
     # ---------------------------------------------------------------- jobs
 
     def finished(self, job: RunningJob, result: Frame) -> None:
-        del self._jobs[job.ticket]
-        self._side.finished(job.ticket, result, self._loop.time())
+        del self._jobs[job.job_ref]
+        self._side.finished(job.job_ref, result, self._loop.time())
         if self._reports and not self._is_flush_due:
             self._is_flush_due = True
             self._loop.call_soon(self._flush)
 
     def failed(self, job: RunningJob, outcome: Outcome, reason: str, failure: Failure) -> None:
-        del self._jobs[job.ticket]
-        self._side.failed(job.ticket, reason, self._loop.time(), failure, outcome)
+        del self._jobs[job.job_ref]
+        self._side.failed(job.job_ref, reason, self._loop.time(), failure, outcome)
 
     def returned(self, job: RunningJob) -> None:
-        del self._jobs[job.ticket]
-        cast(ReportingSide, self._side).returned(job.ticket, self._loop.time())  # who recalls has a word for it
+        del self._jobs[job.job_ref]
+        cast(ReportingSide, self._side).returned(job.job_ref, self._loop.time())  # who recalls has a word for it
 
     def reported(self, job: RunningJob, payload: Frame, is_part: bool) -> None:
         if self._reports:
             side = cast(ReportingSide, self._side)
-            problem = side.report(job.ticket, payload, self._loop.time(), is_part=is_part)
+            problem = side.report(job.job_ref, payload, self._loop.time(), is_part=is_part)
             if problem is not None and is_part:  # progress that is not told does no harm; a result with a hole does
                 job.fail(Failure("ValueError", f"a part of the result cannot be sent: {problem}"))
-                self._crew.drop(job)
+                self._job_runner.drop(job)
 
     def _flush(self) -> None:
         self._is_flush_due = False

@@ -54,9 +54,9 @@ class Engine:
         self._is_awake = False  # it will look, whatever comes in before that
         self._is_closed = False
         self._waiting: deque[PendingItem] = deque()  # for a connection; some may be over by now
-        self._conversations = [ClientConnection(target, self, connect_timeout, open)]
-        self._patience = self._conversations[0].side.patience
-        self._hint = self._conversations[0].side.hint
+        self._connections = [ClientConnection(target, self, connect_timeout, open)]
+        self._patience = self._connections[0].side.patience
+        self._hint = self._connections[0].side.hint
         self._guards: CoarseTimers[PendingItem] = CoarseTimers()
         self._problem: BrokerUnavailable | None = None
         self._down_since = -inf  # when the last connection was lost
@@ -82,8 +82,8 @@ class Engine:
 
     def is_sent(self, job: PendingItem) -> bool:
         """Whether the broker may have it."""
-        conversation = job.conversation
-        return conversation is not None and conversation.side.is_sent(job.job_id)
+        connection = job.connection
+        return connection is not None and connection.side.is_sent(job.job_id)
 
     def _aside(self, act: Callable[[PendingItem, float], None], job: PendingItem) -> None:
         self._asides.append((act, job))
@@ -105,7 +105,7 @@ class Engine:
             if job.is_over:
                 continue
             job.entered = now
-            timeout = job.wishes.timeout
+            timeout = job.submit_options.timeout
             patience = self._patience if timeout is None else timeout + self._grace
             if patience < inf:
                 job.due = self._guards.add(job, patience, now)
@@ -123,77 +123,77 @@ class Engine:
     def _place(self, now: float) -> None:
         """Give what waits to whoever has room for it."""
         waiting = self._waiting
-        for conversation in self._conversations:
-            while waiting and conversation.has_room:
+        for connection in self._connections:
+            while waiting and connection.has_room:
                 job = waiting.popleft()
                 if not job.is_over:
-                    conversation.take(job, now)
-            conversation.flush(now)
+                    connection.take(job, now)
+            connection.flush(now)
         if waiting:
             self._dial_more()
 
     def _dial_more(self) -> None:
         """As many connections as there are jobs without one, within the limit."""
-        on_their_way = sum(each.dialling is not None for each in self._conversations)
-        for conversation in self._conversations:
-            if not conversation.is_ready and conversation.dialling is None and on_their_way < len(self._waiting):
-                conversation.dial()
-                on_their_way += conversation.dialling is not None
-        while on_their_way < len(self._waiting) and len(self._conversations) < self._most:
-            conversation = ClientConnection(self._target, self, self._connect_timeout, self._open)
-            self._conversations.append(conversation)
-            conversation.dial()
+        on_their_way = sum(each.dialling is not None for each in self._connections)
+        for connection in self._connections:
+            if not connection.is_ready and connection.dialling is None and on_their_way < len(self._waiting):
+                connection.dial()
+                on_their_way += connection.dialling is not None
+        while on_their_way < len(self._waiting) and len(self._connections) < self._most:
+            connection = ClientConnection(self._target, self, self._connect_timeout, self._open)
+            self._connections.append(connection)
+            connection.dial()
             on_their_way += 1
 
     def _withdraw(self, job: PendingItem, now: float) -> None:
         if not job.is_over:
-            conversation = job.conversation
+            connection = job.connection
             self.ended(job)
-            if conversation is not None and job in conversation.jobs:
-                conversation.drop(job, now)
+            if connection is not None and job in connection.jobs:
+                connection.drop(job, now)
 
     def _cancel(self, job: PendingItem, now: float) -> None:
-        if job.conversation is not None and not job.is_over:
-            job.conversation.side.cancel(job.job_id, now)
+        if job.connection is not None and not job.is_over:
+            job.connection.side.cancel(job.job_id, now)
 
     # ---------------------------------------------------------------- what conversations say
 
-    def paused(self, conversation: ClientConnection) -> None:
+    def paused(self, connection: ClientConnection) -> None:
         now = monotonic()
         if self._waiting or self._asides:
             self._take_asides(now)  # first: a job that was withdrawn before this call is not sent
             self._place(now)
         else:
-            conversation.flush(now)
-        if self._down_since != inf and conversation.is_ready:
+            connection.flush(now)
+        if self._down_since != inf and connection.is_ready:
             self._was_up = True
             self._down_since = inf
             self._look_again(now)
 
     def ended(self, job: PendingItem) -> None:
         job.is_over = True
-        job.conversation = None
+        job.connection = None
         job.payload = b""
         if job.due:
             self._guards.discard(job, job.due)
 
-    def is_wanted(self, conversation: ClientConnection) -> bool:
-        return bool(conversation.jobs) or any(not job.is_over for job in self._waiting)
+    def is_wanted(self, connection: ClientConnection) -> bool:
+        return bool(connection.jobs) or any(not job.is_over for job in self._waiting)
 
     def unreachable(self, problem: BrokerUnavailable) -> None:
         self._problem = problem
         if (not self._patient and not self._was_up) or isinstance(problem, WrongDialect):
             self._fail_waiting(inf, problem)
 
-    def lost(self, conversation: ClientConnection) -> None:
+    def lost(self, connection: ClientConnection) -> None:
         now = monotonic()
         if self._is_closed:
             return
-        if not any(each.is_ready for each in self._conversations):
+        if not any(each.is_ready for each in self._connections):
             if self._down_since == inf:
                 self._down_since = now
-        if self._most > 1 and conversation.dialling is None and conversation in self._conversations:
-            self._conversations.remove(conversation)
+        if self._most > 1 and connection.dialling is None and connection in self._connections:
+            self._connections.remove(connection)
         if self._waiting:
             self._dial_more()
         self._look_again(now)
@@ -204,12 +204,12 @@ class Engine:
         """Do what is due, and come again when the next is."""
         due = inf
         is_up = False
-        for conversation in list(self._conversations):
-            if conversation.is_open or conversation.jobs:
-                due = min(due, conversation.side.tick(now))
-            if conversation.jobs:
+        for connection in list(self._connections):
+            if connection.is_open or connection.jobs:
+                due = min(due, connection.side.tick(now))
+            if connection.jobs:
                 due = min(due, now + TICK)
-            is_up = is_up or conversation.is_ready
+            is_up = is_up or connection.is_ready
         for job in self._guards.overdue(now):
             self._time_out(job, now)
         if not is_up:
@@ -231,9 +231,9 @@ class Engine:
             self._look_again(monotonic())
 
     def _time_out(self, job: PendingItem, now: float) -> None:
-        seconds = job.wishes.timeout or self._patience
+        seconds = job.submit_options.timeout or self._patience
         hint = f"; {self._hint}" if self._hint else ""
-        if job.conversation is None and not any(each.is_ready for each in self._conversations):
+        if job.connection is None and not any(each.is_ready for each in self._connections):
             hint = f"; it was not sent: {self._problem or f'{self._target.place} has not welcomed us yet'}"
         self._withdraw(job, now)
         job.fail(JobTimeout(f"timed out: no answer within {seconds:g} s{hint}"))
@@ -255,13 +255,13 @@ class Engine:
     def _fail_carried(self, now: float) -> float:
         """Those that were under way when the connection was lost."""
         due = self._down_since + self._connect_timeout
-        carrying = [each for each in self._conversations if each.jobs]
+        carrying = [each for each in self._connections if each.jobs]
         if not carrying or self._down_since == inf:
             return inf
         if due > now:
             return due
-        for conversation in carrying:
-            conversation.fail_all(self._no_broker)
+        for connection in carrying:
+            connection.fail_all(self._no_broker)
         return inf
 
     def _no_broker(self) -> BrokerUnavailable:
@@ -278,10 +278,10 @@ class Engine:
         if self._timer is not None:
             self._timer.cancel()
         self.refuse_the_rest()
-        tasks = [task for each in self._conversations for task in each.tasks]
-        for conversation in self._conversations:
-            jobs, conversation.jobs = conversation.jobs, {}
-            conversation.close()
+        tasks = [task for each in self._connections for task in each.tasks]
+        for connection in self._connections:
+            jobs, connection.jobs = connection.jobs, {}
+            connection.close()
             for job in jobs:
                 self.ended(job)
                 job.fail(_closed())

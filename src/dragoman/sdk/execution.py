@@ -57,7 +57,7 @@ class ExecutionOptions:
     def child_count(self) -> int:
         return self.processes or self.concurrency or cores()
 
-    def hands(
+    def pool(
         self, services: Mapping[str, Handler], references: Mapping[str, ObjectReference], mute: str, log_level: str
     ) -> dict[str, Pool]:
         """Who does which service. `references` are where children find those that run there."""
@@ -70,8 +70,8 @@ class ExecutionOptions:
             found |= dict.fromkeys(blocks, ThreadPool(blocks, self.threads, mute))
         elif blocks:
             offers = tuple(HandlerSpec(name, each.codec.name, references[name]) for name, each in blocks.items())
-            upbringing = ChildSettings(offers, self.max_memory or 0, mute, log_level)
-            found |= dict.fromkeys(blocks, ProcessPool(upbringing, self.child_count(), self.max_jobs or 0))
+            child_settings = ChildSettings(offers, self.max_memory or 0, mute, log_level)
+            found |= dict.fromkeys(blocks, ProcessPool(child_settings, self.child_count(), self.max_jobs or 0))
         return found
 
 

@@ -74,11 +74,11 @@ class _JobHandle:
     _told: _Reports | None = None
     question: OperationCall | None = None  # it is a job
 
-    def _begin(self, wishes: SubmitOptions, payload: Frame, codec: Codec, asking: SubmitOptionsCache) -> None:
-        self.wishes = wishes
+    def _begin(self, submit_options: SubmitOptions, payload: Frame, codec: Codec, asking: SubmitOptionsCache) -> None:
+        self.submit_options = submit_options
         self.payload = payload
         self.job_id = new_job_id()
-        self.conversation: ClientConnection | None = None
+        self.connection: ClientConnection | None = None
         self.is_over = False
         self.entered = 0.0
         self.due = 0.0
@@ -115,7 +115,7 @@ class _JobHandle:
         if attempt > told.attempt:
             told.attempt = attempt
             told.parts.clear()
-        if is_part and self.wishes.is_whole:
+        if is_part and self.submit_options.is_whole:
             told.parts.append(payload)
             return
         if is_part:
@@ -142,7 +142,7 @@ class _JobHandle:
 
     def _result_of(self, rest: Frame) -> Any:
         """What came last, with what came ahead of it if the result is wanted whole. Raises JobFailed."""
-        if not self.wishes.is_whole:
+        if not self.submit_options.is_whole:
             return self._decoded(rest)
         parts = self._told.parts if self._told is not None else None
         return self._decoded(b"".join([*parts, rest]) if parts else rest, self._codec.decode_whole)
@@ -153,7 +153,7 @@ class _JobHandle:
             return (decode or self._codec.decode)(result)
         except Exception as error:  # a codec raises what its library raises
             what = f"{type(error).__name__}: {error}"
-            told = f"failed: the result of {self.wishes.service} cannot be read as {self._codec.name}: {what}"
+            told = f"failed: the result of {self.submit_options.service} cannot be read as {self._codec.name}: {what}"
             raise JobFailed(told, type(error).__name__, str(error)) from error
 
 
@@ -173,9 +173,9 @@ class JobFuture(_JobHandle, concurrent.futures.Future[Result]):
     Callbacks run in the client's own thread. They may submit, but must neither block nor wait for another job.
     """
 
-    def __init__(self, client: JobClient, wishes: SubmitOptions, payload: Frame, codec: Codec) -> None:
+    def __init__(self, client: JobClient, submit_options: SubmitOptions, payload: Frame, codec: Codec) -> None:
         concurrent.futures.Future.__init__(self)
-        self._begin(wishes, payload, codec, client.asking)
+        self._begin(submit_options, payload, codec, client.asking)
         self._client = client
         self._is_asked = False  # to be cancelled
         self._is_cancelled = False
@@ -300,9 +300,9 @@ class AsyncJobFuture(_JobHandle, asyncio.Future[Result]):
     Cancelled, also because the task that awaits it is cancelled or out of time, it ends at once and the broker is told.
     """
 
-    def __init__(self, client: AsyncJobClient, wishes: SubmitOptions, payload: Frame, codec: Codec) -> None:
+    def __init__(self, client: AsyncJobClient, submit_options: SubmitOptions, payload: Frame, codec: Codec) -> None:
         asyncio.Future.__init__(self)
-        self._begin(wishes, payload, codec, client.asking)
+        self._begin(submit_options, payload, codec, client.asking)
         self._client = client
         self._parts: asyncio.Queue[Part] | None = None
 

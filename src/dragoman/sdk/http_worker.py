@@ -53,9 +53,9 @@ class Gone(Exception):
 class HttpWorker:
     """One worker with room for `concurrency` jobs. It holds a job until the broker has acknowledged its report."""
 
-    def __init__(self, target: Target, crew: JobRunner, concurrency: int = 1) -> None:
+    def __init__(self, target: Target, job_runner: JobRunner, concurrency: int = 1) -> None:
         self._target = target
-        self._crew = crew
+        self._job_runner = job_runner
         self._concurrency = concurrency
         self._exchanges = Exchanges(target)
         self._loop = asyncio.get_running_loop()
@@ -135,7 +135,7 @@ class HttpWorker:
             token, assignment = _understood(lambda: read_job(response))
             held = self._held[token] = Held(token, member)
             held.job = RunningJob(self, held, response.body, assignment)
-            self._crew.begin(held.job)
+            self._job_runner.begin(held.job)
         elif response.status == 204:
             self._recall(read_recalls(response))
         else:
@@ -224,7 +224,7 @@ class HttpWorker:
         for token in tokens:
             held = self._held.get(token)
             if held is not None and held.job is not None:
-                self._crew.recall(held.job, "nobody waits for its result any more")
+                self._job_runner.recall(held.job, "nobody waits for its result any more")
 
     def _check_member(self, response: Response) -> None:
         if response.status in (403, 410):
@@ -277,20 +277,20 @@ class HttpWorker:
     # ---------------------------------------------------------------- jobs
 
     def finished(self, job: RunningJob, result: Frame) -> None:
-        held: Held = job.ticket  # type: ignore[assignment]
+        held: Held = job.job_ref  # type: ignore[assignment]
         self._begin(self._report(held, write_result(held.member, held.token, result)))
 
     def failed(self, job: RunningJob, outcome: Outcome, reason: str, failure: Failure) -> None:
-        held: Held = job.ticket  # type: ignore[assignment]
+        held: Held = job.job_ref  # type: ignore[assignment]
         self._begin(self._report(held, write_failure(held.member, held.token, failure)))
 
     def returned(self, job: RunningJob) -> None:
         """A report about an attempt that is over shows the broker that there is room again."""
-        held: Held = job.ticket  # type: ignore[assignment]
+        held: Held = job.job_ref  # type: ignore[assignment]
         self._begin(self._report(held, write_failure(held.member, held.token, RECALLED)))
 
     def reported(self, job: RunningJob, payload: Frame, is_part: bool) -> None:
-        held: Held = job.ticket  # type: ignore[assignment]
+        held: Held = job.job_ref  # type: ignore[assignment]
         assert not is_part, "this wire has no word for parts"
         held.progress = payload
         if not held.is_telling:

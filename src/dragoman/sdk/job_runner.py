@@ -53,30 +53,30 @@ class RunningJob:
 
     __slots__ = (
         "assignment",
-        "crew",
-        "doer",
         "due",
-        "employer",
-        "hands",
         "is_cancelled",
         "is_over",
         "is_recalled",
+        "job_owner",
+        "job_ref",
+        "job_runner",
         "payload",
+        "performer",
+        "pool",
         "service",
-        "ticket",
     )
 
     def __init__(
-        self, employer: JobOwner, ticket: Hashable, payload: Frame, assignment: JobInfo = NOTHING_SAID
+        self, job_owner: JobOwner, job_ref: Hashable, payload: Frame, assignment: JobInfo = NOTHING_SAID
     ) -> None:
-        self.employer = employer
-        self.ticket = ticket  # what the employer calls it
+        self.job_owner = job_owner
+        self.job_ref = job_ref  # what the employer calls it
         self.payload = payload
         self.assignment = assignment
         self.service = assignment.service
-        self.crew: JobRunner | None = None
-        self.hands: Pool | None = None
-        self.doer: object = None  # the child, thread or task that is at it
+        self.job_runner: JobRunner | None = None
+        self.pool: Pool | None = None
+        self.performer: object = None  # the child, thread or task that is at it
         self.due = inf  # when to look after it
         self.is_cancelled = False  # nobody waits any more: by recall, or because its time is over
         self.is_recalled = False
@@ -84,20 +84,20 @@ class RunningJob:
 
     def finish(self, result: Frame) -> None:
         if self._end():
-            self.employer.finished(self, result)
+            self.job_owner.finished(self, result)
 
     def fail(self, failure: Failure, outcome: Outcome = Outcome.FAILED) -> None:
         if self._end():
             reason = one_line(failure)
             if not self.is_recalled:
                 log.error("job failed: %s%s", reason, f"\n{failure.traceback}" if failure.traceback else "")
-            self.employer.failed(self, outcome, reason, failure)
+            self.job_owner.failed(self, outcome, reason, failure)
 
     def lost(self, reason: str) -> None:
         """Whoever did it is no more: as we wanted, or not."""
         if self.is_recalled:
             if self._end():
-                self.employer.returned(self)
+                self.job_owner.returned(self)
         elif self.is_cancelled:
             self.fail(Failure("TimeoutError", f"stopped when its time of {self.assignment.timeout:g} s was over"))
         else:
@@ -106,24 +106,24 @@ class RunningJob:
     def report(self, report: tuple[Frame, bool]) -> None:
         """A payload, and whether it is a part of the result."""
         if not self.is_over:
-            self.employer.reported(self, *report)
+            self.job_owner.reported(self, *report)
 
     def _end(self) -> bool:
         if self.is_over:
             return False
         self.is_over = True
-        if self.crew is not None:
-            self.crew.forget(self)
+        if self.job_runner is not None:
+            self.job_runner.forget(self)
         return True
 
 
 class JobRunner:
     """Gives each job to the hands that do its service, and sees to it that it ends in time."""
 
-    def __init__(self, hands: Mapping[str, Pool], grace: float) -> None:
+    def __init__(self, pool: Mapping[str, Pool], grace: float) -> None:
         """`hands` by service. `grace`: so long a cancelled job may go on before it is stopped by force."""
-        self._hands = hands
-        self._only = next(iter(hands)) if len(hands) == 1 else ""  # for wires without names
+        self._pool = pool
+        self._only = next(iter(pool)) if len(pool) == 1 else ""  # for wires without names
         self._grace = grace
         self._loop = asyncio.get_running_loop()
         self._jobs: set[RunningJob] = set()
@@ -138,16 +138,16 @@ class JobRunner:
     def begin(self, job: RunningJob) -> None:
         if not job.service:
             job.service = self._only
-        hands = self._hands.get(job.service)
-        if hands is None:
+        pool = self._pool.get(job.service)
+        if pool is None:
             job.fail(Failure("LookupError", f"this worker does not offer {job.service!r}"))
             return
-        job.crew = self
-        job.hands = hands
+        job.job_runner = self
+        job.pool = pool
         self._jobs.add(job)
         if job.assignment.timeout != inf:
             self._look_at(job, self._loop.time() + job.assignment.timeout)
-        hands.begin(job)
+        pool.begin(job)
 
     def recall(self, job: RunningJob, reason: str) -> None:
         """Nobody waits for it any more."""
@@ -158,9 +158,9 @@ class JobRunner:
 
     def drop(self, job: RunningJob) -> None:
         """It is over, whatever its handler does: stop that."""
-        if job.hands is not None:
+        if job.pool is not None:
             job.is_cancelled = True
-            job.hands.kill(job)
+            job.pool.kill(job)
 
     def forget(self, job: RunningJob) -> None:
         self._jobs.discard(job)
@@ -174,14 +174,14 @@ class JobRunner:
             await each.close()
 
     def _everybody(self) -> Iterable[Pool]:
-        return dict.fromkeys(self._hands.values())
+        return dict.fromkeys(self._pool.values())
 
     def _cancel(self, job: RunningJob) -> None:
         if not job.is_cancelled:
-            assert job.hands is not None
+            assert job.pool is not None
             job.is_cancelled = True
             self._look_at(job, self._loop.time() + self._grace)
-            job.hands.cancel(job)
+            job.pool.cancel(job)
 
     def _look_at(self, job: RunningJob, due: float) -> None:
         job.due = due
@@ -200,9 +200,9 @@ class JobRunner:
                 log.warning("a job of %s has had its time of %g s", job.service, job.assignment.timeout)
                 self._cancel(job)
             else:
-                assert job.hands is not None
+                assert job.pool is not None
                 job.due = inf
-                job.hands.kill(job)
+                job.pool.kill(job)
         soonest = min(self._jobs, key=lambda job: job.due, default=None)
         if soonest is not None and soonest.due != inf:
             self._look_at(soonest, soonest.due)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from dragoman.sdk.parent_death import end_if_forked
+from dragoman.sdk.parent_death import exit_if_forked
 
 
 class LoopMailbox:
@@ -23,7 +23,7 @@ class LoopMailbox:
         self._is_called = False
 
     def post(self, act: Callable[[Any], object], what: Any) -> None:
-        end_if_forked(self._process)
+        exit_if_forked(self._process)
         self._posted.append((act, what))
         if not self._is_called:
             self._is_called = True

@@ -21,10 +21,10 @@ class _OperationState:
 
     def _begin(self, question: OperationCall) -> None:
         self.question: OperationCall | None = question
-        self.wishes = SubmitOptions("", timeout=question.timeout)
+        self.submit_options = SubmitOptions("", timeout=question.timeout)
         self.payload = question.payload
         self.job_id = new_job_id()
-        self.conversation: ClientConnection | None = None
+        self.connection: ClientConnection | None = None
         self.is_over = False
         self.entered = 0.0
         self.due = 0.0

@@ -68,11 +68,11 @@ def perform(
         try:
             answer: OperationAnswer = yield question
             return answer
-        except OperationError as objection:
-            if objection.kind != "loading":
-                raise error_of(row, objection) from None
+        except OperationError as error:
+            if error.kind != "loading":
+                raise error_of(row, error) from None
             if monotonic() >= deadline:
-                raise BrokerUnavailable(objection.detail) from None
+                raise BrokerUnavailable(error.detail) from None
         yield REST
 
 
@@ -173,15 +173,15 @@ def _outcome(id: str, job: OutcomeView, payload: Frame, codec: Codec) -> Any:
 # -------------------------------------------------------------------- errors
 
 
-def error_of(row: Operation[Any, Any], objection: OperationError) -> Exception:
+def error_of(row: Operation[Any, Any], error: OperationError) -> Exception:
     """The exception that a client raises."""
-    detail = objection.detail
-    if objection.kind == "not found":
+    detail = error.detail
+    if error.kind == "not found":
         missing = _MISSING.get(row.group, NotFound) if row.path_fields else NotFound
         return missing(detail)
-    if objection.kind == "invalid":
+    if error.kind == "invalid":
         return ValueError(detail)
-    return _REFUSALS.get(objection.kind, JobRefused)(f"refused: {detail}")
+    return _REFUSALS.get(error.kind, JobRefused)(f"refused: {detail}")
 
 
 _MISSING: dict[str, Callable[[str], Exception]] = {"jobs": NoSuchJob, "services": NoSuchService}

@@ -22,7 +22,7 @@ def exit_with_parent() -> None:
         pass
 
 
-def end_if_forked(original: int) -> None:
+def exit_if_forked(original: int) -> None:
     """End this process at once unless it is `original`. What a handler forks has a copy of all that is ours: it would
     answer for jobs that are not its own. Nothing is flushed, for the original has the same buffers."""
     if os.getpid() != original:

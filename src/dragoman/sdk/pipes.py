@@ -16,7 +16,7 @@ from typing import Final
 
 from dragoman.carriers.carrier import Frame, Messages, Reader
 from dragoman.carriers.large_frame import LARGE_FRAME, LargeFrame
-from dragoman.sdk.parent_death import end_if_forked
+from dragoman.sdk.parent_death import exit_if_forked
 
 HEAD: Final = Struct(">IBBI")  # bytes behind the head, kind, flag, number of the job (0: none)
 SAID: Final = Struct(">BBI")  # the head without the size
@@ -95,13 +95,13 @@ class ChildPipe:
         self._poll.register(connected, select.POLLIN)
         self.is_cancelled = False
 
-    def end_if_forked(self) -> None:
+    def exit_if_forked(self) -> None:
         """Ends a process that a handler forked. Called before any lock is taken: a fork may copy a taken one."""
-        end_if_forked(self._process)
+        exit_if_forked(self._process)
 
-    def hear(self) -> tuple[int, int, Frame]:
+    def receive(self) -> tuple[int, int, Frame]:
         """Wait for the next message: its kind, job and bytes. Raises EOFError once the parent has gone."""
-        self.end_if_forked()
+        self.exit_if_forked()
         data = self._held or self._read()
         while len(data) < HEAD.size:
             data += self._read()
@@ -117,13 +117,13 @@ class ChildPipe:
         if not self.is_cancelled and (self._held or self._poll.poll(0)):  # it may have come together with the job
             with self._looking:
                 if self._held or self._poll.poll(0):  # else another thread was faster
-                    kind, _, _ = self.hear()  # raises EOFError in the handler: whom it works for is no more
+                    kind, _, _ = self.receive()  # raises EOFError in the handler: whom it works for is no more
                     assert kind == CANCEL, "a job came while another ran"
                     self.is_cancelled = True
         return self.is_cancelled
 
     def say(self, kind: int, job: int = 0, payload: Frame = b"", flag: int = 0) -> None:
-        self.end_if_forked()
+        self.exit_if_forked()
         with self._lock:
             if len(payload) < LARGE_FRAME:
                 self._socket.sendall(encode(kind, job, payload, flag))

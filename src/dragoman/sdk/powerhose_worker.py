@@ -44,9 +44,9 @@ _numbers = itertools.count(1)
 class PowerhoseWorker:
     """Implements the worker's port on real connections: one to the master, and those that masters open to us."""
 
-    def __init__(self, target: Target, crew: JobRunner) -> None:
+    def __init__(self, target: Target, job_runner: JobRunner) -> None:
         self._target = target
-        self._crew = crew
+        self._job_runner = job_runner
         self._loop = asyncio.get_running_loop()
         self._back_off = BackOff(random.uniform, cap=min(5.0, target.options.ping_every / 2))
         self._recognition = Recognition(target, "worker")
@@ -78,8 +78,8 @@ class PowerhoseWorker:
         log.warning("hanging up on the master at %s: %s", caller.label, reason)
         caller.part()
 
-    def run(self, ticket: Hashable, payload: Frame) -> None:
-        self._crew.begin(RunningJob(self, ticket, payload))
+    def run(self, job_ref: Hashable, payload: Frame) -> None:
+        self._job_runner.begin(RunningJob(self, job_ref, payload))
 
     def leaving(self, reason: str) -> None:
         log.error("leaving: %s", reason)
@@ -182,7 +182,7 @@ class PowerhoseWorker:
     def _heard(self, message: Message | TooLarge) -> None:
         if self._side is not None and not self._lost.is_set():
             self._back_off.reset()  # only a master that speaks to us is worth coming back to at once
-            self._side.hear(message, self._loop.time())
+            self._side.receive(message, self._loop.time())
             self._is_misunderstood = self._lost.is_set()
             self._changed.set()
 
@@ -225,12 +225,12 @@ class PowerhoseWorker:
 
     def finished(self, job: RunningJob, result: Frame) -> None:
         assert self._side is not None
-        self._side.finished(job.ticket, result, self._loop.time())
+        self._side.finished(job.job_ref, result, self._loop.time())
         self._changed.set()
 
     def failed(self, job: RunningJob, outcome: Outcome, reason: str, failure: Failure) -> None:
         assert self._side is not None
-        self._side.failed(job.ticket, reason, self._loop.time())
+        self._side.failed(job.job_ref, reason, self._loop.time())
         self._changed.set()
 
     def returned(self, job: RunningJob) -> None:

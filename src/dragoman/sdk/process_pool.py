@@ -31,20 +31,20 @@ START_TIMEOUT = 60.0
 RETRY_REST = 1.0  # when a child could not be started
 PARTING = 2.0  # until the ends of killed children have been seen
 LAST_WORDS = 5.0  # so long a child whose pipe is closed may take to end
-NURSERY = ["dragoman.sdk.fork_server_preload"]
+PRELOADED_MODULE = ["dragoman.sdk.fork_server_preload"]
 MOST_NUMBER = 0xFFFFFFFF  # of a job, in the head of a message
 
 
 class ProcessPool:
     """Implements Hands. A child that dies, or has done enough, is replaced; jobs meanwhile wait for another."""
 
-    def __init__(self, upbringing: ChildSettings, count: int, max_jobs: int = 0) -> None:
-        self._upbringing = upbringing
-        self._numbers = {each.service: number for number, each in enumerate(upbringing.offers)}
+    def __init__(self, child_settings: ChildSettings, count: int, max_jobs: int = 0) -> None:
+        self._child_settings = child_settings
+        self._numbers = {each.service: number for number, each in enumerate(child_settings.offers)}
         self._count = count
         self._max_jobs = max_jobs or inf
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(NURSERY)
+        self._context.set_forkserver_preload(PRELOADED_MODULE)
         self._children: dict[ChildProcess, None] = {}
         self._free: list[ChildProcess] = []
         self._waiting: deque[RunningJob] = deque()
@@ -78,16 +78,16 @@ class ProcessPool:
             self._replace()
 
     def cancel(self, job: RunningJob) -> None:
-        if isinstance(job.doer, ChildProcess):
-            job.doer.cancel()
+        if isinstance(job.performer, ChildProcess):
+            job.performer.cancel()
         else:
             with suppress(ValueError):
                 self._waiting.remove(job)
             job.lost("it was cancelled before it began")
 
     def kill(self, job: RunningJob) -> None:
-        if isinstance(job.doer, ChildProcess):
-            job.doer.kill()
+        if isinstance(job.performer, ChildProcess):
+            job.performer.kill()
 
     async def close(self) -> None:
         self._is_closed = True
@@ -103,7 +103,7 @@ class ProcessPool:
 
     def _add(self) -> ChildProcess:
         """Raises CannotLoad."""
-        child = ChildProcess(self, self._loop, self._context, self._upbringing)
+        child = ChildProcess(self, self._loop, self._context, self._child_settings)
         self._children[child] = None
         return child
 
@@ -183,7 +183,7 @@ class ChildProcess:
     """One child process, from its parent's side."""
 
     def __init__(
-        self, family: ProcessPool, loop: asyncio.AbstractEventLoop, context: Any, upbringing: ChildSettings
+        self, family: ProcessPool, loop: asyncio.AbstractEventLoop, context: Any, child_settings: ChildSettings
     ) -> None:
         """Raises CannotLoad."""
         self.jobs_done = 0
@@ -197,7 +197,7 @@ class ChildProcess:
         self._sent = 0  # bytes that had left for it before its job did
         self._alarm: asyncio.TimerHandle | None = None  # when it is killed, for it should have gone by itself
         ours, theirs = socket.socketpair()
-        self._process = context.Process(target=run_child, args=(theirs, upbringing), daemon=True)
+        self._process = context.Process(target=run_child, args=(theirs, child_settings), daemon=True)
         try:
             with _without_main():
                 self._process.start()
@@ -215,7 +215,7 @@ class ChildProcess:
     def work(self, job: RunningJob, service: int) -> None:
         self._job = job
         self._number = self._number % MOST_NUMBER + 1
-        job.doer = self
+        job.performer = self
         self._sent = self._stream.sent
         said = job.assignment
         id = said.job_id.encode()
@@ -297,7 +297,7 @@ class ChildProcess:
             problem = self.born.result()
         self._family.is_gone(self, problem)
         if job is not None and self._stream.sent == self._sent and not job.is_cancelled:
-            job.doer = None  # it never left us: another child may have it
+            job.performer = None  # it never left us: another child may have it
             self._family.begin(job)
         elif job is not None:
             job.lost(f"the child process ended with exit code {code} while it worked")

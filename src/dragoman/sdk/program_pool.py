@@ -35,9 +35,9 @@ class ProgramPool:
 
     def kill(self, job: RunningJob) -> None:
         _signal(job, signal.SIGKILL)
-        if isinstance(job.doer, asyncio.subprocess.Process) and job.doer.returncode is not None:
+        if isinstance(job.performer, asyncio.subprocess.Process) and job.performer.returncode is not None:
             job.lost("what it had started kept its output open")
-            job.doer._transport.close()  # type: ignore[attr-defined]  # its holder may have left the group
+            job.performer._transport.close()  # type: ignore[attr-defined]  # its holder may have left the group
 
     async def close(self) -> None:
         for task in list(self._tasks):
@@ -59,7 +59,7 @@ class ProgramPool:
         except OSError as error:
             job.fail(Failure("OSError", f"cannot run {name}: {error.strerror or error}"))
             return
-        job.doer = process
+        job.performer = process
         try:
             result, complaint = await process.communicate(bytes(job.payload))
         except asyncio.CancelledError:
@@ -78,7 +78,7 @@ class ProgramPool:
 
 def _signal(job: RunningJob, number: int) -> None:
     """To its whole group: what it has started may go on when it has ended itself, and hold its output open."""
-    process = job.doer
+    process = job.performer
     if isinstance(process, asyncio.subprocess.Process):
         with suppress(ProcessLookupError, PermissionError):  # nobody is left
             os.killpg(process.pid, number)

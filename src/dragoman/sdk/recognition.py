@@ -251,18 +251,18 @@ class _ZmtpPeer:
 
     async def greet(self) -> None:
         until = self._loop.time() + ANSWER
-        while not self._carrier.ready and await self._hear(until):
+        while not self._carrier.ready and await self._receive(until):
             pass
 
     async def ask(self, questions: Sequence[Sequence[Frame]]) -> Message | None:
         """The first answer, or None if none comes."""
         self._carrier.outgoing += [b"".join(self._carrier.encode(question)) for question in questions]
         until = self._loop.time() + REPLY
-        while not self._heard and await self._hear(until):
+        while not self._heard and await self._receive(until):
             pass
         return self._heard[0] if self._heard else None
 
-    async def _hear(self, until: float) -> bool:
+    async def _receive(self, until: float) -> bool:
         """Whether something came in time, and was ZMTP."""
         outgoing, self._carrier.outgoing = self._carrier.outgoing, []
         await self._loop.sock_sendall(self._socket, b"".join(outgoing))

@@ -22,7 +22,7 @@ class SubmitOptionsCache:
         self.target: Target = caller_target(url, None)
         self._known: dict[_Key, SubmitOptions] = {}
 
-    def wishes(
+    def submit_options(
         self,
         service: str,
         timeout: float | None = TIMEOUT,

@@ -27,7 +27,7 @@ class ThreadPool:
         self._jobs: SimpleQueue[RunningJob | None] = SimpleQueue()
 
     async def start(self) -> None:
-        self._postbox = LoopMailbox(asyncio.get_running_loop())
+        self._mailbox = LoopMailbox(asyncio.get_running_loop())
         for number in range(self._count):
             # Daemons: a process that is told to stop at once does not wait for them.
             threading.Thread(target=self._work, name=f"job-{number + 1}", daemon=True).start()
@@ -46,7 +46,7 @@ class ThreadPool:
             self._jobs.put(None)
 
     def _work(self) -> None:
-        post, services = self._postbox.post, self._services
+        post, services = self._mailbox.post, self._services
         while (job := self._jobs.get()) is not None:
             if job.is_cancelled:
                 post(job.lost, "it was cancelled before it began")
@@ -61,16 +61,16 @@ class ThreadPool:
                 post(job.finish, result)
 
     def _context(self, service: Handler, job: RunningJob) -> Context:
-        return context_here(service, job, self._postbox, self._mute)
+        return context_here(service, job, self._mailbox, self._mute)
 
 
-def context_here(service: Handler, job: RunningJob, postbox: LoopMailbox, mute: str) -> Context:
+def context_here(service: Handler, job: RunningJob, mailbox: LoopMailbox, mute: str) -> Context:
     """A context for a handler that runs in the worker's own process."""
     return Context(
         service.name,
         job.assignment,
         service.codec,
-        lambda payload, is_part: postbox.post(job.report, (payload, is_part)),
+        lambda payload, is_part: mailbox.post(job.report, (payload, is_part)),
         lambda: job.is_cancelled,
         mute,
     )

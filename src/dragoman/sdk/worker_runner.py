@@ -56,8 +56,8 @@ def run(
     if execution.threads is None:
         references = worker.references([name for name, each in services.items() if not each.is_async], home)
     mute = "" if target.dialect.reports else target.dialect.name
-    hands = execution.hands(services, references, mute, log_level)
-    shift = WorkerRunner(target, hands, execution.jobs_at_once(services.values()), execution.cancel_grace, watch)
+    pool = execution.pool(services, references, mute, log_level)
+    shift = WorkerRunner(target, pool, execution.jobs_at_once(services.values()), execution.cancel_grace, watch)
     worker._stop = shift.stop
     try:
         return shift.run()
@@ -94,14 +94,14 @@ class WorkerRunner:
     def __init__(
         self,
         target: Target,
-        hands: Mapping[str, Pool],
+        pool: Mapping[str, Pool],
         concurrency: int,
         grace: float,
         watch: FileWatcher | None = None,
         loop_factory: Callable[[], asyncio.AbstractEventLoop] = new_loop,
     ) -> None:
         self._target = target
-        self._hands = hands
+        self._pool = pool
         self._concurrency = concurrency
         self._grace = grace
         self._watch = watch
@@ -126,27 +126,27 @@ class WorkerRunner:
         if threading.current_thread() is threading.main_thread():
             for each in (signal.SIGTERM, signal.SIGINT):
                 loop.add_signal_handler(each, self._stop)
-        crew = JobRunner(self._hands, self._grace)
+        job_runner = JobRunner(self._pool, self._grace)
         watching = loop.create_task(self._watch.wait(self._stop)) if self._watch is not None else None
         try:
-            starting = loop.create_task(crew.start())
+            starting = loop.create_task(job_runner.start())
             await first(starting, self._is_told.wait())
             if self._is_told.is_set():  # there is nothing in hand, whatever a handler's module is still at
                 return 0
             starting.result()
-            self._lives = self._come_to_life(crew)
+            self._lives = self._come_to_life(job_runner)
             return max(await asyncio.gather(*(each.live() for each in self._lives)))
         finally:
             if watching is not None:
                 watching.cancel()
-            await crew.close()
+            await job_runner.close()
 
-    def _come_to_life(self, crew: JobRunner) -> list[WorkerLoop]:
+    def _come_to_life(self, job_runner: JobRunner) -> list[WorkerLoop]:
         target = self._target
         life: Callable[..., WorkerLoop] = resolve_name(target.dialect.worker)
         if target.dialect.shares_connections:
-            return [life(target, crew, self._concurrency)]
-        return [life(target, crew) for _ in range(self._concurrency)]
+            return [life(target, job_runner, self._concurrency)]
+        return [life(target, job_runner) for _ in range(self._concurrency)]
 
     def _stop(self) -> None:
         self._is_told.set()

@@ -20,7 +20,7 @@ from dragoman.server.reports import Reports
 from dragoman.streams.sockets import describe, is_local, tune
 from dragoman.streams.stream import Stream
 
-ACCEPTS_A_TURN = 64
+ACCEPTS_PER_ITERATION = 64
 OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
@@ -29,7 +29,7 @@ class ListenerSocket:
     """One place where peers come in, and what meets them there."""
 
     session: BrokerSide
-    endpoint: str
+    socket_name: str
     place: SocketAddress
     carrier: Callable[[], Carrier]
     limits: ConnectionLimits
@@ -46,14 +46,14 @@ class Acceptor:
         self._connections = connections
         self._reports = reports
 
-    def watch(self, listening: socket.socket, door: ListenerSocket) -> None:
+    def watch(self, listening: socket.socket, listener_socket: ListenerSocket) -> None:
         """Accept connections on this socket until it is removed from the loop."""
-        self._loop.add_reader(listening, self._accept, listening, door)
+        self._loop.add_reader(listening, self._accept, listening, listener_socket)
 
-    def _accept(self, listening: socket.socket, door: ListenerSocket) -> None:
-        for _ in range(ACCEPTS_A_TURN):
-            if door.is_for_peers and self._has_accepted_enough():
-                self._rest_from_accepting(listening, door, 1.0 - clock.now() % 1.0)
+    def _accept(self, listening: socket.socket, listener_socket: ListenerSocket) -> None:
+        for _ in range(ACCEPTS_PER_ITERATION):
+            if listener_socket.is_for_peers and self._has_accepted_enough():
+                self._rest_from_accepting(listening, listener_socket, 1.0 - clock.now() % 1.0)
                 return
             try:
                 accepted, _ = listening.accept()
@@ -63,9 +63,9 @@ class Acceptor:
                 if error.errno not in OUT_OF_RESOURCES:
                     raise
                 self._reports.remark("cannot accept", level="error", problem=str(error))
-                self._rest_from_accepting(listening, door, 1.0)
+                self._rest_from_accepting(listening, listener_socket, 1.0)
                 return
-            self.accepted += door.is_for_peers
+            self.accepted += listener_socket.is_for_peers
             try:
                 tune(accepted)
                 label, address, process = describe(accepted)
@@ -76,10 +76,18 @@ class Acceptor:
             if self._connections.admit(address, is_near) is not None:
                 accepted.close()
                 continue
-            carrier = door.carrier()
+            carrier = listener_socket.carrier()
             stream = Stream(self._loop, accepted, carrier)
             peer = self._connections.connected(
-                door.session, door.endpoint, carrier, stream, label, address, door.limits, is_near, process
+                listener_socket.session,
+                listener_socket.socket_name,
+                carrier,
+                stream,
+                label,
+                address,
+                listener_socket.limits,
+                is_near,
+                process,
             )
             start(stream, self._connections, peer)
 
@@ -90,13 +98,13 @@ class Acceptor:
             self._second, self.accepted = second, 0
         return self.accepted >= self._connections.limits.max_accepts
 
-    def _rest_from_accepting(self, listening: socket.socket, door: ListenerSocket, seconds: float) -> None:
+    def _rest_from_accepting(self, listening: socket.socket, listener_socket: ListenerSocket, seconds: float) -> None:
         """Those connected are served on, newcomers wait a moment."""
         self._loop.remove_reader(listening)
 
         def again() -> None:
             if listening.fileno() >= 0:
-                self.watch(listening, door)
+                self.watch(listening, listener_socket)
 
         self._loop.call_later(seconds, again)
 

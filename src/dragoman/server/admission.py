@@ -15,7 +15,7 @@ class AdmissionLimits:
     max_accepts: int = 2_000  # new peers a second; more wait their turn (R23)
     max_memory: int = 1 << 30  # all send buffers together (R17)
     bad_messages: int = 20  # L23, in ten seconds
-    late_turn: float = 1.0  # D13
+    late_iteration: float = 1.0  # D13
 
 
 class Admission:
@@ -25,7 +25,7 @@ class Admission:
         self._limits = limits
         self._addresses: dict[str, int] = {}
 
-    def objection(self, address: str, is_local: bool, connected: int) -> str | None:
+    def rejection_reason(self, address: str, is_local: bool, connected: int) -> str | None:
         """The reason why a new connection from this address is rejected, or None."""
         limits = self._limits
         per_address = limits.max_peers_per_address

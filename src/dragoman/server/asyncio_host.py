@@ -31,10 +31,10 @@ class ExternalSocket:
 
 
 class AsyncioHost:
-    def __init__(self, loop: asyncio.AbstractEventLoop, line: Runner, now: Callable[[], float] = clock.now) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, runner: Runner, now: Callable[[], float] = clock.now) -> None:
         self._loop = loop
         self._now = now
-        self._line = line
+        self._runner = runner
         self._listening: list[tuple[socket.socket, SocketAddress, tuple[int, int] | None]] = []
         self._served: list[
             tuple[socket.socket, SocketAddress, tuple[int, int] | None]
@@ -43,8 +43,8 @@ class AsyncioHost:
         self._timer_due = 0.0
         self._dials: set[asyncio.Task[None]] = set()
         self._suspended = clock.suspended()
-        self._connections = connections = line.connections
-        self.acceptor = Acceptor(loop, connections, line.reports)
+        self._connections = connections = runner.connections
+        self.acceptor = Acceptor(loop, connections, runner.reports)
         connections.wake = self._wake
         connections.dialler = self._dial
         self._processes = Processes(loop, most_watched(connections.limits.max_peers))
@@ -55,9 +55,9 @@ class AsyncioHost:
         self._wake()
         self._look_for_suspend()
 
-    def listen(self, door: ListenerSocket | ExternalSocket) -> SocketAddress:
+    def listen(self, listener_socket: ListenerSocket | ExternalSocket) -> SocketAddress:
         """Open a door. Returns where it really is, which tells the port when 0 was asked for."""
-        place = door.place
+        place = listener_socket.place
         file = None
         if isinstance(place, TcpAddress):
             listening = listen_tcp(place.host, place.port)
@@ -65,12 +65,12 @@ class AsyncioHost:
         else:
             listening = listen_unix(place.path)
             file = which_file(place.path)
-        if isinstance(door, ExternalSocket):
+        if isinstance(listener_socket, ExternalSocket):
             self._served.append((listening, place, file))
-            door.serve(listening)
+            listener_socket.serve(listening)
         else:
             self._listening.append((listening, place, file))
-            self.acceptor.watch(listening, door)
+            self.acceptor.watch(listening, listener_socket)
         return place
 
     def close(self) -> None:
@@ -88,12 +88,12 @@ class AsyncioHost:
         if self._timer is not None:
             self._timer.cancel()
 
-    def close_door(self, at: SocketAddress) -> None:
+    def close_listener(self, at: SocketAddress) -> None:
         """Let nobody in there any more."""
-        for doors in (self._listening, self._served):
-            for each in [each for each in doors if each[1] == at]:
+        for sockets in (self._listening, self._served):
+            for each in [each for each in sockets if each[1] == at]:
                 self._stop_listening(*each)
-                doors.remove(each)
+                sockets.remove(each)
 
     def stop_listening(self) -> None:
         """Let nobody in any more, except where somebody else accepts."""
@@ -112,25 +112,25 @@ class AsyncioHost:
     # ---------------------------------------------------------------- turns
 
     def _wake(self) -> None:
-        self._loop.call_soon(self._turn)
+        self._loop.call_soon(self._run_once)
 
-    def _turn(self) -> None:
-        due = self._line.turn()
+    def _run_once(self) -> None:
+        due = self._runner.run_once()
         if self._timer is not None:
             if self._timer_due <= due:
                 return
             self._timer.cancel()
         self._timer_due = due
-        self._timer = self._loop.call_later(max(0.0, due - self._now()), self._timed_turn)
+        self._timer = self._loop.call_later(max(0.0, due - self._now()), self._timed_iteration)
 
-    def _timed_turn(self) -> None:
+    def _timed_iteration(self) -> None:
         self._timer = None
-        self._turn()
+        self._run_once()
 
     def _look_for_suspend(self) -> None:
         suspended = clock.suspended()
         if suspended - self._suspended > 1.0:
-            self._line.excuse(suspended - self._suspended)
+            self._runner.excuse(suspended - self._suspended)
         self._suspended = suspended
         self._loop.call_later(SUSPEND_LOOK, self._look_for_suspend)
 

@@ -19,16 +19,34 @@ from dragoman.streams.byte_stream import ByteStream
 class StreamConnection(interface.Connection):
     # fmt: off
     __slots__ = (
-        "alarm", "alarm_number", "bad_count", "bad_since", "carrier", "closing", "dialled", "fresh_marks", "heard",
-        "holding", "is_lost", "is_open", "largest", "latest", "latest_end", "limits", "marks", "out", "seen_sent",
-        "stream", "withheld",
+        "alarm",
+        "alarm_number",
+        "bad_count",
+        "bad_since",
+        "carrier",
+        "closing",
+        "dialled",
+        "fresh_tags",
+        "heard",
+        "holding",
+        "is_lost",
+        "is_open",
+        "largest",
+        "latest",
+        "latest_end",
+        "limits",
+        "out",
+        "seen_sent",
+        "stream",
+        "tags",
+        "withheld",
     )
     # fmt: on
 
     def __init__(
         self,
         session: BrokerSide,
-        endpoint: str,
+        socket_name: str,
         carrier: Carrier,
         label: str,
         address: str,
@@ -38,7 +56,7 @@ class StreamConnection(interface.Connection):
     ) -> None:
         super().__init__(session)
         self.session = session
-        self.endpoint = endpoint
+        self.socket_name = socket_name
         self.carrier = carrier
         self.label = label
         self.limits = limits
@@ -47,7 +65,7 @@ class StreamConnection(interface.Connection):
         self.owner.connections += 1
         self.process = 0  # its process id, if the kernel tells
         self.identity = b""
-        self.guest = None
+        self.remote = None
         self.stream: ByteStream | None = None  # none while it is being dialled
         self.dialled = False
         self.is_open = False  # the session knows of it
@@ -60,8 +78,8 @@ class StreamConnection(interface.Connection):
         self.largest = 0  # the largest buffer that the kernel has not wholly taken: one message may always wait
         self.seen_sent = 0  # what its stream had sent when the line last looked
         self.out: list[Frame] = []  # what this turn has for it
-        self.fresh_marks: list[tuple[int, object]] = []  # (how many buffers of `out` its message ends at, mark)
-        self.marks: deque[tuple[int, object]] = deque()  # (where its message ends in all we sent, mark): not left yet
+        self.fresh_tags: list[tuple[int, object]] = []  # (how many buffers of `out` its message ends at, mark)
+        self.tags: deque[tuple[int, object]] = deque()  # (where its message ends in all we sent, mark): not left yet
         self.latest: object = None  # the mark of the last message, if it has left whole and nothing came since
         self.latest_end = 0  # where that message ends in all we sent
         self.withheld: list[object] = []  # marks of messages that came after its end was decided
@@ -80,43 +98,43 @@ class StreamConnection(interface.Connection):
         before = stream.sent + stream.backlog
         stream.write(buffers)
         if stream.backlog:
-            self._place_marks(stream, buffers, before)
+            self._record_tags(stream, buffers, before)
             return True
         if stream.sent > before:  # else the write failed: they come back in `lost`
-            if self.fresh_marks:
+            if self.fresh_tags:
                 self._note_left(len(buffers), stream.sent)
             self.largest = 0
         return False
 
-    def _place_marks(self, stream: ByteStream, buffers: list[Frame], before: int) -> None:
+    def _record_tags(self, stream: ByteStream, buffers: list[Frame], before: int) -> None:
         """The kernel has not taken all of these: note where in the stream each marked message ends."""
         self.largest = max(self.largest, *map(len, buffers))
         ends = list(accumulate(map(len, buffers), initial=before))
-        self.marks.extend((ends[index], mark) for index, mark in self.fresh_marks)
-        self.fresh_marks.clear()
-        while self.marks and self.marks[0][0] <= stream.sent:
-            self.marks.popleft()
+        self.tags.extend((ends[index], tag) for index, tag in self.fresh_tags)
+        self.fresh_tags.clear()
+        while self.tags and self.tags[0][0] <= stream.sent:
+            self.tags.popleft()
 
     def _note_left(self, buffers: int, sent: int) -> None:
         """The kernel has taken all of this turn: remember the last marked message, if it stands at the end of it."""
-        index, mark = self.fresh_marks[-1]
-        self.latest = mark if index == buffers else None
+        index, tag = self.fresh_tags[-1]
+        self.latest = tag if index == buffers else None
         self.latest_end = sent
-        self.fresh_marks.clear()
+        self.fresh_tags.clear()
 
     def take_unsent(self) -> list[object]:
         """The marks of messages that have not left us whole, and never will, or that the peer cannot have read."""
         sent = self.stream.sent if self.stream is not None else 0
-        if self.stream is not None and (self.latest is not None or self.marks):
+        if self.stream is not None and (self.latest is not None or self.tags):
             sent -= self.stream.unread()
-        unsent = [mark for end, mark in self.marks if end > sent]
+        unsent = [tag for end, tag in self.tags if end > sent]
         if self.latest is not None and self.latest_end > sent:
             unsent.append(self.latest)
         self.latest = None
-        unsent += [mark for _, mark in self.fresh_marks]
+        unsent += [tag for _, tag in self.fresh_tags]
         unsent += self.withheld
-        self.marks.clear()
-        self.fresh_marks.clear()
+        self.tags.clear()
+        self.fresh_tags.clear()
         self.withheld.clear()
         self.out.clear()
         return unsent

@@ -47,7 +47,7 @@ class ConnectionEnds(interface.BrokerIO):
         self.peers: dict[StreamConnection, None] = {}
         self.wake = wake  # asks the owner of the loop for an iteration soon
         self.is_awake = False  # an iteration runs, or is asked for
-        self.turn_due = inf  # when the next iteration should start at the latest
+        self.next_run = inf  # when the next iteration should start at the latest
         self.dialler = dialler
         self.process_watch: ProcessWatch | None = None
         self.later = later  # asks the owner of the loop for a call after so many seconds of real time
@@ -64,18 +64,18 @@ class ConnectionEnds(interface.BrokerIO):
 
     def admit(self, address: str, is_local: bool = True) -> str | None:
         """The reason why a new connection from this address is rejected, or None (L7)."""
-        problem = self.admission.objection(address, is_local, len(self.peers))
+        problem = self.admission.rejection_reason(address, is_local, len(self.peers))
         if problem is not None:
             self._broker.counters.peers_refused += 1
-            self._reports.complain("peer refused", address=address, reason=problem)
+            self._reports.log_limited("peer refused", address=address, reason=problem)
         return problem
 
     def ended(self, peer: StreamConnection, problem: str) -> None:
         """The stream is at its end, or broken."""
         if not peer.is_open and not peer.is_lost and peer.heard > peer.since:  # a mere look at the port is no news
-            self._reports.complain("peer left before the handshake was done", peer=peer, reason=problem)
+            self._reports.log_limited("peer left before the handshake was done", peer=peer, reason=problem)
         self._lose(peer, problem)
-        self.ask_for_turn()
+        self.request_iteration()
 
     # ---------------------------------------------------------------- from sessions
 
@@ -85,7 +85,7 @@ class ConnectionEnds(interface.BrokerIO):
             peer.closing = reason
             if not peer.out:
                 self._dirty.append(peer)
-            self.ask_for_turn()
+            self.request_iteration()
 
     def bad_message(self, sender: interface.Connection, reason: str, detail: str = "") -> None:
         peer = cast(StreamConnection, sender)
@@ -96,7 +96,9 @@ class ConnectionEnds(interface.BrokerIO):
         peer.bad_count += 1
         self._reports.bad_message(peer, reason, detail)
         if peer.bad_count >= self.limits.bad_messages and peer.closing is None:
-            self._reports.complain("peer disconnected", peer=peer, reason=f"{peer.bad_count} bad messages within 10 s")
+            self._reports.log_limited(
+                "peer disconnected", peer=peer, reason=f"{peer.bad_count} bad messages within 10 s"
+            )
             self.close(peer, f"{peer.bad_count} bad messages within 10 s")
 
     def when_process_ends(
@@ -108,11 +110,11 @@ class ConnectionEnds(interface.BrokerIO):
 
         def ended() -> None:
             self._fenced(peer, lambda: call(self._clock()))
-            self.ask_for_turn()
+            self.request_iteration()
 
         return self.process_watch(peer.process, ended)
 
-    def ask_for_turn(self) -> None:
+    def request_iteration(self) -> None:
         """A verb was called, or there is something to write: carry out what follows from it soon."""
         if not self.is_awake:
             self.is_awake = True
@@ -128,8 +130,8 @@ class ConnectionEnds(interface.BrokerIO):
     ) -> None:
         self._reports.remark_limited(event, level=level, peer=peer, **fields)
 
-    def complain(self, event: str, /, *, peer: interface.Connection | None = None, **fields: object) -> None:
-        self._reports.complain(event, peer=peer, **fields)
+    def log_limited(self, event: str, /, *, peer: interface.Connection | None = None, **fields: object) -> None:
+        self._reports.log_limited(event, peer=peer, **fields)
 
     # ---------------------------------------------------------------- from the runner
 
@@ -142,7 +144,7 @@ class ConnectionEnds(interface.BrokerIO):
             elif sign is NO_HANDSHAKE:
                 self._count_bad(peer, "handshake timeout")
                 reason = f"no handshake within {peer.limits.handshake_timeout:g} s"
-                self._reports.complain("peer refused", peer=peer, reason=reason)
+                self._reports.log_limited("peer refused", peer=peer, reason=reason)
                 self.close(peer, reason)
             elif sign is SILENT:
                 silent = now - peer.heard
@@ -191,14 +193,14 @@ class ConnectionEnds(interface.BrokerIO):
         """Bytes of the carrier's own: greeting, handshake, life signs."""
         if not peer.out and buffers:
             self._dirty.append(peer)
-            self.ask_for_turn()
+            self.request_iteration()
         peer.out += buffers
 
     def _shed(self, verdict: Verdict) -> None:
         if verdict is not None:
             peer, reason = verdict
             self._broker.counters.disconnected_slow += 1
-            self._reports.complain("peer costs too much", peer=peer, reason=reason)
+            self._reports.log_limited("peer costs too much", peer=peer, reason=reason)
             self.close(peer, reason)
 
     def _fenced(self, peer: StreamConnection, call: Callable[[], object]) -> None:

@@ -33,7 +33,7 @@ class Connections(ConnectionEnds):
     def connected(
         self,
         session: BrokerSide,
-        endpoint: str,
+        socket_name: str,
         carrier: Carrier,
         stream: ByteStream,
         label: str,
@@ -44,7 +44,7 @@ class Connections(ConnectionEnds):
     ) -> StreamConnection:
         """A stream to a new peer is there. Its carrier may greet; the session hears of it when that is done."""
         owner = None if is_local else self._broker.owners.at(address)
-        peer = StreamConnection(session, endpoint, carrier, label, address, self._clock(), limits, owner)
+        peer = StreamConnection(session, socket_name, carrier, label, address, self._clock(), limits, owner)
         peer.process = process
         self._enter(peer, stream)
         return peer
@@ -68,7 +68,7 @@ class Connections(ConnectionEnds):
             self.is_awake = True
             self.wake()
         peer.heard = now = self._clock()
-        if now - self.turn_due > NOTICEABLE:
+        if now - self.next_run > NOTICEABLE:
             self._broker.resumed_at = now  # what comes now has waited for us
         carrier = peer.carrier
         if not messages or carrier.gap is not None or peer.holding:
@@ -80,18 +80,18 @@ class Connections(ConnectionEnds):
             self._open(peer, now)
         if messages and peer.closing is None:
             peer.latest = None
-            self._hear(peer, messages, now)
+            self._receive(peer, messages, now)
         if carrier.failure is not None and peer.closing is None:
             failure = carrier.failure
             self._count_bad(peer, failure.reason)
-            self._reports.complain("peer refused", peer=peer, reason=failure.reason, detail=failure.detail)
+            self._reports.log_limited("peer refused", peer=peer, reason=failure.reason, detail=failure.detail)
             self.close(peer, f"{failure.reason}: {failure.detail}")
 
-    def _hear(self, peer: StreamConnection, messages: Messages, now: float) -> None:
+    def _receive(self, peer: StreamConnection, messages: Messages, now: float) -> None:
         session, is_strict = peer.session, self._strict
         try:
             for message in messages:
-                session.hear(peer, message, now)
+                session.receive(peer, message, now)
                 if is_strict:
                     check(self._broker)
                 if peer.closing is not None:
@@ -103,41 +103,41 @@ class Connections(ConnectionEnds):
 
     # ---------------------------------------------------------------- from sessions
 
-    def send(self, to: interface.Connection, frames: Sequence[Frame], mark: object = None) -> None:
+    def send(self, to: interface.Connection, frames: Sequence[Frame], tag: object = None) -> None:
         peer = cast(StreamConnection, to)  # every peer that a session knows is one of ours; so below
         if peer.is_lost:
             return
-        if mark is not None and peer.closing is not None:
-            peer.withheld.append(mark)  # its end is decided: what has not left by now goes to somebody else (D8)
+        if tag is not None and peer.closing is not None:
+            peer.withheld.append(tag)  # its end is decided: what has not left by now goes to somebody else (D8)
             return
         assert peer.is_open, "a peer that has not greeted yet cannot be told anything: wait for `opened`"
         out = peer.out
         if not out:
             self._dirty.append(peer)
             if not self.is_awake:
-                self.ask_for_turn()
+                self.request_iteration()
         out += peer.carrier.encode(frames)
-        if mark is not None:
-            peer.fresh_marks.append((len(out), mark))
+        if tag is not None:
+            peer.fresh_tags.append((len(out), tag))
 
     def dial(
         self,
         session: BrokerSide,
         place: object,
-        endpoint: str,
+        socket_name: str,
         carrier: Carrier,
         limits: ConnectionLimits | None = None,
     ) -> StreamConnection:
         assert self.dialler is not None, "nobody dials for these connections"
-        peer = StreamConnection(session, endpoint, carrier, str(place), "", self._clock(), limits or DEFAULT_LIMITS)
+        peer = StreamConnection(session, socket_name, carrier, str(place), "", self._clock(), limits or DEFAULT_LIMITS)
         peer.dialled = True
         self.peers[peer] = None
         self.dialler(peer, place)
         return peer
 
-    def at_end_of_turn(self, call: Callable[[float], None]) -> None:
+    def call_before_write(self, call: Callable[[float], None]) -> None:
         self._last_words.append(call)
-        self.ask_for_turn()
+        self.request_iteration()
 
     def when_settled(self, whose: interface.Connection, call: Callable[[float], object]) -> None:
         """Call back once the connection has stayed open for a moment. Never, if it has ended by then (D7)."""
@@ -183,7 +183,7 @@ class Connections(ConnectionEnds):
         self.life_signs.began(peer)
         self._post(peer, peer.carrier.outgoing)
         peer.carrier.outgoing = []
-        self.ask_for_turn()
+        self.request_iteration()
         if peer.carrier.ready:  # it has no greeting to wait for
             self._open(peer, peer.heard)
 
@@ -197,4 +197,4 @@ class Connections(ConnectionEnds):
         """Read what has arrived: an end of stream may stand behind it, or alone."""
         if peer.closing is None and peer.stream is not None and peer.stream.read_dry() and not peer.is_doomed():
             self._fenced(peer, lambda: call(self._clock()))
-            self.ask_for_turn()
+            self.request_iteration()

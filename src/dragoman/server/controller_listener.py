@@ -39,16 +39,18 @@ def listen_controller(request: ListenRequest) -> Listener:
     limits = PrefixedLimits(max_payload=request.options.max_payload)
     session = controller.ControllerBrokerSide(
         request.broker,
-        request.line.connections,
+        request.runner.connections,
         own,
         [f"uid {uid}" for uid in uids],
-        request.broker.roster.next_id(),
+        request.broker.worker_registry.next_id(),
         folder.reach,
         partial(LengthPrefix, extra_of_response, single=True, limits=limits),
     )
-    request.line.sessions.append(session)
+    request.runner.sessions.append(session)
     carrier = partial(LengthPrefix, extra_of_pulse, single=True, refusal=refusal)
-    door = ListenerSocket(session, controller.PULSES, folder.main, carrier, request.limits, is_for_peers=False)
+    listener_socket = ListenerSocket(
+        session, controller.PULSES, folder.main, carrier, request.limits, is_for_peers=False
+    )
     edition = own.edition.value if own.edition is not None else "told by each worker"
     notes = (f"service {own.service!r}, edition {edition}",)
-    return Listener(address, (("workers", door),), notes, folder.prepare, folder.clear)
+    return Listener(address, (("workers", listener_socket),), notes, folder.prepare, folder.clear)

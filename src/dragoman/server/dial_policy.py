@@ -33,10 +33,10 @@ class DialPolicy:
                 self._names[each] = _look_up(each)
                 self._allowed.append(ipaddress.ip_network(self._names[each]))
 
-    def __call__(self, endpoint: str, address: str) -> tuple[SocketAddress | None, str]:
+    def __call__(self, socket_name: str, address: str) -> tuple[SocketAddress | None, str]:
         """A place to dial, or why not. `address` is the worker's: an IP address, or `uid N`."""
-        scheme, separator, rest = endpoint.partition("://")
-        if not separator or not rest or not endpoint.isprintable():
+        scheme, separator, rest = socket_name.partition("://")
+        if not separator or not rest or not socket_name.isprintable():
             return None, "it is not of the form ipc://PATH or tcp://HOST:PORT"
         if scheme == "ipc":
             return self._unix(rest, address)

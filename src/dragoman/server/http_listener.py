@@ -8,7 +8,7 @@ from functools import partial
 from dragoman.http import health
 from dragoman.http.app import make_app, make_too_large
 from dragoman.http.broker_side import HttpBrokerSide
-from dragoman.http.context import AppContext as HttpDoor
+from dragoman.http.context import AppContext as HttpWorld
 from dragoman.http.limits import HttpLimits
 from dragoman.http.options import ListenerOptions as HttpOptions
 from dragoman.http.server import HttpServer
@@ -21,32 +21,34 @@ from dragoman.server.wiring import Listener, ListenRequest
 def listen_http(request: ListenRequest) -> Listener:
     if request.options.frontend is not None:
         raise address_error(request.address.url, "http has no frontend: everybody comes in at the same place")
-    door = ExternalSocket(request.address.place, partial(_serve_http, request))
-    return Listener(request.address, (("both", door),), ("callers, workers and operators; any service",))
+    listener_socket = ExternalSocket(request.address.place, partial(_serve_http, request))
+    return Listener(request.address, (("both", listener_socket),), ("callers, workers and operators; any service",))
 
 
 def _serve_http(request: ListenRequest, listening: socket.socket) -> None:
-    house, line = request.house, request.line
-    assert house is not None, "nobody is served by HTTP without a loop to do it on"
+    context, runner = request.context, request.runner
+    assert context is not None, "nobody is served by HTTP without a loop to do it on"
     own: HttpOptions = request.own
     limits: HttpLimits = request.limits
     streams = Streams(limits.max_streams)
-    session = HttpBrokerSide(request.broker, line.connections, own, streams)
-    line.sessions.append(session)
-    door = HttpDoor(request.broker, house.desk, session, line, house.now, house.health, limits.max_payload)
-    door.traffic = house.http_traffic
+    session = HttpBrokerSide(request.broker, runner.connections, own, streams)
+    runner.sessions.append(session)
+    listener_socket = HttpWorld(
+        request.broker, context.operations, session, runner, context.now, context.health, limits.max_payload
+    )
+    listener_socket.traffic = context.http_traffic
     hosts = [each for each in own.hosts.split(",") if each]
 
     def refused(reason: str, address: str) -> None:
         request.broker.counters.bad_message("http", reason)
-        line.reports.complain("request refused", address=address, reason=reason)
+        runner.reports.log_limited("request refused", address=address, reason=reason)
 
     def failed(error: BaseException) -> None:
-        line.reports.internal_error(error)
+        runner.reports.internal_error(error)
 
-    too_large = make_too_large(door)
+    too_large = make_too_large(listener_socket)
     server = HttpServer(
-        house.loop, make_app(door), limits, hosts, refused, failed, session.close, too_large, health.PATHS
+        context.loop, make_app(listener_socket), limits, hosts, refused, failed, session.close, too_large, health.PATHS
     )
-    house.http.append((server, session))
+    context.http.append((server, session))
     server.listen(listening)

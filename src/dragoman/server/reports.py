@@ -48,7 +48,7 @@ class Reports:
         self._bad_messages.forget(peer)
         self._remarks.forget(peer)
 
-    def complain(self, event: str, /, *, peer: interface.Connection | None = None, **fields: object) -> None:
+    def log_limited(self, event: str, /, *, peer: interface.Connection | None = None, **fields: object) -> None:
         """Warn about an act against a peer. A flood of such peers is not a flood of lines."""
         more = self._complaints.fields_of_line(None, self._clock())
         if more is not None:

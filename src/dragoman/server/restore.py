@@ -24,10 +24,10 @@ class Restore:
     """One start of a broker with a diary. `finished` is told how many jobs came back, and in how many seconds."""
 
     def __init__(
-        self, diary: SqliteStore, line: Runner, now: Callable[[], float], finished: Callable[[int, float], None]
+        self, store: SqliteStore, runner: Runner, now: Callable[[], float], finished: Callable[[int, float], None]
     ) -> None:
-        self._diary = diary
-        self._line = line
+        self._store = store
+        self._runner = runner
         self._now = now
         self._finished = finished
         self._nobody = NullBrokerSide()
@@ -35,32 +35,32 @@ class Restore:
 
     def prepare(self) -> dict[str, str]:
         """Before anybody is let in: numbers go on where they ended, what was paused stays so. Returns all notes."""
-        broker = self._line.broker
-        gate = broker.ledger.gate
-        gate.last = gate.safe = self._diary.last_number
-        notes = self._diary.notes()
+        broker = self._runner.broker
+        pending_commits = broker.job_registry.pending_commits
+        pending_commits.last = pending_commits.safe = self._store.last_number
+        notes = self._store.notes()
         for key, by in notes.items():
             if key.startswith(PAUSE):
                 broker.pause(key.removeprefix(PAUSE), by)
-        broker.ledger.is_loading = self._diary.last_number > 0
+        broker.job_registry.is_loading = self._store.last_number > 0
         return notes
 
     def start(self) -> None:
         self._began = self._now()
-        self._diary.load(self._take_in, self._end)
+        self._store.load(self._take_in, self._end)
 
     def _take_in(self, batch: list[StoredJob]) -> None:
-        broker, now, nobody = self._line.broker, self._now(), self._nobody
+        broker, now, nobody = self._runner.broker, self._now(), self._nobody
         for kept in batch:
             namesake = broker.jobs.get(kept.id)
             if namesake is not None:  # a call that came before it with the same id: the diary's was first
                 broker.withdraw(namesake, now, "another job has its id")
             restore(broker, kept, now, nobody)
         self._jobs += len(batch)
-        self._line.turn()
+        self._runner.run_once()
 
     def _end(self) -> None:
-        broker = self._line.broker
-        broker.ledger.is_loading = False
-        broker.counters.late_results += broker.ledger.early.clear()
+        broker = self._runner.broker
+        broker.job_registry.is_loading = False
+        broker.counters.late_results += broker.job_registry.early.clear()
         self._finished(self._jobs, self._now() - self._began)

@@ -58,16 +58,16 @@ class Runner(StoreAccess):
         self.sessions: list[TimedRecipient] = []
         self.drops = DropWarnings(broker.counters, log)
         self.lag = Histogram()  # how late iterations are that had a time
-        self._late_turn = limits.late_turn
+        self._late_iteration = limits.late_iteration
         self._strict = strict
 
     # ---------------------------------------------------------------- an iteration of the loop
 
-    def turn(self) -> float:
+    def run_once(self) -> float:
         """Judge what is due, carry out effects, write. Returns when the next turn is due at the latest."""
         self.connections.is_awake = True  # whatever happens within a turn is dealt with by its end
         try:
-            return self._turn(self._clock())
+            return self._run_once(self._clock())
         finally:
             self.connections.is_awake = False
 
@@ -75,13 +75,13 @@ class Runner(StoreAccess):
         """The whole machine slept (R26)."""
         self._excuse_pause(gap)
 
-    def _turn(self, now: float) -> float:
-        late = now - self.connections.turn_due
+    def _run_once(self, now: float) -> float:
+        late = now - self.connections.next_run
         if late >= 0.0:
             self.lag.observe(late)
         if late > NOTICEABLE:
             self.broker.resumed_at = now
-        if late > self._late_turn:
+        if late > self._late_iteration:
             now = self._excuse_pause(late)
         broker = self.broker
         self._drain_effects(now)  # what was decided goes out before anybody is judged late
@@ -99,8 +99,8 @@ class Runner(StoreAccess):
             self.drops.look(now)
         if self._strict:
             check(broker)
-        self.connections.turn_due = min(due, broker.next_deadline(), self.connections.life_signs.next(), now + PULSE)
-        return self.connections.turn_due
+        self.connections.next_run = min(due, broker.next_deadline(), self.connections.life_signs.next(), now + PULSE)
+        return self.connections.next_run
 
     def _tick(self, session: TimedRecipient, now: float) -> float:
         try:
@@ -118,7 +118,7 @@ class Runner(StoreAccess):
         self.connections.read_all(until + 1.0)
         now = self._clock()
         gap += now - until  # nobody whom we have not read yet was late meanwhile
-        self.broker.shift(gap, now)
+        self.broker.extend_leases(gap, now)
         self.connections.excuse(gap, now)
         return now
 
@@ -164,8 +164,8 @@ class Runner(StoreAccess):
                 del effects[:done]
             if entries:
                 self._store.apply(entries, self._saved)
-        if self._waiting and not self.broker.ledger.gate.is_holding:
-            self._tell_saved(self.broker.ledger.gate.last, None)
+        if self._waiting and not self.broker.job_registry.pending_commits.is_holding:
+            self._tell_saved(self.broker.job_registry.pending_commits.last, None)
 
     def _publish(self, event: Event, now: float) -> None:
         """Hand an event to its subscribers. One that raises is logged and harms nobody else."""

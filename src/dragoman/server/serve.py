@@ -79,17 +79,17 @@ class Server:
             max_memory=config.policy.max_memory,
         )
         self.stopped: asyncio.Future[int] = loop.create_future()
-        self.diary = self._open_diary(folder, release) if folder is not None else NullStore()
-        self.line = Runner(self.broker, self.diary, now, self._write_log, limits, strict=config.strict)
+        self.store = self._open_store(folder, release) if folder is not None else NullStore()
+        self.runner = Runner(self.broker, self.store, now, self._write_log, limits, strict=config.strict)
         ahead = time.time() - now()  # where our clock is a virtual one, the days pass with it
         offset = clock.wall_offset if now is clock.now else lambda: ahead
-        self.desk = OperationHandlers(self.broker, self.line, self.diary, offset, self.health)
+        self.operations = OperationHandlers(self.broker, self.runner, self.store, offset, self.health)
         EventLog(self.broker.events, self._write_log, config.drain_timeout)
-        self.host = AsyncioHost(loop, self.line, now)
+        self.host = AsyncioHost(loop, self.runner, now)
         self._restoring: Restore | None = None
-        if isinstance(self.diary, SqliteStore):
-            self._restoring = Restore(self.diary, self.line, now, self._loaded)
-            unread = self.desk.calendar.load(self._restoring.prepare(), now(), now() + offset())
+        if isinstance(self.store, SqliteStore):
+            self._restoring = Restore(self.store, self.runner, now, self._loaded)
+            unread = self.operations.scheduler.load(self._restoring.prepare(), now(), now() + offset())
             for name, problem in unread.items():
                 log.warning("recurring job cannot be read", name=name, problem=problem)
         self._http: list[tuple[HttpServer, HttpBrokerSide]] = []
@@ -101,19 +101,19 @@ class Server:
 
     def listen(self) -> Opened:
         """Open every listener. Returns, for each, who comes in where."""
-        house = ServerContext(self._loop, self.desk, self._now, self.health, self._http)
+        context = ServerContext(self._loop, self.operations, self._now, self.health, self._http)
         urls = self._config.listen or default_listeners(os.environ)
         optional = () if self._config.listen else optional_listeners(os.environ)
-        needed = [prepare(url, self.broker, self.line, house) for url in urls if url not in optional]
-        self.line.sessions.append(self.desk)
+        needed = [prepare(url, self.broker, self.runner, context) for url in urls if url not in optional]
+        self.runner.sessions.append(self.operations)
         opened = [(listener, self._open(listener)) for listener in needed]
         for url in optional:
-            sessions = len(self.line.sessions)
+            sessions = len(self.runner.sessions)
             try:
-                listener = prepare(url, self.broker, self.line, house)
+                listener = prepare(url, self.broker, self.runner, context)
                 opened.append((listener, self._open(listener)))
             except (OSError, AddressError) as error:
-                del self.line.sessions[sessions:]
+                del self.runner.sessions[sessions:]
                 reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
                 self._log.warning("listener not opened", url=url, reason=reason, note="all others are open")
         self._listeners = [listener for listener, _ in opened]
@@ -129,23 +129,23 @@ class Server:
         places = []
         listener.before_open()
         try:
-            for who, door in listener.doors:
-                place = self.host.listen(door)
+            for who, listener_socket in listener.sockets:
+                place = self.host.listen(listener_socket)
                 scheme = "http" if listener.address.transport == "http" else "tcp"
                 places.append((who, f"{scheme if isinstance(place, TcpAddress) else 'ipc'}://{place}"))
                 if not is_loopback(place):
                     self._log.warning("listening without authentication", place=str(place), url=listener.address.url)
             listener.when_open()
         except OSError:
-            for _, door in listener.doors:
-                self.host.close_door(door.place)
+            for _, listener_socket in listener.sockets:
+                self.host.close_listener(listener_socket.place)
             raise
         return places
 
     @property
     def is_loading(self) -> bool:
         """Whether jobs of an earlier run still come back: until then, not every job is known."""
-        return self.broker.ledger.is_loading
+        return self.broker.job_registry.is_loading
 
     def health(self) -> HealthView:
         """Whether new jobs are taken now, and why not."""
@@ -154,17 +154,17 @@ class Server:
             problems.append("not every listener is open")
         if self._is_draining:
             problems.append("the broker is about to stop")
-        if self.diary.problem is not None:
-            problems.append(f"the diary cannot write: {self.diary.problem}")
+        if self.store.problem is not None:
+            problems.append(f"the diary cannot write: {self.store.problem}")
         if (faults := self._recent_faults()) >= MANY_FAULTS:
             problems.append(f"{faults} internal errors within a minute")
         return HealthView(
             ready=not problems,
             problems=problems,
             version=self._release,
-            jobs=self.broker.ledger.present,
-            workers=len(self.broker.roster.workers),
-            peers=len(self.line.connections.peers) + sum(server.connections for server, _ in self._http),
+            jobs=self.broker.job_registry.present,
+            workers=len(self.broker.worker_registry.workers),
+            peers=len(self.runner.connections.peers) + sum(server.connections for server, _ in self._http),
             draining=self._is_draining,
             loading=self.is_loading,
         )
@@ -182,16 +182,16 @@ class Server:
         for server, _ in self._http:
             server.abort()
         self.host.close()
-        self.line.drops.close()
-        problem = self.diary.close()
+        self.runner.drops.close()
+        problem = self.store.close()
         if problem is not None:  # R101: outcomes that were told are not on disk, and their jobs run again
             self._log.error("not everything could be written down", problem=problem)
         return problem is None
 
     def status(self) -> str:
         """In a few words, for whoever looks at the supervisor."""
-        workers, peers = len(self.broker.roster.workers), len(self.line.connections.peers)
-        return f"serving: {self.broker.ledger.present} jobs, {workers} workers, {peers} peers"
+        workers, peers = len(self.broker.worker_registry.workers), len(self.runner.connections.peers)
+        return f"serving: {self.broker.job_registry.present} jobs, {workers} workers, {peers} peers"
 
     def drain(self) -> None:
         """First signal: refuse new jobs, let running ones end. Second: stop at once."""
@@ -205,7 +205,7 @@ class Server:
         self.broker.close(self._now())
         for _, session in self._http:
             session.close()
-        self.line.turn()
+        self.runner.run_once()
         self._stop_when_drained(self._now() + self._config.drain_timeout)
 
     def stay_as_it_is(self) -> None:
@@ -223,15 +223,15 @@ class Server:
     def _is_writing(self) -> bool:
         """Whether an answer is still on its way out: the last one may be more than the kernel takes at once."""
         return any(
-            peer.out or (peer.stream is not None and peer.stream.backlog) for peer in self.line.connections.peers
+            peer.out or (peer.stream is not None and peer.stream.backlog) for peer in self.runner.connections.peers
         )
 
     def _is_saving(self) -> bool:
         """Whether something was decided that the diary does not have yet."""
-        return self.broker.ledger.gate.is_holding
+        return self.broker.job_registry.pending_commits.is_holding
 
     def _running(self) -> int:
-        return sum(len(worker.running) for worker in self.broker.roster.workers.values())
+        return sum(len(worker.running) for worker in self.broker.worker_registry.workers.values())
 
     def _stop(self, reason: str) -> None:
         if self._is_stopping or self.stopped.done():
@@ -240,7 +240,7 @@ class Server:
         self._log.info("stopping", reason=reason, running=self._running())
         self.host.stop_listening()  # whoever is told to come back shall not come back to us
         self.broker.abort(self._now())
-        self.line.turn()
+        self.runner.run_once()
         self._stop_when_saved(self._now() + LAST_WORDS)
 
     def _stop_when_saved(self, until: float) -> None:
@@ -248,10 +248,10 @@ class Server:
         if self._is_saving() and self._now() < until:
             self._loop.call_later(0.005, self._stop_when_saved, until)
         else:
-            self.desk.close(self._now())
+            self.operations.close(self._now())
             for listener in self._listeners:
                 listener.say_goodbye(GOODBYE)
-            self.line.turn()
+            self.runner.run_once()
             self._loop.create_task(self._end())
 
     async def _end(self) -> None:
@@ -266,17 +266,17 @@ class Server:
         if not self.stopped.done():
             self.stopped.set_result(code)
 
-    def _open_diary(self, folder: Path, release: str) -> SqliteStore:
+    def _open_store(self, folder: Path, release: str) -> SqliteStore:
         limits = StoreLimits(max_diary=self._config.max_diary)
         post = self._loop.call_soon_threadsafe
-        diary = SqliteStore(folder, post, clock.wall_offset, limits, author=release, progress=self._upgraded)
-        diary.failed = self._diary_failed
-        diary.when_lost(lambda sentence: self._log.error("store files lost", problem=sentence))
-        if diary.problem is not None:
-            self._log.warning("diary cannot write", problem=diary.problem)
-        return diary
+        store = SqliteStore(folder, post, clock.wall_offset, limits, author=release, progress=self._upgraded)
+        store.failed = self._store_failed
+        store.when_lost(lambda sentence: self._log.error("store files lost", problem=sentence))
+        if store.problem is not None:
+            self._log.warning("diary cannot write", problem=store.problem)
+        return store
 
-    def _diary_failed(self, sentence: str) -> None:
+    def _store_failed(self, sentence: str) -> None:
         """R104: we promise nothing any more; whoever starts us anew reads what is really there."""
         self._log.error("diary failed", problem=sentence)
         self._say_stopped(EXIT_DISK)
@@ -323,9 +323,9 @@ def dump(broker: Broker) -> dict[str, object]:
                 "state": worker.state,
                 "services": [service.name for service in worker.services],
                 "running": [attempt.job.id.hex() for attempt in worker.running.values()],
-                "unproven": [attempt.job.id.hex() for attempt in worker.unproven.values()],
+                "unproven": [attempt.job.id.hex() for attempt in worker.stuck.values()],
             }
-            for worker in broker.roster.workers.values()
+            for worker in broker.worker_registry.workers.values()
         ],
     }
 

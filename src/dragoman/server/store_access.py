@@ -42,19 +42,19 @@ class StoreAccess:
         self._clock = clock
         self._waiting: deque[tuple[int, Callable[[str | None], None]]] = deque()  # by the number of a commit
 
-    def ask_for_turn(self) -> None:
+    def request_iteration(self) -> None:
         """A verb was called outside of an iteration: carry out what follows from it soon."""
-        self.connections.ask_for_turn()
+        self.connections.request_iteration()
 
     def note(self, key: str, value: str | None) -> None:
         """Write down something that is no job: `value` under `key`, or that there is nothing any more."""
-        self.broker.effects.append(self.broker.ledger.gate.note(key, value))
-        self.ask_for_turn()
+        self.broker.effects.append(self.broker.job_registry.pending_commits.note(key, value))
+        self.request_iteration()
 
     def when_saved(self, call: Callable[[str | None], None]) -> None:
         """Be called when the diary has all that was decided until now, or with what is wrong with it."""
-        self._waiting.append((self.broker.ledger.gate.last, call))
-        self.ask_for_turn()
+        self._waiting.append((self.broker.job_registry.pending_commits.last, call))
+        self.request_iteration()
 
     def fetch(self, job: Job, done: Callable[[Payload, Payload, Failure | None], None]) -> None:
         """A job's payload, result and failure, wherever they are. `done` is called at once or in a later turn."""
@@ -71,12 +71,12 @@ class StoreAccess:
                 job = effect.attempt.job
                 if job.attempt is not effect.attempt:
                     return  # too late for this one; a next one waits for its own
-                self.broker.ledger.fetched(job, payload)
+                self.broker.job_registry.fetched(job, payload)
                 self.broker.effects.append(effect)
             else:
                 effect.result, effect.failure = result, failure
                 self.broker.effects.append(effect)
-            self.ask_for_turn()
+            self.request_iteration()
 
         job = effect.attempt.job if isinstance(effect, SendJob) else effect.job
         assert job is not None
@@ -84,10 +84,10 @@ class StoreAccess:
 
     def _saved(self, number: int, problem: str | None) -> None:
         if problem is not None:
-            self.reports.complain("diary refused", problem=problem)
+            self.reports.log_limited("diary refused", problem=problem)
         self.broker.saved(number, self._clock(), problem)
         self._tell_saved(number, problem)
-        self.ask_for_turn()
+        self.request_iteration()
 
     def _tell_saved(self, number: int, problem: str | None) -> None:
         while self._waiting and self._waiting[0][0] <= number:

@@ -104,7 +104,7 @@ class ThreadedServer:
             if not server.stopped.done():  # else an invariant is broken, and nothing can be said of any job
                 server.broker.close(self._now())
                 server.broker.abort(self._now())
-                server.line.turn()
+                server.runner.run_once()
         finally:
             await server.close_http(LAST_WORDS)
             server.host.close()

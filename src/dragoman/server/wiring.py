@@ -71,7 +71,9 @@ class Listener:
     """A listener made ready: where it opens and what to tell people about it."""
 
     address: Address
-    doors: tuple[tuple[str, ListenerSocket | ExternalSocket], ...]  # who comes in there (workers, callers) and the door
+    sockets: tuple[
+        tuple[str, ListenerSocket | ExternalSocket], ...
+    ]  # who comes in there (workers, callers) and the door
     notes: tuple[str, ...]  # what the operator should know of it
     before_open: Callable[[], None] = lambda: None  # to be done before its doors are opened; may raise OSError
     when_open: Callable[[], None] = lambda: None  # and as soon as they are
@@ -83,7 +85,7 @@ class ServerContext:
     """What a running broker has besides its line."""
 
     loop: asyncio.AbstractEventLoop
-    desk: OperationHandlers
+    operations: OperationHandlers
     now: Callable[[], float]
     health: Callable[[], HealthView]
     http: list[tuple[HttpServer, HttpBrokerSide]]  # the open ones
@@ -102,8 +104,8 @@ class ListenRequest:
     own: Any  # the dialect's own options
     limits: Any  # what its peers may take and cost
     broker: Broker
-    line: Runner
-    house: ServerContext | None = None  # none: questions are not answered, and nobody is served by HTTP
+    runner: Runner
+    context: ServerContext | None = None  # none: questions are not answered, and nobody is served by HTTP
 
 
 def listen_pingpong(request: ListenRequest) -> Listener:
@@ -111,11 +113,11 @@ def listen_pingpong(request: ListenRequest) -> Listener:
 
     own: PingPongOptions = request.own
     check_service(request, own.service)
-    line = request.line
+    runner = request.runner
     session = pingpong.PingPongBrokerSide(
-        request.broker, line.connections, own, request.options.max_payload, clock.now()
+        request.broker, runner.connections, own, request.options.max_payload, clock.now()
     )
-    request.line.sessions.append(session)
+    request.runner.sessions.append(session)
     carrier = partial(Zmtp, "ROUTER", limits=ZmtpLimits(max_payload=request.options.max_payload))
     return _with_frontend(request, session, pingpong.BACKEND, carrier, f", edition {own.edition.value}")
 
@@ -134,14 +136,14 @@ def listen_powerhose(request: ListenRequest) -> Listener:
     limits = ZmtpLimits(max_payload=max_payload)
     session = powerhose.PowerhoseBrokerSide(
         request.broker,
-        request.line.connections,
+        request.runner.connections,
         own,
         max_payload,
         reach,
         partial(Zmtp, "REQ", dials=True, limits=limits),
         request.limits,
     )
-    request.line.sessions.append(session)
+    request.runner.sessions.append(session)
     carrier = partial(Zmtp, "ROUTER", limits=limits)
     return _with_frontend(request, session, powerhose.BACKEND, carrier)
 
@@ -164,7 +166,7 @@ def _with_frontend(
 ) -> Listener:
     """A listener whose callers have a place of their own, or none."""
     address = request.address
-    doors = [("workers", ListenerSocket(session, backend, address.place, carrier, request.limits))]
+    sockets = [("workers", ListenerSocket(session, backend, address.place, carrier, request.limits))]
     notes = [f"service {request.own.service!r}{note}"]
     if request.options.frontend is None:
         example = "PORT" if isinstance(address.place, TcpAddress) else "ipc%3A%2F%2F%2FPATH"
@@ -172,8 +174,8 @@ def _with_frontend(
     else:
         frontend = parse_frontend(request.options.frontend, address.place, address.url)
         _insist_on_loopback(address, is_loopback(frontend), request.options)
-        doors.append(("callers", ListenerSocket(session, FRONTEND, frontend, carrier, request.limits)))
-    return Listener(address, tuple(doors), tuple(notes))
+        sockets.append(("callers", ListenerSocket(session, FRONTEND, frontend, carrier, request.limits)))
+    return Listener(address, tuple(sockets), tuple(notes))
 
 
 def listen_memodb(request: ListenRequest) -> Listener:
@@ -181,10 +183,10 @@ def listen_memodb(request: ListenRequest) -> Listener:
 
     own: MemoDbOptions = request.own
     max_payload = request.options.max_payload
-    session = MemoDbBrokerSide(request.broker, request.line.connections, own, max_payload)
+    session = MemoDbBrokerSide(request.broker, request.runner.connections, own, max_payload)
     is_ipc = isinstance(request.address.place, UnixAddress)
     carrier = partial(Sp, "REP", ipc=is_ipc, limits=SpLimits(max_payload=max_payload))
-    return _at_one_door(request, session, carrier)
+    return _single_socket(request, session, carrier)
 
 
 def listen_majordomo(request: ListenRequest) -> Listener:
@@ -192,20 +194,20 @@ def listen_majordomo(request: ListenRequest) -> Listener:
 
     own: MajordomoOptions = request.own
     max_payload = request.options.max_payload
-    session = MajordomoBrokerSide(request.broker, request.line.connections, own, max_payload)
+    session = MajordomoBrokerSide(request.broker, request.runner.connections, own, max_payload)
     carrier = partial(Zmtp, "ROUTER", limits=ZmtpLimits(max_payload=max_payload))
-    return _at_one_door(request, session, carrier)
+    return _single_socket(request, session, carrier)
 
 
-def _at_one_door(request: ListenRequest, session: interface.BrokerSide, carrier: Callable[[], Carrier]) -> Listener:
+def _single_socket(request: ListenRequest, session: interface.BrokerSide, carrier: Callable[[], Carrier]) -> Listener:
     """A listener whose workers and callers come in at the same place, and name their services themselves."""
     address = request.address
     if request.options.frontend is not None:
         problem = f"{address.dialect} has no frontend: workers and callers come in at the same place"
         raise address_error(address.url, problem)
-    request.line.sessions.append(session)
-    door = ListenerSocket(session, "door", address.place, carrier, request.limits)
-    return Listener(address, (("both", door),), ("workers and callers; any service",))
+    request.runner.sessions.append(session)
+    listener_socket = ListenerSocket(session, "door", address.place, carrier, request.limits)
+    return Listener(address, (("both", listener_socket),), ("workers and callers; any service",))
 
 
 def listen_native(request: ListenRequest) -> Listener:
@@ -215,11 +217,11 @@ def listen_native(request: ListenRequest) -> Listener:
     # What is told again when a client comes back must not get it disconnected as slow.
     own = replace(request.own, max_kept_bytes=min(request.own.max_kept_bytes, request.limits.max_send_buffer))
     max_payload = request.options.max_payload
-    desk = JsonOperations(request.house.desk) if request.house is not None else None
-    session = NativeBrokerSide(request.broker, request.line.connections, own, max_payload, "dragoman", desk)
+    operations = JsonOperations(request.context.operations) if request.context is not None else None
+    session = NativeBrokerSide(request.broker, request.runner.connections, own, max_payload, "dragoman", operations)
     most = max_payload + native.MOST_HEADS
     limits = ZmtpLimits(max_payload=most, hard_cap=max(most, ZmtpLimits().hard_cap), max_frames=native.MOST_NAMES + 2)
-    listener = _at_one_door(request, session, partial(Zmtp, "ROUTER", limits=limits))
+    listener = _single_socket(request, session, partial(Zmtp, "ROUTER", limits=limits))
     return replace(listener, say_goodbye=session.say_goodbye)
 
 
@@ -245,7 +247,7 @@ def optional_listeners(environment: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(f"controller+unix://{quote(folder)}" for folder in folders)
 
 
-def prepare(url: str, broker: Broker, line: Runner, house: ServerContext | None = None) -> Listener:
+def prepare(url: str, broker: Broker, runner: Runner, context: ServerContext | None = None) -> Listener:
     """A listener for this URL. Raises AddressError."""
     address = parse(url, DIALECTS)
     dialect = DIALECTS[address.dialect]
@@ -257,7 +259,9 @@ def prepare(url: str, broker: Broker, line: Runner, house: ServerContext | None 
     if isinstance(limits, HttpLimits) and "max_memory" not in address.options:
         limits = replace(limits, max_memory=broker.policy.max_memory)
     _insist_on_loopback(address, is_loopback(address.place), options)
-    listener: Listener = resolve_name(dialect.listen)(ListenRequest(address, options, own, limits, broker, line, house))
+    listener: Listener = resolve_name(dialect.listen)(
+        ListenRequest(address, options, own, limits, broker, runner, context)
+    )
     return listener
 
 

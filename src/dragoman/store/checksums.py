@@ -35,8 +35,8 @@ ODD: Final = (StructError, TypeError, ValueError, AttributeError)
 
 def job_sums(row: Columns) -> tuple[int, int]:
     """`row`: JOB_COLUMNS. Returns the checksums of the job and of its payload."""
-    number, id, service, wishes, created, key, digest, retry_of, payload = cast("tuple[Any, ...]", row)
-    head = _pack_job(number, created) + id + f"{service}\0{wishes}".encode()
+    number, id, service, job_options, created, key, digest, retry_of, payload = cast("tuple[Any, ...]", row)
+    head = _pack_job(number, created) + id + f"{service}\0{job_options}".encode()
     if key is not None or digest is not None or retry_of is not None:
         head += b"%b\0%b\0%b" % ((key or "").encode(), digest or b"", retry_of or b"")
     return _crc32(head), body_sum(number, payload)

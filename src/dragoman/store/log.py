@@ -197,5 +197,5 @@ def _checksum(
     words = array("I", content)
     if is_big == (byteorder == "little"):
         words.byteswap()
-    terms = [*words, *before]
-    return sum(map(mul, weights[0], terms)) & MASK, sum(map(mul, weights[1], terms)) & MASK
+    profile = [*words, *before]
+    return sum(map(mul, weights[0], profile)) & MASK, sum(map(mul, weights[1], profile)) & MASK

@@ -76,7 +76,7 @@ class RowEncoder:
             job.number,
             job.id,
             job.service.name,
-            self._wishes(job.wishes),
+            self._job_options(job.options),
             job.created + offset,
             job.key,
             job.digest or None,
@@ -93,20 +93,22 @@ class RowEncoder:
         self.quarantined.pop(job.id, None)
         return job.number
 
-    def _wishes(self, wishes: JobOptions) -> str:
-        known = self._texts.get(id(wishes))
-        if known is not None and known[0] is wishes:
+    def _job_options(self, job_options: JobOptions) -> str:
+        known = self._texts.get(id(job_options))
+        if known is not None and known[0] is job_options:
             return known[1]
         if len(self._texts) >= MOST_WISHES:
             self._texts.clear()
-        text = options_text(wishes)
-        self._texts[id(wishes)] = (wishes, text)
+        text = options_text(job_options)
+        self._texts[id(job_options)] = (job_options, text)
         return text
 
 
-def options_text(wishes: JobOptions) -> str:
+def options_text(job_options: JobOptions) -> str:
     """What differs from the defaults."""
-    differing = {name: getattr(wishes, name) for name, usual in DEFAULTS.items() if getattr(wishes, name) != usual}
+    differing = {
+        name: getattr(job_options, name) for name, usual in DEFAULTS.items() if getattr(job_options, name) != usual
+    }
     return json.dumps(differing, separators=(",", ":"))
 
 
@@ -122,7 +124,7 @@ def fate_row(job: Job, offset: float) -> Row:
     if attempt is not None:
         token, number, given = attempt.token, attempt.number, attempt.given + offset
         worker = _text(attempt.worker.name)
-        may_return = int(attempt.worker.terms.may_return)
+        may_return = int(attempt.worker.profile.may_return)
     outcome = job.outcome
     return (
         job.number,
@@ -176,10 +178,10 @@ def _text(text: str) -> str:
 class RowDecoder:
     """Makes jobs of an earlier run of rows, or raises Unreadable. Equal wishes, and equal names, are one object."""
 
-    __slots__ = ("_names", "_wishes")
+    __slots__ = ("_job_options", "_names")
 
     def __init__(self) -> None:
-        self._wishes: dict[str, JobOptions] = {}
+        self._job_options: dict[str, JobOptions] = {}
         self._names: dict[str, str] = {}
 
     def kept(self, row: list[object] | Row, offset: float) -> StoredJob:
@@ -190,18 +192,18 @@ class RowDecoder:
 
     def job(self, row: list[object] | Row, offset: float) -> StoredJob:
         """`row`: a job without its payload."""
-        number, id, service, wishes, created, key, digest, retry_of = row
+        number, id, service, job_options, created, key, digest, retry_of = row
         if type(number) is not int or not 0 < number <= MOST_NUMBER:
             raise InvalidRow(f"job {number!r} has no number of ours")
         if type(id) is not bytes or len(id) != ID_BYTES:
             raise InvalidRow(f"the id of job {number} is none")
-        if type(service) is not str or type(wishes) is not str:
+        if type(service) is not str or type(job_options) is not str:
             raise InvalidRow(f"the service of job {number}, or what it wishes, is no text")
         if type(created) is not float or not -MOST_TIME < created < MOST_TIME:
             raise InvalidRow(f"when job {number} was made is no time")
         name = self._names.setdefault(service, service)
         try:
-            kept = StoredJob(number, JobId(id), name, self._wishes_of(wishes), created - offset)
+            kept = StoredJob(number, JobId(id), name, self._options_of(job_options), created - offset)
         except NONSENSE as error:
             raise InvalidRow(f"what job {number} wishes makes no sense: {error}") from error
         if key is not None:
@@ -227,16 +229,16 @@ class RowDecoder:
         except NONSENSE as error:
             raise InvalidRow(f"what happened to job {kept.number} makes no sense: {error}") from error
 
-    def _wishes_of(self, text: str) -> JobOptions:
-        wishes = self._wishes.get(text)
-        if wishes is None:
-            wishes = self._wishes[text] = _wishes_of(text)
-        return wishes
+    def _options_of(self, text: str) -> JobOptions:
+        job_options = self._job_options.get(text)
+        if job_options is None:
+            job_options = self._job_options[text] = _options_of(text)
+        return job_options
 
 
-def _wishes_of(text: str) -> JobOptions:
+def _options_of(text: str) -> JobOptions:
     wished = json.loads(text)
-    wishes = JobOptions(**wished)
+    job_options = JobOptions(**wished)
     for name, value in wished.items():
         usual = DEFAULTS[name]
         if isinstance(usual, bool):
@@ -245,7 +247,7 @@ def _wishes_of(text: str) -> JobOptions:
             _require(type(value) is int, name)
         else:
             _require(type(value) in (int, float) and float(value) >= 0.0, name)
-    return wishes
+    return job_options
 
 
 def _add_fate(kept: StoredJob, fate: list[object] | Row, offset: float) -> None:

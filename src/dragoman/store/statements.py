@@ -68,8 +68,8 @@ def write(connection: apsw.Connection, group: Commit, dropped: list[int]) -> Non
     if group.jobs:
         _write_rows(connection, ADD_JOBS, _sealed_jobs(connection, group.jobs))
     for head in group.heads.values():
-        number, created, wishes = head[0], head[CREATED], head[WISHES]
-        execute(SET_HEAD, (wishes, created, checksums.job_sums((*head, b""))[0], number))
+        number, created, job_options = head[0], head[CREATED], head[WISHES]
+        execute(SET_HEAD, (job_options, created, checksums.job_sums((*head, b""))[0], number))
     if group.fates:
         _write_rows(connection, SET_FATES, [checksums.sealed_fate(row) for row in group.fates.values()])
     if dropped:

@@ -112,17 +112,17 @@ class LocalBroker:
         self.close()
 
     def _workers(self, service: str | None) -> int:
-        roster = self._thread.server.broker.roster
+        worker_registry = self._thread.server.broker.worker_registry
         if service is None:
-            return len(roster.workers)
-        known = roster.services.get(service)
+            return len(worker_registry.workers)
+        known = worker_registry.services.get(service)
         return known.workers if known is not None else 0
 
     def _advance(self, clock: VirtualClock, until: float) -> None:
-        line = self._thread.server.line
-        due = line.turn()
+        line = self._thread.server.runner
+        due = line.run_once()
         while due < until:
             clock.set(max(clock(), due))
-            due = line.turn()
+            due = line.run_once()
         clock.set(until)
-        line.turn()
+        line.run_once()

@@ -77,9 +77,9 @@ class Nngs:
         return [self._ends.enter_context(made.new_context()) for _ in range(count)]
 
     def work(self, where: str, count: int = 1, services: tuple[str, ...] = ("default",), **options: Any) -> Crew:
-        crew = Crew(self.contexts(self.dial(where, **options), count), services)
-        self._ends.callback(crew.close)
-        return crew
+        job_runner = Crew(self.contexts(self.dial(where, **options), count), services)
+        self._ends.callback(job_runner.close)
+        return job_runner
 
 
 class Crew:
@@ -91,7 +91,7 @@ class Crew:
         self._over = threading.Event()
         self._services = list(services)
         self._contexts = contexts
-        self._threads = [threading.Thread(target=self._live, args=(each,), name="crew") for each in contexts]
+        self._threads = [threading.Thread(target=self._live, args=(each,), name="workers") for each in contexts]
         for each in self._threads:
             each.start()
 
@@ -159,7 +159,7 @@ class Plain(Raw):
 
 def count_workers(house: BrokerHouse, state: WorkerState | None = None) -> int:
     def count() -> int:
-        return sum(state is None or worker.state is state for worker in house.broker.roster.workers.values())
+        return sum(state is None or worker.state is state for worker in house.broker.worker_registry.workers.values())
 
     return int(house.run(count))
 
@@ -178,14 +178,14 @@ def silent(house: BrokerHouse) -> dict[str, int]:
 
 def tap(house: BrokerHouse, kind: int) -> list[bytes]:
     """The routes of all messages of this type that the broker hears from now on."""
-    session = house.line.sessions[0]
+    session = house.runner.sessions[0]
     heard: list[bytes] = []
-    hear = session.hear
+    receive = session.receive
 
     def listen(peer: Any, message: Any, now: float) -> None:
         if read(bytes(message[1]))[0] == kind:
             heard.append(bytes(message[0]))
-        hear(peer, message, now)
+        receive(peer, message, now)
 
     house.run(setattr, session, "hear", listen)
     return heard

@@ -68,7 +68,7 @@ def test_d6_whoever_says_something_bad_gets_no_answer_and_harms_nobody(
     broker_house: Start, nngs: Nngs, url: str
 ) -> None:
     house = broker_house(url)
-    crew = nngs.work(house.workers)
+    job_runner = nngs.work(house.workers)
     caller = nngs.dial(house.callers)
     reasons: Counter[str] = Counter()
     for reason, peer in garbage(house.callers):
@@ -80,7 +80,7 @@ def test_d6_whoever_says_something_bad_gets_no_answer_and_harms_nobody(
             )
             caller.send(job(b"honest"))
             assert result_of(caller.recv()) == b"did honest"
-    assert len(crew.done) == reasons.total()
+    assert len(job_runner.done) == reasons.total()
     assert sum(house.counters.bad_messages.values()) == reasons.total()
 
 
@@ -125,6 +125,6 @@ def test_a_job_of_an_nngcat_is_answered(
     house = broker_house(any_url)
     nngs.work(house.workers, services=("echo",))
     (tmp_path / "job").write_bytes(bytes.fromhex("85666d656d6f3031024064 6563686f 191388") + b"hello")
-    asker = programs.start(nngcat, "--req0", "--dial", house.callers, "--file", tmp_path / "job", "--raw")
-    assert asker.ends() == 0, asker.err
-    assert asker.out_bytes == bytes.fromhex("83666d656d6f30310340") + b"did hello"
+    responder = programs.start(nngcat, "--req0", "--dial", house.callers, "--file", tmp_path / "job", "--raw")
+    assert responder.ends() == 0, responder.err
+    assert responder.out_bytes == bytes.fromhex("83666d656d6f30310340") + b"did hello"

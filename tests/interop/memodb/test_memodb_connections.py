@@ -55,42 +55,42 @@ def test_workers_that_were_parked_with_a_ready_are_workers_of_the_next_broker(
     broker_house: Start, nngs: Nngs, url: str
 ) -> None:
     house = broker_house(url)
-    crew = nngs.work(house.workers, 5)
+    job_runner = nngs.work(house.workers, 5)
     joined(house, 5)
     second = again(broker_house, house)
     joined(second, 5)
     caller = nngs.dial(second.callers)
     caller.send(job(b"job"))
     assert result_of(caller.recv()) == b"did job"
-    assert [kind for kind, _ in list(crew.heard.queue)] == [JOB]
+    assert [kind for kind, _ in list(job_runner.heard.queue)] == [JOB]
 
 
 def test_a_call_under_way_is_done_by_the_next_broker(broker_house: Start, nngs: Nngs) -> None:
     """The job's first result is of no use any more: its worker is told to start anew, and the caller's NNG asks."""
     house = broker_house(TCP)
-    crew = nngs.work(house.workers)
+    job_runner = nngs.work(house.workers)
     caller = nngs.dial(house.callers)
     caller.send(job(b"sleep 0.5 x"))
-    until(lambda: crew.done, "it is at work")
+    until(lambda: job_runner.done, "it is at work")
     again(broker_house, house)
     assert result_of(caller.recv()) == b"did sleep 0.5 x"
-    assert crew.done == [b"sleep 0.5 x"] * 2
-    assert [kind for kind, _ in list(crew.heard.queue)[:3]] == [JOB, DISCONNECT, JOB]
+    assert job_runner.done == [b"sleep 0.5 x"] * 2
+    assert [kind for kind, _ in list(job_runner.heard.queue)[:3]] == [JOB, DISCONNECT, JOB]
 
 
 def test_r64_a_connection_that_is_cut_in_mid_job_costs_nothing(broker_house: Start, nngs: Nngs, url: str) -> None:
     house = broker_house(url)
-    crew = nngs.work(house.workers, 4)
+    job_runner = nngs.work(house.workers, 4)
     joined(house, 4)
     callers = nngs.contexts(nngs.dial(house.callers), 6)
     for number, caller in enumerate(callers):
         caller.send(job(b"sleep 0.4 %d" % number))
-    until(lambda: len(crew.done) == 4, "all are at work, and two calls wait")
-    for peer in house.run(lambda: list(house.line.connections.peers)):
-        house.run(house.line.connections.close, peer, "the test wants it")
+    until(lambda: len(job_runner.done) == 4, "all are at work, and two calls wait")
+    for peer in house.run(lambda: list(house.runner.connections.peers)):
+        house.run(house.runner.connections.close, peer, "the test wants it")
     for number, caller in enumerate(callers):
         assert result_of(caller.recv()) == b"did sleep 0.4 %d" % number
-    assert len(crew.done) == len(set(crew.done)) == 6
+    assert len(job_runner.done) == len(set(job_runner.done)) == 6
     assert count_workers(house) == 4
 
 
@@ -117,11 +117,11 @@ def test_r9_with_attempts_left_the_killed_workers_job_goes_to_another(
     caller = nngs.dial(house.callers)
     caller.send(job(b"sleep 0.6"))
     doomed.prints("job default sleep")
-    crew = nngs.work(house.workers)
+    job_runner = nngs.work(house.workers)
     joined(house)
     doomed.kill()
     assert result_of(caller.recv()) == b"did sleep 0.6"
-    assert crew.done == [b"sleep 0.6"]
+    assert job_runner.done == [b"sleep 0.6"]
 
 
 def test_a_detached_worker_gets_nothing_and_is_forgotten_if_it_was_idle(
@@ -143,15 +143,15 @@ def test_a_detached_worker_gets_nothing_and_is_forgotten_if_it_was_idle(
 
 def test_connections_that_are_cut_all_the_time_cost_no_call_and_double_none(broker_house: Start, nngs: Nngs) -> None:
     house = broker_house(f"{TCP}?detach_timeout=10")
-    crew = nngs.work(house.workers, 6, resend=100)
+    job_runner = nngs.work(house.workers, 6, resend=100)
     joined(house, 6)
     callers = nngs.contexts(nngs.dial(house.callers, resend=100), 8)
     chance = random.Random(5)
 
     def cut() -> None:
-        peers = list(house.line.connections.peers)
+        peers = list(house.runner.connections.peers)
         if peers:
-            house.line.connections.close(chance.choice(peers), "the test wants it")
+            house.runner.connections.close(chance.choice(peers), "the test wants it")
 
     for turn in range(25):
         for number, caller in enumerate(callers):
@@ -162,7 +162,7 @@ def test_connections_that_are_cut_all_the_time_cost_no_call_and_double_none(brok
             assert result_of(caller.recv()).endswith(b" %d %d" % (turn, number))
             if chance.random() < 0.2:
                 house.run(cut)
-    assert len(crew.done) == len(set(crew.done)) == 200
+    assert len(job_runner.done) == len(set(job_runner.done)) == 200
     assert house.counters.accepted == 200
     assert silent(house) == {}
 
@@ -220,7 +220,7 @@ def test_r63_the_answer_that_a_cut_has_lost_is_given_to_libnng_when_it_asks_agai
     broker_house: Start, nngs: Nngs, loop_name: str
 ) -> None:
     house = broker_house(TCP, loop=loop_name)
-    crew = nngs.work(house.workers)
+    job_runner = nngs.work(house.workers)
     joined(house)
     with Relay(house.callers) as relay:
         caller = nngs.dial(relay.where)
@@ -228,7 +228,7 @@ def test_r63_the_answer_that_a_cut_has_lost_is_given_to_libnng_when_it_asks_agai
         assert result_of(caller.recv()) == b"did once"
         assert relay.lost == 1
         caller.close()
-    assert crew.done == [b"once"]
+    assert job_runner.done == [b"once"]
     assert house.counters.replayed_answers == 1
 
 
@@ -238,7 +238,7 @@ def test_r63_the_answer_of_a_libnng_is_not_given_to_a_stranger(
 ) -> None:
     """Another connection of the same address with the same request id and message was given the kept answer."""
     house = broker_house(url, loop=loop_name)
-    crew = nngs.work(house.workers)
+    job_runner = nngs.work(house.workers)
     joined(house)
     heard = tap(house, JOB)
     caller = nngs.dial(house.callers)
@@ -246,11 +246,11 @@ def test_r63_the_answer_of_a_libnng_is_not_given_to_a_stranger(
     assert result_of(caller.recv()) == b"did mine"
     if is_closed:
         caller.close()
-        until(lambda: len(house.line.connections.peers) == 1, "the caller's connection has ended")
+        until(lambda: len(house.runner.connections.peers) == 1, "the caller's connection has ended")
     with Plain(house.callers).greeted() as stranger:
         stranger.ask(job(b"mine"), heard[0])
         assert result_of(stranger.answer()[1]) == b"did mine"
-    assert crew.done == [b"mine", b"mine"]
+    assert job_runner.done == [b"mine", b"mine"]
     assert house.counters.replayed_answers == 0
 
 
@@ -258,14 +258,14 @@ def test_r63_an_answer_that_was_not_read_is_kept_for_its_process_only(
     broker_house: Start, nngs: Nngs, loop_name: str, free_path: Path
 ) -> None:
     house = broker_house(f"memodb+ipc://{free_path}", loop=loop_name)
-    crew = nngs.work(house.workers)
+    job_runner = nngs.work(house.workers)
     joined(house)
-    session = house.line.sessions[0]
+    session = house.runner.sessions[0]
     with Plain(house.callers).greeted() as caller:
         request = caller.ask(job(b"mine"))
         until(lambda: session._callers.answers.bytes, "it is answered")
         until(lambda: caller.socket.recv(1, socket.MSG_PEEK), "the answer is there")
-    until(lambda: len(house.line.connections.peers) == 1, "the caller's connection has ended")
+    until(lambda: len(house.runner.connections.peers) == 1, "the caller's connection has ended")
     body = request + job(b"mine")
     program = (
         "import socket, sys; s = socket.socket(socket.AF_UNIX); s.settimeout(60); s.connect(sys.argv[1]);"
@@ -273,17 +273,17 @@ def test_r63_an_answer_that_was_not_read_is_kept_for_its_process_only(
     )
     said = b"\0SP\0\0\x30\0\0\x01" + len(body).to_bytes(8, "big") + body
     subprocess.run([sys.executable, "-c", program, str(free_path), said.hex()], check=True, timeout=PATIENCE)
-    assert (crew.done, house.counters.replayed_answers) == ([b"mine", b"mine"], 0)
+    assert (job_runner.done, house.counters.replayed_answers) == ([b"mine", b"mine"], 0)
     with Plain(house.callers).greeted() as caller:
         caller.ask(job(b"mine"), request)
         assert result_of(caller.answer()[1]) == b"did mine"
-    assert (crew.done, house.counters.replayed_answers) == ([b"mine", b"mine"], 1)
+    assert (job_runner.done, house.counters.replayed_answers) == ([b"mine", b"mine"], 1)
 
 
 def test_large_jobs_under_one_request_id_each_get_their_own_answer(broker_house: Start, nngs: Nngs) -> None:
     """Of a message over 16 KiB only samples were compared, and this one's answer was given to that one."""
     house = broker_house(TCP)
-    crew = nngs.work(house.workers)
+    job_runner = nngs.work(house.workers)
     joined(house)
     payload = bytearray(MIB)
     for at in (5_000, 300_000, MIB - 5_000):
@@ -292,4 +292,4 @@ def test_large_jobs_under_one_request_id_each_get_their_own_answer(broker_house:
         caller.ask(job(bytes(payload)), b"\x80\0\0\x01")
         assert result_of(caller.answer()[1]) == b"did " + payload
         caller.reset()
-    assert len(crew.done) == 3
+    assert len(job_runner.done) == 3

@@ -61,7 +61,7 @@ def test_r71_a_fast_job_that_overruns_its_short_time_ends_while_the_slow_one_goe
     broker_house: Start, nngs: Nngs
 ) -> None:
     house = broker_house(TCP)
-    crew = nngs.work(house.workers, 2, services=("slow", "fast"))
+    job_runner = nngs.work(house.workers, 2, services=("slow", "fast"))
     joined(house, 2)
     with Plain(house.callers) as caller:
         caller.greeted()
@@ -73,7 +73,7 @@ def test_r71_a_fast_job_that_overruns_its_short_time_ends_while_the_slow_one_goe
         assert house.counters.late_results == 1
         again = caller.ask(job(b"next", "fast", timeout=200))
         assert caller.answer() == (again, memo(RESULT, b"", payload=b"did next"))
-    assert DISCONNECT in [kind for kind, _ in list(crew.heard.queue)]
+    assert DISCONNECT in [kind for kind, _ in list(job_runner.heard.queue)]
 
 
 # -------------------------------------------------------------------- many at once
@@ -81,7 +81,7 @@ def test_r71_a_fast_job_that_overruns_its_short_time_ends_while_the_slow_one_goe
 
 def test_fifty_workers_and_fifty_callers_of_libnng_over_two_connections(broker_house: Start, nngs: Nngs) -> None:
     house = broker_house(TCP, strict=False)
-    crew = nngs.work(house.workers, 50)
+    job_runner = nngs.work(house.workers, 50)
     joined(house, 50)
     callers = nngs.contexts(nngs.dial(house.callers), 50)
     for turn in range(20):
@@ -89,8 +89,8 @@ def test_fifty_workers_and_fifty_callers_of_libnng_over_two_connections(broker_h
             caller.send(job(b"%d of %d" % (turn, number)))
         for number, caller in enumerate(callers):
             assert result_of(caller.recv()) == b"did %d of %d" % (turn, number)
-    assert len(crew.done) == len(set(crew.done)) == 1000
-    assert len(house.line.connections.peers) == 2
+    assert len(job_runner.done) == len(set(job_runner.done)) == 1000
+    assert len(house.runner.connections.peers) == 2
 
 
 WORKERS = CALLERS = 500
@@ -184,7 +184,7 @@ def test_r76_a_thousand_parked_at_once_and_fifty_thousand_jobs_none_lost_or_doub
 
     def resume() -> None:
         house.broker.resume("load", clock.now())
-        house.line.turn()
+        house.runner.turn()
 
     async def crowd() -> list[Crowd]:
         loop = asyncio.get_running_loop()
@@ -209,7 +209,7 @@ def test_r76_a_thousand_parked_at_once_and_fifty_thousand_jobs_none_lost_or_doub
     assert [each.wrong for each in crowds] == [[]] * CONNECTIONS
     assert [each.answered for each in crowds] == [JOBS // CONNECTIONS] * CONNECTIONS
     assert len(seen) == seen.total() == JOBS
-    assert (house.counters.accepted, house.counters.handed_out) == (JOBS, JOBS)
+    assert (house.counters.accepted, house.counters.dispatched) == (JOBS, JOBS)
     assert silent(house) == {}
     assert house.counters.bad_messages == {}
 
@@ -230,6 +230,6 @@ def test_the_broker_lets_go_of_all_who_left(broker_house: Start, nngs: Nngs) -> 
             theirs.close()
         until(lambda: count_workers(house) == 0, "the workers are forgotten")
     assert house.run(lambda: len(house.broker.jobs)) == 0
-    session: Any = house.line.sessions[0]
+    session: Any = house.runner.sessions[0]
     until(lambda: house.run(lambda: session._callers.answers.bytes) == 0, "the answers are forgotten")
-    assert house.run(lambda: (session._guests, session._callers.orphans, session._lost_readies)) == ({}, {}, {})
+    assert house.run(lambda: (session._remotes, session._callers.orphans, session._lost_readies)) == ({}, {}, {})

@@ -15,28 +15,28 @@ def test_r62_a_slow_job_with_an_impatient_caller_runs_once(
 ) -> None:
     house = broker_house(TCP)
     asked = tap(house, JOB)
-    crew = nngs.work(house.workers, 2, resend=resend)
+    job_runner = nngs.work(house.workers, 2, resend=resend)
     joined(house, 2)
     caller = nngs.dial(house.callers, resend=resend)
     caller.send(job(b"sleep %g" % seconds))
     assert result_of(caller.recv()) == b"did sleep %g" % seconds
-    assert crew.done == [b"sleep %g" % seconds]
+    assert job_runner.done == [b"sleep %g" % seconds]
     assert len(asked) >= 3
     assert len(set(asked)) == 1
-    assert (house.counters.accepted, house.counters.handed_out) == (1, 1)
+    assert (house.counters.accepted, house.counters.dispatched) == (1, 1)
 
 
 def test_r61_a_ready_that_is_repeated_is_one_worker(broker_house: Start, nngs: Nngs, url: str) -> None:
     house = broker_house(url)
     said = tap(house, READY)
-    crew = nngs.work(house.workers, 3, resend=40)
+    job_runner = nngs.work(house.workers, 3, resend=40)
     until(lambda: len(said) >= 15, "each has said READY five times")
     assert count_workers(house) == count_workers(house, IDLE) == 3
     caller = nngs.dial(house.callers)
     for number in range(9):
         caller.send(job(b"%d" % number))
         assert result_of(caller.recv()) == b"did %d" % number
-    assert sorted(crew.done) == [b"%d" % number for number in range(9)]
+    assert sorted(job_runner.done) == [b"%d" % number for number in range(9)]
     assert count_workers(house) == 3
 
 
@@ -59,11 +59,11 @@ def test_r60_r62_all_of_them_repeat_themselves_all_the_time_and_nothing_runs_twi
 ) -> None:
     house = broker_house(url)
     # Each request is repeated while its job runs; more often, and a busy machine does nothing but repeat.
-    crew = nngs.work(house.workers, 10, resend=100)
+    job_runner = nngs.work(house.workers, 10, resend=100)
     callers = nngs.contexts(nngs.dial(house.callers, resend=100), 10)
     for turn in range(8):
         for number, caller in enumerate(callers):
             caller.send(job(b"sleep 0.25 %d %d" % (turn, number)))
         for number, caller in enumerate(callers):
             assert result_of(caller.recv()) == b"did sleep 0.25 %d %d" % (turn, number)
-    assert len(crew.done) == len(set(crew.done)) == 80
+    assert len(job_runner.done) == len(set(job_runner.done)) == 80

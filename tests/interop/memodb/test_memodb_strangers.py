@@ -64,7 +64,7 @@ def test_a_strangers_threads_share_one_connection_and_work_at_once(
     house = broker_house(any_url)
     worker = programs.stranger("memodb_threads_worker", house.workers, "default", "--workers", 5, "--name", "T")
     joined(house, 5)
-    assert len(house.line.connections.peers) == 1
+    assert len(house.runner.connections.peers) == 1
     jobs = [f"sleep 0.5 {number}" for number in range(5)]
     client = programs.stranger("memodb_client", house.callers, "default", *jobs, "--at-once")
     assert client.ends() == 0, client.err

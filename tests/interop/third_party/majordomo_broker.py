@@ -29,7 +29,7 @@ def tell_worker(worker, command, *rest):
     door.send_multipart([worker, b"", b"MDPW01", command, *rest])
 
 
-def hear_worker(worker, command, rest):
+def receive_worker(worker, command, rest):
     print("heard", NAMES[command[0]])
     is_known = worker in service_of
     if command == b"\x01" and not is_known:
@@ -59,7 +59,7 @@ while True:
             requests[rest[0]].append([sender, b"", *rest[1:]])
         else:
             assert header == b"MDPW01"
-            hear_worker(sender, rest[0], rest[1:])
+            receive_worker(sender, rest[0], rest[1:])
     now = time.monotonic()
     for worker in [each for each, until in expiry.items() if until < now]:
         del expiry[worker], service_of[worker]

@@ -32,7 +32,7 @@ def ask(context, job):
     print("sent", job)
 
 
-def hear(context, job):
+def receive(context, job):
     try:
         stream = io.BytesIO(context.recv())
     except pynng.Timeout:
@@ -55,13 +55,13 @@ if options.at_once:
     contexts = [broker.new_context() for _ in options.jobs]
     for context, job in zip(contexts, options.jobs, strict=True):
         ask(context, job)
-    heard = [hear(context, job) for context, job in zip(contexts, options.jobs, strict=True)]
+    heard = [receive(context, job) for context, job in zip(contexts, options.jobs, strict=True)]
     for context in contexts:
         context.close()
 else:
     heard = []
     for job in options.jobs:
         ask(broker, job)
-        heard.append(hear(broker, job))
+        heard.append(receive(broker, job))
 broker.close()
 raise SystemExit(0 if all(heard) else 1)

@@ -28,7 +28,7 @@ available = []  # endpoints, longest idle first
 busy = {}  # endpoint -> its socket
 
 
-def hear():
+def receive():
     """One message of a worker."""
     word, _, endpoint = registration.recv().decode("utf-8", "replace").partition(":::")
     print("heard", word, endpoint)
@@ -46,7 +46,7 @@ def answer(worker, seconds):
     """What the worker answers in time, while pings are answered; or None."""
     for _ in range(int(seconds * 100)):
         if registration.poll(0):
-            hear()
+            receive()
         if worker.poll(10):
             return worker.recv()
     return None
@@ -55,7 +55,7 @@ def answer(worker, seconds):
 def execute(number, data):
     while True:
         while not available:
-            hear()
+            receive()
         endpoint = available.pop(0)
         worker = busy[endpoint] = context.socket(zmq.REQ)
         worker.connect(endpoint)
@@ -76,4 +76,4 @@ def execute(number, data):
 for number, data in enumerate(options.jobs):
     print("result", number, execute(number, data).decode("utf-8", "replace"))
 while options.stay:
-    hear()
+    receive()

@@ -62,13 +62,13 @@ def test_our_greeting_waits_to_be_written_before_anything_came(protocol: str, nu
 
 
 def test_a_req_and_a_rep_greet_and_talk_both_ways(ipc: bool) -> None:
-    asker, answerer = Sp("REQ", ipc=ipc), Sp("REP", ipc=ipc)
-    answerer.feed(b"".join(asker.outgoing))
-    asker.feed(b"".join(answerer.outgoing))
-    assert (asker.ready, answerer.ready) == (True, True)
-    ((route, body),) = answerer.feed(b"".join(asker.encode([ID, b"question"])))
+    responder, answerer = Sp("REQ", ipc=ipc), Sp("REP", ipc=ipc)
+    answerer.feed(b"".join(responder.outgoing))
+    responder.feed(b"".join(answerer.outgoing))
+    assert (responder.ready, answerer.ready) == (True, True)
+    ((route, body),) = answerer.feed(b"".join(responder.encode([ID, b"question"])))
     assert (route, body) == (ID, b"question")
-    assert asker.feed(b"".join(answerer.encode([route, b"", b"answer"]))) == [[ID, b"answer"]]
+    assert responder.feed(b"".join(answerer.encode([route, b"", b"answer"]))) == [[ID, b"answer"]]
 
 
 def test_the_peer_is_ready_with_the_eighth_byte_and_not_before() -> None:

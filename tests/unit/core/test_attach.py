@@ -17,7 +17,7 @@ from .world import Caller, CheckedBroker, attempt_of
 
 @pytest.mark.parametrize(
     ("kind", "state"),
-    [("idle", WorkerState.IDLE), ("busy", WorkerState.BUSY), ("unproven", WorkerState.UNPROVEN)],
+    [("idle", WorkerState.IDLE), ("busy", WorkerState.BUSY), ("unproven", WorkerState.STUCK)],
 )
 def test_attached_worker_is_what_it_was(broker: CheckedBroker, kind: str, state: WorkerState) -> None:
     """R64."""
@@ -164,7 +164,7 @@ def test_other_words_of_a_detached_worker_count_and_bring_no_job(broker: Checked
         assert getattr(broker, way)(attempt, "no", 2.0)
     assert (attempt.job.attempt, attempt.worker.state) == (None, WorkerState.DETACHED)
     assert attempt.job.state is (JobState.WAITING if way == "refuse" else JobState.ENDED)
-    assert (following.state, broker.counters.handed_out) == (JobState.WAITING, 1)
+    assert (following.state, broker.counters.dispatched) == (JobState.WAITING, 1)
 
 
 def test_run_time_of_a_job_is_over_while_its_worker_is_detached(broker: CheckedBroker, caller: Caller) -> None:
@@ -178,9 +178,9 @@ def test_run_time_of_a_job_is_over_while_its_worker_is_detached(broker: CheckedB
         CancelAttempt(attempt, reason),
         DeliverOutcome(caller, attempt.job, Outcome.TIMED_OUT, reason=reason),
     ]
-    assert (worker.state, list(worker.unproven.values())) == (WorkerState.DETACHED, [attempt])
+    assert (worker.state, list(worker.stuck.values())) == (WorkerState.DETACHED, [attempt])
     broker.attach(worker, 11.0)
-    assert worker.state is WorkerState.UNPROVEN
+    assert worker.state is WorkerState.STUCK
 
 
 def test_job_is_cancelled_while_its_worker_is_detached(broker: CheckedBroker) -> None:

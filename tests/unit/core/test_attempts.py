@@ -31,7 +31,7 @@ def test_result_ends_the_job_done_and_frees_the_worker(broker: CheckedBroker, ca
     attempt = broker.running(worker, caller=caller)
     assert broker.succeed(attempt, b"result", 1.0)
     assert broker.take() == [DeliverOutcome(caller, attempt.job, Outcome.DONE, b"result")]
-    assert (worker.state, broker.jobs, broker.ledger.bytes) == (WorkerState.IDLE, {}, 0)
+    assert (worker.state, broker.jobs, broker.job_registry.bytes) == (WorkerState.IDLE, {}, 0)
 
 
 def test_failure_ends_the_job_failed_when_no_attempt_remains(broker: CheckedBroker, caller: Caller) -> None:
@@ -133,7 +133,7 @@ def test_error_text_is_bounded() -> None:
 def test_late_result_is_dropped_and_proves_the_worker_free(broker: CheckedBroker, verb: str, argument: object) -> None:
     """D2, D11, R2."""
     attempt = late_attempt(broker)
-    assert attempt.worker.state is WorkerState.UNPROVEN
+    assert attempt.worker.state is WorkerState.STUCK
     assert not getattr(broker, verb)(attempt, argument, 61.0)
     assert broker.take() == []
     assert (attempt.worker.state, broker.counters.late_results) == (WorkerState.IDLE, 1)
@@ -201,7 +201,7 @@ def test_late_word_that_is_no_result_changes_nothing(broker: CheckedBroker, verb
     attempt = late_attempt(broker)
     arguments = {"refuse": (), "reject": ("no",), "progress": (b"half",)}[verb]
     assert not getattr(broker, verb)(attempt, *arguments, 61.0)
-    assert (broker.take(), attempt.worker.state) == ([], WorkerState.UNPROVEN)
+    assert (broker.take(), attempt.worker.state) == ([], WorkerState.STUCK)
 
 
 # -------------------------------------------------------------------- not started
@@ -237,7 +237,7 @@ def test_worker_that_may_not_refuse_has_failed(broker: CheckedBroker, caller: Ca
     attempt = broker.running(worker, caller=caller)
     assert broker.refuse(attempt, 1.0)
     assert broker.take() == [DeliverOutcome(caller, attempt.job, Outcome.FAILED, reason="its worker refused it")]
-    assert worker.state is WorkerState.UNPROVEN
+    assert worker.state is WorkerState.STUCK
 
 
 def test_job_whose_bytes_never_left_goes_to_another_worker(broker: CheckedBroker) -> None:
@@ -390,8 +390,8 @@ def test_a_postponed_attempt_is_not_timed_out_until_it_has_begun(broker: Checked
 def test_a_deadline_or_a_time_out_of_its_own_is_limit_enough(broker: CheckedBroker) -> None:
     worker = broker.worker(capacity=3, silent_while_busy=True, job_timeout=600.0)
     dues = [
-        attempt_of(broker.call(**wishes)).over_at
-        for wishes in ({"job_timeout": inf, "deadline": 5_000.0}, {"job_timeout": 700.0}, {"job_timeout": inf})
+        attempt_of(broker.call(**job_options)).over_at
+        for job_options in ({"job_timeout": inf, "deadline": 5_000.0}, {"job_timeout": 700.0}, {"job_timeout": inf})
     ]
     assert dues == [5_000.0, 700.0, 600.0]
-    assert worker.terms.job_timeout == 600.0
+    assert worker.profile.job_timeout == 600.0

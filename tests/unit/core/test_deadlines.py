@@ -130,7 +130,7 @@ def test_run_timeout_of_an_old_attempt_does_not_end_the_new_one(broker: CheckedB
     assert [effect for effect in broker.take() if isinstance(effect, DeliverOutcome)] == [
         DeliverOutcome(caller, job, Outcome.TIMED_OUT, reason="no result within 10 s")
     ]
-    assert worker.state is WorkerState.UNPROVEN
+    assert worker.state is WorkerState.STUCK
 
 
 def test_next_deadline_is_never_when_nothing_is_due(broker: CheckedBroker) -> None:
@@ -145,7 +145,7 @@ def test_silent_worker_is_watched_again_after_it_was_unproven(broker: CheckedBro
     worker = broker.worker(lease=5.0, silent_while_busy=True)
     attempt = broker.running(worker)
     broker.run_until(60.0)
-    assert worker.state is WorkerState.UNPROVEN
+    assert worker.state is WorkerState.STUCK
     broker.succeed(attempt, b"late", 61.0)
     broker.run_until(66.0)
     assert worker.state is WorkerState.GONE

@@ -50,7 +50,7 @@ def test_booting_worker_is_not_detached(broker: CheckedBroker) -> None:
     """R64: it has never been within reach; its lease judges it alone."""
     worker = broker.booting()
     broker.detach(worker, 1.0)
-    assert (worker.state, worker.away_since, broker.next_deadline()) == (WorkerState.BOOTING, inf, inf)
+    assert (worker.state, worker.away_since, broker.next_deadline()) == (WorkerState.STARTING, inf, inf)
     broker.idle(worker, 2.0)
     assert broker.call(now=3.0).state is JobState.RUNNING
 
@@ -166,7 +166,7 @@ def test_worker_that_is_detached_twice_counts_from_the_first_time(broker: Checke
 def test_our_own_pause_does_not_count_as_being_out_of_reach(broker: CheckedBroker) -> None:
     """D13: nobody could reach us."""
     worker = away(broker, detach_timeout=60.0)
-    broker.shift(500.0, 510.0)
+    broker.extend_leases(500.0, 510.0)
     broker.run_until(559.9)
     assert (worker.away_since, worker.state) == (500.0, WorkerState.DETACHED)
     broker.run_until(560.0)
@@ -177,7 +177,7 @@ def test_our_own_pause_does_not_count_against_callers_that_are_away(broker: Chec
     """D13. A bug: a job whose caller was about to come back was cancelled when we woke up."""
     job = broker.call(orphan_grace=5.0)
     broker.caller_away(job.callers[0], 0.0)
-    broker.shift(60.0, 61.0)
+    broker.extend_leases(60.0, 61.0)
     broker.tick(61.0)
     assert job.state is JobState.WAITING
     broker.tick(66.0)
@@ -188,5 +188,5 @@ def test_pause_does_not_move_the_time_out_of_reach_into_the_future(broker: Check
     """D13, R22: nor does it take a worker within reach out of it."""
     worker, other = broker.worker(), broker.worker()
     broker.detach(worker, 33.5)  # while the sockets were read dry
-    broker.shift(30.0, 34.0)
+    broker.extend_leases(30.0, 34.0)
     assert (worker.away_since, other.away_since, other.state) == (34.0, inf, WorkerState.IDLE)

@@ -206,7 +206,7 @@ def test_closing_broker_refuses_waiting_calls(broker: CheckedBroker, caller: Cal
     assert broker.take() == [
         DeliverOutcome(caller, job, Outcome.REFUSED, reason=DRAINED, refusal=RefusalReason.DRAINING)
     ]
-    assert broker.ledger.present == 0
+    assert broker.job_registry.present == 0
 
 
 def test_closing_broker_lets_running_jobs_end(broker: CheckedBroker, caller: Caller) -> None:
@@ -271,7 +271,7 @@ def test_abort_gives_up_what_still_runs(broker: CheckedBroker, caller: Caller) -
     assert of_kind(effects, DeliverOutcome) == [DeliverOutcome(caller, call.job, Outcome.LOST, reason=reason)]
     assert of_kind(effects, RemoveWorker) == [RemoveWorker(worker, RemovalReason.STOPPED, "the broker stops")]
     assert (stored.job.state, stored.job.spent) == (JobState.DELAYED, 1)
-    assert (broker.roster.workers, worker.state) == ({}, WorkerState.GONE)
+    assert (broker.worker_registry.workers, worker.state) == ({}, WorkerState.GONE)
 
 
 def test_being_stopped_is_nobodys_death(broker: CheckedBroker) -> None:

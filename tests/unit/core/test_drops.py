@@ -30,7 +30,7 @@ def test_job_that_no_worker_took_in_time_is_counted(broker: CheckedBroker) -> No
     broker.take()
     broker.refuse(attempt_of(job), 11.0)
     assert drops(broker) == {"s": {QUEUE_TIMEOUT: 1}}
-    assert worker.unproven
+    assert worker.stuck
 
 
 def test_job_that_waited_too_long_for_its_second_attempt_is_counted(broker: CheckedBroker) -> None:

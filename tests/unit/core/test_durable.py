@@ -109,7 +109,7 @@ def test_one_commit_lets_out_all_saves_up_to_it(broker: CheckedBroker) -> None:
     assert broker.take() == [StoreJob(job, number) for number, job in enumerate(jobs, start=1)]
     broker.saved(3, 1.0)
     assert broker.take() == [Acknowledge(caller, job) for caller, job in list(zip(callers, jobs, strict=True))[:3]]
-    assert [broker.ledger.gate.has_accepted(job) for job in jobs] == [True, True, True, False]
+    assert [broker.job_registry.pending_commits.has_accepted(job) for job in jobs] == [True, True, True, False]
 
 
 @pytest.mark.parametrize("number", [0, -5, 1])
@@ -132,7 +132,7 @@ def test_job_the_diary_cannot_take_is_refused_and_forgotten(broker: CheckedBroke
     assert broker.take() == [
         DeliverOutcome(caller, job, Outcome.REFUSED, reason="diary: disk full", refusal=RefusalReason.DIARY),
     ]
-    assert (broker.jobs, worker.state, broker.ledger.present) == ({}, WorkerState.IDLE, 0)
+    assert (broker.jobs, worker.state, broker.job_registry.present) == ({}, WorkerState.IDLE, 0)
     assert broker.call(durable=True, key="k") is not job
 
 

@@ -46,10 +46,10 @@ def stage(broker: CheckedBroker, caller: Caller, job: Job, attempt: Attempt | No
     return Scene(broker, caller, job, attempt, attempt.worker)
 
 
-def begin(**terms: object) -> tuple[CheckedBroker, Caller, Worker]:
+def begin(**profile: object) -> tuple[CheckedBroker, Caller, Worker]:
     broker = CheckedBroker()
-    terms.setdefault("may_refuse", True)
-    return broker, Caller(), broker.worker(now=NOW, lease=1_000.0, **terms)
+    profile.setdefault("may_refuse", True)
+    return broker, Caller(), broker.worker(now=NOW, lease=1_000.0, **profile)
 
 
 def alone() -> tuple[CheckedBroker, Caller]:
@@ -288,7 +288,7 @@ ACTS: dict[str, Callable[[Scene], object]] = {
     "abort": lambda s: s.broker.abort(SOON),
     "saved": lambda s: s.broker.save_all(SOON),
     "unsaved": lambda s: s.broker.save_all(SOON, problem="disk full"),
-    "shift": lambda s: s.broker.shift(5.0, SOON),
+    "extend_leases": lambda s: s.broker.extend_leases(5.0, SOON),
     "tick": lambda s: s.broker.tick(SOON),
     "far": lambda s: s.broker.tick(FAR),
 }
@@ -332,7 +332,7 @@ close        w       R       R        R       R       r       r       r      D  
 abort        w       w       w        d       d       L       L       L      D     C    F
 saved        w       w       w        d       d       r       r       r      D     C    F
 unsaved      R       w       w        d       d       r       r       r      D     C    F
-shift        w       w       w        d       d       r       r       r      D     C    F
+extend_leases        w       w       w        d       d       r       r       r      D     C    F
 tick         w       w       w        w       r       r       r       r      D     C    F
 far          w       T       T        w       w       T       T       T      D     C    F
 """
@@ -376,7 +376,7 @@ close       o       i    b    i    u        r    d        d       d     a       
 abort       g       g    g    g    g        g    g        g       g     g         g         g          g          g
 saved       o       i    b    i    u        r    d        d       d     a         a         a          d          g
 unsaved     o       i    b    i    u        r    d        d       d     a         a         a          d          g
-shift       o       i    b    i    u        r    d        d       d     a         a         a          d          g
+extend_leases       o       i    b    i    u        r    d        d       d     a         a         a          d          g
 tick        o       i    b    i    u        r    d        d       d     a         a         a          d          g
 far         g       g    g    g    g        g    g        g       g     g         g         g          g          g
 """
@@ -420,7 +420,7 @@ close       i      a    a
 abort       g      g    g
 saved       i      a    a
 unsaved     i      a    a
-shift       i      a    a
+extend_leases       i      a    a
 tick        i      a    a
 far         g      g    g
 """

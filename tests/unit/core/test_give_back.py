@@ -51,7 +51,7 @@ def test_job_that_is_given_back_with_a_lower_priority_lets_others_pass(broker: C
     later = broker.call(now=1.0)
     broker.give_back(attempt, 2.0, priority=2)
     assert (attempt.job.attempt, later.state) == (None, JobState.RUNNING)
-    assert attempt.job.wishes.priority == 2
+    assert attempt.job.options.priority == 2
 
 
 def test_priority_that_does_not_exist_changes_nothing(broker: CheckedBroker) -> None:
@@ -107,7 +107,7 @@ def test_attempt_that_is_over_is_given_back_in_vain_and_frees_its_worker(broker:
     worker = broker.worker()
     attempt = broker.running(worker)
     broker.withdraw(attempt.job, 1.0)
-    assert worker.state is WorkerState.UNPROVEN
+    assert worker.state is WorkerState.STUCK
     assert not broker.give_back(attempt, 2.0)
     assert (worker.state, attempt.job.outcome) == (WorkerState.IDLE, Outcome.CANCELLED)
     assert not broker.give_back(attempt, 3.0)
@@ -267,7 +267,7 @@ def test_stored_job_that_ended_just_before_a_crash_is_erased_after_it(broker: Ch
     """R136."""
     first = broker.store(keeps_outcome=False)
     broker.withdraw(first, 0.0)
-    kept = StoredJob(7, first.id, "s", first.wishes, 0.0)
+    kept = StoredJob(7, first.id, "s", first.options, 0.0)
     kept.outcome, kept.keep_until = Outcome.DONE, 90.0
     broker = CheckedBroker()
     job = restore(broker.plain, kept, 1.0, NOBODY)

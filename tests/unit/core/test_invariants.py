@@ -24,9 +24,9 @@ class Busy(CheckedBroker):
         self.busy = self.worker("s", name="busy", lease=5.0)
         self.run = self.call(b"running", deadline=100.0)
         self.wide = self.worker("wide", name="wide", capacity=2)
-        self.doubt = attempt_of(self.call(b"withdrawn", service="wide"))
+        self.mark_stuck = attempt_of(self.call(b"withdrawn", service="wide"))
         self.take()
-        self.withdraw(self.doubt.job, 0.0)
+        self.withdraw(self.mark_stuck.job, 0.0)
         self.doubtful = self.worker("u", name="doubtful")
         self.withdraw(self.running(self.doubtful, service="u").job, 0.0)
         self.free = self.worker("f", name="free")
@@ -77,13 +77,13 @@ def _(b: Busy) -> None:
 
 @damage("I1", "a job is counted twice")
 def _(b: Busy) -> None:
-    b.ledger.present += 1
+    b.job_registry.present += 1
 
 
 @damage("I1", "a queued job is not among the jobs")
 def _(b: Busy) -> None:
-    del b.ledger.jobs[b.first.id]
-    b.ledger.present -= 1
+    del b.job_registry.jobs[b.first.id]
+    b.job_registry.present -= 1
 
 
 @damage("I1", "the length of a queue is miscounted")
@@ -93,54 +93,54 @@ def _(b: Busy) -> None:
 
 @damage("I1", "the workers of a service are miscounted")
 def _(b: Busy) -> None:
-    b.roster.services["s"].workers += 1
+    b.worker_registry.services["s"].workers += 1
 
 
 @damage("I2", "a worker holds more than its capacity")
 def _(b: Busy) -> None:
     other = attempt_of(b.run)
     b.free.running[other.token] = b.wide.running[other.token] = other
-    b.free.unproven[other.token] = other
+    b.free.stuck[other.token] = other
 
 
 @damage("I2", "a busy worker is listed as idle")
 def _(b: Busy) -> None:
-    b.roster.services["s"].queue.remove(b.first)
-    b.roster.services["s"].queue.remove(b.second)
+    b.worker_registry.services["s"].queue.remove(b.first)
+    b.worker_registry.services["s"].queue.remove(b.second)
     for job in (b.first, b.second):
         job.state = JobState.DELAYED
-    b.roster.services["s"].idle.append(b.busy)
+    b.worker_registry.services["s"].idle.append(b.busy)
 
 
 @damage("I2", "a booting worker is listed as held back")
 def _(b: Busy) -> None:
-    b.roster.services["g"].held_back.append(b.boot)
+    b.worker_registry.services["g"].held_back.append(b.boot)
 
 
 @damage("I2", "a detached worker is listed as idle")
 def _(b: Busy) -> None:
-    b.roster.services["h"].idle.append(b.away)
+    b.worker_registry.services["h"].idle.append(b.away)
 
 
 @damage("I2", "a detached worker is listed as held back")
 def _(b: Busy) -> None:
-    b.roster.services["h"].held_back.append(b.away)
+    b.worker_registry.services["h"].held_back.append(b.away)
 
 
 @damage("I2", "a detached worker holds more than its capacity")
 def _(b: Busy) -> None:
-    b.away.unproven = {attempt.token: attempt for attempt in (b.doubt, attempt_of(b.run))}
+    b.away.stuck = {attempt.token: attempt for attempt in (b.mark_stuck, attempt_of(b.run))}
 
 
 @damage("I2", "a worker that has gone is listed as idle")
 def _(b: Busy) -> None:
-    del b.roster.workers[b.free.id]
-    b.roster.services["f"].workers -= 1
+    del b.worker_registry.workers[b.free.id]
+    b.worker_registry.services["f"].workers -= 1
 
 
 @damage("I2", "an idle worker is not listed")
 def _(b: Busy) -> None:
-    b.roster.services["f"].idle.remove(b.free)
+    b.worker_registry.services["f"].idle.remove(b.free)
 
 
 @damage("I2", "a worker is idle without a free slot")
@@ -155,7 +155,7 @@ def _(b: Busy) -> None:
 
 @damage("I2", "a worker is unproven of nothing")
 def _(b: Busy) -> None:
-    b.boot.state = WorkerState.UNPROVEN
+    b.boot.state = WorkerState.STUCK
 
 
 @damage("I4", "an ended job that nobody may come back for is still here")
@@ -165,7 +165,7 @@ def _(b: Busy) -> None:
 
 @damage("I5", "the bytes of payloads are miscounted")
 def _(b: Busy) -> None:
-    b.ledger.bytes += 1
+    b.job_registry.bytes += 1
 
 
 @damage("I5", "dead entries pile up in a queue")
@@ -176,9 +176,9 @@ def _(b: Busy) -> None:
 @damage("I6", "a job waits while a worker is idle")
 def _(b: Busy) -> None:
     b.late.state = JobState.WAITING
-    b.late.service = b.roster.services["f"]
+    b.late.service = b.worker_registry.services["f"]
     b.late.service.queue.append(b.late, 2.0)
-    services = b.roster.services
+    services = b.worker_registry.services
     if hasattr(services["s"], "jobs"):
         services["s"].jobs -= 1
         services["f"].jobs += 1
@@ -217,16 +217,16 @@ def _(b: Busy) -> None:
 
 @damage("I10", "a worker runs an attempt that is over")
 def _(b: Busy) -> None:
-    b.wide.running[b.doubt.token] = b.doubt
-    b.wide.unproven.clear()
+    b.wide.running[b.mark_stuck.token] = b.mark_stuck
+    b.wide.stuck.clear()
 
 
 @damage("I10", "a worker is unproven of a current attempt")
 def _(b: Busy) -> None:
     attempt = attempt_of(b.run)
-    b.wide.unproven[attempt.token] = attempt
-    b.wide.state = WorkerState.UNPROVEN
-    b.roster.services["wide"].idle.remove(b.wide)
+    b.wide.stuck[attempt.token] = attempt
+    b.wide.state = WorkerState.STUCK
+    b.worker_registry.services["wide"].idle.remove(b.wide)
 
 
 @damage("I11", "an alarm and its subject disagree")
@@ -276,7 +276,7 @@ def _(b: Busy) -> None:
 
 @damage("I11", "an alarm refers to a job that is gone")
 def _(b: Busy) -> None:
-    stranger = Job(b.run.id, b.run.service, b"", (), b.run.wishes, 0.0)
+    stranger = Job(b.run.id, b.run.service, b"", (), b.run.options, 0.0)
     stranger.id = type(b.run.id)(b"stranger" * 2)
     b._deadlines.arm(stranger, 3.0)
 
@@ -337,7 +337,7 @@ def test_draining_worker_may_be_out_of_reach_or_within() -> None:
 def test_worker_listed_for_one_of_its_two_services_is_found(broker: CheckedBroker) -> None:
     """I2."""
     worker: Worker = broker.worker("a", "b")
-    broker.roster.services["b"].idle.remove(worker)
+    broker.worker_registry.services["b"].idle.remove(worker)
     with pytest.raises(InvariantBroken, match=r"^I2:"):
         check(broker)
 
@@ -345,7 +345,7 @@ def test_worker_listed_for_one_of_its_two_services_is_found(broker: CheckedBroke
 def test_service_of_a_worker_that_the_roster_does_not_know_is_found(broker: CheckedBroker) -> None:
     """R29, I1: nobody could ask for it. A gap: `check` looked at the roster's services only."""
     broker.worker("a", "b")
-    del broker.roster.services["b"]
+    del broker.worker_registry.services["b"]
     with pytest.raises(InvariantBroken):
         check(broker)
 

@@ -21,7 +21,7 @@ def test_same_key_joins_a_waiting_job(broker: CheckedBroker, caller: Caller, oth
     """R24."""
     job = broker.call(caller=caller, key="k")
     assert broker.call(caller=other, key="k") is job
-    assert (broker.ledger.present, broker.counters.accepted) == (1, 1)
+    assert (broker.job_registry.present, broker.counters.accepted) == (1, 1)
 
 
 def test_same_key_joins_a_running_job_and_both_are_answered(
@@ -37,7 +37,7 @@ def test_same_key_joins_a_running_job_and_both_are_answered(
         DeliverOutcome(caller, job, Outcome.DONE, b"result"),
         DeliverOutcome(other, job, Outcome.DONE, b"result"),
     ]
-    assert broker.counters.handed_out == 1
+    assert broker.counters.dispatched == 1
 
 
 def test_same_key_is_told_the_outcome_of_an_ended_job(broker: CheckedBroker, other: Caller) -> None:

@@ -25,14 +25,14 @@ JOB_TABLE = {
     JobState.ENDED: set(),
 }
 
-WORKING = {WorkerState.IDLE, WorkerState.BUSY, WorkerState.UNPROVEN, WorkerState.RESTING, WorkerState.DETACHED}
+WORKING = {WorkerState.IDLE, WorkerState.BUSY, WorkerState.STUCK, WorkerState.RESTING, WorkerState.DETACHED}
 STOPPING = {WorkerState.DRAINING, WorkerState.GONE}
 WORKER_TABLE = {
-    WorkerState.BOOTING: {WorkerState.IDLE} | STOPPING,
-    WorkerState.IDLE: WORKING - {WorkerState.IDLE, WorkerState.UNPROVEN, WorkerState.RESTING} | STOPPING,
+    WorkerState.STARTING: {WorkerState.IDLE} | STOPPING,
+    WorkerState.IDLE: WORKING - {WorkerState.IDLE, WorkerState.STUCK, WorkerState.RESTING} | STOPPING,
     WorkerState.BUSY: WORKING - {WorkerState.BUSY} | STOPPING,
-    WorkerState.UNPROVEN: WORKING - {WorkerState.UNPROVEN} | STOPPING,
-    WorkerState.RESTING: WORKING - {WorkerState.RESTING, WorkerState.UNPROVEN} | STOPPING,
+    WorkerState.STUCK: WORKING - {WorkerState.STUCK} | STOPPING,
+    WorkerState.RESTING: WORKING - {WorkerState.RESTING, WorkerState.STUCK} | STOPPING,
     WorkerState.DETACHED: WORKING - {WorkerState.DETACHED} | STOPPING,
     WorkerState.DRAINING: {WorkerState.GONE},
     WorkerState.GONE: set(),
@@ -102,44 +102,44 @@ def test_every_worker_may_go_and_nobody_comes_back(state: WorkerState) -> None:
 
 
 @pytest.mark.parametrize(
-    ("running", "unproven", "fitting"),
+    ("running", "stuck", "fitting"),
     [
         (0, 0, WorkerState.IDLE),
         (1, 0, WorkerState.IDLE),
         (0, 1, WorkerState.IDLE),
         (2, 0, WorkerState.BUSY),
         (1, 1, WorkerState.BUSY),
-        (0, 2, WorkerState.UNPROVEN),
+        (0, 2, WorkerState.STUCK),
     ],
 )
-def test_state_of_a_working_worker_follows_its_slots(running: int, unproven: int, fitting: WorkerState) -> None:
+def test_state_of_a_working_worker_follows_its_slots(running: int, stuck: int, fitting: WorkerState) -> None:
     """D11: unproven is counted for each slot."""
     worker = a_worker(WorkerState.BUSY, capacity=2)
-    for number in range(running + unproven):
-        held = worker.running if number < running else worker.unproven
+    for number in range(running + stuck):
+        held = worker.running if number < running else worker.stuck
         token = Token(bytes([number]) * 16)
         held[token] = Attempt(a_job(), 1, token, worker, 0.0, 60.0)
     assert settle(worker) is worker.state is fitting
 
 
-@pytest.mark.parametrize("state", [WorkerState.BOOTING, WorkerState.DRAINING, WorkerState.GONE])
+@pytest.mark.parametrize("state", [WorkerState.STARTING, WorkerState.DRAINING, WorkerState.GONE])
 def test_worker_that_does_not_work_is_not_settled(state: WorkerState) -> None:
     assert settle(a_worker(state)) is state
 
 
-@pytest.mark.parametrize("state", [WorkerState.IDLE, WorkerState.BUSY, WorkerState.UNPROVEN, WorkerState.DETACHED])
+@pytest.mark.parametrize("state", [WorkerState.IDLE, WorkerState.BUSY, WorkerState.STUCK, WorkerState.DETACHED])
 def test_working_worker_that_is_out_of_reach_is_detached_whatever_it_holds(state: WorkerState) -> None:
     """R64."""
     worker = a_worker(state, away_since=5.0)
-    if state in (WorkerState.BUSY, WorkerState.UNPROVEN):
-        held = worker.running if state is WorkerState.BUSY else worker.unproven
+    if state in (WorkerState.BUSY, WorkerState.STUCK):
+        held = worker.running if state is WorkerState.BUSY else worker.stuck
         held[Token(b"t" * 16)] = Attempt(a_job(), 1, Token(b"t" * 16), worker, 0.0, 60.0)
     assert settle(worker) is worker.state is WorkerState.DETACHED
 
 
 @pytest.mark.parametrize(
     ("held", "fitting"),
-    [(None, WorkerState.IDLE), ("running", WorkerState.BUSY), ("unproven", WorkerState.UNPROVEN)],
+    [(None, WorkerState.IDLE), ("running", WorkerState.BUSY), ("stuck", WorkerState.STUCK)],
 )
 def test_detached_worker_that_is_within_reach_again_is_what_its_slots_say(
     held: str | None, fitting: WorkerState
@@ -151,7 +151,7 @@ def test_detached_worker_that_is_within_reach_again_is_what_its_slots_say(
     assert settle(worker) is worker.state is fitting
 
 
-@pytest.mark.parametrize("state", [WorkerState.BOOTING, WorkerState.DRAINING, WorkerState.GONE])
+@pytest.mark.parametrize("state", [WorkerState.STARTING, WorkerState.DRAINING, WorkerState.GONE])
 def test_worker_that_does_not_work_is_not_detached(state: WorkerState) -> None:
     """R64: a draining one that is out of reach goes on draining."""
     assert settle(a_worker(state, away_since=5.0)) is state

@@ -92,7 +92,7 @@ def test_orphan_that_is_given_back_after_its_grace_is_not_started_again(
     give_back(broker, attempt, way, 6.0)
     broker.tick(6.0)
     assert broker.take() == [DeliverOutcome(caller, attempt.job, Outcome.CANCELLED, reason="its caller has gone")]
-    assert broker.counters.handed_out == 1
+    assert broker.counters.dispatched == 1
 
 
 @pytest.mark.parametrize("way", RETURNS)

@@ -54,15 +54,15 @@ def test_all_callers_together_leave_room_for_names_that_workers_offer() -> None:
     taken = [enqueue(broker, f"s{number}", Owner()) for number in range(10)]
     assert [job is not None for job in taken] == [True] * 8 + [False] * 2
     worker = broker.booting("a", "b")
-    assert broker.join(NOBODY, None, "w", ["c"], worker.terms, 0.0) is None
+    assert broker.join(NOBODY, None, "w", ["c"], worker.profile, 0.0) is None
 
 
 @pytest.mark.parametrize("waits", [True, False])
 def test_name_is_given_back_when_the_last_of_its_jobs_has_ended(waits: bool) -> None:
     broker = CheckedBroker(max_services_per_caller=1)
     owner = Owner()
-    wishes = JobOptions(waits=True, durable=not waits)
-    jobs = [broker.submit("s", b"x", Caller(), wishes, 0.0, owner=owner) for _ in range(2)]
+    job_options = JobOptions(waits=True, durable=not waits)
+    jobs = [broker.submit("s", b"x", Caller(), job_options, 0.0, owner=owner) for _ in range(2)]
     broker.save_all()
     broker.withdraw(jobs[0], 0.0)
     assert (owner.names, owner.jobs) == (1, 1)

@@ -124,7 +124,7 @@ def test_worker_that_offers_another_service_gets_its_waiting_jobs(broker: Checke
     worker = broker.worker("a")
     job = broker.call(service="b")
     assert broker.offer(worker, ["a", "b"], 1.0)
-    assert (attempt_of(job).worker, broker.roster.services["b"].workers) == (worker, 1)
+    assert (attempt_of(job).worker, broker.worker_registry.services["b"].workers) == (worker, 1)
 
 
 def test_service_that_is_no_longer_offered_gets_no_worker(broker: CheckedBroker) -> None:

@@ -23,7 +23,7 @@ def served(broker: CheckedBroker, count: int, now: float) -> list[bytes]:
 
 def entries(broker: CheckedBroker, service: str = "s") -> int:
     """All entries of a queue, living and dead."""
-    queue = broker.roster.services[service].queue
+    queue = broker.worker_registry.services[service].queue
     return sum(map(len, queue._lanes.values())) + len(queue._returned)
 
 
@@ -121,12 +121,12 @@ def test_dead_entries_stay_bounded_when_the_living_are_taken(broker: CheckedBrok
     for job in slow[5:95]:
         broker.withdraw(job, 0.0)
     broker.worker(capacity=100)
-    assert entries(broker) <= SWEEP_FLOOR + 2 * broker.roster.services["s"].queue.length
+    assert entries(broker) <= SWEEP_FLOOR + 2 * broker.worker_registry.services["s"].queue.length
 
 
 def test_queue_counts_what_waits(broker: CheckedBroker) -> None:
     jobs = [broker.call() for _ in range(3)]
-    queue = broker.roster.services["s"].queue
+    queue = broker.worker_registry.services["s"].queue
     assert queue.length == 3
     broker.withdraw(jobs[1], 0.0)
     assert queue.length == 2

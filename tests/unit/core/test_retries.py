@@ -12,8 +12,8 @@ from dragoman.core.retries import TRIED_KEPT, are_spent, back_off, note_ending, 
 from dragoman.core.states import AttemptRecord, Outcome
 
 
-def a_job(spent: int = 0, deaths: int = 0, **wishes: object) -> Job:
-    job = Job(JobId(b"j" * 16), Service("s", 60.0), b"", (), JobOptions(**wishes), 0.0)
+def a_job(spent: int = 0, deaths: int = 0, **job_options: object) -> Job:
+    job = Job(JobId(b"j" * 16), Service("s", 60.0), b"", (), JobOptions(**job_options), 0.0)
     job.spent, job.deaths = spent, deaths
     return job
 

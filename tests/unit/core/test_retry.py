@@ -34,7 +34,7 @@ def test_call_is_handed_out_once_unless_it_asks_for_more(broker: CheckedBroker) 
     """D8, R9, I8."""
     attempt = broker.running()
     broker.fail(attempt, "no", 1.0)
-    assert (attempt.job.outcome, broker.counters.handed_out) == (Outcome.FAILED, 1)
+    assert (attempt.job.outcome, broker.counters.dispatched) == (Outcome.FAILED, 1)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_number_of_attempts_is_the_jobs_own_or_the_larger_default(
     while job.state is not JobState.ENDED:
         broker.fail(attempt_of(job), "no", broker.next_deadline())
         broker.run_until(job.start_at)
-    assert (job.spent, broker.counters.handed_out) == (limit, limit)
+    assert (job.spent, broker.counters.dispatched) == (limit, limit)
 
 
 def test_attempts_are_bounded() -> None:
@@ -90,7 +90,7 @@ def test_job_whose_run_time_was_over_goes_to_another_worker(broker: CheckedBroke
     broker.take()
     broker.tick(10.0)
     broker.tick(11.0)
-    assert (attempt_of(job).worker, first.state) == (second, WorkerState.UNPROVEN)
+    assert (attempt_of(job).worker, first.state) == (second, WorkerState.STUCK)
 
 
 def test_delays_double_up_to_the_cap(broker: CheckedBroker) -> None:
@@ -251,7 +251,7 @@ def test_retry_makes_a_new_job_that_names_the_old_one(broker: CheckedBroker) -> 
     again = broker.retry(job, 2.0)
     assert again is not None
     assert broker.take() == [StoreJob(again, broker.last_save)]
-    assert (again.retry_of, again.payload, again.wishes, again.spent) == (job.id, b"payload", job.wishes, 0)
+    assert (again.retry_of, again.payload, again.options, again.spent) == (job.id, b"payload", job.options, 0)
     assert (job.state, again.id != job.id) == (JobState.ENDED, True)
     broker.save_all(2.0)
     broker.worker(now=3.0)

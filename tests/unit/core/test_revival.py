@@ -24,8 +24,8 @@ NOW = 1_000.0
 
 
 def kept(number: int = 1, *, service: str = "s", created: float = 900.0, delay: float = 0.0, **facts: Any) -> StoredJob:
-    wishes = JobOptions(durable=True, waits=True, attempts=3, delay=delay, priority=facts.pop("priority", 5))
-    found = StoredJob(number, JobId(number.to_bytes(16, "big")), service, wishes, created)
+    job_options = JobOptions(durable=True, waits=True, attempts=3, delay=delay, priority=facts.pop("priority", 5))
+    found = StoredJob(number, JobId(number.to_bytes(16, "big")), service, job_options, created)
     for name, value in facts.items():
         setattr(found, name, value)
     return found
@@ -60,18 +60,18 @@ def test_job_goes_to_a_worker_that_is_idle_already(broker: CheckedBroker) -> Non
 def test_payload_that_was_fetched_counts(broker: CheckedBroker) -> None:
     """I5."""
     job = revive(broker, kept())
-    broker.ledger.fetched(job, b"payload")
+    broker.job_registry.fetched(job, b"payload")
     check(broker.plain)
-    assert (job.payload, broker.ledger.bytes) == (b"payload", 7)
+    assert (job.payload, broker.job_registry.bytes) == (b"payload", 7)
     broker.withdraw(job, NOW)
-    assert broker.ledger.bytes == 0
+    assert broker.job_registry.bytes == 0
 
 
 def test_payload_that_comes_after_the_end_is_dropped(broker: CheckedBroker) -> None:
     job = revive(broker, kept())
     broker.withdraw(job, NOW)
-    broker.ledger.fetched(job, b"payload")
-    assert (job.payload, broker.ledger.bytes) == (b"", 0)
+    broker.job_registry.fetched(job, b"payload")
+    assert (job.payload, broker.job_registry.bytes) == (b"", 0)
 
 
 def test_attempt_whose_payload_is_on_its_way_was_seen_by_nobody(broker: CheckedBroker) -> None:
@@ -159,7 +159,7 @@ def test_running_job_whose_worker_cannot_name_it_is_lost_at_once(broker: Checked
     job = revive(broker, given(may_return=False))
     assert (job.state, job.spent, job.deaths) == (JobState.DELAYED, 1, 1)
     assert job.history == [AttemptRecord(1, "w", Outcome.LOST, "the broker died while it ran")]
-    assert broker.roster.workers == {}
+    assert broker.worker_registry.workers == {}
 
 
 def test_worker_of_an_earlier_run_is_marked_in_the_event_of_its_end(broker: CheckedBroker) -> None:
@@ -178,44 +178,49 @@ def test_running_job_that_had_no_more_attempts_ends_lost(broker: CheckedBroker) 
 def test_worker_that_names_its_attempt_may_still_deliver(broker: CheckedBroker, caller: Caller) -> None:
     """R107."""
     job = revive(broker, given())
-    attempt = broker.stranded[TOKEN]
+    attempt = broker.resumable[TOKEN]
     assert (job.state, attempt.worker.state, attempt.number) == (JobState.RUNNING, WorkerState.DETACHED, 1)
-    assert broker.ledger.attend(job, caller)
+    assert broker.job_registry.attend(job, caller)
     assert broker.succeed(attempt, b"result", NOW + 20.0)
     broker.save_all(NOW + 20.0)
     assert DeliverOutcome(caller, job, Outcome.DONE, b"result") in broker.take()
     broker.run_until(NOW + 100.0)
-    assert broker.roster.workers == {}
+    assert broker.worker_registry.workers == {}
 
 
 def test_attempt_of_an_earlier_run_is_claimed_once(broker: CheckedBroker) -> None:
     job = revive(broker, given())
-    assert broker.attempts.is_stranded(TOKEN)
-    assert broker.attempts.claim_stranded(TOKEN) is job.attempt
-    assert not broker.attempts.is_stranded(TOKEN)
-    assert broker.attempts.claim_stranded(TOKEN) is None
+    assert broker.attempts.is_resumable(TOKEN)
+    assert broker.attempts.claim_resumable(TOKEN) is job.attempt
+    assert not broker.attempts.is_resumable(TOKEN)
+    assert broker.attempts.claim_resumable(TOKEN) is None
 
 
 def test_result_that_comes_before_its_job_is_read_waits_for_it(broker: CheckedBroker) -> None:
     """R107. Workers are back sooner than a large diary is read: what they brought was dropped."""
-    broker.ledger.is_loading = True
-    assert broker.ledger.early.keep(TOKEN, b"result")
+    broker.job_registry.is_loading = True
+    assert broker.job_registry.early.keep(TOKEN, b"result")
     job = revive(broker, given())
-    assert (job.outcome, job.result, broker.stranded, broker.roster.workers) == (Outcome.DONE, b"result", {}, {})
+    assert (job.outcome, job.result, broker.resumable, broker.worker_registry.workers) == (
+        Outcome.DONE,
+        b"result",
+        {},
+        {},
+    )
 
 
 def test_results_that_come_early_are_bounded() -> None:
     broker = CheckedBroker(max_memory=10_000)
-    assert broker.ledger.early.keep(TOKEN, bytes(6_000))
-    assert not broker.ledger.early.keep(Token(b"u" * 16), bytes(6_000))
-    assert broker.ledger.early.clear() == 1
-    assert broker.ledger.early.keep(TOKEN, bytes(6_000))
+    assert broker.job_registry.early.keep(TOKEN, bytes(6_000))
+    assert not broker.job_registry.early.keep(Token(b"u" * 16), bytes(6_000))
+    assert broker.job_registry.early.clear() == 1
+    assert broker.job_registry.early.keep(TOKEN, bytes(6_000))
 
 
 def test_worker_that_does_not_return_in_time_has_lost_it(broker: CheckedBroker) -> None:
     """R107: `resume` is 30 s. Its run time goes on meanwhile."""
     job = revive(broker, given())
-    attempt = broker.stranded[TOKEN]
+    attempt = broker.resumable[TOKEN]
     broker.run_until(NOW + 29.9)
     assert job.state is JobState.RUNNING
     broker.run_until(NOW + 30.0)
@@ -226,8 +231,8 @@ def test_worker_that_does_not_return_in_time_has_lost_it(broker: CheckedBroker) 
 
 def test_outcome_is_kept_on_and_told(broker: CheckedBroker, caller: Caller) -> None:
     job = revive(broker, kept(outcome=Outcome.DONE, keep_until=NOW + 50.0, key="k", digest=b"d"))
-    assert (job.state, job.result is ABSENT, broker.ledger.present) == (JobState.ENDED, True, 0)
-    assert not broker.ledger.attend(job, caller)
+    assert (job.state, job.result is ABSENT, broker.job_registry.present) == (JobState.ENDED, True, 0)
+    assert not broker.job_registry.attend(job, caller)
     (told,) = broker.take()
     assert isinstance(told, DeliverOutcome)
     assert (told.job, told.result is ABSENT) == (job, True)
@@ -250,7 +255,7 @@ def test_key_that_two_jobs_of_an_earlier_run_have_is_the_later_ones(broker: Chec
     first = revive(broker, kept(1, outcome=Outcome.DONE, keep_until=NOW + 10.0, key="k"))
     second = revive(broker, kept(2, outcome=Outcome.DONE, keep_until=NOW + 20.0, key="k"))
     broker.run_until(NOW + 10.0)
-    assert broker.ledger.first_with(first.service, "k") is second
+    assert broker.job_registry.first_with(first.service, "k") is second
     broker.run_until(NOW + 20.0)
     assert broker.jobs == {}
 

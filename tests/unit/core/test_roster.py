@@ -85,14 +85,14 @@ def test_worker_stands_once_among_the_idle_when_its_time_of_being_last_ends(brok
     """R31, R38. A bug: a worker of two slots then stood among the idle and among the held back."""
     held = broker.worker(held=60.0, capacity=2)
     broker.succeed(broker.running(held), b"", 61.0)
-    service = broker.roster.services["s"]
+    service = broker.worker_registry.services["s"]
     assert [*service.idle, *service.held_back] == [held]
 
 
 def test_service_knows_when_the_first_of_its_held_back_workers_may_be_trusted(broker: CheckedBroker) -> None:
     """R38. Looked at by every hand-out, so it must be neither too late nor, for long, too early."""
     late, early = broker.worker(held=90.0), broker.worker(held=60.0)
-    service = broker.roster.services["s"]
+    service = broker.worker_registry.services["s"]
     assert service.held_back_until == 60.0
     assert attempt_of(broker.call(now=61.0)).worker is early
     assert (list(service.held_back), service.held_back_until) == ([late], 90.0)
@@ -184,7 +184,7 @@ def test_booting_worker_makes_its_service_known_and_gets_nothing(broker: Checked
     worker = broker.booting()
     job = broker.submit("s", b"x", caller, JobOptions(), 0.0)
     assert job is not None
-    assert (job.state, worker.state) == (JobState.WAITING, WorkerState.BOOTING)
+    assert (job.state, worker.state) == (JobState.WAITING, WorkerState.STARTING)
     broker.idle(worker, 1.0)
     assert broker.take() == [SendJob(attempt_of(job))]
 
@@ -207,8 +207,8 @@ def test_booting_worker_makes_its_service_known_and_gets_nothing(broker: Checked
 def test_worker_with_bad_names_is_not_let_in(broker: CheckedBroker, names: list[str]) -> None:
     """R29."""
     assert join(broker, *names) is None
-    assert not broker.roster.workers
-    assert not broker.roster.services
+    assert not broker.worker_registry.workers
+    assert not broker.worker_registry.services
 
 
 @pytest.mark.parametrize("name", ["a", "a" * 128, "é" * 64, "with space", "日本"])
@@ -220,7 +220,7 @@ def test_worker_with_good_names_is_let_in(broker: CheckedBroker, name: str) -> N
 def test_same_name_twice_is_one_service(broker: CheckedBroker) -> None:
     worker = broker.worker("s", "s")
     assert [service.name for service in worker.services] == ["s"]
-    assert broker.roster.services["s"].workers == 1
+    assert broker.worker_registry.services["s"].workers == 1
 
 
 def test_names_beyond_the_bound_are_refused_and_not_stored() -> None:
@@ -239,14 +239,14 @@ def test_names_beyond_the_bound_are_refused_and_not_stored() -> None:
         )
     ]
     assert broker.pause("c") is None
-    assert set(broker.roster.services) == {"a", "b"}
+    assert set(broker.worker_registry.services) == {"a", "b"}
 
 
 def test_worker_whose_names_do_not_all_fit_is_refused_and_none_is_stored() -> None:
     """R29. A bug: room for the second name was made by forgetting the first, which the worker went on to offer."""
     broker = CheckedBroker(max_services=1)
     assert join(broker, "a", "b") is None
-    assert not broker.roster.services
+    assert not broker.worker_registry.services
 
 
 def test_worker_whose_second_name_does_not_fit_leaves_nothing_behind() -> None:
@@ -254,7 +254,7 @@ def test_worker_whose_second_name_does_not_fit_leaves_nothing_behind() -> None:
     broker = CheckedBroker(max_services=2)
     broker.worker("a")
     assert join(broker, "b", "c") is None
-    assert set(broker.roster.services) == {"a"}
+    assert set(broker.worker_registry.services) == {"a"}
 
 
 def test_every_service_a_worker_offers_can_be_asked_for() -> None:
@@ -262,7 +262,7 @@ def test_every_service_a_worker_offers_can_be_asked_for() -> None:
     broker.call(service="x", waits=True)
     broker.withdraw(next(iter(broker.jobs.values())), 0.0)  # a name nobody uses any more
     worker = broker.worker("a", "b")
-    assert all(broker.roster.services.get(service.name) is service for service in worker.services)
+    assert all(broker.worker_registry.services.get(service.name) is service for service in worker.services)
 
 
 def test_names_nobody_uses_make_room_for_new_ones() -> None:
@@ -270,14 +270,14 @@ def test_names_nobody_uses_make_room_for_new_ones() -> None:
     broker = CheckedBroker(max_services=2)
     for number in range(10):
         broker.withdraw(broker.call(service=f"s{number}"), 0.0)
-        assert len(broker.roster.services) <= 2
+        assert len(broker.worker_registry.services) <= 2
 
 
 def test_paused_name_is_not_forgotten() -> None:
     broker = CheckedBroker(max_services=1)
     assert broker.pause("s") is not None
     assert join(broker, "other") is None
-    assert broker.roster.services["s"].paused
+    assert broker.worker_registry.services["s"].paused
 
 
 @pytest.mark.parametrize("way", ["delayed", "unsaved", "resting"])

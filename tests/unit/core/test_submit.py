@@ -84,13 +84,13 @@ def test_impossible_service_name_is_invalid(broker: CheckedBroker, caller: Calle
     assert broker.submit(name, b"x", caller, JobOptions(waits=True), 0.0) is None
     assert broker.take() == refusal(caller, RefusalReason.INVALID, "a service name is 1 to 128 bytes of printable text")
     assert (broker.counters.refused, broker.counters.accepted) == (1, 0)
-    assert not broker.roster.services
+    assert not broker.worker_registry.services
 
 
 def test_unknown_service_fails_fast(broker: CheckedBroker, caller: Caller) -> None:
     assert broker.submit("s", b"x", caller, JobOptions(), 0.0) is None
     assert broker.take() == refusal(caller, RefusalReason.NO_SUCH_SERVICE, "no worker offers 's'")
-    assert not broker.roster.services
+    assert not broker.worker_registry.services
 
 
 def test_service_others_wait_for_is_still_unknown_to_one_who_does_not_wait(
@@ -136,7 +136,7 @@ def test_room_is_there_again_when_a_job_has_ended(caller: Caller) -> None:
     broker = CheckedBroker(max_jobs=1, max_jobs_per_service=1, max_memory=1)
     for _ in range(3):
         broker.withdraw(broker.call(b"x"), 0.0)
-    assert (broker.ledger.present, broker.ledger.bytes) == (0, 0)
+    assert (broker.job_registry.present, broker.job_registry.bytes) == (0, 0)
 
 
 @pytest.mark.parametrize("priority", [-1, 10])
@@ -226,7 +226,7 @@ def test_attempt_that_runs_longer_than_job_timeout_is_timed_out(broker: CheckedB
         CancelAttempt(attempt, reason),
         DeliverOutcome(caller, job, Outcome.TIMED_OUT, reason=reason),
     ]
-    assert worker.state is WorkerState.UNPROVEN
+    assert worker.state is WorkerState.STUCK
 
 
 def test_life_sign_does_not_extend_the_run_time(broker: CheckedBroker) -> None:
@@ -238,7 +238,7 @@ def test_life_sign_does_not_extend_the_run_time(broker: CheckedBroker) -> None:
         broker.tick(float(now))
     broker.take()
     broker.tick(5.0)
-    assert (job.outcome, worker.state) == (Outcome.TIMED_OUT, WorkerState.UNPROVEN)
+    assert (job.outcome, worker.state) == (Outcome.TIMED_OUT, WorkerState.STUCK)
 
 
 def test_job_without_job_timeout_runs_for_as_long_as_it_likes(broker: CheckedBroker) -> None:
@@ -270,7 +270,7 @@ def test_deadline_ends_a_running_job_whatever_attempts_it_has(broker: CheckedBro
         CancelAttempt(attempt, "its deadline passed"),
         DeliverOutcome(caller, job, Outcome.TIMED_OUT, reason="its deadline passed"),
     ]
-    assert worker.state is WorkerState.UNPROVEN
+    assert worker.state is WorkerState.STUCK
 
 
 def test_job_timeout_comes_before_a_later_deadline(broker: CheckedBroker) -> None:
@@ -334,7 +334,7 @@ def test_withdraw_recalls_a_running_job(broker: CheckedBroker, caller: Caller) -
         CancelAttempt(attempt, "withdrawn"),
         DeliverOutcome(caller, attempt.job, Outcome.CANCELLED, reason="withdrawn"),
     ]
-    assert worker.state is WorkerState.UNPROVEN
+    assert worker.state is WorkerState.STUCK
 
 
 def test_withdraw_of_an_ended_job_changes_nothing(broker: CheckedBroker) -> None:
@@ -359,7 +359,7 @@ def test_waiting_call_whose_caller_has_gone_is_not_started(broker: CheckedBroker
     """R18, with no grace."""
     job = broker.call(caller=caller)
     broker.caller_gone(caller, 1.0)
-    assert (job.outcome, broker.take(), broker.ledger.present) == (Outcome.CANCELLED, [], 0)
+    assert (job.outcome, broker.take(), broker.job_registry.present) == (Outcome.CANCELLED, [], 0)
 
 
 @pytest.mark.parametrize("delay", [0.0, 100.0])

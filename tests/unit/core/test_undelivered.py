@@ -19,7 +19,7 @@ def test_undelivered_job_goes_to_another_worker_at_once(broker: CheckedBroker) -
     again = attempt_of(attempt.job)
     assert broker.take() == [SendJob(again)]
     assert (again.worker, again.number, attempt.job.spent, attempt.job.history) == (other, 1, 0, None)
-    assert (first.state, first.running, first.unproven) == (WorkerState.IDLE, {}, {})
+    assert (first.state, first.running, first.stuck) == (WorkerState.IDLE, {}, {})
     assert not broker.succeed(attempt, b"of nobody", 2.0)
 
 
@@ -97,7 +97,7 @@ def test_undelivered_attempt_that_is_over_proves_its_slot(broker: CheckedBroker)
     broker.take()
     broker.undelivered(attempt, 3.0)
     assert broker.take() == [SendJob(attempt_of(following))]
-    assert (attempt.job.outcome, attempt.worker.unproven) == (Outcome.CANCELLED, {})
+    assert (attempt.job.outcome, attempt.worker.stuck) == (Outcome.CANCELLED, {})
 
 
 @pytest.mark.parametrize("way", ["proven", "gone", "done"])
@@ -121,7 +121,7 @@ def test_job_that_is_undelivered_again_and_again_rests(broker: CheckedBroker) ->
     job = broker.running().job
     for _ in range(broker.policy.max_refusals):
         broker.undelivered(attempt_of(job), 1.0)
-    assert (job.state, job.spent, broker.counters.handed_out) == (JobState.DELAYED, 0, 10)
+    assert (job.state, job.spent, broker.counters.dispatched) == (JobState.DELAYED, 0, 10)
     broker.tick(1.1)
     assert job.state is JobState.RUNNING
 

@@ -14,9 +14,9 @@ from dragoman.core.states import JobState, Outcome, RemovalReason, WorkerState
 from .world import Caller, CheckedBroker, attempt_of
 
 
-def unproven(broker: CheckedBroker, worker: Worker, now: float = 1.0, **wishes: object) -> Attempt:
+def stuck(broker: CheckedBroker, worker: Worker, now: float = 1.0, **job_options: object) -> Attempt:
     """Let a job of this worker be withdrawn."""
-    attempt = broker.running(worker, now=now, **wishes)
+    attempt = broker.running(worker, now=now, **job_options)
     assert attempt.worker is worker
     broker.withdraw(attempt.job, now)
     broker.take()
@@ -30,7 +30,7 @@ def test_worker_is_booting_until_it_says_it_is_idle(broker: CheckedBroker) -> No
     worker = broker.booting()
     broker.seen(worker, 1.0)
     broker.call(now=1.0)
-    assert (worker.state, broker.take()) == (WorkerState.BOOTING, [])
+    assert (worker.state, broker.take()) == (WorkerState.STARTING, [])
     assert broker.idle(worker, 2.0)
     assert worker.state is WorkerState.BUSY
 
@@ -70,7 +70,7 @@ def test_lease_lives_as_long_as_the_worker_is_heard_from(broker: CheckedBroker) 
     assert worker.state is WorkerState.IDLE
     broker.tick(41.0)
     assert broker.take() == [RemoveWorker(worker, RemovalReason.EXPIRED, "its worker was silent for 5 s")]
-    assert (worker.state, broker.counters.expired_workers, broker.roster.workers) == (WorkerState.GONE, 1, {})
+    assert (worker.state, broker.counters.expired_workers, broker.worker_registry.workers) == (WorkerState.GONE, 1, {})
 
 
 def test_busy_worker_that_falls_silent_is_lost_with_its_job(broker: CheckedBroker, caller: Caller) -> None:
@@ -95,7 +95,7 @@ def test_worker_that_is_silent_while_it_works_is_judged_by_the_jobs_time_alone(
     assert (worker.state, broker.take()) == (WorkerState.BUSY, [])
     broker.run_until(60.0)
     assert broker.take()[0] == CancelAttempt(attempt, "no result within 60 s")
-    assert worker.state is WorkerState.UNPROVEN
+    assert worker.state is WorkerState.STUCK
 
 
 def test_worker_that_is_silent_while_it_works_has_its_lease_again_when_idle(broker: CheckedBroker) -> None:
@@ -155,18 +155,18 @@ def test_new_life_of_a_worker_is_another_worker(broker: CheckedBroker, caller: C
 def test_unproven_worker_gets_nothing_whatever_life_it_shows(broker: CheckedBroker) -> None:
     """D11, R7, R36: a PING never frees it."""
     worker = broker.worker(lease=5.0)
-    unproven(broker, worker)
+    stuck(broker, worker)
     job = broker.call(now=2.0)
     for now in (3.0, 6.0, 9.0):
         broker.seen(worker, now)
         broker.tick(now)
-    assert (worker.state, job.state, broker.take()) == (WorkerState.UNPROVEN, JobState.WAITING, [])
+    assert (worker.state, job.state, broker.take()) == (WorkerState.STUCK, JobState.WAITING, [])
 
 
 def test_unproven_worker_that_says_it_is_free_is_believed(broker: CheckedBroker) -> None:
     """D11, R36."""
     worker = broker.worker()
-    unproven(broker, worker)
+    stuck(broker, worker)
     assert broker.idle(worker, 2.0)
     assert worker.state is WorkerState.IDLE
     assert broker.call(now=3.0).state is JobState.RUNNING
@@ -175,7 +175,7 @@ def test_unproven_worker_that_says_it_is_free_is_believed(broker: CheckedBroker)
 def test_unproven_worker_that_says_it_is_free_gets_the_job_that_waits(broker: CheckedBroker) -> None:
     """D11, I6. A bug: the tables did not let an unproven worker become busy, and the process stopped."""
     worker = broker.worker()
-    unproven(broker, worker)
+    stuck(broker, worker)
     job = broker.call(now=2.0)
     assert broker.idle(worker, 3.0)
     assert broker.take() == [SendJob(attempt_of(job))]
@@ -185,17 +185,17 @@ def test_unproven_worker_that_says_it_is_free_gets_the_job_that_waits(broker: Ch
 def test_unproven_worker_is_waited_for_so_long_and_no_longer(broker: CheckedBroker) -> None:
     """R36."""
     worker = broker.worker(unproven_limit=100.0)
-    unproven(broker, worker)
+    stuck(broker, worker)
     broker.seen(worker, 100.0)
     broker.run_until(100.9)
-    assert worker.state is WorkerState.UNPROVEN
+    assert worker.state is WorkerState.STUCK
     broker.run_until(101.0)
     assert broker.take() == [RemoveWorker(worker, RemovalReason.EXPIRED, "it did not prove itself free within 100 s")]
 
 
 def test_unproven_worker_that_falls_silent_is_gone_when_its_lease_is(broker: CheckedBroker) -> None:
     worker = broker.worker(lease=5.0)
-    unproven(broker, worker)
+    stuck(broker, worker)
     broker.tick(6.0)
     assert worker.state is WorkerState.GONE
 
@@ -203,7 +203,7 @@ def test_unproven_worker_that_falls_silent_is_gone_when_its_lease_is(broker: Che
 def test_worker_that_was_proven_is_not_judged_by_the_old_limit(broker: CheckedBroker) -> None:
     """R5."""
     worker = broker.worker(unproven_limit=100.0)
-    attempt = unproven(broker, worker)
+    attempt = stuck(broker, worker)
     broker.succeed(attempt, b"late", 50.0)
     broker.run_until(200.0)
     assert worker.state is WorkerState.IDLE
@@ -232,26 +232,26 @@ def test_worker_of_several_slots_takes_all_that_waits_when_it_comes(broker: Chec
 def test_each_slot_is_unproven_by_itself(broker: CheckedBroker) -> None:
     """D11."""
     worker = broker.worker(capacity=2)
-    unproven(broker, worker)
+    stuck(broker, worker)
     assert (worker.state, worker.free) == (WorkerState.IDLE, 1)
     other = broker.running(worker)
     assert (worker.state, worker.free) == (WorkerState.BUSY, 0)
     broker.withdraw(other.job, 2.0)
-    assert (worker.state, worker.free) == (WorkerState.UNPROVEN, 0)
+    assert (worker.state, worker.free) == (WorkerState.STUCK, 0)
 
 
 def test_late_result_proves_its_own_slot_only(broker: CheckedBroker) -> None:
     """D11."""
     worker = broker.worker(capacity=2)
-    first, second = unproven(broker, worker), unproven(broker, worker)
+    first, second = stuck(broker, worker), stuck(broker, worker)
     broker.succeed(first, b"late", 2.0)
-    assert (worker.state, list(worker.unproven.values())) == (WorkerState.IDLE, [second])
+    assert (worker.state, list(worker.stuck.values())) == (WorkerState.IDLE, [second])
 
 
 def test_late_result_of_one_slot_lets_one_job_in(broker: CheckedBroker) -> None:
     """D11, I6."""
     worker = broker.worker(capacity=2)
-    first, second = unproven(broker, worker), unproven(broker, worker)
+    first, second = stuck(broker, worker), stuck(broker, worker)
     jobs = [broker.call(now=2.0), broker.call(now=2.0)]
     broker.succeed(first, b"late", 3.0)
     assert [job.state for job in jobs] == [JobState.RUNNING, JobState.WAITING]
@@ -263,19 +263,19 @@ def test_late_result_of_one_slot_lets_one_job_in(broker: CheckedBroker) -> None:
 def test_word_of_being_free_proves_all_slots_but_those_where_a_job_runs(broker: CheckedBroker) -> None:
     """D1, D11."""
     worker = broker.worker(capacity=3)
-    unproven(broker, worker)
-    unproven(broker, worker)
+    stuck(broker, worker)
+    stuck(broker, worker)
     running = broker.running(worker)
     assert broker.idle(worker, 2.0)
-    assert (worker.state, list(worker.running.values()), worker.unproven) == (WorkerState.IDLE, [running], {})
+    assert (worker.state, list(worker.running.values()), worker.stuck) == (WorkerState.IDLE, [running], {})
 
 
 def test_unproven_limit_counts_for_each_slot(broker: CheckedBroker) -> None:
     """R36. A bug: with two slots that were unproven by turns, each proven soon, the first one's time ran on."""
     worker = broker.worker(capacity=2, unproven_limit=100.0)
-    doubtful = unproven(broker, worker, now=0.0)
+    doubtful = stuck(broker, worker, now=0.0)
     for now in range(10, 300, 10):
-        following = unproven(broker, worker, now=float(now))
+        following = stuck(broker, worker, now=float(now))
         broker.succeed(doubtful, b"late", float(now) + 5.0)
         doubtful = following
         broker.run_until(float(now) + 5.0)
@@ -285,8 +285,8 @@ def test_unproven_limit_counts_for_each_slot(broker: CheckedBroker) -> None:
 def test_oldest_unproven_slot_counts(broker: CheckedBroker) -> None:
     """R36: new doubt does not renew the old one's time."""
     worker = broker.worker(capacity=2, unproven_limit=100.0)
-    unproven(broker, worker, now=0.0)
-    broker.succeed(unproven(broker, worker, now=50.0), b"late", 60.0)
+    stuck(broker, worker, now=0.0)
+    broker.succeed(stuck(broker, worker, now=50.0), b"late", 60.0)
     broker.run_until(100.0)
     assert worker.state is WorkerState.GONE
 
@@ -305,7 +305,7 @@ def test_our_own_pause_kills_nobody(broker: CheckedBroker) -> None:
     workers = [broker.worker(lease=5.0) for _ in range(50)]
     for worker in workers:
         broker.seen(worker, 3.0)
-    broker.shift(30.0, 34.0)
+    broker.extend_leases(30.0, 34.0)
     broker.tick(34.0)
     assert (broker.take(), broker.counters.expired_workers, broker.resumed_at) == ([], 0, 34.0)
     broker.run_until(38.0)
@@ -316,23 +316,23 @@ def test_pause_does_not_move_a_life_sign_into_the_future(broker: CheckedBroker) 
     """R22."""
     worker = broker.worker(lease=5.0)
     broker.seen(worker, 33.5)  # heard while the sockets were read dry
-    broker.shift(30.0, 34.0)
+    broker.extend_leases(30.0, 34.0)
     assert worker.seen == 34.0
 
 
 def test_our_own_pause_does_not_count_as_being_unproven(broker: CheckedBroker) -> None:
     """D13: kills nobody, by whatever clock. Doubtful before: only the lease was moved."""
     worker = broker.worker(unproven_limit=100.0)
-    unproven(broker, worker)
-    broker.shift(500.0, 501.0)
+    stuck(broker, worker)
+    broker.extend_leases(500.0, 501.0)
     broker.tick(501.0)
-    assert worker.state is WorkerState.UNPROVEN
+    assert worker.state is WorkerState.STUCK
 
 
 def test_pause_does_not_move_the_times_of_jobs(broker: CheckedBroker) -> None:
     """R22 moves leases; a caller's patience is measured by the caller's clock."""
     job = broker.call(deadline=20.0)
-    broker.shift(30.0, 34.0)
+    broker.extend_leases(30.0, 34.0)
     broker.tick(34.0)
     assert job.outcome is Outcome.TIMED_OUT
 

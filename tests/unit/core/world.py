@@ -52,7 +52,7 @@ VERBS = (
     "close",
     "abort",
     "saved",
-    "shift",
+    "extend_leases",
     "tick",
 )
 
@@ -114,15 +114,15 @@ class CheckedBroker:
                 effect.caller.remove_job(effect.job)
         return effects
 
-    def worker(self, *services: str, now: float = 0.0, name: str = "w", held: float = 0.0, **terms: Any) -> Worker:
+    def worker(self, *services: str, now: float = 0.0, name: str = "w", held: float = 0.0, **profile: Any) -> Worker:
         """A worker that has joined and said it is free."""
-        worker = self.booting(*services, now=now, name=name, held=held, **terms)
+        worker = self.booting(*services, now=now, name=name, held=held, **profile)
         self.idle(worker, now)
         return worker
 
-    def booting(self, *services: str, now: float = 0.0, name: str = "w", held: float = 0.0, **terms: Any) -> Worker:
+    def booting(self, *services: str, now: float = 0.0, name: str = "w", held: float = 0.0, **profile: Any) -> Worker:
         names = services or ("s",)
-        worker = self.join(NOBODY, None, name, names, WorkerProfile(**terms), now, held_back_until=held)
+        worker = self.join(NOBODY, None, name, names, WorkerProfile(**profile), now, held_back_until=held)
         assert worker is not None
         return worker
 
@@ -135,12 +135,12 @@ class CheckedBroker:
         now: float = 0.0,
         deadline: float = inf,
         key: str | None = None,
-        **wishes: Any,
+        **job_options: Any,
     ) -> Job:
         """A job that was let in; it waits for a worker if there is none."""
-        wishes.setdefault("waits", True)
+        job_options.setdefault("waits", True)
         caller = caller or Caller()
-        job = self.submit(service, payload, caller, JobOptions(**wishes), now, deadline=deadline, key=key)
+        job = self.submit(service, payload, caller, JobOptions(**job_options), now, deadline=deadline, key=key)
         assert job is not None
         return job
 

@@ -30,44 +30,44 @@ class Client:
         self.side.opened(self.now)
         assert self.side.is_ready
 
-    def submit(self, wishes: SubmitOptions | None = None, payload: bytes = b"job") -> list[bytes]:
-        self.side.submit("mine", wishes or SubmitOptions("echo"), payload, ID, self.now)
+    def submit(self, submit_options: SubmitOptions | None = None, payload: bytes = b"job") -> list[bytes]:
+        self.side.submit("mine", submit_options or SubmitOptions("echo"), payload, ID, self.now)
         return self.sent.pop()
 
     def ask(self, operation: str, payload: bytes = b"", **form: Any) -> list[bytes]:
         self.side.ask("mine", operation, json.dumps(form).encode(), payload, ID, self.now)
         return self.sent.pop()
 
-    def hear(self, status: int, body: bytes = b"", kind: str = "application/octet-stream", more: bytes = b"") -> Any:
+    def receive(self, status: int, body: bytes = b"", kind: str = "application/octet-stream", more: bytes = b"") -> Any:
         """The one thing that came of it."""
-        self.side.hear([b"%d" % status, b"content-type:" + kind.encode() + more, body], self.now)
+        self.side.receive([b"%d" % status, b"content-type:" + kind.encode() + more, body], self.now)
         return self.came.pop() if self.came else None
 
     def hear_problem(self, status: int, word: str, detail: str, **more: Any) -> Any:
         body = {"type": f"urn:dragoman:{word}", "detail": detail, **more}
-        return self.hear(status, json.dumps(body).encode(), "application/problem+json")
+        return self.receive(status, json.dumps(body).encode(), "application/problem+json")
 
     # ---------------------------------------------------------------- the port
 
     def send(self, frames: Sequence[Any]) -> None:
         self.sent.append([bytes(frame) for frame in frames])
 
-    def answered(self, ticket: Hashable, result: Any) -> None:
+    def answered(self, job_ref: Hashable, result: Any) -> None:
         self.came.append(("answered", bytes(result)))
 
-    def ended(self, ticket: Hashable, outcome: Any, reason: str, failure: Any = None, refusal: str = "") -> None:
+    def ended(self, job_ref: Hashable, outcome: Any, reason: str, failure: Any = None, refusal: str = "") -> None:
         self.came.append((outcome, reason, failure, refusal))
 
-    def abandoned(self, ticket: Hashable, reason: str) -> None:
+    def abandoned(self, job_ref: Hashable, reason: str) -> None:
         raise AssertionError
 
-    def reported(self, ticket: Hashable, payload: Any, is_part: bool, attempt: int) -> None:
+    def reported(self, job_ref: Hashable, payload: Any, is_part: bool, attempt: int) -> None:
         raise AssertionError
 
-    def told(self, ticket: Hashable, view: bytes, payload: Any) -> None:
+    def told(self, job_ref: Hashable, view: bytes, payload: Any) -> None:
         self.came.append(("told", json.loads(view), bytes(payload)))
 
-    def objected(self, ticket: Hashable, kind: str, detail: str) -> None:
+    def operation_failed(self, job_ref: Hashable, kind: str, detail: str) -> None:
         self.came.append((kind, detail))
 
     def reconnect(self, reason: str) -> None:
@@ -79,14 +79,14 @@ def test_a_connection_without_requests_is_closed_before_the_broker_does() -> Non
     assert client.side.tick(client.now) == client.now + IDLE
     client.submit()
     assert client.side.tick(client.now + 1000) == inf
-    client.hear(200)
+    client.receive(200)
     assert client.side.tick(client.now + IDLE) == inf
     assert client.hung_up == ["it is not needed"]
 
 
 def test_the_options_of_a_call_are_header_fields() -> None:
-    def check(wishes: SubmitOptions, expected: bytes) -> None:
-        line, fields, body = Client().submit(wishes, b"hello")
+    def check(submit_options: SubmitOptions, expected: bytes) -> None:
+        line, fields, body = Client().submit(submit_options, b"hello")
         assert (line, body) == (b"POST /v1/call/a%2Fb", b"hello")
         assert fields == b"content-type: application/octet-stream\r\n" + expected
 
@@ -144,15 +144,15 @@ def test_every_end_of_a_call_is_told_as_by_the_native_dialect() -> None:
 def test_a_result_is_the_body() -> None:
     client = Client()
     client.submit()
-    assert client.hear(200, b"result") == ("answered", b"result")
+    assert client.receive(200, b"result") == ("answered", b"result")
     client.submit()
-    assert client.hear(200, b"") == ("answered", b"")
+    assert client.receive(200, b"") == ("answered", b"")
 
 
 def test_a_connection_that_the_broker_closes_is_left() -> None:
     client = Client()
     client.submit()
-    assert client.hear(200, b"result", more=b"\nconnection:close") == ("answered", b"result")
+    assert client.receive(200, b"result", more=b"\nconnection:close") == ("answered", b"result")
     assert client.hung_up == ["the broker ends this connection"]
 
 
@@ -169,7 +169,7 @@ def test_answers_that_no_broker_gives_are_malformed() -> None:
         client = Client()
         client.submit()
         with pytest.raises(Malformed):
-            client.hear(status, body, kind)
+            client.receive(status, body, kind)
 
     problem = "application/problem+json"
     rows = [(502, b"<html>", "text/html"), (502, b"{", problem), (502, b"[]", problem), (404, b'{"title": 1}', problem)]
@@ -180,23 +180,23 @@ def test_an_operation_goes_on_with_the_next_connection_and_a_call_does_not() -> 
     client = Client()
     client.submit()
     assert not client.side.outlives_connections
-    client.hear(200)
+    client.receive(200)
     request = client.ask("why", id="0" * 32)
     assert client.side.outlives_connections
     client.side.lost()
     client.side.opened(client.now)
     assert client.sent == [request]
-    assert client.hear(200, b'{"why": "It is done."}', "application/json") == ("told", {"why": "It is done."}, b"")
+    assert client.receive(200, b'{"why": "It is done."}', "application/json") == ("told", {"why": "It is done."}, b"")
     assert not client.side.outlives_connections
 
 
 def test_the_outcome_of_a_background_job_is_read_from_the_response() -> None:
     client = Client()
     client.ask("result", id="0" * 32, wait=30.0)
-    assert client.hear(200, b"\xff") == ("told", {"state": "ended", "outcome": "done", "reason": ""}, b"\xff")
+    assert client.receive(200, b"\xff") == ("told", {"state": "ended", "outcome": "done", "reason": ""}, b"\xff")
     client.ask("result", id="0" * 32)
     running = {"state": "running", "outcome": None}
-    assert client.hear(202, json.dumps(running).encode(), "application/json") == ("told", running, b"")
+    assert client.receive(202, json.dumps(running).encode(), "application/json") == ("told", running, b"")
     client.ask("result", id="0" * 32)
     error = {"type": "ValueError", "message": "no cat", "detail": "here"}
     assert client.hear_problem(502, "failed", "why", job="0" * 32, error=error) == (

@@ -5,7 +5,7 @@ from math import inf
 
 import pytest
 
-from dragoman.dialects.listener_profile import job_options, silent_worker
+from dragoman.dialects.listener_profile import default_job_options, silent_worker
 from dragoman.dialects.option_fields import attempts, count, seconds, time_limit
 from dragoman.sdk.address import AddressError, read_options
 
@@ -46,13 +46,13 @@ def test_a_url_cannot_choose_a_value_out_of_range(name: str, value: str) -> None
 
 def test_a_limit_of_zero_is_none() -> None:
     options = Options(job_timeout=0.0, queue_timeout=0.0)
-    assert (job_options(options).job_timeout, job_options(options).queue_timeout) == (inf, inf)
+    assert (default_job_options(options).job_timeout, default_job_options(options).queue_timeout) == (inf, inf)
     assert silent_worker(options, 3.0).job_timeout == inf
 
 
 def test_what_a_listener_says_is_what_its_jobs_and_workers_get() -> None:
     options = Options(job_timeout=5.0, queue_timeout=7.0, attempts=4, unproven_limit=9.0)
-    jobs, workers = job_options(options), silent_worker(options, 3.0)
+    jobs, workers = default_job_options(options), silent_worker(options, 3.0)
     assert (jobs.job_timeout, jobs.queue_timeout, jobs.attempts, jobs.waits) == (5.0, 7.0, 4, True)
     assert (workers.lease, workers.job_timeout, workers.unproven_limit) == (3.0, 5.0, 9.0)
     assert workers.silent_while_busy

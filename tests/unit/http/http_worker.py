@@ -25,7 +25,7 @@ class Worker:
 
     @property
     def core(self) -> CoreWorker:
-        return self.world.broker.roster.workers[WorkerId(self.joined["id"])]
+        return self.world.broker.worker_registry.workers[WorkerId(self.joined["id"])]
 
     def asks(self, wait: float | None = None, **headers: str) -> Task:
         """Its `next`, which may have to wait."""

@@ -67,23 +67,23 @@ class World:
     def __init__(self, **policy: Any) -> None:
         self.loop = asyncio.new_event_loop()
         self.now = 1_000.0
-        self.diary = Diary()
+        self.store = Diary()
         self.broker = Broker(Policy(**policy), SeededEntropy("http"))
-        self.line = Runner(
+        self.runner = Runner(
             self.broker,
-            self.diary,
+            self.store,
             lambda: self.now,
             self._log,
-            AdmissionLimits(late_turn=1e9),
+            AdmissionLimits(late_iteration=1e9),
             wake=self._wake,
             strict=True,
         )
-        self.desk = OperationHandlers(self.broker, self.line, self.diary, lambda: WALL, self._health)
-        self.line.sessions.append(self.desk)
-        self.session = HttpBrokerSide(self.broker, self.line.connections, ListenerOptions())
-        self.line.sessions.append(self.session)
+        self.operations = OperationHandlers(self.broker, self.runner, self.store, lambda: WALL, self._health)
+        self.runner.sessions.append(self.operations)
+        self.session = HttpBrokerSide(self.broker, self.runner.connections, ListenerOptions())
+        self.runner.sessions.append(self.session)
         self.door = AppContext(
-            self.broker, self.desk, self.session, self.line, lambda: self.now, self._health, MAX_PAYLOAD
+            self.broker, self.operations, self.session, self.runner, lambda: self.now, self._health, MAX_PAYLOAD
         )
         self.hangups: list[DisconnectSignal] = []
         self._app = make_app(self.door)
@@ -117,11 +117,11 @@ class World:
 
     def wait(self, seconds: float) -> None:
         end = self.now + seconds
-        while (due := self.line.turn()) < end:
+        while (due := self.runner.run_once()) < end:
             self.now = max(self.now, due)
             self.settle()
         self.now = end
-        self.line.turn()
+        self.runner.run_once()
         self.settle()
 
     def close(self) -> None:
@@ -143,7 +143,7 @@ class World:
         worker = self.broker.join(WorkerSession(), None, name, services or ("s",), WorkerProfile(), self.now)  # type: ignore[arg-type]
         assert worker is not None
         self.broker.idle(worker, self.now)
-        self.line.turn()
+        self.runner.run_once()
         return worker
 
     def job(self, name: str) -> Job:
@@ -156,16 +156,16 @@ class World:
 
     def succeed(self, name: str, result: bytes) -> None:
         self.broker.succeed(self.attempt(name), result, self.now)
-        self.line.turn()
+        self.runner.run_once()
         self.settle()
 
     def fail(self, name: str, reason: str, failure: Failure | None = None, outcome: Outcome = Outcome.FAILED) -> None:
         self.broker.fail(self.attempt(name), reason, self.now, failure, outcome)
-        self.line.turn()
+        self.runner.run_once()
         self.settle()
 
     def _wake(self) -> None:
-        self.loop.call_soon(self.line.turn)
+        self.loop.call_soon(self.runner.run_once)
 
     def _with_hangup(self, scope: Any, receive: Any, send: Any) -> Coroutine[Any, Any, None]:
         self.hangups.append(DisconnectSignal())

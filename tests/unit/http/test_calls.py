@@ -117,7 +117,7 @@ def test_cancelled_call_is_a_conflict(world: World) -> None:
     Worker(world)
     call = world.begin("POST", "/v1/call/s", content=b"x")
     world.broker.withdraw(only_job(world), world.now)
-    world.line.turn()
+    world.runner.run_once()
     assert kind(world.finish(call)) == (409, "cancelled")
 
 
@@ -146,7 +146,7 @@ def test_draining_broker_takes_no_calls_and_lets_those_go_that_wait(world: World
     Worker(world)
     waiting = world.begin("POST", "/v1/call/s", content=b"x")
     world.broker.close(world.now)
-    world.line.turn()
+    world.runner.run_once()
     answer = world.finish(waiting)
     assert kind(answer) == (503, "draining")
     assert "retry-after" in answer.headers
@@ -169,7 +169,7 @@ def test_same_key_joins_the_first_call(world: World) -> None:
     assert [world.finish(each).content for each in calls] == [b"y", b"y"]
     again = world.ask("POST", "/v1/call/s", content=b"x", headers={"Idempotency-Key": "42"})
     assert again.content == b"y"
-    assert world.broker.counters.handed_out == 1
+    assert world.broker.counters.dispatched == 1
 
 
 def test_who_joins_a_job_by_its_key_has_a_patience_of_its_own(world: World) -> None:
@@ -192,7 +192,7 @@ def test_same_key_with_another_payload_is_refused(world: World) -> None:
 
 def test_keys_wait_until_the_jobs_of_the_last_run_are_read(world: World) -> None:
     Worker(world)
-    world.broker.ledger.is_loading = True
+    world.broker.job_registry.is_loading = True
     answer = world.ask("POST", "/v1/call/s", content=b"x", headers={"Idempotency-Key": "42"})
     assert kind(answer) == (503, "loading")
     assert answer.headers["retry-after"] == "1"
@@ -216,9 +216,15 @@ def test_headers_are_wishes(world: World, said: dict[str, str], expected: Any) -
     Worker(world)
     world.begin("POST", "/v1/call/s", content=b"x", headers=said)
     job = only_job(world)
-    wishes = job.wishes
+    job_options = job.options
     patience = job.deadline - world.now
-    assert (wishes.job_timeout, patience, wishes.attempts, wishes.priority, wishes.waits) == expected
+    assert (
+        job_options.job_timeout,
+        patience,
+        job_options.attempts,
+        job_options.priority,
+        job_options.waits,
+    ) == expected
 
 
 @pytest.mark.parametrize(
@@ -315,4 +321,4 @@ def test_call_that_the_server_stops_is_withdrawn(world: World) -> None:
 def test_null_is_no_limit(world: World, headers: dict[str, str], limits: tuple[float, float]) -> None:
     world.begin("POST", "/v1/call/s", content=b"x", headers={**headers, "Dragoman-Wait": "true"})
     (job,) = world.broker.jobs.values()
-    assert (job.deadline - job.created, job.wishes.job_timeout) == limits
+    assert (job.deadline - job.created, job.options.job_timeout) == limits

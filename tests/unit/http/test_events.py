@@ -104,12 +104,12 @@ def test_end_that_the_diary_does_not_have_yet_is_heard_of_later(world: World) ->
     worker = Worker(world)
     name = world.enqueue()
     given = worker.takes()
-    world.diary.is_slow = True
+    world.store.is_slow = True
     headers = {**worker.headers, "Dragoman-Attempt": token(given)}
     world.begin("POST", f"{worker.path}/result", headers=headers, content=b"y")
     listener = Listener(world, f"/v1/jobs/{name}/events")
     assert listener.hears() == []
-    world.diary.commit()
+    world.store.commit()
     assert [event for event, _ in listener.hears()] == ["ended"]
     assert listener.task.done()
 
@@ -133,7 +133,7 @@ def test_other_jobs_are_not_heard_of(world: World) -> None:
 def test_unknown_job_has_no_events(world: World) -> None:
     assert kind(world.ask("GET", f"/v1/jobs/{UNKNOWN}/events")) == (404, "not-found")
     assert kind(world.ask("GET", "/v1/jobs/x/events")) == (422, "invalid")
-    world.broker.ledger.is_loading = True
+    world.broker.job_registry.is_loading = True
     assert kind(world.ask("GET", f"/v1/jobs/{UNKNOWN}/events")) == (503, "loading")
 
 

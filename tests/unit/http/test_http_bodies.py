@@ -109,7 +109,7 @@ def test_whatever_ends_a_body_gives_its_room_back(world: World, end: Callable[[V
     visit = half(world, 5)
     assert held(world) == 5
     end(visit)
-    world.turn()
+    world.run_once()
     assert held(world) == 0
 
 
@@ -133,7 +133,7 @@ def test_what_follows_an_early_answer_costs_nothing(world: World) -> None:
     visit = half(world, 5)
     assert held(world) == 5
     go_on.set()
-    world.turn()
+    world.run_once()
     assert (visit.statuses, held(world)) == ([404], 0)
     visit.say(b"a" * 90)
     assert held(world) == 0
@@ -146,5 +146,5 @@ def test_the_brokers_limit_holds_unless_the_url_says_another(said: str, limit: i
     broker = Broker(Policy(max_memory=1234), SeededEntropy("limit"))
     line = Runner(broker, NullStore(), lambda: 0.0, lambda *_, **__: None, AdmissionLimits())
     listener = prepare("http://127.0.0.1:0" + said, broker, line)
-    (_, door) = listener.doors[0]
+    (_, door) = listener.sockets[0]
     assert door.serve.args[0].limits.max_memory == limit  # type: ignore[union-attr, attr-defined]

@@ -139,7 +139,7 @@ def test_pipelined_requests_are_answered_in_order(world: World) -> None:
     visit = world.visit()
     visit.protocol.data_received(b"".join(get(line=b"GET /%d HTTP/1.1" % i) for i in range(100)))
     for _ in range(30):
-        world.turn()
+        world.run_once()
     assert re.findall(rb"GET /(\d+)", visit.transport.written) == [b"%d" % i for i in range(100)]
 
 
@@ -244,7 +244,7 @@ def test_a_body_that_we_do_not_read_is_not_late(world: World) -> None:
             visit.look(second + 1, passed=1)
         assert visit.statuses == []
     go.set()
-    world.turn()
+    world.run_once()
     for visit in (reading, patient):
         visit.look(209)
     assert (reading.statuses, patient.statuses) == ([], [100])
@@ -276,7 +276,7 @@ def test_nobody_who_is_refused_is_told_to_continue(world: World) -> None:
     visit = world.visit()
     visit.say(post(b"Transfer-Encoding: chunked", b"Expect: 100-continue") + b"x\r\n")
     go.set()
-    world.turn()
+    world.run_once()
     assert (visit.statuses, world.errors) == ([400], [])
 
 
@@ -399,7 +399,7 @@ def test_connections_from_one_address_are_bounded(world: World) -> None:
 def test_who_leaves_makes_room(world: World) -> None:
     world.serve(limits=HttpLimits(max_connections=1))
     world.visit().transport.close()
-    world.turn()
+    world.run_once()
     assert world.server.connections == 0
     visit = world.visit()
     visit.say(get())
@@ -462,13 +462,13 @@ def test_connections_in_the_reserve_take_no_place_of_others(world: World) -> Non
     world.serve(limits=HttpLimits(max_connections=2, max_connections_per_address=1))
     first, second = (world.visit(("192.0.2.1", port)) for port in (1, 2))
     first.transport.close()
-    world.turn()
+    world.run_once()
     third = world.visit(("192.0.2.1", 3))
     third.say(get())
     assert (second.statuses, third.statuses) == ([], [200])
     second.transport.close()
     third.transport.close()
-    world.turn()
+    world.run_once()
     assert not world.server._watch.reserve
     assert not world.server._watch.by_address
 
@@ -497,7 +497,7 @@ def test_a_hang_up_is_heard_once_by_an_app_that_waits(world: World, go: Callable
     calls[0].call = lambda: heard.append("gone")
     assert not visit.transport.is_paused  # or no loop would ever tell
     go(visit)
-    world.turn()
+    world.run_once()
     assert (heard, calls[0].is_gone) == (["gone"], True)
 
 
@@ -512,7 +512,7 @@ def test_leaving_after_the_response_is_no_hang_up(world: World) -> None:
     visit = world.visit()
     visit.say(get())
     half_close(visit)
-    world.turn()
+    world.run_once()
     assert (visit.statuses, heard) == ([200], [])
 
 
@@ -526,7 +526,7 @@ def test_a_hang_up_before_the_app_began_can_be_seen(world: World) -> None:
     visit = world.visit()
     visit.protocol.data_received(get())
     lose(visit)
-    world.turn()
+    world.run_once()
     assert (seen, world.errors) == ([True], [])
 
 

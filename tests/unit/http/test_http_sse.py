@@ -44,7 +44,7 @@ class Reader:
         return self.messages[-1].get("more_body") in (None, False)
 
 
-async def turn() -> None:
+async def run_once() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
 
@@ -82,9 +82,9 @@ async def test_what_is_published_is_read_in_order() -> None:
     stream = EventStream(Streams(1))
     stream.publish("e", "before")
     reader = Reader(stream)
-    await turn()
+    await run_once()
     stream.publish("e", "after", "1")
-    await turn()
+    await run_once()
     assert reader.status == 200
     assert dict(reader.messages[0]["headers"])[b"cache-control"] == b"no-store"
     assert reader.read == COMMENT + event_bytes("e", "before") + event_bytes("e", "after", "1")
@@ -98,10 +98,10 @@ async def test_what_is_published_is_read_in_order() -> None:
 async def test_a_reader_too_slow_gets_what_waited_an_overflow_and_the_end() -> None:
     stream = EventStream(Streams(1))
     reader = Reader(stream)
-    await turn()
+    await run_once()
     reader.is_reading.clear()
     stream.publish("e", "on its way")
-    await turn()
+    await run_once()
     for number in range(MOST_WAITING + 10):
         stream.publish("e", str(number))
     reader.is_reading.set()
@@ -117,10 +117,10 @@ async def test_a_reader_too_slow_for_large_events_is_let_go_as_soon() -> None:
     """A job's progress may be as large as a payload: 256 of them were gigabytes, for each reader."""
     stream = EventStream(Streams(1))
     reader = Reader(stream)
-    await turn()
+    await run_once()
     reader.is_reading.clear()
     stream.publish("e", "on its way")
-    await turn()
+    await run_once()
     for _ in range(3):
         stream.publish("progress", bytes(MOST_BYTES).replace(b"\0", b"x"))
     reader.is_reading.set()
@@ -136,7 +136,7 @@ async def test_large_events_pass_as_they_are_read() -> None:
     reader = Reader(stream)
     for _ in range(3):
         stream.publish("progress", bytes(MOST_BYTES).replace(b"\0", b"x"))
-        await turn()
+        await run_once()
     stream.end()
     await reader.task
     assert (reader.read.count(b"event: progress"), OVERFLOW in reader.read) == (3, False)
@@ -158,7 +158,7 @@ async def test_one_stream_too_many_is_a_429_until_one_ends() -> None:
     streams = Streams(1)
     first = EventStream(streams)
     open_reader = Reader(first)
-    await turn()
+    await run_once()
     refused = Reader(EventStream(streams))
     await refused.task
     assert refused.status == 429
@@ -168,7 +168,7 @@ async def test_one_stream_too_many_is_a_429_until_one_ends() -> None:
     assert len(streams) == 0
     last = EventStream(streams)
     third = Reader(last)
-    await turn()
+    await run_once()
     assert third.status == 200
     last.end()
     await third.task
@@ -180,7 +180,7 @@ async def test_a_hang_up_ends_a_stream_and_tells_its_owner_once() -> None:
     streams = Streams(1)
     stream = EventStream(streams, lambda: ended.append("ended"))
     reader = Reader(stream)
-    await turn()
+    await run_once()
     reader.hangup.happen()
     await reader.task
     stream.publish("e", "to nobody")
@@ -200,7 +200,7 @@ async def test_a_hang_up_before_the_beginning_is_noticed() -> None:
 async def test_all_streams_end_together_and_no_other_begins() -> None:
     streams = Streams(3)
     readers = [Reader(EventStream(streams)) for _ in range(2)]
-    await turn()
+    await run_once()
     streams.end()
     await asyncio.gather(*(reader.task for reader in readers))
     assert all(reader.is_complete for reader in readers)

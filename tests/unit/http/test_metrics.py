@@ -104,10 +104,10 @@ def test_every_count_of_the_core_is_told(scraped: Scraped) -> None:
 
 
 def test_the_diary_and_the_loop_tell_how_they_do(scraped: Scraped) -> None:
-    scraped.diary.commits.observe(0.2)
-    scraped.line.lag.observe(0.004)
+    scraped.store.commits.observe(0.2)
+    scraped.runner.lag.observe(0.004)
     before = scraped.numbers()
-    scraped.diary.problem = "the disk is full"
+    scraped.store.problem = "the disk is full"
     scraped.problems.append("the disk is full")
     after = scraped.numbers()
     assert before["dragoman_diary_commit_seconds_sum"] == 0.2
@@ -133,14 +133,14 @@ def test_bytes_of_peers_that_have_gone_are_counted_on(scraped: Scraped) -> None:
     streams = [FakeStream(), FakeStream()]
     session = Session("controller")
     peers = [
-        scraped.line.connections.connected(session, "workers", LengthPrefix(lambda head: 0), stream, "p", "a")  # type: ignore[arg-type]
+        scraped.runner.connections.connected(session, "workers", LengthPrefix(lambda head: 0), stream, "p", "a")  # type: ignore[arg-type]
         for stream in streams
     ]
     streams[0].received, streams[0].sent = 10, 1
     streams[1].received, streams[1].sent = 200, 20
     scraped.connections = 3
     before = scraped.numbers()
-    scraped.line.connections.ended(peers[0], "gone")
+    scraped.runner.connections.ended(peers[0], "gone")
     after = scraped.numbers()
     for told in (before, after):
         assert told["dragoman_received_bytes_total{dialect=controller}"] == 210
@@ -262,7 +262,7 @@ def test_a_scrape_of_very_many_lets_others_have_their_turn(scraped: Scraped) -> 
     for number in range(10_000):
         scraped.worker(f"service {number}")
         scraped.broker.submit(f"service {number}", b"", Caller(), JobOptions(), scraped.now)
-    for service in scraped.broker.roster.services.values():
+    for service in scraped.broker.worker_registry.services.values():
         service.waited.observe(0.1)
         service.ran.observe(0.1)
 

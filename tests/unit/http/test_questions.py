@@ -185,14 +185,14 @@ def test_a_broker_that_is_about_to_stop(world: World) -> None:
 
 
 def test_a_broker_that_still_reads_its_diary(world: World) -> None:
-    world.broker.ledger.is_loading = True
+    world.broker.job_registry.is_loading = True
     answer = world.ask("POST", "/v1/jobs", json={"service": "s", "key": "k"})
     expect_problem(answer, 503, "loading")
     assert answer.headers["retry-after"] == "1"
 
 
 def test_a_diary_that_cannot_write(world: World) -> None:
-    world.diary.problem = "the disk is full"
+    world.store.problem = "the disk is full"
     said = expect_problem(world.ask("POST", "/v1/jobs", json={"service": "s"}), 507, "diary")
     assert "the disk is full" in said["detail"]
 
@@ -260,7 +260,7 @@ def test_whoever_hangs_up_leaves_the_job_but_not_the_desk(world: World) -> None:
     world.hangups[-1].happen()
     world.finish(asked)
     assert (job.callers, job.state.value) == ((), "waiting")
-    assert world.desk.tick(world.now) > world.now + 1e6
+    assert world.operations.tick(world.now) > world.now + 1e6
 
 
 # ---------------------------------------------------------------- one job
@@ -300,7 +300,7 @@ def test_an_id_that_is_none(world: World, method: str, rest: str, id: str) -> No
 
 @pytest.mark.parametrize(("method", "rest"), OF_A_JOB)
 def test_a_job_that_may_not_have_been_read_yet(world: World, method: str, rest: str) -> None:
-    world.broker.ledger.is_loading = True
+    world.broker.job_registry.is_loading = True
     expect_problem(world.ask(method, f"/v1/jobs/{UNKNOWN}{rest}"), 503, "loading")
 
 
@@ -478,7 +478,7 @@ def test_a_service_that_is_not_there(world: World, method: str, rest: str) -> No
 def test_a_service_name_that_is_none(world: World, rest: str, name: str) -> None:
     answer = world.ask("POST", f"/v1/services/{name}{rest}")
     assert answer.status_code in (404, 422)
-    assert world.broker.roster.services == {}
+    assert world.broker.worker_registry.services == {}
 
 
 @pytest.mark.parametrize(
@@ -502,7 +502,7 @@ def test_a_body_of_the_wrong_kind(world: World) -> None:
 
 
 def test_a_change_that_the_diary_cannot_write(world: World) -> None:
-    world.diary.problem = "the disk is full"
+    world.store.problem = "the disk is full"
     expect_problem(world.ask("POST", "/v1/services/s/pause"), 507, "diary")
 
 
@@ -605,5 +605,5 @@ def test_null_is_no_limit_in_a_form_and_in_a_query(world: World) -> None:
         (world.ask("POST", "/v1/jobs?service=s", content=b""), 60.0),
         (world.ask("POST", "/v1/jobs?service=s&timeout=5", content=b""), 5.0),
     ):
-        assert world.job(answer.json()["id"]).wishes.job_timeout == limit
+        assert world.job(answer.json()["id"]).options.job_timeout == limit
     assert world.ask("POST", "/v1/jobs?service=s&retry_first=null", content=b"").status_code == 422

@@ -64,7 +64,7 @@ def test_other_refusals_are_not_told(visits: http_visits.World) -> None:
 # ---------------------------------------------------------------- what the operations do about it
 
 
-def hear(world: World, path: str, headers: dict[str, str], method: str = "POST") -> None:
+def receive(world: World, path: str, headers: dict[str, str], method: str = "POST") -> None:
     """The server tells of a request that it has refused."""
     fields = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
     scope: dict[str, Any] = {"type": "http", "method": method, "raw_path": path.encode(), "headers": fields}
@@ -77,7 +77,7 @@ def test_a_result_that_never_came_in_fails_its_job(world: World) -> None:
     worker = Worker(world)
     waiting = call(world)
     attempt = token(worker.takes())
-    hear(world, f"{worker.path}/result", {**worker.headers, "Dragoman-Attempt": attempt, "Content-Length": "70000"})
+    receive(world, f"{worker.path}/result", {**worker.headers, "Dragoman-Attempt": attempt, "Content-Length": "70000"})
     answer = world.finish(waiting)
     assert kind(answer) == (502, "failed")
     assert answer.json()["detail"] == f"its answer of 70000 bytes is over max_payload {MAX_PAYLOAD}"
@@ -90,7 +90,7 @@ def test_a_result_in_chunks_fails_its_job_without_a_number(world: World) -> None
     worker = Worker(world)
     waiting = call(world)
     attempt = token(worker.takes())
-    hear(world, f"{worker.path}/result", {**worker.headers, "Dragoman-Attempt": attempt})
+    receive(world, f"{worker.path}/result", {**worker.headers, "Dragoman-Attempt": attempt})
     assert world.finish(waiting).json()["detail"] == f"its answer is over max_payload {MAX_PAYLOAD}"
 
 
@@ -113,6 +113,6 @@ def test_nothing_else_ends_a_job(world: World, wrong: str) -> None:
         method = "PUT"
     else:
         path = f"{worker.path}/progress"
-    hear(world, path, headers, method)
+    receive(world, path, headers, method)
     assert only_job(world).state is JobState.RUNNING
     assert worker.says("result", attempt, b"y").status_code == 204

@@ -35,7 +35,7 @@ def test_answer_that_broke_off_is_given_again_under_the_same_attempt(world: Worl
     assert again.headers["dragoman-timeout"] == "57.000"
     worker.says("result", token(again), b"y")
     assert world.finish(waiting).content == b"y"
-    assert world.broker.counters.handed_out == 1
+    assert world.broker.counters.dispatched == 1
 
 
 def test_answer_that_never_arrived_is_given_again(world: World) -> None:
@@ -44,7 +44,7 @@ def test_answer_that_never_arrived_is_given_again(world: World) -> None:
     call(world)
     first = worker.takes()
     assert token(worker.takes()) == token(first)
-    assert world.broker.counters.handed_out == 1
+    assert world.broker.counters.dispatched == 1
 
 
 def test_worker_that_has_spoken_of_its_job_has_it(world: World) -> None:
@@ -87,7 +87,7 @@ def test_job_given_to_an_ask_that_breaks_before_its_answer_is_written_goes_to_an
     worker.asks()
     broken = world.hangups[-1]
     world.broker.submit("s", b"x", Caller(WorkerSession()), JobOptions(), world.now)
-    world.line.turn()
+    world.runner.run_once()
     broken.happen()
     poll = other.asks()
     world.wait(1.1)
@@ -127,10 +127,10 @@ def test_stale_attempt_is_a_conflict_and_reaches_nobody(world: World) -> None:
     given = worker.takes()
     world.wait(5.1)
     assert kind(world.finish(waiting)) == (504, "timed-out")
-    assert worker.core.state is WorkerState.UNPROVEN
+    assert worker.core.state is WorkerState.STUCK
     assert kind(worker.says("result", token(given), b"late")) == (409, "stale-attempt")
     assert world.broker.counters.late_results == 1
-    assert not worker.core.unproven
+    assert not worker.core.stuck
 
 
 def test_result_is_taken_once(world: World) -> None:
@@ -157,7 +157,7 @@ def test_result_of_a_job_in_quarantine_is_gone(world: World) -> None:
     world.wait(5.1)
     assert world.job(name).quarantined
     assert kind(worker.says("result", token(given), b"late")) == (410, "quarantined")
-    assert not worker.core.unproven
+    assert not worker.core.stuck
 
 
 @pytest.mark.parametrize("word", ["", "x", "0" * 31, "0" * 33, "g" * 32, "0" * 30 + "  "])
@@ -233,7 +233,7 @@ def test_worker_hears_that_nobody_waits_for_its_job_any_more(world: World) -> No
     given = worker.takes()
     assert "dragoman-recall" not in worker.says("heartbeat").headers
     world.broker.withdraw(only_job(world), world.now)
-    world.line.turn()
+    world.runner.run_once()
     assert worker.says("heartbeat").headers["dragoman-recall"] == token(given)
     assert kind(worker.says("heartbeat", token(given))) == (409, "stale-attempt")
     assert kind(worker.says("progress", token(given), b"50 %")) == (409, "stale-attempt")
@@ -320,7 +320,7 @@ def test_result_can_be_brought_to_a_broker_that_stops(world: World) -> None:
 # ---------------------------------------------------------------- after a restart (R107)
 
 
-def strand(world: World, attempts: int = 3) -> Token:
+def restore_running(world: World, attempts: int = 3) -> Token:
     """A background job that was given to an HTTP worker by an earlier run."""
     kept = StoredJob(1, JobId(bytes(16)), "s", JobOptions(durable=True, waits=True, attempts=attempts), world.now - 5)
     kept.token, kept.attempt, kept.given, kept.worker = Token(b"t" * 16), 1, world.now - 4, "w"
@@ -330,7 +330,7 @@ def strand(world: World, attempts: int = 3) -> Token:
 
 
 def test_result_of_an_earlier_run_is_taken_from_whoever_can_name_it(world: World) -> None:
-    attempt = strand(world)
+    attempt = restore_running(world)
     headers = {"Dragoman-Attempt": attempt.hex()}
     answer = world.ask("POST", "/v1/workers/12345/result", headers=headers, content=b"y")
     assert answer.status_code == 204, answer.text
@@ -339,7 +339,7 @@ def test_result_of_an_earlier_run_is_taken_from_whoever_can_name_it(world: World
 
 
 def test_result_that_may_be_of_an_earlier_run_waits_until_its_jobs_are_read(world: World) -> None:
-    world.broker.ledger.is_loading = True
+    world.broker.job_registry.is_loading = True
     answer = world.ask("POST", "/v1/workers/12345/result", headers={"Dragoman-Attempt": "0" * 32}, content=b"y")
     assert kind(answer) == (503, "loading")
 
@@ -347,12 +347,12 @@ def test_result_that_may_be_of_an_earlier_run_waits_until_its_jobs_are_read(worl
 def test_result_that_may_be_of_an_earlier_run_waits_also_if_its_worker_has_joined_again(world: World) -> None:
     """R107. It was told that its attempt is stale, and would have thrown the result away."""
     worker = Worker(world)
-    world.broker.ledger.is_loading = True
+    world.broker.job_registry.is_loading = True
     assert kind(worker.says("result", "0" * 32, b"y")) == (503, "loading")
 
 
 def test_failure_of_an_earlier_run_is_taken_too(world: World) -> None:
-    attempt = strand(world, attempts=1)
+    attempt = restore_running(world, attempts=1)
     headers = {"Dragoman-Attempt": attempt.hex()}
     answer = world.ask("POST", "/v1/workers/1/result?outcome=failed", headers=headers, content=b"no")
     assert answer.status_code == 204
@@ -361,7 +361,7 @@ def test_failure_of_an_earlier_run_is_taken_too(world: World) -> None:
 
 def test_failure_of_an_earlier_run_in_a_body_that_cannot_be_read_may_be_told_again(world: World) -> None:
     path = "/v1/workers/1/result?outcome=failed"
-    headers = {"Dragoman-Attempt": strand(world, attempts=1).hex(), "Content-Type": "application/json"}
+    headers = {"Dragoman-Attempt": restore_running(world, attempts=1).hex(), "Content-Type": "application/json"}
     assert kind(world.ask("POST", path, headers=headers, content=b"{")) == (400, "malformed-json")
     assert only_job(world).outcome is None
     assert world.ask("POST", path, headers=headers, content=b'{"message": "no"}').status_code == 204
@@ -369,7 +369,7 @@ def test_failure_of_an_earlier_run_in_a_body_that_cannot_be_read_may_be_told_aga
 
 
 def test_result_of_an_earlier_run_that_comes_too_late_is_stale(world: World) -> None:
-    attempt = strand(world)
+    attempt = restore_running(world)
     world.wait(31)
     headers = {"Dragoman-Attempt": attempt.hex()}
     assert kind(world.ask("POST", "/v1/workers/1/result", headers=headers)) == (409, "stale-attempt")
@@ -381,12 +381,12 @@ def test_result_of_a_background_job_is_acknowledged_when_it_is_stored(world: Wor
     name = world.enqueue(attempts=1)
     worker = Worker(world)
     given = worker.takes()
-    world.diary.is_slow = True
+    world.store.is_slow = True
     headers = {**worker.headers, "Dragoman-Attempt": token(given)}
     query = {"outcome": outcome}
     told = world.begin("POST", f"{worker.path}/result", headers=headers, content=b"1", params=query)
     assert not told.done()
-    world.diary.commit()
+    world.store.commit()
     assert world.finish(told).status_code == 204
     assert world.job(name).outcome == outcome
 
@@ -395,6 +395,6 @@ def test_result_of_a_call_is_acknowledged_at_once(world: World) -> None:
     worker = Worker(world)
     waiting = call(world)
     given = worker.takes()
-    world.diary.is_slow = True
+    world.store.is_slow = True
     assert worker.says("result", token(given), b"1").status_code == 204
     assert world.finish(waiting).content == b"1"

@@ -64,7 +64,7 @@ def test_worker_that_joins_is_told_who_it_is_and_what_is_expected_of_it(world: W
 )
 def test_joins_that_make_no_sense_are_invalid(world: World, form: Any) -> None:
     assert kind(world.ask("POST", "/v1/workers", json=form)) == (422, "invalid")
-    assert not world.broker.roster.workers
+    assert not world.broker.worker_registry.workers
 
 
 def test_join_is_json(world: World) -> None:

@@ -35,10 +35,10 @@ def test_a_run_has_the_form_the_payload_and_a_key_with_its_moment() -> None:
         asked.append((form, payload, key, now))
         return JobId(b"j" * 16)
 
-    world.calendar = Scheduler(submit, lambda key, value: None, lambda job: True)
+    world.scheduler = Scheduler(submit, lambda key, value: None, lambda job: True)
     form = ScheduleRequest(name="report", service="s", cron="0 * * * *", payload_base64="AP8=", priority=7)
-    world.calendar.put(form, STARTED, NOON)
-    world.calendar.tick(STARTED, NOON + HOUR)
+    world.scheduler.put(form, STARTED, NOON)
+    world.scheduler.tick(STARTED, NOON + HOUR)
     assert asked == [(form, b"\x00\xff", "cron/report/2024-05-15T13:00:00+00:00", STARTED)]
 
 
@@ -46,7 +46,7 @@ def test_view_tells_what_was_and_what_will_be() -> None:
     world = World()
     world.put(timezone="Europe/Berlin")
     world.advance(HOUR)
-    view = world.calendar.get("report")
+    view = world.scheduler.get("report")
     assert (clock(view.last), clock(view.next)) == ("2024-05-15T15:00:00+02:00", "2024-05-15T16:00:00+02:00")
     assert view.last_job == JobId((1).to_bytes(16)).hex()
     assert (view.name, view.service, view.cron, view.every) == ("report", "s", "0 * * * *", None)
@@ -106,17 +106,17 @@ def test_list_is_in_the_order_of_names() -> None:
     world = World()
     for name in ("b", "c", "a"):
         world.put(name)
-    assert [view.name for view in world.calendar.list()] == ["a", "b", "c"]
+    assert [view.name for view in world.scheduler.list()] == ["a", "b", "c"]
 
 
 def test_removed_one_runs_no_more_and_leaves_no_note() -> None:
     world = World()
     world.put()
-    world.calendar.remove("report")
+    world.scheduler.remove("report")
     world.commit()
     assert world.tick() == inf
     world.advance(2 * HOUR)
-    assert (world.moments(), world.notes, world.calendar.list()) == ([], {}, [])
+    assert (world.moments(), world.notes, world.scheduler.list()) == ([], {}, [])
 
 
 # ---------------------------------------------------------------- overlap
@@ -127,7 +127,7 @@ def test_run_is_skipped_while_the_last_one_has_not_ended() -> None:
     world.put()
     world.advance(3 * HOUR)
     assert world.moments() == ["2024-05-15T13:00:00"]
-    view = world.calendar.get("report")
+    view = world.scheduler.get("report")
     assert (view.runs, view.skipped, clock(view.last)) == (1, 2, "2024-05-15T13:00:00+00:00")
     world.finish_all()
     world.advance(HOUR)
@@ -144,7 +144,7 @@ def test_a_skipped_run_is_not_made_later() -> None:
     world.crash()
     world.tick()
     assert world.moments() == []
-    assert world.calendar.get("report").skipped == 1
+    assert world.scheduler.get("report").skipped == 1
 
 
 def test_with_overlap_it_is_made_anyway() -> None:
@@ -152,7 +152,7 @@ def test_with_overlap_it_is_made_anyway() -> None:
     world.put(overlap=True)
     world.advance(3 * HOUR)
     assert len(world.moments()) == 3
-    assert world.calendar.get("report").skipped == 0
+    assert world.scheduler.get("report").skipped == 0
 
 
 def test_a_new_schedule_knows_the_job_of_the_old_one() -> None:
@@ -164,7 +164,7 @@ def test_a_new_schedule_knows_the_job_of_the_old_one() -> None:
     world.moments()
     world.advance(HOUR / 2)
     assert world.moments() == []
-    assert world.calendar.get("report").skipped == 1
+    assert world.scheduler.get("report").skipped == 1
 
 
 # ---------------------------------------------------------------- changing a definition
@@ -213,14 +213,14 @@ def test_paused_one_makes_nothing_and_catches_up_on_nothing() -> None:
     world = World()
     world.put(overlap=True)
     world.wall += HOUR + 1  # one is due
-    view = world.calendar.pause("report", world.now, world.wall)
+    view = world.scheduler.pause("report", world.now, world.wall)
     world.commit()
     assert (view.paused, view.next) == (True, None)
     assert world.tick() == inf
     world.advance(3 * HOUR)
     world.crash(down=HOUR / 4)
-    assert world.calendar.get("report").paused
-    view = world.calendar.resume("report", world.now, world.wall)
+    assert world.scheduler.get("report").paused
+    view = world.scheduler.resume("report", world.now, world.wall)
     world.commit()
     assert (view.paused, clock(view.next)) == (False, "2024-05-15T17:00:00+00:00")
     world.tick()
@@ -234,11 +234,11 @@ def test_pausing_and_resuming_twice_changes_nothing() -> None:
     world = World()
     world.put(overlap=True)
     world.wall += HOUR + 1
-    assert not world.calendar.resume("report", world.now, world.wall).paused
+    assert not world.scheduler.resume("report", world.now, world.wall).paused
     world.tick()
     assert len(world.moments()) == 1  # what was due when it was resumed for nothing
-    world.calendar.pause("report", world.now, world.wall)
-    assert world.calendar.pause("report", world.now, world.wall).paused
+    world.scheduler.pause("report", world.now, world.wall)
+    assert world.scheduler.pause("report", world.now, world.wall).paused
 
 
 def test_it_may_be_put_paused_and_put_to_go_on() -> None:
@@ -254,9 +254,9 @@ def test_it_may_be_put_paused_and_put_to_go_on() -> None:
 def test_resumed_interval_is_on_its_old_grid() -> None:
     world = World()
     world.put(every=600.0)
-    world.calendar.pause("report", world.now, world.wall)
+    world.scheduler.pause("report", world.now, world.wall)
     world.advance(1700.0)
-    assert clock(world.calendar.resume("report", world.now, world.wall).next) == "2024-05-15T12:30:00+00:00"
+    assert clock(world.scheduler.resume("report", world.now, world.wall).next) == "2024-05-15T12:30:00+00:00"
 
 
 # ---------------------------------------------------------------- mistakes
@@ -286,12 +286,12 @@ def test_form_that_cannot_be_is_refused(form: dict[str, object], sentence: str) 
         world.put(**form)  # type: ignore[arg-type]
     assert caught.value.problem.kind == "invalid"
     assert sentence in caught.value.problem.detail
-    assert (world.calendar.list(), world.notes) == ([], {})
+    assert (world.scheduler.list(), world.notes) == ([], {})
 
 
 def test_service_name_is_looked_at_when_it_is_put() -> None:
     with pytest.raises(OperationError, match="a service name is"):
-        World().calendar.put(ScheduleRequest(name="a", service="a\0", every=5.0), STARTED, NOON)
+        World().scheduler.put(ScheduleRequest(name="a", service="a\0", every=5.0), STARTED, NOON)
 
 
 @pytest.mark.parametrize("ask", ["get", "remove", "pause", "resume"])
@@ -299,7 +299,7 @@ def test_unknown_name_is_not_found(ask: str) -> None:
     world = World()
     arguments = ("nobody", STARTED, NOON) if ask in ("pause", "resume") else ("nobody",)
     with pytest.raises(OperationError, match='no recurring job is called "nobody"') as caught:
-        getattr(world.calendar, ask)(*arguments)
+        getattr(world.scheduler, ask)(*arguments)
     assert caught.value.problem.kind == "not found"
 
 
@@ -313,5 +313,5 @@ def test_there_are_only_so_many(monkeypatch: pytest.MonkeyPatch) -> None:
         world.put("n3")
     assert caught.value.problem.kind == "busy"
     world.put("n1", payload="changed")
-    world.calendar.remove("n0")
+    world.scheduler.remove("n0")
     world.put("n3")

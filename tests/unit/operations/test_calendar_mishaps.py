@@ -22,7 +22,7 @@ def test_after_downtime_what_was_missed_is_made_once() -> None:
     world.crash(down=5.5 * HOUR)
     world.tick()
     assert world.moments() == ["2024-05-15T13:00:00"]
-    assert clock(world.calendar.get("report").next) == "2024-05-15T18:00:00+00:00"
+    assert clock(world.scheduler.get("report").next) == "2024-05-15T18:00:00+00:00"
     world.advance(HOUR)
     assert world.moments() == ["2024-05-15T18:00:00"]
 
@@ -59,8 +59,8 @@ def test_wall_clock_that_goes_back_repeats_nothing_whatever_happens_meanwhile(ho
     if how == "crash":
         world.crash()
     elif how == "pause":
-        world.calendar.pause("report", world.now, world.wall)
-        world.calendar.resume("report", world.now, world.wall)
+        world.scheduler.pause("report", world.now, world.wall)
+        world.scheduler.resume("report", world.now, world.wall)
     else:
         world.put(overlap=True, cron="0 * * * *" if how == "put" else "0,1 * * * *")
     world.advance(1.5 * HOUR)
@@ -101,7 +101,7 @@ def test_a_past_that_was_none_makes_nothing_again() -> None:
     world.wall = right + 20.0
     world.advance(MINUTE)
     assert world.moments() == []
-    assert clock(world.calendar.get("report").next) == "2024-05-15T16:00:00+00:00"
+    assert clock(world.scheduler.get("report").next) == "2024-05-15T16:00:00+00:00"
 
 
 @pytest.mark.parametrize("back", [90.0, 100.0, HOUR, DAY])
@@ -131,8 +131,8 @@ def test_interval_costs_one_interval_at_most_when_the_wall_clock_is_set_back(how
     if how == "crash":
         world.crash(down=5.0)
     elif how == "pause":
-        world.calendar.pause("report", world.now, world.wall)
-        world.calendar.resume("report", world.now, world.wall)
+        world.scheduler.pause("report", world.now, world.wall)
+        world.scheduler.resume("report", world.now, world.wall)
     else:
         world.put(overlap=True, every=100.0 if how == "put" else 50.0)
     world.advance(100.0)
@@ -195,7 +195,7 @@ def test_refused_run_is_tried_again_each_second_and_is_not_lost() -> None:
     world.now, world.wall = world.now + 0.5, world.wall + 0.5
     world.tick()
     assert world.moments() == ["2024-05-15T13:00:00"]
-    assert clock(world.calendar.get("report").next) == "2024-05-15T14:00:00+00:00"
+    assert clock(world.scheduler.get("report").next) == "2024-05-15T14:00:00+00:00"
 
 
 def test_run_that_is_refused_for_long_stands_for_those_after_it() -> None:
@@ -218,9 +218,9 @@ def test_refused_run_follows_its_definition(how: str) -> None:
     world.wall += HOUR
     world.tick()
     if how == "remove":
-        world.calendar.remove("report")
+        world.scheduler.remove("report")
     elif how == "pause":
-        world.calendar.pause("report", world.now, world.wall)
+        world.scheduler.pause("report", world.now, world.wall)
     elif how == "put":
         world.put(overlap=True, payload="other")
     else:
@@ -251,9 +251,9 @@ def test_everything_comes_back_from_the_notes() -> None:
     world.put("b", every=77.5, payload_base64="AP8=")
     world.put("c", paused=True)
     world.advance(2 * HOUR)
-    before = world.calendar.list()
+    before = world.scheduler.list()
     world.crash()
-    assert world.calendar.list() == before
+    assert world.scheduler.list() == before
 
 
 def test_note_that_cannot_be_read_is_given_back_and_holds_nothing_up() -> None:
@@ -263,7 +263,7 @@ def test_note_that_cannot_be_read_is_given_back_and_holds_nothing_up() -> None:
     notes = {**world.notes, "cron/c": "{", "pause/a": "somebody"}
     notes["cron/b"] = notes["cron/b"].replace("Europe/Berlin", "Europe/Atlantis")
     fresh = World()
-    problems = fresh.calendar.load(notes, STARTED, NOON)
+    problems = fresh.scheduler.load(notes, STARTED, NOON)
     assert problems.keys() == {"b", "c"}
     assert '"Europe/Atlantis" is no time zone' in problems["b"]
     fresh.advance(HOUR)
@@ -274,7 +274,7 @@ def test_crash_before_the_commit_makes_the_run_again_under_the_same_key() -> Non
     world = World()
     world.put(overlap=True)
     world.wall += HOUR + 1
-    world.calendar.tick(world.now, world.wall)
+    world.scheduler.tick(world.now, world.wall)
     assert world.moments() == ["2024-05-15T13:00:00"]
     world.crash(down=2 * HOUR)
     world.tick()
@@ -299,13 +299,13 @@ def test_no_run_is_made_twice_and_none_is_lost(steps: list[tuple[str, int]]) -> 
             world.crash(down=float(seconds))
         elif step == "lose":  # what this turn does is never written
             world.wall += seconds
-            world.calendar.tick(world.now, world.wall)
+            world.scheduler.tick(world.now, world.wall)
             world.crash()
         else:
             world.is_open = step == "open"
     world.is_open = True
     world.advance(2.0)
-    view = world.calendar.get("report")
+    view = world.scheduler.get("report")
     assert view.runs == len(world.jobs)  # each under a key of its own, or the world had objected
     assert view.next is not None
     assert world.wall < view.next.timestamp() <= world.wall + 60.0
@@ -337,12 +337,12 @@ class ClocksGoWrong(RuleBasedStateMachine):
     @rule(seconds=st.integers(1, 7_200))
     def turn_is_lost(self, seconds: int) -> None:
         self.world.wall += seconds
-        self.world.calendar.tick(self.world.now, self.world.wall)
+        self.world.scheduler.tick(self.world.now, self.world.wall)
         self.world.crash()
 
     @rule(name=st.sampled_from(["hourly", "often", "once"]), paused=st.booleans())
     def somebody_pauses(self, name: str, paused: bool) -> None:
-        (self.world.calendar.pause if paused else self.world.calendar.resume)(name, self.world.now, self.world.wall)
+        (self.world.scheduler.pause if paused else self.world.scheduler.resume)(name, self.world.now, self.world.wall)
         self.world.commit()
 
     @rule(cron=st.sampled_from(["0 * * * *", "*/30 * * * *"]))
@@ -365,7 +365,7 @@ class ClocksGoWrong(RuleBasedStateMachine):
         assert due <= world.now + 60.0 or due == inf
         if world.is_open:
             world.advance(1.0)
-            for view in world.calendar.list():
+            for view in world.scheduler.list():
                 assert view.paused is (view.next is None)
                 assert view.next is None or view.next.timestamp() > world.wall
                 assert view.every is None or view.next is None or view.next.timestamp() <= world.wall + view.every

@@ -23,12 +23,12 @@ def test_cancel(world: World) -> None:
 
 def test_cancel_is_answered_when_the_diary_has_it(world: World) -> None:
     name = world.enqueue()
-    world.diary.is_slow = True
-    asker = world.begin("cancel", id=name)
-    assert asker.told == []
-    world.diary.write()
-    world.line.turn()
-    assert [each.outcome for each in asker.told] == ["cancelled"]
+    world.store.is_slow = True
+    responder = world.begin("cancel", id=name)
+    assert responder.told == []
+    world.store.write()
+    world.runner.run_once()
+    assert [each.outcome for each in responder.told] == ["cancelled"]
 
 
 def test_payload_that_comes_late_for_one_attempt_is_not_the_next_ones(world: World) -> None:
@@ -39,17 +39,17 @@ def test_payload_that_comes_late_for_one_attempt_is_not_the_next_ones(world: Wor
     first = world.worker(name="first")
     world.broker.leave(first, world.now, "gone")
     second = world.worker(name="second")
-    world.diary.bodies[job.id] = (b"payload", b"")
-    (early, late) = world.diary.fetches
-    world.diary.fetches = [early]
-    world.diary.bring()
+    world.store.bodies[job.id] = (b"payload", b"")
+    (early, late) = world.store.fetches
+    world.store.fetches = [early]
+    world.store.bring()
     world.broker.leave(second, world.now, "gone")
     assert (job.state, job.spent) == (JobState.WAITING, 0)
-    world.diary.fetches += [late]
-    world.diary.bring()
+    world.store.fetches += [late]
+    world.store.bring()
     world.worker(name="third")
-    world.diary.bring()
-    world.line.turn()
+    world.store.bring()
+    world.runner.run_once()
     assert [each.attempt.worker.name for each in world.workers.said] == ["third"]
 
 
@@ -68,7 +68,7 @@ def test_retry_that_is_asked_for_again_makes_no_second_job(world: World) -> None
     again = world.ask("retry", id=name)
     assert world.ask("retry", id=name).id == again.id
     world.broker.fail(world.attempt(again.id), "poison", world.now)
-    world.line.turn()
+    world.runner.run_once()
     refused = world.ask("retry", id=name)
     assert (refused.kind, again.id in refused.detail, "retry that one" in refused.detail) == ("conflict", True, True)
     assert [each.id for each in world.ask("jobs", quarantined=True).jobs] == [again.id]
@@ -85,9 +85,9 @@ def test_retry_of_an_earlier_run_leaves_its_payload_where_it_is(world: World) ->
     assert isinstance(view, JobView)
     assert (job.payload is ABSENT, world.job(view.id).payload is ABSENT) == (True, True)
     world.worker()
-    world.diary.bodies[world.job(view.id).id] = (b"old payload", b"")
-    world.diary.bring()
-    world.line.turn()
+    world.store.bodies[world.job(view.id).id] = (b"old payload", b"")
+    world.store.bring()
+    world.runner.run_once()
     (give,) = world.workers.said
     assert give.attempt.job.payload == b"old payload"
 
@@ -95,7 +95,7 @@ def test_retry_of_an_earlier_run_leaves_its_payload_where_it_is(world: World) ->
 def test_retry_waits_until_all_jobs_are_read(world: World) -> None:
     world.worker()
     name = quarantined_job(world)
-    world.broker.ledger.is_loading = True
+    world.broker.job_registry.is_loading = True
     assert world.ask("retry", id=name).kind == "loading"
 
 
@@ -119,7 +119,7 @@ def test_purge_ends_what_waits_and_leaves_what_runs(world: World) -> None:
 def test_purge_waits_until_all_jobs_are_read(world: World) -> None:
     """It left alone what came from the diary later, and said that it was done."""
     name = world.enqueue()
-    world.broker.ledger.is_loading = True
+    world.broker.job_registry.is_loading = True
     assert world.ask("purge", name="s").kind == "loading"
     assert world.job(name).state is JobState.WAITING
 
@@ -129,33 +129,33 @@ def test_purge_of_outcomes_erases_them(world: World) -> None:
     name = quarantined_job(world)
     waiting = world.enqueue(delay=60.0)
     assert world.ask("purge", name="s", states=("ended",)).purged == 1
-    assert world.diary.erased == [bytes.fromhex(name)]
+    assert world.store.erased == [bytes.fromhex(name)]
     assert world.job(waiting).state is JobState.DELAYED
 
 
 @pytest.mark.parametrize("question", ["jobs", "services"])
 def test_lists_that_are_not_complete_yet_are_refused(world: World, question: str) -> None:
     """A bug: after a start with many jobs they were empty for a while, as if all jobs were lost."""
-    world.broker.ledger.is_loading = True
+    world.broker.job_registry.is_loading = True
     assert world.ask(question).kind == "loading"
-    world.broker.ledger.is_loading = False
+    world.broker.job_registry.is_loading = False
     assert not isinstance(world.ask(question), ErrorView)
 
 
 def test_great_purge_takes_several_turns(world: World) -> None:
     for _ in range(2_500):
         world.broker.submit("s", b"", _Nobody(), JobOptions(waits=True), world.now)
-    asker = world.begin("purge", name="s")
-    assert asker.told == []
-    world.line.turn()
-    world.line.turn()
-    assert [each.purged for each in asker.told] == [2_500]
+    responder = world.begin("purge", name="s")
+    assert responder.told == []
+    world.runner.run_once()
+    world.runner.run_once()
+    assert [each.purged for each in responder.told] == [2_500]
 
 
 def test_purge_leaves_alone_what_has_gone_on_meanwhile(world: World) -> None:
     """What was waiting when it was chosen, and ended before its turn: its outcome is nobody's to forget."""
     names = [world.enqueue() for _ in range(3)]
-    world.desk.ask("purge", PurgeRequest(name="s"), b"", Asker(), world.now)
+    world.operations.ask("purge", PurgeRequest(name="s"), b"", Asker(), world.now)
     worker = world.broker.join(world.workers, None, "w", ("s",), WorkerProfile(capacity=3), world.now)
     assert worker is not None
     world.broker.idle(worker, world.now)
@@ -167,11 +167,11 @@ def test_purge_leaves_alone_what_has_gone_on_meanwhile(world: World) -> None:
 
 def test_two_purges_at_once_count_each_job_once(world: World) -> None:
     names = [world.enqueue() for _ in range(5)]
-    askers = [Asker(), Asker()]
-    for asker in askers:
-        world.desk.ask("purge", PurgeRequest(name="s"), b"", asker, world.now)
+    responders = [Asker(), Asker()]
+    for responder in responders:
+        world.operations.ask("purge", PurgeRequest(name="s"), b"", responder, world.now)
     world.wait(1.0)
-    assert sum(asker.told[0].purged for asker in askers) == 5
+    assert sum(responder.told[0].purged for responder in responders) == 5
     assert [world.job(name).outcome for name in names] == [Outcome.CANCELLED] * 5
 
 

@@ -349,9 +349,9 @@ def brute_on_the_wall(cron: Cron, after: datetime, minutes: int) -> datetime | N
 def test_next_is_right_around_every_change(
     minute: str, hour: str, day: str, change: tuple[str, datetime], ahead: int
 ) -> None:
-    zone, turn = change
+    zone, run_once = change
     cron = parse(f"{minute} {hour} {day}")
-    after = (turn.replace(tzinfo=UTC) + timedelta(hours=6, seconds=-ahead)).astimezone(ZoneInfo(zone))
+    after = (run_once.replace(tzinfo=UTC) + timedelta(hours=6, seconds=-ahead)).astimezone(ZoneInfo(zone))
     window = 48 * 60
     found, expected = cron.next(after), brute_on_the_wall(cron, after, window)
     if expected is not None:

@@ -16,22 +16,22 @@ from .world import WALL, World
 
 def test_job_is_acknowledged_when_the_diary_has_it(world: World) -> None:
     """R103."""
-    world.diary.is_slow = True
-    asker = world.begin("enqueue", b"x", service="s")
-    assert asker.told == []
-    world.diary.write()
-    world.line.turn()
-    (view,) = asker.told
+    world.store.is_slow = True
+    responder = world.begin("enqueue", b"x", service="s")
+    assert responder.told == []
+    world.store.write()
+    world.runner.run_once()
+    (view,) = responder.told
     assert (view.state, view.background, view.max_attempts, view.priority) == ("waiting", True, 3, 5)
     assert view.created == datetime.fromtimestamp(WALL + world.now, UTC)
 
 
 def test_nobody_is_told_the_outcome_who_did_not_ask_for_it(world: World) -> None:
-    asker = world.begin("enqueue", b"x", service="s")
+    responder = world.begin("enqueue", b"x", service="s")
     world.worker()
-    world.broker.succeed(world.attempt(asker.told[0].id), b"r", world.now)
-    world.line.turn()
-    assert len(asker.told) == 1
+    world.broker.succeed(world.attempt(responder.told[0].id), b"r", world.now)
+    world.runner.run_once()
+    assert len(responder.told) == 1
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_wishes_reach_the_job(world: World) -> None:
     job = world.job(
         world.enqueue(priority=9, attempts=7, timeout=5.0, retry_first=2.0, retry_cap=3.0, retry_jitter=0.5, delay=1.0)
     )
-    assert job.wishes == JobOptions(
+    assert job.options == JobOptions(
         priority=9,
         attempts=7,
         job_timeout=5.0,
@@ -106,8 +106,8 @@ def test_same_key_after_the_end_tells_the_outcome(world: World) -> None:
     first = world.enqueue(key="k")
     world.worker()
     world.broker.succeed(world.attempt(first), b"result", world.now)
-    asker = world.begin("enqueue", b"x", service="s", key="k")
-    assert (asker.told[0].id, asker.told[0].outcome, asker.payload) == (first, "done", b"result")
+    responder = world.begin("enqueue", b"x", service="s", key="k")
+    assert (responder.told[0].id, responder.told[0].outcome, responder.payload) == (first, "done", b"result")
 
 
 @pytest.mark.parametrize(("policy", "kind"), [({"max_jobs": 1}, "busy"), ({"max_memory": 1}, "busy")])
@@ -124,14 +124,14 @@ def test_draining_broker_refuses(world: World) -> None:
 
 def test_full_disk_refuses_and_forgets(world: World) -> None:
     """R101."""
-    world.diary.problem = "disk full"
+    world.store.problem = "disk full"
     told = world.ask("enqueue", b"x", service="s", key="k")
     assert (told.kind, world.broker.jobs) == ("diary", {})
-    world.diary.problem = None
+    world.store.problem = None
     world.enqueue(key="k")
 
 
 def test_key_cannot_be_judged_while_jobs_are_read(world: World) -> None:
-    world.broker.ledger.is_loading = True
+    world.broker.job_registry.is_loading = True
     assert world.ask("enqueue", b"x", service="s", key="k").kind == "loading"
     world.enqueue()

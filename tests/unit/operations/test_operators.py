@@ -81,25 +81,25 @@ def test_oldest_is_the_age_of_the_head(world: World) -> None:
 
 def test_pause_is_remembered_and_says_by_whom(world: World) -> None:
     view = world.ask("pause", name="s", by="ann")
-    assert (view.paused, view.paused_by, world.diary.notes) == (True, "ann", {"pause/s": "ann"})
+    assert (view.paused, view.paused_by, world.store.notes) == (True, "ann", {"pause/s": "ann"})
     world.worker()
     name = world.enqueue()
     assert world.job(name).state is JobState.WAITING
     assert not world.ask("resume", name="s").paused
-    assert (world.job(name).state, world.diary.notes) == (JobState.RUNNING, {})
+    assert (world.job(name).state, world.store.notes) == (JobState.RUNNING, {})
 
 
 def test_service_may_be_forgotten_before_it_is_told_that_it_is_resumed() -> None:
     """Its name was looked up again, by which the turn broke off."""
     world = World(max_services=1)
     world.ask("pause", name="s")
-    world.diary.is_slow = True
-    asker = world.begin("resume", name="s")
+    world.store.is_slow = True
+    responder = world.begin("resume", name="s")
     world.worker("other")
-    assert "s" not in world.broker.roster.services
-    world.diary.write()
-    world.line.turn()
-    assert [each.paused for each in asker.told] == [False]
+    assert "s" not in world.broker.worker_registry.services
+    world.store.write()
+    world.runner.run_once()
+    assert [each.paused for each in responder.told] == [False]
 
 
 def test_drain_lets_a_worker_finish(world: World) -> None:

@@ -16,7 +16,7 @@ from .world import UNKNOWN, WALL, World, ended_job
 def test_unknown_job(world: World) -> None:
     for question in ("job", "result", "why", "cancel", "retry"):
         assert world.ask(question, id=UNKNOWN).kind == "not found"
-    world.broker.ledger.is_loading = True
+    world.broker.job_registry.is_loading = True
     assert world.ask("job", id=UNKNOWN).kind == "loading"
 
 
@@ -24,40 +24,40 @@ def test_outcome_is_shown_when_the_diary_has_it(world: World) -> None:
     """R103: whoever asks after a crash is told the same."""
     world.worker()
     name = world.enqueue()
-    world.diary.is_slow = True
+    world.store.is_slow = True
     world.broker.succeed(world.attempt(name), b"r", world.now)
-    asker = world.begin("job", id=name)
-    assert asker.told == []
-    world.diary.write()
-    world.line.turn()
-    assert [(each.outcome, each.result) for each in asker.told] == [("done", "r")]
+    responder = world.begin("job", id=name)
+    assert responder.told == []
+    world.store.write()
+    world.runner.run_once()
+    assert [(each.outcome, each.result) for each in responder.told] == [("done", "r")]
 
 
 def test_acceptance_is_no_outcome(world: World) -> None:
     """Whoever waited for a job's outcome was answered when the job was accepted."""
-    world.diary.is_slow = True
+    world.store.is_slow = True
     world.begin("enqueue", b"x", service="s")
     (job,) = world.broker.jobs.values()
-    asker = world.begin("result", id=job.id.hex(), wait=5.0)
-    world.diary.write()
-    world.line.turn()
-    assert asker.told == []
+    responder = world.begin("result", id=job.id.hex(), wait=5.0)
+    world.store.write()
+    world.runner.run_once()
+    assert responder.told == []
     world.wait(5.0)
-    assert [each.state for each in asker.told] == ["waiting"]
+    assert [each.state for each in responder.told] == ["waiting"]
 
 
 def test_patience_that_ends_while_the_outcome_is_written_lasts_until_then(world: World) -> None:
     """It was told that the job is done, with an empty result."""
     world.worker()
     name = world.enqueue()
-    asker = world.begin("result", id=name, wait=5.0)
-    world.diary.is_slow = True
+    responder = world.begin("result", id=name, wait=5.0)
+    world.store.is_slow = True
     world.broker.succeed(world.attempt(name), b"r", world.now)
     world.wait(6.0)
-    assert asker.told == []
-    world.diary.write()
-    world.line.turn()
-    assert [(each.outcome, asker.payload) for each in asker.told] == [("done", b"r")]
+    assert responder.told == []
+    world.store.write()
+    world.runner.run_once()
+    assert [(each.outcome, responder.payload) for each in responder.told] == [("done", b"r")]
 
 
 def test_outcome_that_cannot_be_shown_is_told_as_an_internal_error(
@@ -66,16 +66,16 @@ def test_outcome_that_cannot_be_shown_is_told_as_an_internal_error(
     """R27. A bug: a fault of the broker while an outcome was told left its caller waiting."""
     world.worker()
     name = world.enqueue()
-    asker = world.begin("result", id=name, wait=5.0)
+    responder = world.begin("result", id=name, wait=5.0)
 
     def fails(*_: object) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr("dragoman.operations.handlers.job_view", fails)
     world.broker.succeed(world.attempt(name), b"result", world.now)
-    world.line.turn()
-    world.line.turn()
-    assert asker.told == [ErrorView(kind="internal", detail="an internal error of the broker")]
+    world.runner.run_once()
+    world.runner.run_once()
+    assert responder.told == [ErrorView(kind="internal", detail="an internal error of the broker")]
     assert world.log.count("internal error") == 1
 
 
@@ -100,7 +100,7 @@ def test_job_that_is_done_shows_who_did_it(world: World) -> None:
 def test_job_that_was_cancelled_while_it_ran_shows_where(world: World) -> None:
     name = world.enqueue()
     world.worker(name="left")
-    world.line.turn()
+    world.runner.run_once()
     world.ask("cancel", id=name)
     (attempt,) = world.ask("job", id=name).attempts
     assert (attempt.number, attempt.worker, attempt.outcome) == (1, "left", "cancelled")
@@ -120,36 +120,36 @@ def test_job_shows_its_attempts(world: World) -> None:
 
 def test_whoever_waits_is_told_the_outcome(world: World) -> None:
     name = world.enqueue()
-    asker = world.begin("result", id=name, wait=30.0)
+    responder = world.begin("result", id=name, wait=30.0)
     world.worker()
     world.broker.succeed(world.attempt(name), b"result", world.now)
-    world.line.turn()
-    assert [each.outcome for each in asker.told] == ["done"]
-    assert asker.payload == b"result"
+    world.runner.run_once()
+    assert [each.outcome for each in responder.told] == ["done"]
+    assert responder.payload == b"result"
     world.wait(60.0)
-    assert len(asker.told) == 1
+    assert len(responder.told) == 1
 
 
 def test_whoever_waits_in_vain_is_told_how_it_stands(world: World) -> None:
     name = world.enqueue()
-    asker = world.begin("result", id=name, wait=30.0)
+    responder = world.begin("result", id=name, wait=30.0)
     world.wait(29.0)
-    assert asker.told == []
+    assert responder.told == []
     world.wait(1.0)
-    assert [each.state for each in asker.told] == ["waiting"]
+    assert [each.state for each in responder.told] == ["waiting"]
     assert world.job(name).callers == ()
 
 
 def test_whoever_leaves_is_told_nothing_and_the_job_goes_on(world: World) -> None:
     name = world.enqueue()
-    asker = world.begin("result", id=name, wait=30.0)
-    assert asker.ticket is not None
-    world.desk.leave(asker.ticket, world.now)
-    world.desk.leave(asker.ticket, world.now)
+    responder = world.begin("result", id=name, wait=30.0)
+    assert responder.ticket is not None
+    world.operations.leave(responder.ticket, world.now)
+    world.operations.leave(responder.ticket, world.now)
     world.worker()
     world.broker.succeed(world.attempt(name), b"result", world.now)
     world.wait(60.0)
-    assert (asker.told, world.job(name).outcome) == ([], Outcome.DONE)
+    assert (responder.told, world.job(name).outcome) == ([], Outcome.DONE)
 
 
 def test_who_does_not_wait_is_told_at_once(world: World) -> None:
@@ -160,35 +160,35 @@ def test_who_does_not_wait_is_told_at_once(world: World) -> None:
 def test_outcome_is_not_told_before_the_diary_has_it(world: World) -> None:
     name = world.enqueue()
     world.worker()
-    world.diary.is_slow = True
+    world.store.is_slow = True
     world.broker.succeed(world.attempt(name), b"result", world.now)
-    asker = world.begin("result", id=name, wait=10.0)
-    assert asker.told == []
-    world.diary.write()
-    world.line.turn()
-    assert [each.outcome for each in asker.told] == ["done"]
+    responder = world.begin("result", id=name, wait=10.0)
+    assert responder.told == []
+    world.store.write()
+    world.runner.run_once()
+    assert [each.outcome for each in responder.told] == ["done"]
 
 
 def test_outcome_of_an_earlier_run_is_fetched(world: World) -> None:
     job = restore(world.broker, ended_job(world), world.now, None)
-    world.diary.bodies[job.id] = (b"", b"old result")
-    asker = world.begin("result", id=job.id.hex(), wait=10.0)
+    world.store.bodies[job.id] = (b"", b"old result")
+    responder = world.begin("result", id=job.id.hex(), wait=10.0)
     shown = world.begin("job", id=job.id.hex())
-    assert (asker.told, shown.told) == ([], [])
-    world.diary.bring()
-    world.line.turn()
-    assert (asker.payload, shown.told[0].result) == (b"old result", "old result")
+    assert (responder.told, shown.told) == ([], [])
+    world.store.bring()
+    world.runner.run_once()
+    assert (responder.payload, shown.told[0].result) == (b"old result", "old result")
 
 
 def test_payload_of_an_earlier_run_is_fetched_before_it_is_given(world: World) -> None:
     kept = ended_job(world)
     kept.outcome = None
     job = restore(world.broker, kept, world.now, None)
-    world.diary.bodies[job.id] = (b"old payload", b"")
+    world.store.bodies[job.id] = (b"old payload", b"")
     world.worker()
     assert world.workers.said == []
-    world.diary.bring()
-    world.line.turn()
+    world.store.bring()
+    world.runner.run_once()
     (give,) = world.workers.said
     assert (give.attempt.job.payload, job.payload) == (b"old payload", b"old payload")
 
@@ -197,11 +197,11 @@ def test_payload_that_comes_for_an_attempt_that_is_over_is_given_to_the_next(wor
     kept = ended_job(world)
     kept.outcome = None
     job = restore(world.broker, kept, world.now, None)
-    world.diary.bodies[job.id] = (b"old payload", b"")
+    world.store.bodies[job.id] = (b"old payload", b"")
     first = world.worker()
     world.broker.leave(first, world.now, "gone")
     world.worker(name="second")
-    world.diary.bring()
-    world.line.turn()
+    world.store.bring()
+    world.runner.run_once()
     assert [each.attempt.worker.name for each in world.workers.said] == ["second"]
     assert (job.spent, job.state) == (0, JobState.RUNNING)

@@ -19,24 +19,24 @@ def test_recurring_job_is_made_again_and_again(world: World) -> None:
         True,
     )
     assert [job.payload for job in world.broker.jobs.values()] == [b"tick"]
-    assert list(world.diary.notes) == ["cron/n"]
+    assert list(world.store.notes) == ["cron/n"]
     assert [each.name for each in world.ask("recurring").recurring] == ["n"]
     assert world.ask("pause recurring", name="n").paused
     assert not world.ask("resume recurring", name="n").paused
     world.ask("stop recurring", name="n")
-    assert (world.diary.notes, world.ask("recurrence", name="n").kind) == ({}, "not found")
+    assert (world.store.notes, world.ask("recurrence", name="n").kind) == ({}, "not found")
 
 
 def test_run_and_what_is_noted_of_it_are_one_transaction(world: World) -> None:
     world.ask("recur", name="n", service="s", every=10.0)
     applied: list[list[str]] = []
-    apply = world.diary.apply
+    apply = world.store.apply
 
     def watch(entries: Any, done: Any) -> None:
         applied.append([type(each).__name__ for each in entries])
         apply(entries, done)
 
-    world.diary.apply = watch  # type: ignore[method-assign]
+    world.store.apply = watch  # type: ignore[method-assign]
     world.wait(10.0)
     assert applied == [["StoreJob", "StoreValue"]]
 
@@ -44,11 +44,11 @@ def test_run_and_what_is_noted_of_it_are_one_transaction(world: World) -> None:
 def test_run_that_a_full_disk_refuses_is_made_when_there_is_room(world: World) -> None:
     """It had counted as made, and what was noted of it said so: it was lost."""
     world.ask("recur", name="n", service="s", every=10.0)
-    world.diary.problem = "the disk is full"
+    world.store.problem = "the disk is full"
     world.wait(12.0)
     assert world.broker.jobs == {}
     assert world.ask("recurrence", name="n").runs == 0
-    world.diary.problem = None
+    world.store.problem = None
     world.wait(1.5)
     (job,) = world.broker.jobs.values()
     view = world.ask("recurrence", name="n")
@@ -60,6 +60,6 @@ def test_run_that_a_full_disk_refuses_is_made_when_there_is_room(world: World) -
 
 def test_a_job_runs_for_sixty_seconds_at_most_unless_it_says_otherwise(world: World) -> None:
     """None was 60 seconds, too, and no limit could not be said."""
-    assert world.job(world.enqueue()).wishes.job_timeout == 60.0
-    assert world.job(world.enqueue(timeout=86_400.0)).wishes.job_timeout == 86_400.0
-    assert world.job(world.enqueue(timeout=None)).wishes.job_timeout == inf
+    assert world.job(world.enqueue()).options.job_timeout == 60.0
+    assert world.job(world.enqueue(timeout=86_400.0)).options.job_timeout == 86_400.0
+    assert world.job(world.enqueue(timeout=None)).options.job_timeout == inf

@@ -91,10 +91,10 @@ def test_calls_have_the_limits_of_background_jobs() -> None:
         assert bounds.least is not None
         assert bounds.most is not None
         for allowed in (int(bounds.least), int(bounds.most)):
-            asking.wishes("s", **{name: allowed})  # type: ignore[arg-type]
+            asking.submit_options("s", **{name: allowed})  # type: ignore[arg-type]
         for refused in (int(bounds.least) - 1, int(bounds.most) + 1):
             with pytest.raises(ValueError, match=f"from {bounds.least:g} to {bounds.most:g}"):
-                asking.wishes("s", **{name: refused})  # type: ignore[arg-type]
+                asking.submit_options("s", **{name: refused})  # type: ignore[arg-type]
     assert field(EnqueueRequest, "priority").default == DEFAULT_PRIORITY
     assert field(EnqueueRequest, "delay").most == Policy().max_delay
 

@@ -46,7 +46,7 @@ def test_none_is_free_for_several_reasons(world: World) -> None:
     world.enqueue()
     away = world.worker()
     world.broker.detach(away, world.now)
-    world.broker.join(world.workers, None, "boots", ("s",), away.terms, world.now)
+    world.broker.join(world.workers, None, "boots", ("s",), away.profile, world.now)
     sentence = "It waits: of 3 workers none is free (1 busy, 1 out of reach, 1 starting)."
     assert why(world, world.enqueue()) == sentence
 
@@ -89,7 +89,7 @@ def test_running_when_the_broker_was_stopped(world: World) -> None:
         1, world.broker.entropy.job_id(), "s", JobOptions(durable=True, waits=True, attempts=3), world.now - 10.0
     )
     kept.token, kept.attempt, kept.given, kept.worker, kept.may_return = Token(b"t" * 16), 2, world.now - 5.0, "w", True
-    world.broker.ledger.gate.last = world.broker.ledger.gate.safe = 1
+    world.broker.job_registry.pending_commits.last = world.broker.job_registry.pending_commits.safe = 1
     job = restore(world.broker, kept, world.now, world.workers)
     world.now += 2.0
     sentence = why(world, job.id.hex())
@@ -97,12 +97,12 @@ def test_running_when_the_broker_was_stopped(world: World) -> None:
 
 
 def test_being_written(world: World) -> None:
-    world.diary.is_slow = True
-    asker = world.begin("enqueue", b"x", service="s")
-    assert asker.told == []
+    world.store.is_slow = True
+    responder = world.begin("enqueue", b"x", service="s")
+    assert responder.told == []
     (job,) = world.broker.jobs.values()
     assert why(world, job.id.hex()) == "It is being written to disk."
-    world.diary.problem = "no space left"
+    world.store.problem = "no space left"
     assert why(world, job.id.hex()) == "It waits for the diary, which cannot write: no space left."
 
 

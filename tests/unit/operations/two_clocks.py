@@ -25,7 +25,7 @@ class World:
         self.now, self.wall = STARTED, NOON
         self._pending_jobs: dict[str, JobId] = {}
         self._pending_notes: list[tuple[str, str | None]] = []
-        self.calendar = Scheduler(self._submit, self._note, self._is_over)
+        self.scheduler = Scheduler(self._submit, self._note, self._is_over)
 
     def _submit(self, form: ScheduleRequest, payload: bytes, key: str, now: float) -> JobId | None:
         assert now == self.now
@@ -59,8 +59,8 @@ class World:
         """What was not committed is gone. The clock that jobs live by begins anew."""
         self._pending_jobs, self._pending_notes = {}, []
         self.now, self.wall = STARTED, self.wall + down
-        self.calendar = Scheduler(self._submit, self._note, self._is_over)
-        assert self.calendar.load(self.notes, self.now, self.wall) == {}
+        self.scheduler = Scheduler(self._submit, self._note, self._is_over)
+        assert self.scheduler.load(self.notes, self.now, self.wall) == {}
 
     def finish_all(self) -> None:
         self.over |= set(self.jobs.values()) | set(self._pending_jobs.values())
@@ -68,12 +68,12 @@ class World:
     def put(self, name: str = "report", **form: object) -> ScheduleView:
         if "every" not in form:
             form.setdefault("cron", "0 * * * *")
-        view = self.calendar.put(ScheduleRequest(name=name, service="s", **form), self.now, self.wall)  # type: ignore[arg-type]
+        view = self.scheduler.put(ScheduleRequest(name=name, service="s", **form), self.now, self.wall)  # type: ignore[arg-type]
         self.commit()
         return view
 
     def tick(self) -> float:
-        due = self.calendar.tick(self.now, self.wall)
+        due = self.scheduler.tick(self.now, self.wall)
         self.commit()
         return due
 

@@ -107,34 +107,36 @@ class WorkerSession:
 class World:
     def __init__(self, **policy: Any) -> None:
         self.now = 1_000.0
-        self.diary = HandDiary()
+        self.store = HandDiary()
         self.log: list[str] = []
         self.broker = Broker(Policy(**policy), SeededEntropy("desk"))
-        limits = AdmissionLimits(late_turn=1e9)
-        self.line = Runner(
+        limits = AdmissionLimits(late_iteration=1e9)
+        self.runner = Runner(
             self.broker,
-            self.diary,
+            self.store,
             lambda: self.now,
             lambda _, event, **__: self.log.append(event),
             limits,
             strict=True,
         )
-        self.desk = OperationHandlers(self.broker, self.line, self.diary, lambda: WALL, lambda: READY)
-        self.line.sessions.append(self.desk)
+        self.operations = OperationHandlers(self.broker, self.runner, self.store, lambda: WALL, lambda: READY)
+        self.runner.sessions.append(self.operations)
         self.workers = WorkerSession()
 
     def ask(self, question: str, body: bytes = b"", /, **facts: Any) -> Any:
         """What was answered, or the problem. None: nothing yet."""
-        asker = self.begin(question, body, **facts)
-        assert len(asker.told) <= 1
-        return asker.told[0] if asker.told else None
+        responder = self.begin(question, body, **facts)
+        assert len(responder.told) <= 1
+        return responder.told[0] if responder.told else None
 
     def begin(self, question: str, body: bytes = b"", /, **facts: Any) -> Asker:
-        asker = Asker()
-        asker.ticket = self.desk.ask(question, OPERATIONS[question].request(**facts), body, asker, self.now)
-        self.line.turn()
-        self.line.turn()
-        return asker
+        responder = Asker()
+        responder.ticket = self.operations.ask(
+            question, OPERATIONS[question].request(**facts), body, responder, self.now
+        )
+        self.runner.run_once()
+        self.runner.run_once()
+        return responder
 
     def enqueue(self, service: str = "s", body: bytes = b"x", **facts: Any) -> str:
         view = self.ask("enqueue", body, service=service, **facts)
@@ -150,27 +152,27 @@ class World:
         assert attempt is not None
         return attempt
 
-    def worker(self, *services: str, name: str = "w", **terms: Any) -> Worker:
-        worker = self.broker.join(self.workers, None, name, services or ("s",), WorkerProfile(**terms), self.now)
+    def worker(self, *services: str, name: str = "w", **profile: Any) -> Worker:
+        worker = self.broker.join(self.workers, None, name, services or ("s",), WorkerProfile(**profile), self.now)
         assert worker is not None
         self.broker.idle(worker, self.now)
-        self.line.turn()
+        self.runner.run_once()
         return worker
 
     def wait(self, seconds: float) -> None:
         """Let time pass, with a turn at every moment at which something is due."""
         end = self.now + seconds
-        while (due := self.line.turn()) < end:
+        while (due := self.runner.run_once()) < end:
             self.now = max(self.now, due)
         self.now = end
-        self.line.turn()
+        self.runner.run_once()
 
 
 def ended_job(world: World) -> StoredJob:
     """A job of an earlier run that is done, as the diary kept it."""
     kept = StoredJob(1, JobId(b"j" * 16), "s", JobOptions(durable=True, waits=True, attempts=3), world.now - 10.0)
     kept.outcome, kept.keep_until = Outcome.DONE, world.now + 100.0
-    world.broker.ledger.gate.last = world.broker.ledger.gate.safe = 1
+    world.broker.job_registry.pending_commits.last = world.broker.job_registry.pending_commits.safe = 1
     return kept
 
 
@@ -178,5 +180,5 @@ def quarantined_job(world: World) -> str:
     """A job in quarantine: its id."""
     name = world.enqueue(attempts=1)
     world.broker.fail(world.attempt(name), "poison", world.now)
-    world.line.turn()
+    world.runner.run_once()
     return name

@@ -37,11 +37,11 @@ SPOKEN = {"native": set(OPTIONS), "memodb": {"job_timeout"}}  # the others: noth
 def test_an_option_is_taken_where_the_wire_has_a_word_for_it(dialect: str, option: str) -> None:
     asking = SubmitOptionsCache(URLS[dialect])
     if option in SPOKEN.get(dialect, ()):
-        wishes = asking.wishes("default", **{option: OPTIONS[option]})
-        assert getattr(wishes, "waits" if option == "wait" else option) == OPTIONS[option]
+        submit_options = asking.submit_options("default", **{option: OPTIONS[option]})
+        assert getattr(submit_options, "waits" if option == "wait" else option) == OPTIONS[option]
     else:
         with pytest.raises(Unsupported, match=f"^{dialect} has no word for {option}: "):
-            asking.wishes("default", **{option: OPTIONS[option]})
+            asking.submit_options("default", **{option: OPTIONS[option]})
 
 
 @pytest.mark.parametrize("word", ["id", "progress", "cancel"])
@@ -52,17 +52,17 @@ def test_only_native_knows_jobs_by_name(dialect: str, word: str) -> None:
 
 @pytest.mark.parametrize("dialect", URLS)
 def test_everybody_may_say_how_long_they_wait(dialect: str) -> None:
-    assert SubmitOptionsCache(URLS[dialect]).wishes("default", timeout=2.5).timeout == 2.5
+    assert SubmitOptionsCache(URLS[dialect]).submit_options("default", timeout=2.5).timeout == 2.5
 
 
 def test_the_same_wishes_are_the_same_object_and_not_kept_without_end() -> None:
     asking = SubmitOptionsCache(URLS["native"])
-    assert asking.wishes("echo", 1.0) is asking.wishes("echo", 1.0)
-    assert asking.wishes("echo", 1.0) is not asking.wishes("echo", 2.0)
-    first = asking.wishes("service 0")
+    assert asking.submit_options("echo", 1.0) is asking.submit_options("echo", 1.0)
+    assert asking.submit_options("echo", 1.0) is not asking.submit_options("echo", 2.0)
+    first = asking.submit_options("service 0")
     for number in range(MOST_KEPT + 10):
-        asking.wishes(f"service {number}")
-    assert asking.wishes("service 0") is not first
+        asking.submit_options(f"service {number}")
+    assert asking.submit_options("service 0") is not first
 
 
 @pytest.mark.parametrize(
@@ -84,14 +84,14 @@ def test_the_same_wishes_are_the_same_object_and_not_kept_without_end() -> None:
 )
 def test_what_makes_no_sense_is_refused_by_name(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"^{next(iter(wrong))}="):
-        SubmitOptionsCache(URLS["native"]).wishes("echo", **wrong)
+        SubmitOptionsCache(URLS["native"]).submit_options("echo", **wrong)
 
 
 def test_a_service_must_be_one_that_can_be_there() -> None:
     with pytest.raises(AddressError, match="service=resize"):
-        SubmitOptionsCache(URLS["pingpong"]).wishes("resize")
+        SubmitOptionsCache(URLS["pingpong"]).submit_options("resize")
     with pytest.raises(AddressError, match="is not a service name"):
-        SubmitOptionsCache(URLS["native"]).wishes("")
+        SubmitOptionsCache(URLS["native"]).submit_options("")
     with pytest.raises(AddressError, match="no callers"):
         SubmitOptionsCache("controller+unix:///run/controller")
 
@@ -101,13 +101,13 @@ def test_a_service_must_be_one_that_can_be_there() -> None:
 def test_none_is_no_limit_and_what_is_not_said_is_not_sent(dialect: str, option: str) -> None:
     """None was whatever the listener, or the address, says."""
     asking = SubmitOptionsCache(URLS[dialect])
-    assert getattr(asking.wishes("default", **{option: None}), option) == inf
-    assert getattr(asking.wishes("default"), option) is None
-    assert getattr(asking.wishes("default", **{option: DEFAULTS[option]}), option) is None
+    assert getattr(asking.submit_options("default", **{option: None}), option) == inf
+    assert getattr(asking.submit_options("default"), option) is None
+    assert getattr(asking.submit_options("default", **{option: DEFAULTS[option]}), option) is None
 
 
 def test_a_default_that_is_said_is_sent() -> None:
-    assert SubmitOptionsCache(URLS["native"]).wishes("default", job_timeout=60.0).job_timeout == 60.0
+    assert SubmitOptionsCache(URLS["native"]).submit_options("default", job_timeout=60.0).job_timeout == 60.0
 
 
 @pytest.mark.parametrize("kind", [Client, AsyncClient])

@@ -29,25 +29,25 @@ class Employer:
         self.told: list[tuple[Any, ...]] = []
 
     def finished(self, job: RunningJob, result: Frame) -> None:
-        self.told.append((job.ticket, bytes(result)))
+        self.told.append((job.job_ref, bytes(result)))
 
     def failed(self, job: RunningJob, outcome: Outcome, reason: str, failure: Failure) -> None:
-        self.told.append((job.ticket, reason))
+        self.told.append((job.job_ref, reason))
 
     def returned(self, job: RunningJob) -> None:
-        self.told.append((job.ticket, "returned"))
+        self.told.append((job.job_ref, "returned"))
 
     def reported(self, job: RunningJob, payload: Frame, is_part: bool) -> None:
-        self.told.append((job.ticket, bytes(payload), is_part))
+        self.told.append((job.job_ref, bytes(payload), is_part))
 
 
 def family() -> ProcessPool:
     return ProcessPool(ChildSettings((HandlerSpec("echo", "bytes", ObjectReference(__name__, "echo")),)), 1)
 
 
-def kill_unseen(hands: ProcessPool, answers: bool) -> None:
+def kill_unseen(pool: ProcessPool, answers: bool) -> None:
     """Its answers, its end and its exit code all come while we look away: the loop stands still until they have."""
-    [child] = hands._children
+    [child] = pool._children
     if answers:
         assert wait([child._stream._socket], PATIENCE)
     os.kill(child.pid, signal.SIGKILL)
@@ -58,18 +58,18 @@ def test_a_job_that_never_reached_its_dying_child_goes_to_the_next() -> None:
     """It was given to a child that had answered and died, and was told as lost although it had never begun."""
 
     async def main() -> list[tuple[Any, ...]]:
-        hands, employer = family(), Employer()
-        crew = JobRunner({"echo": hands}, 1.0)
-        await crew.start()
-        for ticket in ("A", "B"):
-            crew.begin(RunningJob(employer, ticket, ticket.encode(), JobInfo("echo", "", 1, 30.0)))
+        pool, job_owner = family(), Employer()
+        job_runner = JobRunner({"echo": pool}, 1.0)
+        await job_runner.start()
+        for job_ref in ("A", "B"):
+            job_runner.begin(RunningJob(job_owner, job_ref, job_ref.encode(), JobInfo("echo", "", 1, 30.0)))
         await asyncio.sleep(0)
-        kill_unseen(hands, answers=True)
+        kill_unseen(pool, answers=True)
         async with asyncio.timeout(10.0):
-            while len(employer.told) < 2:
+            while len(job_owner.told) < 2:
                 await asyncio.sleep(0.01)
-        await crew.close()
-        return employer.told
+        await job_runner.close()
+        return job_owner.told
 
     assert asyncio.run(main()) == [("A", b"A"), ("B", b"B")]
 
@@ -81,11 +81,11 @@ def test_a_child_that_is_gone_is_not_killed_again(monkeypatch: pytest.MonkeyPatc
     async def main() -> list[Any]:
         problems: list[Any] = []
         asyncio.get_running_loop().set_exception_handler(lambda _, problem: problems.append(problem))
-        hands = family()
-        await hands.start()
-        kill_unseen(hands, answers=False)
+        pool = family()
+        await pool.start()
+        kill_unseen(pool, answers=False)
         await asyncio.sleep(0.3)
-        await hands.close()
+        await pool.close()
         return problems
 
     assert asyncio.run(main()) == []
@@ -94,11 +94,11 @@ def test_a_child_that_is_gone_is_not_killed_again(monkeypatch: pytest.MonkeyPatc
 class Barren:
     """In the place of a family's `_add`: so many children cannot be started, and what waits meanwhile is noted."""
 
-    def __init__(self, hands: ProcessPool, failures: int) -> None:
+    def __init__(self, pool: ProcessPool, failures: int) -> None:
         self.tries = 0
-        self._hands = hands
+        self._pool = pool
         self._failures = failures
-        self._add = hands._add
+        self._add = pool._add
 
     def __call__(self) -> Any:
         self.tries += 1
@@ -109,25 +109,25 @@ class Barren:
 
 async def told_after(failures: int, jobs: int, barren: list[Barren]) -> list[tuple[Any, ...]]:
     """What becomes of jobs, one given as soon as the last is over, if so many starts of children fail."""
-    hands, employer = family(), Employer()
-    crew = JobRunner({"echo": hands}, 1.0)
-    await crew.start()
-    barren.append(Barren(hands, failures))
-    hands._add = barren[0]  # type: ignore[method-assign]
-    kill_unseen(hands, answers=False)
+    pool, job_owner = family(), Employer()
+    job_runner = JobRunner({"echo": pool}, 1.0)
+    await job_runner.start()
+    barren.append(Barren(pool, failures))
+    pool._add = barren[0]  # type: ignore[method-assign]
+    kill_unseen(pool, answers=False)
     async with asyncio.timeout(10.0):
-        for ticket in range(jobs):
-            crew.begin(RunningJob(employer, ticket, b"%d" % ticket, JobInfo("echo", "", 1, 30.0)))
-            while len(employer.told) <= ticket:
+        for job_ref in range(jobs):
+            job_runner.begin(RunningJob(job_owner, job_ref, b"%d" % job_ref, JobInfo("echo", "", 1, 30.0)))
+            while len(job_owner.told) <= job_ref:
                 await asyncio.sleep(0.001)
-    await crew.close()
-    return employer.told
+    await job_runner.close()
+    return job_owner.told
 
 
 def test_jobs_wait_for_a_child_that_cannot_be_started_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """When the fork server had been killed, a worker failed all jobs that it could get hold of for a whole second."""
     monkeypatch.setattr(process_pool, "RETRY_REST", 0.1)
-    assert asyncio.run(told_after(1, 20, [])) == [(ticket, b"%d" % ticket) for ticket in range(20)]
+    assert asyncio.run(told_after(1, 20, [])) == [(job_ref, b"%d" % job_ref) for job_ref in range(20)]
 
 
 def test_where_no_child_can_be_started_each_job_costs_a_try(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,5 +135,5 @@ def test_where_no_child_can_be_started_each_job_costs_a_try(monkeypatch: pytest.
     monkeypatch.setattr(process_pool, "RETRY_REST", 0.02)
     barren: list[Barren] = []
     told = asyncio.run(told_after(1000, 5, barren))
-    assert told == [(ticket, "no child process can be started: no room") for ticket in range(5)]
+    assert told == [(job_ref, "no child process can be started: no room") for job_ref in range(5)]
     assert barren[0].tries >= 5

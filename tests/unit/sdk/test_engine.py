@@ -42,7 +42,7 @@ class FakeLink:
         self.flush()
         self.is_closed = True
 
-    def hear(self, *messages: list[bytes]) -> None:
+    def receive(self, *messages: list[bytes]) -> None:
         for message in messages:
             self._heard(message)
         self._paused()
@@ -53,12 +53,12 @@ class FakeLink:
 
 
 class FakeJob:
-    def __init__(self, payload: bytes = b"p", wishes: SubmitOptions | None = None, number: int = 1) -> None:
-        self.wishes = wishes or SubmitOptions("echo")
+    def __init__(self, payload: bytes = b"p", submit_options: SubmitOptions | None = None, number: int = 1) -> None:
+        self.submit_options = submit_options or SubmitOptions("echo")
         self.payload: Frame = payload
         self.job_id = number.to_bytes(16, "big")
         self.question: OperationCall | None = None
-        self.conversation: Any = None
+        self.connection: Any = None
         self.is_over = False
         self.entered = 0.0
         self.due = 0.0
@@ -104,7 +104,7 @@ class World:
         for job in jobs:
             self.engine.enter(job)
 
-    async def turn(self) -> None:
+    async def run_once(self) -> None:
         for _ in range(5):
             await asyncio.sleep(0)
 
@@ -115,10 +115,10 @@ class World:
 
     async def connected(self, *jobs: FakeJob) -> FakeLink:
         self.enter(*jobs)
-        await self.turn()
+        await self.run_once()
         link = self.links[-1]
         link.take()
-        link.hear(WELCOME)
+        link.receive(WELCOME)
         return link
 
 
@@ -148,7 +148,7 @@ def test_jobs_that_come_at_once_cost_one_wake_up_and_one_write() -> None:
         more = jobs_of(6)[3:4]
         world.enter(*more)
         assert world.wakes == 2
-        await world.turn()
+        await world.run_once()
         ((message,),) = link.take()
         assert message[2:] == [b"4"]
         await world.engine.close()
@@ -159,7 +159,7 @@ def test_jobs_that_come_at_once_cost_one_wake_up_and_one_write() -> None:
 def test_nothing_is_dialled_before_the_first_job() -> None:
     async def main() -> None:
         world = World(NATIVE)
-        await world.turn()
+        await world.run_once()
         assert world.links == []
         await world.engine.close()
 
@@ -171,12 +171,12 @@ def test_outcomes_and_reports_reach_their_jobs() -> None:
         world = World(NATIVE)
         one, two = jobs_of(2)
         link = await world.connected(one, two)
-        link.hear([b"\x22" + one.job_id + b"\x00\x01", b"half"], [b"\x20" + one.job_id, b"r"])
-        link.hear([b"\x21\x01" + two.job_id, b"E", b"no", b""])
+        link.receive([b"\x22" + one.job_id + b"\x00\x01", b"half"], [b"\x20" + one.job_id, b"r"])
+        link.receive([b"\x21\x01" + two.job_id, b"E", b"no", b""])
         assert one.outcome == b"r"
         assert one.reports == [(b"half", False, 1)]
         assert isinstance(two.outcome, JobFailed)
-        assert (one.payload, one.conversation, one.is_over) == (b"", None, True)
+        assert (one.payload, one.connection, one.is_over) == (b"", None, True)
         await world.engine.close()
 
     run(main)
@@ -188,7 +188,7 @@ def test_what_the_window_has_no_room_for_follows_when_all_was_heard() -> None:
         jobs = jobs_of(8)
         link = await world.connected(*jobs)
         assert [len(message) - 2 for (message,) in link.take()] == [4]
-        link.hear(*([b"\x20" + job.job_id, b""] for job in jobs[:3]))
+        link.receive(*([b"\x20" + job.job_id, b""] for job in jobs[:3]))
         assert [len(message) - 2 for (message,) in link.take()] == [3], "one SUBMIT for three that ended"
         await world.engine.close()
 
@@ -202,10 +202,10 @@ def test_a_lost_connection_is_dialled_anew_while_anybody_waits() -> None:
         link = await world.connected(job)
         link.ended("cut")
         await world.until(lambda: len(world.links) == 2)
-        await world.turn()
-        world.links[1].hear(RESUMED)
+        await world.run_once()
+        world.links[1].receive(RESUMED)
         assert [message[0][:1] for write in world.links[1].take() for message in write] == [b"\x01", b"\x14"]
-        world.links[1].hear([b"\x20" + job.job_id, b"kept"])
+        world.links[1].receive([b"\x20" + job.job_id, b"kept"])
         assert job.outcome == b"kept"
         world.links[1].ended("cut")
         await asyncio.sleep(0.3)
@@ -256,7 +256,7 @@ def test_who_is_not_patient_is_told_at_once() -> None:
         world.problem = "nobody there"
         (job,) = jobs_of(1)
         world.enter(job)
-        await world.turn()
+        await world.run_once()
         assert str(job.outcome) == "nobody there"
         await world.engine.close()
 
@@ -280,13 +280,13 @@ def test_what_is_under_way_is_given_up_when_the_broker_stays_away() -> None:
 def test_a_time_out_is_kept_here_if_the_broker_says_nothing() -> None:
     async def main() -> None:
         world = World(NATIVE)
-        job = FakeJob(wishes=SubmitOptions("echo", timeout=0.05))
+        job = FakeJob(submit_options=SubmitOptions("echo", timeout=0.05))
         link = await world.connected(job)
         link.take()
         await world.until(lambda: job.outcome)
         assert isinstance(job.outcome, JobTimeout)
         assert str(job.outcome) == "timed out: no answer within 0.05 s"
-        await world.turn()
+        await world.run_once()
         assert [[b"\x12", job.job_id]] in [*link.take(), link.sent], "and the broker hears that nobody waits"
         await world.engine.close()
 
@@ -304,7 +304,7 @@ def test_a_job_that_is_withdrawn_is_not_sent_or_is_cancelled() -> None:
         assert world.engine.is_sent(sent)
         unsent.is_over = True
         world.engine.withdraw(sent)
-        await world.turn()
+        await world.run_once()
         assert link.take() == [[[b"\x12", sent.job_id]]]
         assert (sent.outcome, unsent.outcome) == (None, None)
         await world.engine.close()
@@ -323,7 +323,7 @@ def test_a_job_that_is_withdrawn_before_the_window_has_room_is_not_sent() -> Non
         assert message[2:] == [b"1", b"2", b"3", b"4"]
         assert not world.engine.is_sent(jobs[4])
         world.engine.withdraw(jobs[4])
-        link.hear(*([b"\x20" + job.job_id, b""] for job in jobs[:2]))
+        link.receive(*([b"\x20" + job.job_id, b""] for job in jobs[:2]))
         ((message,),) = link.take()
         assert message[2:] == [b"6", b"7"]
         await world.engine.close()
@@ -336,7 +336,7 @@ def test_what_cannot_be_understood_ends_what_is_under_way_and_the_connection() -
         world = World(NATIVE)
         (job,) = jobs_of(1)
         link = await world.connected(job)
-        link.hear([b"\x20short", b"?"], [b"\x20" + job.job_id, b"late"])
+        link.receive([b"\x20short", b"?"], [b"\x20" + job.job_id, b"late"])
         assert isinstance(job.outcome, JobFailed)
         assert "the broker's answer was not understood" in str(job.outcome)
         assert link.is_closed
@@ -357,7 +357,7 @@ def test_a_broker_that_does_not_welcome_us_is_unavailable_and_not_stormed(monkey
         def refuse() -> bool:
             for link in world.links:
                 if not link.is_closed:
-                    link.hear([b"\x03\x01", b"version", b"too new"])
+                    link.receive([b"\x03\x01", b"version", b"too new"])
             return job.outcome is not None
 
         await world.until(refuse)
@@ -383,7 +383,7 @@ def test_a_closed_engine_says_goodbye_and_ends_everything() -> None:
         assert {type(job.outcome) for job in (*jobs, late)} == {JobCancelled}
         after = FakeJob(number=10)
         world.enter(after)
-        await world.turn()
+        await world.run_once()
         assert isinstance(after.outcome, JobCancelled)
 
     run(main)
@@ -397,15 +397,15 @@ def test_a_pool_grows_to_its_limit_and_each_connection_carries_one_call() -> Non
         world = World(PINGPONG, connections=2)
         jobs = [FakeJob(b"%d" % number, SubmitOptions("default"), number) for number in range(4)]
         world.enter(*jobs)
-        await world.turn()
+        await world.run_once()
         assert [link.take() for link in world.links] == [[[[b"", b"0"]]], [[[b"", b"1"]]]]
-        world.links[1].hear([b"", b"one"])
+        world.links[1].receive([b"", b"one"])
         assert jobs[1].outcome == b"one"
         assert world.links[1].take() == [[[b"", b"2"]]]
         world.links[0].ended("cut")
         assert isinstance(jobs[0].outcome, BrokerUnavailable)
         assert "went away before it answered: cut" in str(jobs[0].outcome)
-        await world.turn()
+        await world.run_once()
         assert world.links[2].take() == [[[b"", b"3"]]]
         await world.engine.close()
 
@@ -416,7 +416,7 @@ def test_a_connection_whose_call_nobody_waits_for_is_not_used_again() -> None:
     async def main() -> None:
         world = World(PINGPONG, connections=1)
         slow, next_one = (
-            FakeJob(wishes=SubmitOptions("default", timeout=0.05)),
+            FakeJob(submit_options=SubmitOptions("default", timeout=0.05)),
             FakeJob(b"next", SubmitOptions("default"), 2),
         )
         world.enter(slow, next_one)
@@ -424,7 +424,7 @@ def test_a_connection_whose_call_nobody_waits_for_is_not_used_again() -> None:
         assert isinstance(slow.outcome, JobTimeout)
         assert world.links[0].is_closed
         await world.until(lambda: len(world.links) == 2 and world.links[1].writes)
-        world.links[1].hear([b"", b"r"])
+        world.links[1].receive([b"", b"r"])
         assert next_one.outcome == b"r"
         await world.engine.close()
 
@@ -441,7 +441,7 @@ def test_jobs_wait_for_a_free_connection_longer_than_for_any(connections: int) -
         world.enter(*jobs)
         await asyncio.sleep(0.3)
         assert [job.outcome for job in jobs] == [None] * len(jobs)
-        world.links[0].hear([b"", b"r"])
+        world.links[0].receive([b"", b"r"])
         assert world.links[0].take()[-1] == [[b"", b"%d" % connections]]
         await world.engine.close()
 

@@ -85,10 +85,10 @@ class Employer:
         self._note(job, "returned", "")
 
     def reported(self, job: RunningJob, payload: Any, is_part: bool) -> None:
-        self.told.setdefault(job.ticket, []).append(("report", bytes(payload)))
+        self.told.setdefault(job.job_ref, []).append(("report", bytes(payload)))
 
     def _note(self, job: RunningJob, outcome: str, result: bytes | str) -> None:
-        self.told.setdefault(job.ticket, []).append((outcome, result))
+        self.told.setdefault(job.job_ref, []).append((outcome, result))
         self.over += 1
 
 
@@ -97,20 +97,20 @@ def children(count: int = 1) -> ProcessPool:
     return ProcessPool(ChildSettings(offers), count)
 
 
-async def outcomes(hands: Pool, jobs: list[tuple[str, bytes]]) -> dict[Any, list[tuple[str, bytes | str]]]:
+async def outcomes(pool: Pool, jobs: list[tuple[str, bytes]]) -> dict[Any, list[tuple[str, bytes | str]]]:
     """What became of each job, all of them given at once."""
-    employer = Employer()
-    crew = JobRunner(dict.fromkeys((service for service, _ in jobs), hands), 1.0)
-    await crew.start()
+    job_owner = Employer()
+    job_runner = JobRunner(dict.fromkeys((service for service, _ in jobs), pool), 1.0)
+    await job_runner.start()
     try:
         for number, (service, payload) in enumerate(jobs):
-            crew.begin(RunningJob(employer, number, payload, JobInfo(service, "", 1, PATIENCE)))
+            job_runner.begin(RunningJob(job_owner, number, payload, JobInfo(service, "", 1, PATIENCE)))
         async with asyncio.timeout(PATIENCE):
-            while employer.over < len(jobs):
+            while job_owner.over < len(jobs):
                 await asyncio.sleep(0.01)
     finally:
-        await crew.close()
-    return employer.told
+        await job_runner.close()
+    return job_owner.told
 
 
 def test_a_handler_that_forks_and_cannot_execute_mixes_up_no_results() -> None:
@@ -135,15 +135,15 @@ def test_a_forked_copy_does_not_read_the_worker_s_messages() -> None:
 @pytest.mark.parametrize("function", [returns, raises])
 def test_a_copy_that_is_forked_in_a_thread_ends_as_well(function: Any, capfd: pytest.CaptureFixture[str]) -> None:
     """It waited for jobs that nobody could give it, and kept the worker's connection open."""
-    hands = ThreadPool({"forks": describe("forks", function)}, 1)
-    assert asyncio.run(outcomes(hands, [("forks", b"")])) == {0: [("done", b"1")]}
+    pool = ThreadPool({"forks": describe("forks", function)}, 1)
+    assert asyncio.run(outcomes(pool, [("forks", b"")])) == {0: [("done", b"1")]}
     assert "was forked by a handler, went on with the worker's own work and was ended" in capfd.readouterr().err
 
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_copy_that_is_forked_by_a_coroutine_ends_as_well() -> None:
-    hands = AsyncPool({"forks": describe("forks", returns_async)})
-    assert asyncio.run(outcomes(hands, [("forks", b"")])) == {0: [("done", b"1")]}
+    pool = AsyncPool({"forks": describe("forks", returns_async)})
+    assert asyncio.run(outcomes(pool, [("forks", b"")])) == {0: [("done", b"1")]}
 
 
 @pytest.mark.parametrize("kind", [DONE, FAILED, PART])
@@ -151,18 +151,18 @@ def test_an_answer_with_another_job_s_number_is_dropped(kind: int, caplog: pytes
     """An answer had no name: whatever came from a child was taken for the result of the job that it had."""
 
     async def main() -> dict[Any, list[tuple[str, bytes | str]]]:
-        hands, employer = children(), Employer()
-        crew = JobRunner({"echo": hands}, 1.0)
-        await crew.start()
-        [child] = hands._children
-        crew.begin(RunningJob(employer, "ours", b"right", JobInfo("echo", "", 1, PATIENCE)))
+        pool, job_owner = children(), Employer()
+        job_runner = JobRunner({"echo": pool}, 1.0)
+        await job_runner.start()
+        [child] = pool._children
+        job_runner.begin(RunningJob(job_owner, "ours", b"right", JobInfo("echo", "", 1, PATIENCE)))
         child._heard([[SAID.pack(kind, 0, 2), b"wrong\0wrong\0wrong"]])
         async with asyncio.timeout(PATIENCE):
-            while not employer.over:
+            while not job_owner.over:
                 await asyncio.sleep(0.01)
         child._heard([[SAID.pack(kind, 0, 1), b"again\0again\0again"]])  # it has no job any more
-        await crew.close()
-        return employer.told
+        await job_runner.close()
+        return job_owner.told
 
     with caplog.at_level(logging.ERROR, "dragoman.worker"):
         assert asyncio.run(main()) == {"ours": [("done", b"right")]}

@@ -44,12 +44,12 @@ def test_a_child_hears_small_and_large_messages_and_the_end() -> None:
     with ours, theirs:
         pipe = ChildPipe(theirs)
         ours.sendall(encode(JOB, 1, b"one") + encode(CANCEL, 1) + encode(JOB, 2, LARGE[:30_000]))
-        assert pipe.hear() == (JOB, 1, b"one")
-        assert pipe.hear() == (CANCEL, 1, b"")
-        assert pipe.hear() == (JOB, 2, LARGE[:30_000])
+        assert pipe.receive() == (JOB, 1, b"one")
+        assert pipe.receive() == (CANCEL, 1, b"")
+        assert pipe.receive() == (JOB, 2, LARGE[:30_000])
         ours.close()
         with pytest.raises(EOFError):
-            pipe.hear()
+            pipe.receive()
 
 
 def test_a_child_sees_that_it_was_cancelled_when_it_looks() -> None:
@@ -73,7 +73,7 @@ def test_a_child_sees_a_cancel_that_came_together_with_its_job() -> None:
     with ours, theirs:
         pipe = ChildPipe(theirs)
         ours.sendall(encode(JOB, 1, b"one") + encode(CANCEL, 1))
-        assert pipe.hear() == (JOB, 1, b"one")
+        assert pipe.receive() == (JOB, 1, b"one")
         assert pipe.look()
 
 
@@ -82,13 +82,13 @@ def test_what_a_job_leaves_behind_neither_speaks_nor_listens() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         pipe = ChildPipe(theirs)
-        turn = JobReporter(pipe, 1)
-        assert not turn.is_cancelled()
-        turn.end()
-        turn.report(b"stray", True)
+        run_once = JobReporter(pipe, 1)
+        assert not run_once.is_cancelled()
+        run_once.end()
+        run_once.report(b"stray", True)
         ours.sendall(encode(JOB, 2, b"two"))
-        assert turn.is_cancelled()
-        assert pipe.hear() == (JOB, 2, b"two")
+        assert run_once.is_cancelled()
+        assert pipe.receive() == (JOB, 2, b"two")
         ours.setblocking(False)
         with pytest.raises(BlockingIOError):
             ours.recv(1)

@@ -33,12 +33,12 @@ def test_a_program_that_leaves_another_behind_does_not_keep_its_slot(launcher: s
     """The other had its standard output: the job went on beyond its time, for as long as that ran."""
 
     async def main() -> list[str]:
-        hands, employer = ProgramPool(f"sh -c '{launcher}sleep 5 & echo hi'"), Employer()
-        crew = JobRunner({"x": hands}, 0.1)
-        crew.begin(RunningJob(employer, "A", b"", JobInfo("x", "", 1, 0.2)))
+        pool, job_owner = ProgramPool(f"sh -c '{launcher}sleep 5 & echo hi'"), Employer()
+        job_runner = JobRunner({"x": pool}, 0.1)
+        job_runner.begin(RunningJob(job_owner, "A", b"", JobInfo("x", "", 1, 0.2)))
         await asyncio.sleep(1.0)
-        told = list(employer.told)
-        await crew.close()
+        told = list(job_owner.told)
+        await job_runner.close()
         return told
 
     assert len(asyncio.run(main())) == 1

@@ -32,8 +32,8 @@ class World:
         self.now = 100.0
         self.lines: list[dict[str, Any]] = []
         self.broker = Broker(Policy(), SeededEntropy())
-        limits = AdmissionLimits(late_turn=inf)
-        self.line = Runner(self.broker, NullStore(), lambda: self.now, self.log, limits, strict=True)
+        limits = AdmissionLimits(late_iteration=inf)
+        self.runner = Runner(self.broker, NullStore(), lambda: self.now, self.log, limits, strict=True)
 
     def log(self, level: str, event: str, **fields: object) -> None:
         self.lines.append({"level": level, "event": event, **fields})
@@ -42,7 +42,7 @@ class World:
         """The log lines of a turn so much later."""
         self.now += seconds
         self.lines.clear()
-        self.line.turn()
+        self.runner.run_once()
         return list(self.lines)
 
     def drop(self, service: str = "s", cause: str = QUEUE_TIMEOUT, count: int = 1) -> None:
@@ -123,5 +123,5 @@ def test_what_is_left_is_reported_at_the_end() -> None:
     world.wait(0.0)
     world.drop(count=9)
     world.lines.clear()
-    world.line.drops.close()
+    world.runner.drops.close()
     assert [line["count"] for line in world.lines] == [9]

@@ -34,7 +34,7 @@ class World:
         self.now = 100.0
         self.lines: list[tuple[str, str, dict[str, Any]]] = []
         self.broker = Broker(Policy(), SeededEntropy())
-        self.line = Runner(self.broker, NullStore(), lambda: self.now, self.log, AdmissionLimits(), strict=True)
+        self.runner = Runner(self.broker, NullStore(), lambda: self.now, self.log, AdmissionLimits(), strict=True)
 
     def log(self, level: str, event: str, **fields: Any) -> None:
         self.lines.append((level, event, fields))
@@ -44,7 +44,7 @@ class World:
 
     def pause(self) -> None:
         self.broker.pause("s", "ann")
-        self.line.turn()
+        self.runner.run_once()
 
     def write_log(self) -> EventLog:
         return EventLog(self.broker.events, self.log, drain_timeout=30.0)
@@ -54,7 +54,7 @@ class World:
         worker = self.broker.join(Recipient(), None, "w", ("s",), WorkerProfile(), self.now, origin=origin)
         assert worker is not None
         self.broker.leave(worker, self.now, "it has gone")
-        self.line.turn()
+        self.runner.run_once()
 
 
 class Subscriber:
@@ -82,7 +82,7 @@ def test_every_subscriber_gets_each_event_of_its_kinds_once(world: World) -> Non
     first, second = world.subscribe(SERVICE_PAUSED), world.subscribe(SERVICE_PAUSED | SERVICE_RESUMED)
     world.pause()
     world.broker.resume("s", world.now)
-    world.line.turn()
+    world.runner.run_once()
     assert first.received == PAUSED
     assert second.received == [*PAUSED, (ServiceEvent(SERVICE_RESUMED, "s"), 100.0)]
 
@@ -126,7 +126,7 @@ def test_a_subscriber_that_comes_while_an_event_is_handed_out_gets_the_next(worl
     world.subscribe(SERVICE_PAUSED, lambda _: late.append(world.subscribe(SERVICE_RESUMED | SERVICE_PAUSED)))
     world.pause()
     world.broker.resume("s", world.now)
-    world.line.turn()
+    world.runner.run_once()
     assert late[0].received == [(ServiceEvent(SERVICE_RESUMED, "s"), 100.0)]
 
 
@@ -140,7 +140,7 @@ def test_a_subscriber_may_act_on_the_broker(world: World) -> None:
 def test_the_log_says_that_the_broker_drains(world: World) -> None:
     world.write_log()
     world.broker.close(world.now)
-    world.line.turn()
+    world.runner.run_once()
     assert world.lines == [("info", "draining", {"running": 0, "seconds": 30.0})]
 
 
@@ -153,7 +153,7 @@ def test_the_log_says_who_paused_a_service_and_that_it_was_resumed(world: World)
     world.write_log()
     world.pause()
     world.broker.resume("s", world.now)
-    world.line.turn()
+    world.runner.run_once()
     assert world.lines == [
         ("info", "service paused", {"service": "s", "by": "ann"}),
         ("info", "service resumed", {"service": "s"}),

@@ -22,7 +22,7 @@ class Loop:
     def call_later(self, delay: float, call: Callable[..., None], *words: Any) -> None:
         self.calls.append((delay, lambda: call(*words)))
 
-    def turn(self) -> float:
+    def run_once(self) -> float:
         """What is due next is done. Returns how long it was put off."""
         delay, call = self.calls.pop(0)
         call()
@@ -56,14 +56,14 @@ def test_a_sign_of_life_comes_with_a_turn_of_the_loop_at_half_of_the_time(listen
     told = notifier(listening, WATCHDOG_USEC="3000000", WATCHDOG_PID=str(os.getpid()))
     told.ready(loop, lambda: next(status))  # type: ignore[arg-type]
     assert heard(listening) == ["READY=1\nSTATUS=fine"]
-    assert loop.turn() == 1.5
+    assert loop.run_once() == 1.5
     assert heard(listening) == ["WATCHDOG=1\nSTATUS=still fine"]
     told.stopping()
     assert heard(listening) == ["STOPPING=1\nSTATUS=draining"]
-    assert loop.turn() == 1.5
+    assert loop.run_once() == 1.5
     assert heard(listening) == ["WATCHDOG=1\nSTATUS=draining"]
     told.close()
-    loop.turn()
+    loop.run_once()
     assert (heard(listening), loop.calls) == ([], [])
 
 

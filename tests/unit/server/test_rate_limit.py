@@ -49,10 +49,10 @@ def test_complaints_of_all_kinds_share_one_limit_and_the_last_says_so() -> None:
     lines: list[tuple[str, object]] = []
     reports = Reports(Counters(), lambda: now, lambda level, event, **fields: lines.append((event, fields.get("note"))))
     for number in range(COMPLAINTS + 5):
-        reports.complain(f"complaint {number}")
+        reports.log_limited(f"complaint {number}")
     assert [event for event, _ in lines] == [f"complaint {number}" for number in range(COMPLAINTS)]
     assert [note for _, note in lines[:-1]] == [None] * (COMPLAINTS - 1)
     assert lines[-1][1] == "more of these in this second are not shown"
     now += 1.0
-    reports.complain("later")
+    reports.log_limited("later")
     assert lines[-1] == ("later", None)

@@ -75,7 +75,7 @@ class FakeSession:
 
     def opened(self, peer: Any, now: float) -> None: ...
 
-    def hear(self, peer: Any, message: Message | TooLarge, now: float) -> None: ...
+    def receive(self, peer: Any, message: Message | TooLarge, now: float) -> None: ...
 
     def execute(self, effect: Effect, now: float) -> None:
         if type(effect) is self.stumbles_over:
@@ -93,27 +93,27 @@ class World:
     def __init__(self) -> None:
         self.now = 100.0
         self.broker = Broker(Policy(), SeededEntropy())
-        self.diary = NullStore()
-        self.line = Runner(
-            self.broker, self.diary, lambda: self.now, lambda *_, **__: None, AdmissionLimits(), strict=True
+        self.store = NullStore()
+        self.runner = Runner(
+            self.broker, self.store, lambda: self.now, lambda *_, **__: None, AdmissionLimits(), strict=True
         )
         self.session = FakeSession()
-        self.line.sessions.append(self.session)
+        self.runner.sessions.append(self.session)
 
     def connect(self, limits: ConnectionLimits | None = None) -> tuple[StreamConnection, FakeStream]:
         """A peer that has not greeted yet."""
         stream = FakeStream()
-        peer = self.line.connections.connected(
+        peer = self.runner.connections.connected(
             self.session, "door", Zmtp("ROUTER"), stream, "a peer", "address", limits or ConnectionLimits()
         )
-        self.line.turn()
+        self.runner.run_once()
         return peer, stream
 
     def meet(self, limits: ConnectionLimits | None = None) -> tuple[StreamConnection, FakeStream]:
         """A peer that has greeted."""
         peer, stream = self.connect(limits)
-        self.line.connections.arrived(peer, peer.carrier.feed(GREETING))
-        self.line.turn()
+        self.runner.connections.arrived(peer, peer.carrier.feed(GREETING))
+        self.runner.run_once()
         assert peer.is_open
         return peer, stream
 
@@ -123,8 +123,8 @@ class World:
         self.broker.idle(worker, self.now)
         return worker
 
-    def submit(self, caller: StreamConnection, **wishes: Any) -> Job:
-        job = self.broker.submit("s", b"x", caller, JobOptions(**wishes), self.now)
+    def submit(self, caller: StreamConnection, **job_options: Any) -> Job:
+        job = self.broker.submit("s", b"x", caller, JobOptions(**job_options), self.now)
         assert job is not None
         return job
 
@@ -139,7 +139,7 @@ def test_connections_of_a_remote_address_share_their_limits_and_local_ones_do_no
 
     def connect(address: str, is_local: bool) -> StreamConnection:
         carrier, stream = Zmtp("ROUTER"), FakeStream()
-        return world.line.connections.connected(
+        return world.runner.connections.connected(
             world.session, "door", carrier, stream, "a peer", address, ConnectionLimits(), is_local=is_local
         )
 
@@ -150,7 +150,7 @@ def test_connections_of_a_remote_address_share_their_limits_and_local_ones_do_no
     assert far[0].owner is far[1].owner
     assert other.owner is not far[0].owner
     assert far[0].owner.connections == 2
-    world.line.connections.ended(far[0], "gone")
+    world.runner.connections.ended(far[0], "gone")
     assert far[1].owner.connections == 1
 
 
@@ -159,13 +159,13 @@ def test_after_a_long_sleep_a_handshake_has_its_time_out_and_no_more(world: Worl
     limits = ConnectionLimits(handshake_timeout=10.0)
     peer, stream = world.connect(limits)
     world.now += 1.0
-    world.line.excuse(8 * 3_600.0)
+    world.runner.excuse(8 * 3_600.0)
     assert world.now < peer.alarm <= world.now + limits.handshake_timeout
     end = world.now + limits.handshake_timeout
     while world.now < end:
         assert not peer.is_lost
-        world.now = min(world.line.turn(), end)
-    world.line.turn()
+        world.now = min(world.runner.run_once(), end)
+    world.runner.run_once()
     assert peer.is_lost
     assert stream.is_closed
 
@@ -176,9 +176,9 @@ def test_a_worker_that_could_not_be_told_its_job_is_dismissed_and_the_caller_hea
     worker = world.worker()
     job = world.submit(caller)
     world.session.stumbles_over = SendJob
-    world.line.turn()
+    world.runner.run_once()
     assert [effect.worker for effect in world.session.said if isinstance(effect, RemoveWorker)] == [worker]
-    assert not world.broker.roster.workers
+    assert not world.broker.worker_registry.workers
     (answer,) = [effect for effect in world.session.said if isinstance(effect, DeliverOutcome)]
     assert (answer.caller, answer.job, answer.outcome) == (caller, job, Outcome.LOST)
     assert world.broker.counters.internal_errors == 1
@@ -190,18 +190,18 @@ def test_a_job_that_could_not_be_told_is_tried_again_where_its_caller_wants_that
     first = world.worker()
     job = world.submit(caller, attempts=2)
     world.session.stumbles_over = SendJob
-    world.line.turn()
+    world.runner.run_once()
     assert job.state is not JobState.ENDED
     world.session.stumbles_over = None
     second = world.worker()
     for _ in range(100):
         if job.state is JobState.RUNNING:
             break
-        world.now = world.line.turn()
-    world.line.turn()
+        world.now = world.runner.run_once()
+    world.runner.run_once()
     (given,) = [effect for effect in world.session.said if isinstance(effect, SendJob)]
     assert (given.attempt.job, given.attempt.worker) == (job, second)
-    assert first.id not in world.broker.roster.workers
+    assert first.id not in world.broker.worker_registry.workers
 
 
 def test_a_caller_that_could_not_be_answered_is_disconnected(world: World) -> None:
@@ -210,14 +210,14 @@ def test_a_caller_that_could_not_be_answered_is_disconnected(world: World) -> No
     other, _ = world.meet()
     world.worker()
     job = world.submit(caller)
-    world.line.turn()
+    world.runner.run_once()
     assert job.attempt is not None
     world.session.stumbles_over = DeliverOutcome
     world.broker.succeed(job.attempt, b"result", world.now)
-    world.line.turn()
+    world.runner.run_once()
     assert world.session.losses == [caller]
     assert stream.is_closed
-    assert list(world.line.connections.peers) == [other]
+    assert list(world.runner.connections.peers) == [other]
 
 
 def test_a_large_message_that_has_left_is_no_excuse_for_a_backlog_of_small_ones(world: World) -> None:
@@ -225,8 +225,8 @@ def test_a_large_message_that_has_left_is_no_excuse_for_a_backlog_of_small_ones(
     peer, stream = world.meet(ConnectionLimits(max_send_buffer=1_000))
 
     def send(size: int) -> None:
-        world.line.connections.send(peer, [bytes(size)])
-        world.line.turn()
+        world.runner.connections.send(peer, [bytes(size)])
+        world.runner.run_once()
 
     stream.room = 0
     send(100_000)
@@ -256,7 +256,7 @@ class Settling:
         line.connections.later = lambda _, call: self.calls.append(call)
 
     def come(self, world: World, peer: StreamConnection) -> None:
-        world.line.connections.when_settled(peer, self.times.append)
+        world.runner.connections.when_settled(peer, self.times.append)
 
     def pass_by(self) -> None:
         calls, self.calls = self.calls, []
@@ -266,7 +266,7 @@ class Settling:
 
 def test_connection_that_stays_open_for_a_moment_is_settled(world: World) -> None:
     """D7."""
-    settling = Settling(world.line)
+    settling = Settling(world.runner)
     peer, _ = world.meet()
     settling.come(world, peer)
     assert settling.times == []
@@ -276,7 +276,7 @@ def test_connection_that_stays_open_for_a_moment_is_settled(world: World) -> Non
 
 def test_connection_whose_end_has_arrived_unread_is_never_settled(world: World) -> None:
     """D7. A bug: a worker that had closed its connection was given a job, for nobody had looked."""
-    settling = Settling(world.line)
+    settling = Settling(world.runner)
     peer, stream = world.meet()
     settling.come(world, peer)
     stream.is_over = True
@@ -285,19 +285,19 @@ def test_connection_whose_end_has_arrived_unread_is_never_settled(world: World) 
 
 
 def test_connection_that_is_closed_for_what_was_read_last_is_never_settled(world: World) -> None:
-    settling = Settling(world.line)
+    settling = Settling(world.runner)
     peer, stream = world.meet()
     settling.come(world, peer)
-    stream.on_read_dry = lambda: world.line.connections.close(peer, "a bad word")
+    stream.on_read_dry = lambda: world.runner.connections.close(peer, "a bad word")
     settling.pass_by()
     assert settling.times == []
 
 
 def test_connection_that_was_lost_meanwhile_is_never_settled(world: World) -> None:
-    settling = Settling(world.line)
+    settling = Settling(world.runner)
     peer, _ = world.meet()
     settling.come(world, peer)
-    world.line.connections.ended(peer, "over")
+    world.runner.connections.ended(peer, "over")
     settling.pass_by()
     assert settling.times == []
 
@@ -326,7 +326,7 @@ def acting(world: World) -> Acting:
     """The session of four workers that are idle."""
     session = Acting()
     world.session = session
-    world.line.sessions[:] = [session]
+    world.runner.sessions[:] = [session]
     for _ in range(4):
         world.worker()
     return session
@@ -336,7 +336,7 @@ def test_effects_that_follow_from_an_effect_are_carried_out_in_the_same_turn(wor
     caller, _ = world.meet()
     job = world.submit(caller)
     acting.acts[job] = lambda: world.broker.succeed(attempt_of(job), b"y", world.now)
-    world.line.turn()
+    world.runner.run_once()
     assert [type(effect) for effect in acting.said] == [SendJob, DeliverOutcome]
     assert world.broker.effects == []
 
@@ -347,7 +347,7 @@ def test_a_job_that_is_withdrawn_while_effects_are_carried_out_is_never_given(wo
     first, second, third, fourth = (world.submit(caller) for _ in range(4))
     acting.acts[first] = lambda: world.broker.withdraw(second, world.now)
     acting.acts[third] = lambda: world.broker.withdraw(first, world.now)
-    world.line.turn()
+    world.runner.run_once()
     assert acting.given() == [first, third, fourth]
     assert [effect.job for effect in acting.said if isinstance(effect, DeliverOutcome)] == [second, first]
 
@@ -359,12 +359,12 @@ def test_a_job_that_is_withdrawn_while_its_payload_is_fetched_leaves_no_gap(worl
     assert absent is not None
     second, third, fourth = (world.submit(caller) for _ in range(3))
     fetches: list[Callable[[bytes, bytes, None], None]] = []
-    world.diary.fetch = lambda job, done: fetches.append(done)  # type: ignore[method-assign, assignment]
+    world.store.fetch = lambda job, done: fetches.append(done)  # type: ignore[method-assign, assignment]
     acting.acts[second] = lambda: world.broker.withdraw(absent, world.now)
-    world.line.turn()
+    world.runner.run_once()
     assert acting.given() == [second, third, fourth]
     fetches[0](b"x", b"", None)
-    world.line.turn()
+    world.runner.run_once()
     assert acting.given() == [second, third, fourth]
 
 
@@ -379,8 +379,8 @@ def test_effects_that_were_carried_out_before_an_invariant_broke_are_not_carried
 
     acting.acts[first] = break_it
     with pytest.raises(InvariantBroken):
-        world.line.turn()
-    world.line.turn()
+        world.runner.run_once()
+    world.runner.run_once()
     assert acting.given() == [first, second]
 
 

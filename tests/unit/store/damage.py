@@ -21,7 +21,7 @@ def filled(folder: Path, jobs: int = 300, size: int = 700) -> list[bytes]:
     """A diary with so many jobs in it, closed; their ids."""
     house = House(folder)
     ids = [house.enqueue(b"%d" % number * size).id for number in range(jobs)]
-    house.line.note("pause/s", "ann")
+    house.runner.note("pause/s", "ann")
     house.settle()
     house.close()
     return list(ids)

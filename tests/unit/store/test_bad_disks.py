@@ -76,7 +76,7 @@ def test_new_jobs_are_refused_and_calls_go_on(house: House, disk: Disk, kind: st
         RefusalReason.DIARY,
         f"diary: {sentence}",
     )
-    assert (house.broker.jobs, house.diary.problem, house.failures) == ({}, sentence, [])
+    assert (house.broker.jobs, house.store.problem, house.failures) == ({}, sentence, [])
     call = house.broker.submit("s", b"call", house.caller, JobOptions(), house.now)
     assert call is not None
     assert call.state is JobState.RUNNING
@@ -88,7 +88,7 @@ def test_all_is_well_again_when_the_disk_is(house: House, disk: Disk, kind: str)
     house.enqueue()
     house.settle()
     disk.before_write = works
-    until(lambda: house.diary.problem is None)
+    until(lambda: house.store.problem is None)
     job = house.enqueue()
     house.settle()
     assert house.accepted() == [job.id]
@@ -123,7 +123,7 @@ def test_what_happened_meanwhile_is_told_at_once_and_written_when_it_can_be(
         house.settle()
     assert [each.outcome for each in house.answers()] == [Outcome.DONE] * 5
     disk.before_write = works
-    until(lambda: house.diary.problem is None)
+    until(lambda: house.store.problem is None)
     house.close()
     assert saved_outcomes(tmp_path) == ["done"] * 5
 
@@ -142,7 +142,7 @@ def test_attempt_that_cannot_be_written_is_sent_when_the_disk_works_again(
     house.settle()
     assert house.given() == []
     disk.before_write = works
-    house.loop.run_until(lambda: house.line.turn() and house.given())
+    house.loop.run_until(lambda: house.runner.run_once() and house.given())
     assert [each.attempt.number for each in house.given()] == [1]
 
 
@@ -154,7 +154,7 @@ def test_what_could_not_be_written_is_tried_once_more_at_the_end(house: House, d
     house.broker.succeed(house.given()[0].attempt, b"result", house.now)
     house.settle()
     disk.before_write = works
-    assert house.diary.close() is None
+    assert house.store.close() is None
     assert saved_outcomes(tmp_path) == ["done"]
 
 
@@ -166,7 +166,7 @@ def test_what_could_not_be_written_to_the_end_is_said(house: House, disk: Disk) 
     disk.before_write = fails(apsw.SQLITE_FULL)
     house.broker.succeed(house.given()[0].attempt, b"result", house.now)
     house.settle()
-    assert house.diary.close() == "the disk is full"
+    assert house.store.close() == "the disk is full"
     disk.before_write = works
 
 
@@ -195,7 +195,7 @@ def test_ballast_is_made_again_when_there_is_room(house: House, disk: Disk, tmp_
     house.settle()
     assert not (tmp_path / "ballast").exists()
     disk.before_write = works
-    until(lambda: house.diary.problem is None)
+    until(lambda: house.store.problem is None)
     assert (tmp_path / "ballast").stat().st_size == LIMITS.ballast
 
 
@@ -209,14 +209,14 @@ def test_a_start_on_a_full_disk_takes_the_room_of_the_ballast(
     monkeypatch.setattr(Ballast, "_free", lambda _: LIMITS.ballast)
     disk.before_write = fails(apsw.SQLITE_FULL, ballast.exists)
     house = House(tmp_path, vfs=disk.name)
-    assert house.diary.problem == "the disk is full"
+    assert house.store.problem == "the disk is full"
     house.enqueue()
     house.settle()
     assert [each.outcome for each in house.answers()] == [Outcome.REFUSED]
     assert not ballast.exists()
     disk.before_write = works
     monkeypatch.setattr(Ballast, "_free", lambda _: 2 * LIMITS.ballast)
-    until(lambda: house.diary.problem is None)
+    until(lambda: house.store.problem is None)
     assert ballast.exists()
     house.close()
 
@@ -226,7 +226,7 @@ def test_a_disk_that_is_too_small_for_a_ballast_is_not_full_for_that(
 ) -> None:
     monkeypatch.setattr(Ballast, "_free", lambda _: 2 * LIMITS.ballast - 1)
     house = House(tmp_path)
-    assert house.diary.problem is None
+    assert house.store.problem is None
     assert not (tmp_path / "ballast").exists()
     house.close()
 
@@ -234,12 +234,12 @@ def test_a_disk_that_is_too_small_for_a_ballast_is_not_full_for_that(
 def test_job_that_was_cancelled_before_it_was_refused_leaves_nothing(house: House, disk: Disk, tmp_path: Path) -> None:
     disk.before_write = fails(apsw.SQLITE_FULL)
     job = house.enqueue()
-    house.line.turn()
+    house.runner.run_once()
     house.broker.withdraw(job, house.now)
     house.settle()
     assert [each.outcome for each in house.answers()] == [Outcome.CANCELLED]
     disk.before_write = works
-    until(lambda: house.diary.problem is None)
+    until(lambda: house.store.problem is None)
     house.close()
     assert saved_outcomes(tmp_path) == []
 
@@ -257,13 +257,13 @@ def test_full_disk_is_noticed_by_erasures_that_waited_for_the_check(
     house.settle()
     house.now += 11.0
     house.settle()
-    until(lambda: not house.diary._writer._log_pages)
+    until(lambda: not house.store._writer._log_pages)
     disk.before_write = fails(apsw.SQLITE_FULL)
     may_check.set()
-    until(lambda: house.diary.problem == "the disk is full")
+    until(lambda: house.store.problem == "the disk is full")
     disk.before_write = works
-    until(lambda: house.diary.problem is None)
-    assert not house.diary._writer._is_stuck
+    until(lambda: house.store.problem is None)
+    assert not house.store._writer._is_stuck
     house.close()
 
 
@@ -271,17 +271,17 @@ def test_file_that_has_reached_its_bound_takes_no_new_jobs(tmp_path: Path) -> No
     """L21. Those that end make room."""
     house = House(tmp_path, StoreLimits(ballast=0, max_diary=400_000, retry=0.01, idle=0.001), keep_outcomes=10.0)
     house.worker(capacity=100)
-    while house.diary.problem is None:
+    while house.store.problem is None:
         house.enqueue(b"x" * 50_000)
         house.settle()
-    assert house.diary.problem == "it takes 400000 bytes already (max_diary)"
+    assert house.store.problem == "it takes 400000 bytes already (max_diary)"
     house.enqueue()
     house.settle()
     assert {each.refusal for each in house.answers()} == {RefusalReason.DIARY}  # one may have met the bound before
     for give in house.given():
         house.broker.succeed(give.attempt, b"", house.now)
     house.settle()
-    until(lambda: house.diary.problem is None)
+    until(lambda: house.store.problem is None)
     house.close()
 
 
@@ -294,7 +294,7 @@ def test_jobs_that_end_and_are_erased_make_room_on_a_full_disk(
     disk.capacity = 3_000_000
     house = House(tmp_path, limits, vfs=disk.name, keep_outcomes=10.0)
     house.worker(capacity=10_000)
-    while house.diary.problem is None:
+    while house.store.problem is None:
         house.enqueue(b"x" * 3_000)
         house.settle()
     for give in house.given():
@@ -303,7 +303,7 @@ def test_jobs_that_end_and_are_erased_make_room_on_a_full_disk(
     assert len([each for each in house.answers() if each.outcome is Outcome.DONE]) == len(house.accepted()) > 100
     house.now += 11.0
     house.settle()
-    until(lambda: house.diary.problem is None)
+    until(lambda: house.store.problem is None)
     assert (tmp_path / "ballast").exists()
     house.close()
 
@@ -321,17 +321,17 @@ def test_disk_that_fails_stops_everything(house: House, disk: Disk, kind: str) -
     moment, code = BREAKING[kind]
     setattr(disk, moment, fails(code))
     house.enqueue()
-    house.line.turn()
+    house.runner.run_once()
     house.loop.run_until(lambda: house.failures)
     setattr(disk, moment, works)
     house.enqueue()
-    house.line.turn()
+    house.runner.run_once()
     house.close()
     house.loop.run_rest()
-    house.line.turn()
+    house.runner.run_once()
     assert house.caller.of(Acknowledge, DeliverOutcome) == []
     assert len(house.failures) == 1
-    assert house.diary.problem == house.failures[0]
+    assert house.store.problem == house.failures[0]
     assert "failed" in house.failures[0] or "dragoman diary recover" in house.failures[0]
 
 
@@ -340,7 +340,7 @@ def test_restart_after_a_failure_finds_what_was_acknowledged(house: House, disk:
     house.settle()
     disk.before_sync = fails(apsw.SQLITE_IOERR_FSYNC)
     house.enqueue()
-    house.line.turn()
+    house.runner.run_once()
     house.loop.run_until(lambda: house.failures)
     disk.before_sync = works
     house.close()

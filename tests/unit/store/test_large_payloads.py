@@ -144,7 +144,7 @@ def test_job_whose_retry_is_refused_in_the_commit_in_which_it_ends_stays_in_quar
     assert retried.id not in house.broker.jobs
     assert (job.quarantined, job.retried_as) == (True, None)
     disk.before_write = lambda: None
-    until(lambda: house.diary.problem is None)
+    until(lambda: house.store.problem is None)
     house = house.restarted()
     disk.unregister()
     (found,) = house.broker.jobs.values()

@@ -46,7 +46,7 @@ def test_next_room_is_written_before_the_log_needs_it(tmp_path: Path) -> None:
         house.enqueue(bytes(STEP // 8))
         house.settle()
         until(lambda: size(tmp_path) >= STEP)
-    end = house.diary._writer._log_pages
+    end = house.store._writer._log_pages
     until(lambda: size(tmp_path) >= size_of_log(end, PAGE) + STEP // 4)
     assert size_of_log(end, PAGE) > STEP
     house.close()
@@ -82,7 +82,7 @@ def test_disk_without_room_for_zeros_gets_none(tmp_path: Path) -> None:
         house.close()
     finally:
         disk.unregister()
-    assert house.diary.problem is None
+    assert house.store.problem is None
     assert len(house.accepted()) == 1
 
 

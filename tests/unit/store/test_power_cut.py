@@ -32,7 +32,7 @@ Image = tuple[dict[str, bytes], list[bytes], list[bytes]]
 def live(folder: Path, disk: Disk, random: Random, images: int, synchronous: str = "FULL") -> list[Image]:
     """A broker at work, and what would have been left of it at so many instants; with what it had promised by then."""
     house = House(folder, LIMITS, vfs=disk.name)
-    house.diary._writer._connection.pragma("synchronous", synchronous)
+    house.store._writer._connection.pragma("synchronous", synchronous)
     house.worker(capacity=1_000_000)
     heard = house.caller.heard
     taken: list[tuple[dict[str, bytes], int]] = []

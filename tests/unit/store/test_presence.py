@@ -43,8 +43,8 @@ def test_nothing_is_acknowledged_after_the_log_was_cut(tmp_path: Path) -> None:
     house.enqueue()
     house.settle()
     assert house.accepted() == [first.id]
-    assert house.diary.problem is not None
-    assert "diary.db-wal was cut to " in house.diary.problem
+    assert house.store.problem is not None
+    assert "diary.db-wal was cut to " in house.store.problem
     house.close()
 
 
@@ -55,7 +55,7 @@ def test_nothing_is_acknowledged_after_the_files_are_gone(tmp_path: Path, way: s
     folder.mkdir()
     house = House(folder, SLOW)
     said: list[str] = []
-    house.diary.when_lost(said.append)
+    house.store.when_lost(said.append)
     house.worker(capacity=5)
     first = house.enqueue()
     house.settle()
@@ -66,15 +66,15 @@ def test_nothing_is_acknowledged_after_the_files_are_gone(tmp_path: Path, way: s
     house.settle()
     assert house.accepted() == [first.id]
     assert [each.refusal for each in house.answers()] == [RefusalReason.DIARY] * 2
-    assert house.diary.problem is not None
-    assert house.diary.problem.endswith("save it with `dragoman diary rescue` before you stop the broker")
-    assert house.answers()[0].reason == f"diary: {house.diary.problem}"
-    assert said == [house.diary.problem], "once"
+    assert house.store.problem is not None
+    assert house.store.problem.endswith("save it with `dragoman diary rescue` before you stop the broker")
+    assert house.answers()[0].reason == f"diary: {house.store.problem}"
+    assert said == [house.store.problem], "once"
     assert house.failures == []
     house.broker.succeed(house.given()[0].attempt, b"result", house.now)
     house.settle()
     assert house.answers()[-1].outcome is Outcome.DONE, "as on a full disk: it is told, and kept"
-    assert house.diary.close() == house.diary.problem, "what was told is nowhere that somebody would look"
+    assert house.store.close() == house.store.problem, "what was told is nowhere that somebody would look"
 
 
 def test_what_the_files_have_is_right_when_they_come_back(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_what_the_files_have_is_right_when_they_come_back(tmp_path: Path) -> Non
     house.broker.succeed(house.given()[0].attempt, b"result", house.now)
     house.settle()
     (tmp_path / "elsewhere").rename(folder)
-    until(lambda: house.diary.problem is None)
+    until(lambda: house.store.problem is None)
     later = house.enqueue()
     house.settle()
     assert [each.job.id for each in house.caller.of(Acknowledge)] == [first.id, later.id]
@@ -107,7 +107,7 @@ def test_what_the_files_have_is_right_when_they_come_back(tmp_path: Path) -> Non
 def test_it_is_noticed_when_nobody_wants_anything(tmp_path: Path) -> None:
     house = House(tmp_path, LIMITS)
     (tmp_path / "diary.db").unlink()
-    until(lambda: house.diary.problem is not None)
+    until(lambda: house.store.problem is not None)
     house.close()
 
 

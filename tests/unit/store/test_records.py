@@ -24,7 +24,7 @@ said = st.text(max_size=20)  # by a peer: need not have a form in UTF-8
 times = st.floats(0, 1e9)
 offsets = st.floats(0, 4e9)
 sixteen = st.binary(min_size=16, max_size=16)
-wishes = st.builds(
+job_options = st.builds(
     JobOptions,
     queue_timeout=times | st.just(inf),
     job_timeout=times | st.just(inf),
@@ -42,7 +42,7 @@ endings = st.builds(AttemptRecord, st.integers(1, 100), said, st.sampled_from(Ou
 @st.composite
 def jobs(draw: st.DrawFn) -> Job:
     service = Service(draw(text), 60.0)
-    job = Job(JobId(draw(sixteen)), service, draw(st.binary(max_size=6_000)), (), draw(wishes), draw(times))
+    job = Job(JobId(draw(sixteen)), service, draw(st.binary(max_size=6_000)), (), draw(job_options), draw(times))
     job.number = draw(st.integers(1, 2**60))
     job.key, job.digest = draw(st.none() | text), draw(st.just(b"") | sixteen)
     job.retry_of = draw(st.none() | sixteen.map(JobId))
@@ -81,7 +81,7 @@ def test_every_field_comes_back(job: Job, before: float, after: float, has_fate:
         """The clock has begun anew since."""
         return pytest.approx(time + before - after, abs=1e-3)
 
-    assert (kept.number, kept.id, kept.service, kept.wishes) == (job.number, job.id, job.service.name, job.wishes)
+    assert (kept.number, kept.id, kept.service, kept.options) == (job.number, job.id, job.service.name, job.options)
     assert (kept.key, kept.digest, kept.retry_of) == (job.key, job.digest, job.retry_of)
     assert kept.created == moved(job.created)
     payload, result = statements.read_bodies(connection, job.number)
@@ -98,7 +98,7 @@ def test_every_field_comes_back(job: Job, before: float, after: float, has_fate:
         )
         assert (kept.worker, kept.may_return) == (
             as_stored(job.attempt.worker.name),
-            job.attempt.worker.terms.may_return,
+            job.attempt.worker.profile.may_return,
         )
     assert (kept.outcome, kept.quarantined) == (job.outcome, job.quarantined)
     if job.outcome is not None:
@@ -115,7 +115,7 @@ def test_wishes_are_written_as_what_differs_from_the_defaults() -> None:
 def test_equal_wishes_are_one_object() -> None:
     reader = RowDecoder()
     row = (1, b"x" * 16, "s", '{"durable":true}', 1.0, None, None, None, *(None,) * 13)
-    assert reader.kept(row, 0.0).wishes is reader.kept(row, 0.0).wishes
+    assert reader.kept(row, 0.0).options is reader.kept(row, 0.0).options
 
 
 def test_many_wishes_do_not_pile_up() -> None:

@@ -115,13 +115,13 @@ def test_nothing_is_erased_before_the_check(tmp_path: Path) -> None:
     assert house.broker.jobs == {}
     house.close()
     again = House(tmp_path, LIMITS)
-    assert again.diary.last_number > 0
+    assert again.store.last_number > 0
     again.load()
     again.now += 10.0
     again.settle()
     again.close()
     last = House(tmp_path, LIMITS)
-    assert last.diary.last_number == 0, "found in order, and erased"
+    assert last.store.last_number == 0, "found in order, and erased"
     last.close()
 
 

@@ -45,16 +45,16 @@ def test_background_job_survives_its_broker(houses: Any) -> None:
     again = houses(now=5.0, offset=WALL + 200.0)
     again.load()
     found = again.broker.jobs[job.id]
-    assert (found.state, found.payload is ABSENT, found.key, found.wishes) == (
+    assert (found.state, found.payload is ABSENT, found.key, found.options) == (
         JobState.WAITING,
         True,
         "k",
-        job.wishes,
+        job.options,
     )
     assert found.created == pytest.approx(-100.0), "the same instant, on this run's clock"
     again.worker()
-    again.line.turn()
-    again.loop.run_until(lambda: again.line.turn() and again.given())
+    again.runner.run_once()
+    again.loop.run_until(lambda: again.runner.run_once() and again.given())
     assert again.given()[0].attempt.job.payload == b"payload"
 
 
@@ -70,7 +70,7 @@ def test_nobody_is_told_before_the_commit(houses: Any, monkeypatch: pytest.Monke
     monkeypatch.setattr(writer.Writer, "_try", slow)
     house = houses()
     job = house.enqueue()
-    house.line.turn()
+    house.runner.run_once()
     house.loop.run_rest()
     assert house.accepted() == []
     may_commit.set()
@@ -90,7 +90,7 @@ def test_outcome_survives_and_is_fetched_when_it_is_asked_for(houses: Any) -> No
     found = again.broker.jobs[job.id]
     assert (found.state, found.outcome, found.keep_until) == (JobState.ENDED, Outcome.DONE, job.keep_until)
     brought: list[tuple[bytes, bytes]] = []
-    again.line.fetch(found, lambda payload, result, _: brought.append((payload, result)))
+    again.runner.fetch(found, lambda payload, result, _: brought.append((payload, result)))
     again.loop.run_until(lambda: brought)
     assert brought[0][1] == b"result"
 
@@ -106,8 +106,8 @@ def test_failure_survives_in_the_column_of_the_result(
     failure = Failure("ValueError", "kein Öl", "Traceback\0 line 2")
     house.broker.fail(house.given()[0].attempt, "ValueError: kein Öl", house.now, failure, outcome)
     house.settle()
-    copy = shutil.copytree(house.diary.path.parent, tmp_path_factory.mktemp("copy"), dirs_exist_ok=True)
-    with closing(sqlite3.connect(copy / house.diary.path.name)) as file:
+    copy = shutil.copytree(house.store.path.parent, tmp_path_factory.mktemp("copy"), dirs_exist_ok=True)
+    with closing(sqlite3.connect(copy / house.store.path.name)) as file:
         assert file.execute("SELECT outcome, result FROM fate").fetchall() == [
             (outcome.value, "ValueError\0kein Öl\0Traceback\0 line 2".encode())
         ]
@@ -115,7 +115,7 @@ def test_failure_survives_in_the_column_of_the_result(
     again.load()
     found = again.broker.jobs[job.id]
     brought: list[tuple[Any, ...]] = []
-    again.line.fetch(found, lambda *bodies: brought.append(bodies))
+    again.runner.fetch(found, lambda *bodies: brought.append(bodies))
     again.loop.run_until(lambda: brought)
     assert (found.outcome, found.reason, brought) == (outcome, "ValueError: kein Öl", [(b"payload", b"", failure)])
 
@@ -141,13 +141,13 @@ def test_outcome_that_is_asked_for_just_before_it_is_erased_is_told(
     again = houses()
     again.load()
     again.enqueue()
-    again.line.turn()
-    until(again.diary._writer.queue.empty)
+    again.runner.run_once()
+    until(again.store._writer.queue.empty)
     found = again.broker.jobs[job.id]
     told: list[bytes] = []
-    again.line.fetch(found, lambda _, result, failure: told.append(bytes(result)))
-    again.broker.ledger.erase(found)
-    again.line.turn()
+    again.runner.fetch(found, lambda _, result, failure: told.append(bytes(result)))
+    again.broker.job_registry.erase(found)
+    again.runner.run_once()
     may_commit.set()
     again.loop.run_until(lambda: told)
     assert told == [b"result"]
@@ -189,7 +189,7 @@ def test_worker_that_can_name_its_attempt_may_still_deliver(houses: Any) -> None
     token = house.given()[0].attempt.token
     again = houses()
     again.load()
-    attempt = again.broker.stranded[token]
+    attempt = again.broker.resumable[token]
     assert (attempt.job.id, attempt.number, attempt.worker.name) == (job.id, 1, "w")
     again.broker.succeed(attempt, b"late", again.now)
     again.settle()
@@ -205,7 +205,7 @@ def test_erased_job_is_gone_for_good(houses: Any) -> None:
     house.broker.succeed(house.given()[0].attempt, b"result", house.now)
     house.settle()
     house.now += 11.0
-    house.line.turn()
+    house.runner.run_once()
     assert house.broker.jobs == {}
     again = houses()
     again.load()
@@ -223,14 +223,14 @@ def test_numbers_go_on_where_they_ended(houses: Any) -> None:
 
 def test_notes_survive_until_they_are_taken_back(houses: Any) -> None:
     house = houses()
-    house.line.note("pause/mail", "ann")
-    house.line.note("cron/night", "{}")
+    house.runner.note("pause/mail", "ann")
+    house.runner.note("cron/night", "{}")
     house.settle()
     again = houses()
     assert again.notes == {"pause/mail": "ann", "cron/night": "{}"}
-    service = again.broker.roster.services["mail"]
+    service = again.broker.worker_registry.services["mail"]
     assert (service.paused, service.paused_by) == (True, "ann")
-    again.line.note("pause/mail", None)
+    again.runner.note("pause/mail", None)
     again.settle()
     assert houses().notes == {"cron/night": "{}"}
 
@@ -242,7 +242,7 @@ def test_jobs_come_back_in_batches_in_the_order_they_came(houses: Any) -> None:
     again = houses(limits=StoreLimits(load_batch=4, ballast=0))
     again.load()
     assert list(again.broker.jobs) == [job.id for job in jobs]
-    assert [each.id for each in again.broker.roster.services["s"].queue] == [job.id for job in jobs]
+    assert [each.id for each in again.broker.worker_registry.services["s"].queue] == [job.id for job in jobs]
 
 
 def test_jobs_that_come_while_others_come_back_are_accepted(houses: Any) -> None:
@@ -254,7 +254,7 @@ def test_jobs_that_come_while_others_come_back_are_accepted(houses: Any) -> None
     again.restoring.start()
     again.loop.run_one()
     late = again.enqueue()
-    again.line.turn()
+    again.runner.run_once()
     again.loop.run_until(lambda: again.is_loaded)
     again.settle()
     assert again.accepted() == [late.id]
@@ -267,8 +267,8 @@ def test_key_cannot_be_judged_while_jobs_come_back(houses: Any) -> None:
     job = house.enqueue(key="k")
     house.settle()
     again = houses()
-    assert again.broker.submit("s", b"x", again.caller, job.wishes, again.now, key="k") is None
-    again.line.turn()
+    assert again.broker.submit("s", b"x", again.caller, job.options, again.now, key="k") is None
+    again.runner.run_once()
     assert [each.refusal for each in again.answers()] == [RefusalReason.BUSY]
     again.load()
     assert again.enqueue(key="k").id == job.id
@@ -287,8 +287,8 @@ def test_retry_of_a_job_of_an_earlier_run_has_its_payload(houses: Any) -> None:
     assert retried is not None
     again.settle()
     again.worker()
-    again.line.turn()
-    again.loop.run_until(lambda: again.line.turn() and again.given())
+    again.runner.run_once()
+    again.loop.run_until(lambda: again.runner.run_once() and again.given())
     assert again.given()[0].attempt.job.payload == b"precious"
     third = houses()
     third.load()
@@ -308,7 +308,7 @@ def test_retry_of_a_job_that_a_restart_put_into_quarantine_has_its_payload(house
     retried = again.broker.retry(again.broker.jobs[job.id], again.now)
     again.worker()
     again.settle()
-    again.loop.run_until(lambda: again.line.turn() and again.given())
+    again.loop.run_until(lambda: again.runner.run_once() and again.given())
     assert (again.given()[0].attempt.job, retried.payload) == (retried, b"precious")
 
 
@@ -321,7 +321,7 @@ def test_large_payload_goes_with_the_outcome(houses: Any, size: int, left: int) 
     house.broker.succeed(house.given()[0].attempt, b"result", house.now)
     house.settle()
     brought: list[tuple[bytes, bytes]] = []
-    house.diary.fetch(job, lambda payload, result, _: brought.append((payload, result)))
+    house.store.fetch(job, lambda payload, result, _: brought.append((payload, result)))
     house.loop.run_until(lambda: brought)
     assert (len(brought[0][0]), brought[0][1]) == (left, b"result")
 
@@ -329,7 +329,7 @@ def test_large_payload_goes_with_the_outcome(houses: Any, size: int, left: int) 
 def test_close_writes_what_was_asked_for(houses: Any) -> None:
     house = houses()
     job = house.enqueue()
-    house.line.turn()
+    house.runner.run_once()
     again = houses()  # closes the first without waiting for anything
     again.load()
     assert job.id in again.broker.jobs
@@ -357,7 +357,7 @@ def test_what_a_worker_gave_back_with_survives_a_restart(tmp_path: Path) -> None
     house.broker.give_back(job.attempt, house.now, delay=3_600.0, priority=8)
     house = house.restarted()
     (found,) = house.broker.jobs.values()
-    assert (found.id, found.wishes.priority, found.state, found.spent) == (job.id, 8, JobState.DELAYED, 0)
+    assert (found.id, found.options.priority, found.state, found.spent) == (job.id, 8, JobState.DELAYED, 0)
     assert (found.start_at, found.key) == (3_700.0, "k")
     house.now = 3_700.0
     house.worker()

@@ -34,7 +34,7 @@ def taken(kind: str, target: Path) -> tuple[Path, dict[str, list[str]]]:
 
 def body(house: House, job: Job) -> tuple[bytes, bytes, Failure | None]:
     brought: list[tuple[bytes, bytes, Failure | None]] = []
-    house.diary.fetch(job, lambda payload, result, failure: brought.append((bytes(payload), bytes(result), failure)))
+    house.store.fetch(job, lambda payload, result, failure: brought.append((bytes(payload), bytes(result), failure)))
     house.loop.run_until(lambda: brought)
     return brought[0]
 
@@ -49,7 +49,7 @@ def check_all(folder: Path, ids: dict[str, list[str]]) -> None:
     assert [body(house, jobs[id])[0] for id in ids["waiting"][:2]] == ["waits 0 é".encode(), "waits 1 é".encode()]
     assert body(house, jobs[ids["waiting"][5]])[0] == b"long " + b"y" * 9_000
     assert (jobs[ids["waiting"][6]].service.name, jobs[ids["waiting"][6]].key) == ("paused", "k1")
-    assert house.broker.roster.services["paused"].paused
+    assert house.broker.worker_registry.services["paused"].paused
     assert [jobs[id].state for id in ids["delayed"]] == [JobState.DELAYED]
     assert [(jobs[id].outcome, body(house, jobs[id])[1]) for id in ids["done"][:4]] == [
         (Outcome.DONE, b"DONE %d" % number) for number in range(4)

@@ -81,16 +81,16 @@ class House:
         self._seed = seed
         self.loop = Loop()
         self.failures: list[str] = []
-        self.diary = SqliteStore(folder, self.loop.post, lambda: offset, limits, author=author, vfs=vfs)
-        self.diary.failed = self.failures.append
+        self.store = SqliteStore(folder, self.loop.post, lambda: offset, limits, author=author, vfs=vfs)
+        self.store.failed = self.failures.append
         self.broker = Broker(Policy(**policy), SeededEntropy(seed))
-        self.line = Runner(
-            self.broker, self.diary, lambda: self.now, lambda *_, **__: None, AdmissionLimits(), strict=True
+        self.runner = Runner(
+            self.broker, self.store, lambda: self.now, lambda *_, **__: None, AdmissionLimits(), strict=True
         )
         self.caller = Side()
         self.workers = Side()
         self.is_loaded = False
-        self.restoring = Restore(self.diary, self.line, lambda: self.now, self._loaded)
+        self.restoring = Restore(self.store, self.runner, lambda: self.now, self._loaded)
         self.notes = self.restoring.prepare()
 
     def _loaded(self, jobs: int, seconds: float) -> None:
@@ -103,21 +103,21 @@ class House:
 
     def settle(self) -> None:
         """Until the diary has everything that was decided, and everybody was told."""
-        self.line.turn()
-        while self.broker.ledger.gate.is_holding:
+        self.runner.run_once()
+        while self.broker.job_registry.pending_commits.is_holding:
             self.loop.run_one()
             assert not self.failures, self.failures
-            self.line.turn()
+            self.runner.run_once()
 
-    def enqueue(self, payload: bytes = b"x", key: str | None = None, service: str = "s", **wishes: Any) -> Job:
+    def enqueue(self, payload: bytes = b"x", key: str | None = None, service: str = "s", **job_options: Any) -> Job:
         """A background job, on its way to the diary."""
-        asked = JobOptions(durable=True, waits=True, **{"attempts": 3, **wishes})
+        asked = JobOptions(durable=True, waits=True, **{"attempts": 3, **job_options})
         job = self.broker.submit(service, payload, self.caller, asked, self.now, key=key)
         assert job is not None
         return job
 
-    def worker(self, service: str = "s", **terms: Any) -> Worker:
-        worker = self.broker.join(self.workers, None, "w", (service,), WorkerProfile(**terms), self.now)
+    def worker(self, service: str = "s", **profile: Any) -> Worker:
+        worker = self.broker.join(self.workers, None, "w", (service,), WorkerProfile(**profile), self.now)
         assert worker is not None
         self.broker.idle(worker, self.now)
         return worker
@@ -134,7 +134,7 @@ class House:
     def given_payloads(self) -> list[bytes]:
         """The payloads of the jobs that workers were sent, once there is one: the store may have to bring it first."""
         self.settle()
-        self.loop.run_until(lambda: self.line.turn() and self.given())
+        self.loop.run_until(lambda: self.runner.run_once() and self.given())
         return [bytes(give.attempt.job.payload) for give in self.given()]
 
     def restarted(self, now: float = 200.0) -> House:
@@ -146,7 +146,7 @@ class House:
         return house
 
     def close(self) -> None:
-        self.diary.close()
+        self.store.close()
 
 
 def until(fact: Callable[[], object]) -> None:

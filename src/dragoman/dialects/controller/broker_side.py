@@ -17,7 +17,7 @@ from dragoman.carriers.carrier import Carrier, Message, TooLarge
 from dragoman.carriers.malformed import Malformed
 from dragoman.core.broker import Broker
 from dragoman.core.effects import CancelAttempt, Effect, RemoveWorker, SendJob
-from dragoman.core.states import BOOTING
+from dragoman.core.states import STARTING
 from dragoman.dialects.controller.codec import edition_of_pulse, pulse_of, read_pulse, write_pulse_response
 from dragoman.dialects.controller.editions import EDITIONS, SEED, Edition
 from dragoman.dialects.controller.exchanges import CONTROL, NO_FETCHES, Exchanges, Reach
@@ -38,7 +38,7 @@ class ControllerBrokerSide(BrokerSide):
     def __init__(
         self,
         broker: Broker,
-        line: BrokerIO,
+        io: BrokerIO,
         options: ListenerOptions,
         uids: Sequence[str],
         first_id: int,
@@ -47,12 +47,12 @@ class ControllerBrokerSide(BrokerSide):
     ) -> None:
         """`uids`: who may come in, as peers' addresses have it. `first_id`: all ids from there on are free."""
         self._broker = broker
-        self._line = line
+        self._io = io
         self._options = options
         self._uids = frozenset(uids)
         self._fixed = EDITIONS[options.edition.value] if options.edition is not None else None
-        self._workers = RemoteWorkers(self, broker, line, options, first_id)
-        self._exchanges = Exchanges(self, broker, line, options, self._workers, reach, carrier)
+        self._workers = RemoteWorkers(self, broker, io, options, first_id)
+        self._exchanges = Exchanges(self, broker, io, options, self._workers, reach, carrier)
         self._workers.exchanges = self._exchanges
         self._waiting: deque[tuple[Connection, Pulse, Edition]] = deque()  # REGISTERs beyond those of this second (R84)
         self._second = -1
@@ -61,30 +61,30 @@ class ControllerBrokerSide(BrokerSide):
     # ---------------------------------------------------------------- the seam
 
     def opened(self, peer: Connection, now: float) -> None:
-        if peer.endpoint == CONTROL:
-            self._exchanges.send_control(peer.guest, now)
+        if peer.socket_name == CONTROL:
+            self._exchanges.send_control(peer.remote, now)
         elif peer.address not in self._uids:  # before a byte is read: an empty message *is* REGISTER (R84)
-            self._line.complain("peer refused", peer=peer, reason=f"{peer.address} is not in uid_allow")
-            self._line.close(peer, "not in uid_allow")
+            self._io.log_limited("peer refused", peer=peer, reason=f"{peer.address} is not in uid_allow")
+            self._io.close(peer, "not in uid_allow")
         else:
-            peer.guest = IdleConnection(peer)
-            self._exchanges.visits.arm(peer.guest, now + self._options.control_timeout)
+            peer.remote = IdleConnection(peer)
+            self._exchanges.visits.arm(peer.remote, now + self._options.control_timeout)
 
-    def hear(self, peer: Connection, message: Message | TooLarge, now: float) -> None:
+    def receive(self, peer: Connection, message: Message | TooLarge, now: float) -> None:
         assert not isinstance(message, TooLarge)  # the carrier ends the connection instead
-        if peer.endpoint == CONTROL:
-            self._exchanges.hear_worker(peer, peer.guest, message, now)
+        if peer.socket_name == CONTROL:
+            self._exchanges.receive_worker(peer, peer.remote, message, now)
             return
-        self._exchanges.visits.disarm(peer.guest)
+        self._exchanges.visits.disarm(peer.remote)
         try:
             raw = read_pulse(message[0])
         except Malformed as problem:
-            self._line.bad_message(peer, problem.reason, problem.detail)
+            self._io.bad_message(peer, problem.reason, problem.detail)
             self._reply(peer, ControllerError.FAILED, self._fixed or SEED)
             return
         remote = self._workers.by_id.get(raw.worker_id)
         edition = edition_of_pulse(raw.type, raw.worker_id, remote.edition if remote else None, self._fixed)
-        self._hear_pulse(peer, pulse_of(raw, edition), edition, now)
+        self._receive_pulse(peer, pulse_of(raw, edition), edition, now)
 
     def execute(self, effect: Effect, now: float) -> None:
         if type(effect) is SendJob:
@@ -96,38 +96,38 @@ class ControllerBrokerSide(BrokerSide):
         # Nobody calls in this dialect, so there is nobody to answer.
 
     def lost(self, peer: Connection, unsent: Sequence[object], now: float) -> None:
-        guest = peer.guest
-        if isinstance(guest, Exchange) and guest.peer is peer:
-            self._exchanges.lost(guest, now, is_unsent=guest in unsent)
-        elif isinstance(guest, IdleConnection):
-            guest.is_over = True
-            self._exchanges.visits.disarm(guest)
+        remote = peer.remote
+        if isinstance(remote, Exchange) and remote.peer is peer:
+            self._exchanges.lost(remote, now, is_unsent=remote in unsent)
+        elif isinstance(remote, IdleConnection):
+            remote.is_over = True
+            self._exchanges.visits.disarm(remote)
 
     def tick(self, now: float) -> float:
         workers, exchanges = self._workers, self._exchanges
         exchanges.tick(now)
         workers.tick(now)
         for visit in exchanges.visits.due(now):
-            is_answered = visit.peer.endpoint == CONTROL
+            is_answered = visit.peer.socket_name == CONTROL
             reason = "answered" if is_answered else f"no pulse in {self._options.control_timeout:g} s"
-            self._line.close(visit.peer, reason)
+            self._io.close(visit.peer, reason)
         self._register_waiting(now)
         due = min(workers.alarms.next(), exchanges.deadlines.next(), exchanges.visits.next())
         return min(due, float(int(now) + 1)) if self._waiting else due
 
     # ---------------------------------------------------------------- pulses
 
-    def _hear_pulse(self, peer: Connection, pulse: Pulse, edition: Edition, now: float) -> None:
+    def _receive_pulse(self, peer: Connection, pulse: Pulse, edition: Edition, now: float) -> None:
         if pulse.kind is None:
-            self._line.bad_message(peer, "unknown type", f"a pulse of type {pulse.number}")
+            self._io.bad_message(peer, "unknown type", f"a pulse of type {pulse.number}")
             self._reply(peer, ControllerError.UNKNOWN_TYPE, edition)
         elif pulse.kind is PulseKind.REGISTER:
             self._waiting.append((peer, pulse, edition))
             self._register_waiting(now)
         else:
-            self._hear_known(peer, pulse, edition, now)
+            self._receive_known(peer, pulse, edition, now)
 
-    def _hear_known(self, peer: Connection, pulse: Pulse, edition: Edition, now: float) -> None:
+    def _receive_known(self, peer: Connection, pulse: Pulse, edition: Edition, now: float) -> None:
         remote = self._workers.by_id.get(pulse.worker_id)
         if remote is None or remote.uid != peer.address:  # R88, R89
             if self._workers.was_dropped(pulse.worker_id, now):
@@ -141,7 +141,7 @@ class ControllerBrokerSide(BrokerSide):
         remote.next_pulse = self._workers.lease(pulse.next_pulse)
         remote.note_pulse_from(peer.process)
         self._workers.renew(remote, now)
-        if remote.worker.state is BOOTING:
+        if remote.worker.state is STARTING:
             self._workers.booted(remote, now)
         is_news = peer.since > remote.last_exchange and remote.exchange is None
         if pulse.kind is PulseKind.FETCH_ME and self._is_about_now(remote, pulse.task_id):
@@ -162,8 +162,8 @@ class ControllerBrokerSide(BrokerSide):
         if self._options.restart_on_mismatch is OnMismatch.ALWAYS and not is_mine:
             self._workers.restart(remote, f"its worker named task {task} and not {remote.task}", now)
             return
-        if task == 0 and remote.rest:
-            self._workers.rested(remote, now, is_free=True)  # R98
+        if task == 0 and remote.retry_delay:
+            self._workers.retry_delay_over(remote, now, is_free=True)  # R98
         if is_mine or task in (0, remote.previous):
             is_amiss = remote.is_taken and not is_mine
             remote.idle_pulses = remote.idle_pulses + 1 if is_amiss else 0
@@ -181,7 +181,7 @@ class ControllerBrokerSide(BrokerSide):
             self._second, self._registered = int(now), 0
         while self._waiting and self._registered < REGISTERS_A_SECOND:
             peer, pulse, edition = self._waiting.popleft()
-            if not peer.guest.is_over:
+            if not peer.remote.is_over:
                 self._registered += 1
                 self._register(peer, pulse, edition, now)
 
@@ -193,5 +193,5 @@ class ControllerBrokerSide(BrokerSide):
             self._reply(peer, ControllerError.OK, edition, remote.id)
 
     def _reply(self, peer: Connection, error: ControllerError, edition: Edition, worker_id: int = 0) -> None:
-        self._line.send(peer, [write_pulse_response(error, edition, worker_id=worker_id)])
-        self._line.close(peer, "answered")
+        self._io.send(peer, [write_pulse_response(error, edition, worker_id=worker_id)])
+        self._io.close(peer, "answered")

@@ -15,7 +15,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt
-from dragoman.core.states import BOOTING
+from dragoman.core.states import STARTING
 from dragoman.dialects.controller.codec import read_response, write_control
 from dragoman.dialects.controller.messages import Response, WorkerError
 from dragoman.dialects.controller.options import ListenerOptions
@@ -24,8 +24,8 @@ from dragoman.dialects.controller.remote_workers import BOOT_EVERY, PROBE_TIMEOU
 from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
 
 CONTROL: Final = "control"
-FIRST_REST: Final = 0.1
-LONGEST_REST: Final = 30.0
+FIRST_RETRY_DELAY: Final = 0.1
+LONGEST_RETRY_DELAY: Final = 30.0
 NO_FETCHES: Final = 3
 MAX_DETAIL: Final = 4_000  # bytes of a worker's own words about an error
 ABANDONED_FOR: Final = 3_600.0  # so long an answer that nobody waits for may still come
@@ -41,7 +41,7 @@ class Exchanges(Dialler):
         self,
         session: BrokerSide,
         broker: Broker,
-        line: BrokerIO,
+        io: BrokerIO,
         options: ListenerOptions,
         workers: RemoteWorkers,
         reach: Reach,
@@ -50,7 +50,7 @@ class Exchanges(Dialler):
         """`session` hears the connections that are dialled."""
         self._session = session
         self._broker = broker
-        self._line = line
+        self._io = io
         self._options = options
         self._workers = workers
         self.reach = reach
@@ -71,12 +71,12 @@ class Exchanges(Dialler):
         place, problem = self.reach(remote.id)
         if place is None:
             if purpose is not Purpose.BOOT:
-                self._line.remark("worker not dialled", level="warning", worker=remote.worker.name, reason=problem)
+                self._io.remark("worker not dialled", level="warning", worker=remote.worker.name, reason=problem)
             self.broken(exchange, now, is_seen=False)
             return
         exchange.carrier = self._carrier()
-        exchange.peer = self._line.dial(self._session, place, CONTROL, exchange.carrier)
-        exchange.peer.guest = exchange
+        exchange.peer = self._io.dial(self._session, place, CONTROL, exchange.carrier)
+        exchange.peer.remote = exchange
         if patience < inf:
             self.deadlines.arm(exchange, now + patience)
 
@@ -85,11 +85,11 @@ class Exchanges(Dialler):
         remote, peer = exchange.remote, exchange.peer
         assert peer is not None
         if peer.address and peer.address != remote.uid:
-            self._line.remark("worker not trusted", level="warning", worker=remote.worker.name, uid=peer.address)
-            self._line.close(peer, "another user listens there")
+            self._io.remark("worker not trusted", level="warning", worker=remote.worker.name, uid=peer.address)
+            self._io.close(peer, "another user listens there")
             return
         if remote.stop_watch is None and remote.is_served_by(peer.process):
-            remote.stop_watch = self._line.when_process_ends(peer, lambda now: self._workers.process_ended(remote, now))
+            remote.stop_watch = self._io.when_process_ends(peer, lambda now: self._workers.process_ended(remote, now))
         exchange.is_sent = True
         attempt = exchange.attempt
         if exchange.purpose is Purpose.TASK and (attempt is None or attempt.job.attempt is not attempt):
@@ -98,9 +98,9 @@ class Exchanges(Dialler):
             payload = attempt.job.payload
             head = write_control(exchange.kind, remote.edition, task_id=exchange.task, extra_size=len(payload))
             attempt.begin(now)
-            self._line.send(peer, [head, payload], exchange)
+            self._io.send(peer, [head, payload], exchange)
         else:
-            self._line.send(peer, [write_control(exchange.kind, remote.edition)], exchange)
+            self._io.send(peer, [write_control(exchange.kind, remote.edition)], exchange)
 
     def _say_something_else(self, exchange: Exchange, now: float) -> None:
         """The job was taken back while its worker was being dialled, and the worker waits for a message."""
@@ -115,8 +115,8 @@ class Exchanges(Dialler):
     def _part(self, peer: Connection, now: float) -> None:
         """Its answer is whole, and closing is the worker's part. One that writes an answer piece by piece, the last of
         them empty, would die of it if we were faster."""
-        peer.guest = IdleConnection(peer)
-        self.visits.arm(peer.guest, now + self._options.control_timeout)
+        peer.remote = IdleConnection(peer)
+        self.visits.arm(peer.remote, now + self._options.control_timeout)
 
     def _ended(self, exchange: Exchange, now: float) -> None:
         remote = exchange.remote
@@ -147,7 +147,7 @@ class Exchanges(Dialler):
 
     # ---------------------------------------------------------------- answers
 
-    def hear_worker(self, peer: Connection, exchange: Exchange, message: Message, now: float) -> None:
+    def receive_worker(self, peer: Connection, exchange: Exchange, message: Message, now: float) -> None:
         remote = exchange.remote
         exchange.peer = None
         self.deadlines.disarm(exchange)
@@ -158,7 +158,7 @@ class Exchanges(Dialler):
         try:
             response = read_response(message[0], remote.edition)
         except Malformed as problem:
-            self._line.bad_message(peer, problem.reason, problem.detail)
+            self._io.bad_message(peer, problem.reason, problem.detail)
             self._workers.drop(remote, f"its worker's answer was {problem.reason}", now)
             return
         if response.error is None or response.error is WorkerError.FAILED:  # R97
@@ -189,9 +189,9 @@ class Exchanges(Dialler):
                 self._workers.release(remote)
             remote.previous = exchange.previous  # what it has not taken was never its own
             remote.wants_fetch = remote.wants_fetch or leftover
-            remote.rest = min(LONGEST_REST, 2 * remote.rest or FIRST_REST)
-            remote.rest_until = now + remote.rest
-            self._workers.alarms.arm(remote, remote.rest_until)
+            remote.retry_delay = min(LONGEST_RETRY_DELAY, 2 * remote.retry_delay or FIRST_RETRY_DELAY)
+            remote.retry_at = now + remote.retry_delay
+            self._workers.alarms.arm(remote, remote.retry_at)
             self._broker.refuse(attempt, now)
         elif response.error is WorkerError.TASK_FAILED and remote.attempt is attempt:
             self._task_failed(remote, attempt, extra, now)
@@ -209,15 +209,15 @@ class Exchanges(Dialler):
                     remote, f"its worker gave the result of task {response.task_id}, which is not its own", now
                 )
                 return
-            self._workers.rested(remote, now, is_free=True)  # R98
+            self._workers.retry_delay_over(remote, now, is_free=True)  # R98
             if attempt is None:
                 self._broker.counters.late_results += 1
                 return
             self._workers.release(remote)
             if not self._broker.succeed(attempt, extra, now):
-                self._line.remark("late result", worker=remote.worker.name, job=attempt.job.id.hex())
+                self._io.remark("late result", worker=remote.worker.name, job=attempt.job.id.hex())
         elif response.error is WorkerError.TASK_FAILED:
-            self._workers.rested(remote, now, is_free=True)
+            self._workers.retry_delay_over(remote, now, is_free=True)
             if attempt is not None:
                 self._task_failed(remote, attempt, extra, now)
         elif attempt is not None:  # NO_FETCH, or an answer that has no meaning here
@@ -240,11 +240,11 @@ class Exchanges(Dialler):
         """It lives, and names its task."""
         purpose, stuck = exchange.purpose, exchange.about
         self._workers.renew(remote, now)
-        if remote.worker.state is BOOTING:
+        if remote.worker.state is STARTING:
             self._workers.booted(remote, now)
         task = response.task_id
-        if task == 0 and remote.rest and purpose is not Purpose.BOOT:
-            self._workers.rested(remote, now, is_free=True)
+        if task == 0 and remote.retry_delay and purpose is not Purpose.BOOT:
+            self._workers.retry_delay_over(remote, now, is_free=True)
         if purpose is Purpose.MISMATCH and task not in (0, remote.task, remote.previous):
             self._workers.restart(remote, f"its worker named task {task} and not {remote.task}", now)  # R91
         elif purpose is Purpose.MISSING and remote.attempt is not None and task != remote.task:
@@ -297,7 +297,7 @@ class Exchanges(Dialler):
         remote = exchange.remote
         if exchange.is_given_up:
             if exchange.peer is not None:
-                self._line.close(exchange.peer, "no answer came")
+                self._io.close(exchange.peer, "no answer came")
             return
         if exchange.purpose is Purpose.TASK or exchange.purpose is Purpose.FETCH:
             if remote.probe is None:

@@ -43,10 +43,10 @@ class ControllerIO(Protocol):
 
     def stop_listening(self) -> None: ...
 
-    def run(self, ticket: Hashable, payload: Frame) -> None:
+    def run(self, job_ref: Hashable, payload: Frame) -> None:
         """Start the job. `finished` or `failed` follows with the same ticket."""
 
-    def complain(self, problem: str) -> None: ...
+    def log_limited(self, problem: str) -> None: ...
 
 
 class BackOff(Protocol):
@@ -154,7 +154,7 @@ class WorkerSide:
         kind, self._saying = self._saying, None
         assert kind is not None
         self._due = now + self._pauses.next()
-        self._port.complain(problem)
+        self._port.log_limited(problem)
         if kind is PulseKind.SHUTDOWN:
             self._forget()
 
@@ -165,7 +165,7 @@ class WorkerSide:
             problem = None if self._is_leaving else self._port.listen(worker_id)
             if problem is not None:
                 self._is_deaf = True
-                self._port.complain(problem)
+                self._port.log_limited(problem)
         elif kind is PulseKind.SHUTDOWN:
             self._due = now + self._pauses.next()
             self._forget()
@@ -176,7 +176,7 @@ class WorkerSide:
 
     def _begin_anew(self, now: float) -> None:
         """A controller that has never known us by this id will hardly do so when asked at once."""
-        self._port.complain(f"worker {self._worker_id} is not known there any more")
+        self._port.log_limited(f"worker {self._worker_id} is not known there any more")
         self._due = now if self._is_known else now + self._pauses.next()
         if self._task is not None and not self._task.is_over:
             self._nobodys = self._task
@@ -210,7 +210,7 @@ class WorkerSide:
 
     def _go(self, now: float) -> float:
         if self._task is not None:
-            self._port.complain(f"nobody fetched the outcome of task {self._task.id} within {FETCH_WAIT:g} s")
+            self._port.log_limited(f"nobody fetched the outcome of task {self._task.id} within {FETCH_WAIT:g} s")
             self._task = None
         self._gone_by = min(self._gone_by, now + LAST_WORD)
         if self._saying is None and self._worker_id:
@@ -221,7 +221,7 @@ class WorkerSide:
 
     # ---------------------------------------------------------------- control messages
 
-    def hear(self, head: Frame, extra: Frame, now: float) -> Answer:
+    def receive(self, head: Frame, extra: Frame, now: float) -> Answer:
         """What a control message is answered with. `said` follows, with what became of that."""
         try:
             control = read_control(head, self._edition)
@@ -278,19 +278,19 @@ class WorkerSide:
 
     # ---------------------------------------------------------------- tasks
 
-    def finished(self, ticket: Hashable, result: Frame, now: float) -> None:
-        self._ended(ticket, result, None, now)
+    def finished(self, job_ref: Hashable, result: Frame, now: float) -> None:
+        self._ended(job_ref, result, None, now)
 
-    def failed(self, ticket: Hashable, reason: str, now: float) -> None:
-        self._ended(ticket, None, reason, now)
+    def failed(self, job_ref: Hashable, reason: str, now: float) -> None:
+        self._ended(job_ref, None, reason, now)
 
-    def _ended(self, ticket: Hashable, result: Frame | None, failure: str | None, now: float) -> None:
-        assert isinstance(ticket, Task)
-        if ticket is self._nobodys:
+    def _ended(self, job_ref: Hashable, result: Frame | None, failure: str | None, now: float) -> None:
+        assert isinstance(job_ref, Task)
+        if job_ref is self._nobodys:
             self._nobodys = None
-        if ticket is not self._task:
+        if job_ref is not self._task:
             return
-        ticket.result, ticket.failure = result, failure
+        job_ref.result, job_ref.failure = result, failure
         self._has_news = True
         if self._is_leaving:
             self._fetch_by = now + FETCH_WAIT

@@ -99,7 +99,6 @@ class RemoteWorker(recipients.RemoteWorker):
     __slots__ = (
         "alarm",
         "alarm_number",
-        "boot_until",
         "edition",
         "exchange",
         "fetches_again",
@@ -115,8 +114,9 @@ class RemoteWorker(recipients.RemoteWorker):
         "previous",
         "probe",
         "process",
-        "rest",
-        "rest_until",
+        "retry_at",
+        "retry_delay",
+        "start_until",
         "stop_watch",
         "task",
         "uid",
@@ -126,14 +126,14 @@ class RemoteWorker(recipients.RemoteWorker):
 
     worker: Worker
 
-    def __init__(self, id: int, edition: Edition, registrar: Connection, next_pulse: float, boot_until: float) -> None:
+    def __init__(self, id: int, edition: Edition, registrar: Connection, next_pulse: float, start_until: float) -> None:
         self.id = id
         self.edition = edition
         self.uid = registrar.address
         self.process = registrar.process  # that sends all its pulses; 0: not known, or more than one does
         self.stop_watch: Callable[[], None] | None = None  # of the end of that process
         self.next_pulse = next_pulse  # how long it may be silent
-        self.boot_until = boot_until  # while it boots: how long its socket is tried
+        self.start_until = start_until  # while it boots: how long its socket is tried
         self.is_released = False  # nobody waits any more for what it was given last
         self.task = 0  # what that is called on the wire
         self.previous = 0  # and the one before
@@ -147,8 +147,8 @@ class RemoteWorker(recipients.RemoteWorker):
         self.exchange: Exchange | None = None  # SET_TASK or FETCH, one at a time
         self.probe: Exchange | None = None  # GET_STATUS, beside it
         self.last_exchange = -inf  # when one last ended: a pulse from before that is no news of its task (R91)
-        self.rest = 0.0  # how long it is offered nothing, because it was BUSY (R98)
-        self.rest_until = inf
+        self.retry_delay = 0.0  # how long it is offered nothing, because it was BUSY (R98)
+        self.retry_at = inf
         self.alarm = inf
         self.alarm_number = 0
 

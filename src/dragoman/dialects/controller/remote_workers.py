@@ -16,7 +16,7 @@ from dragoman.core.infinity import inf
 from dragoman.core.model import Attempt
 from dragoman.core.options import WorkerProfile
 from dragoman.core.recipients import Recipient
-from dragoman.core.states import BOOTING, DRAINING
+from dragoman.core.states import DRAINING, STARTING
 from dragoman.dialects.controller.editions import Edition
 from dragoman.dialects.controller.messages import Pulse
 from dragoman.dialects.controller.options import ListenerOptions
@@ -48,14 +48,14 @@ class RemoteWorkers:
     exchanges: Dialler  # set once, by the session
 
     def __init__(
-        self, recipient: Recipient, broker: Broker, line: BrokerIO, options: ListenerOptions, first_id: int
+        self, recipient: Recipient, broker: Broker, io: BrokerIO, options: ListenerOptions, first_id: int
     ) -> None:
         """`recipient` receives the effects for these workers. `first_id`: all ids from there on are free."""
         self._recipient = recipient
         self._broker = broker
-        self._line = line
+        self._io = io
         self._options = options
-        self._terms = WorkerProfile(may_refuse=True, unproven_limit=options.unproven_limit, attempts=ATTEMPTS)
+        self._profile = WorkerProfile(may_refuse=True, unproven_limit=options.unproven_limit, attempts=ATTEMPTS)
         self.by_id: dict[int, RemoteWorker] = {}
         self.dropped: dict[int, float] = {}  # ids that were dropped, and when (R88)
         self.count_of: dict[str, int] = {}  # by uid
@@ -77,7 +77,7 @@ class RemoteWorkers:
         """A new worker; None if it cannot be let in."""
         uid = peer.address
         if self.count_of.get(uid, 0) >= WORKERS_A_UID:
-            self._line.complain("worker refused", peer=peer, reason=f"{WORKERS_A_UID} workers of {uid}")
+            self._io.log_limited("worker refused", peer=peer, reason=f"{WORKERS_A_UID} workers of {uid}")
             return None
         next_pulse = self.lease(pulse.next_pulse)
         remote = RemoteWorker(self._new_id(edition), edition, peer, next_pulse, now + self._options.socket_wait)
@@ -91,7 +91,7 @@ class RemoteWorkers:
 
     def _join(self, remote: RemoteWorker, name: str, origin: str, now: float) -> bool:
         offered = (self._options.service,)
-        worker = self._broker.join(self._recipient, remote, name, offered, self._terms, now, origin=origin)
+        worker = self._broker.join(self._recipient, remote, name, offered, self._profile, now, origin=origin)
         if worker is not None:
             remote.worker = worker
         return worker is not None
@@ -124,15 +124,15 @@ class RemoteWorkers:
 
     def _judge(self, remote: RemoteWorker, now: float) -> None:
         """Its next boot look, the end of its rest, or the end of its lease, whichever was due."""
-        if remote.worker.state is BOOTING and now < remote.boot_until and remote.probe is None:
+        if remote.worker.state is STARTING and now < remote.start_until and remote.probe is None:
             self.exchanges.dial(remote, Purpose.BOOT, PROBE_TIMEOUT, now)
-        if remote.rest_until <= now:
-            self.rested(remote, now)
+        if remote.retry_at <= now:
+            self.retry_delay_over(remote, now)
         lease_end = self.lease_end(remote)
         if lease_end <= now:
             lease_end = self._end_lease(remote, now)
         if self.is_known(remote):
-            self.alarms.arm(remote, min(lease_end, remote.rest_until))
+            self.alarms.arm(remote, min(lease_end, remote.retry_at))
 
     def _end_lease(self, remote: RemoteWorker, now: float) -> float:
         """R90: ask once before it is declared dead, unless it is in the middle of something with us."""
@@ -147,11 +147,11 @@ class RemoteWorkers:
         if self.is_known(remote):
             self.exchanges.dial(remote, Purpose.ENDED, PROBE_TIMEOUT, now)
 
-    def rested(self, remote: RemoteWorker, now: float, *, is_free: bool = False) -> None:
+    def retry_delay_over(self, remote: RemoteWorker, now: float, *, is_free: bool = False) -> None:
         """The time in which it is offered nothing is over, or it has said itself that it is free."""
-        remote.rest_until = inf
+        remote.retry_at = inf
         if is_free:
-            remote.rest = 0.0
+            remote.retry_delay = 0.0
         self._broker.idle(remote.worker, now)
 
     def drop(self, remote: RemoteWorker, reason: str, now: float, unseen: Sequence[Attempt] = ()) -> None:
@@ -220,8 +220,8 @@ class RemoteWorkers:
             remote.is_set = True
             self._last_task += 1
             remote.task = self._last_task
-            self.exchanges.dial(remote, Purpose.TASK, attempt.job.wishes.job_timeout, now)
-        elif attempt is None and remote.worker.unproven and remote.rest_until == inf:
+            self.exchanges.dial(remote, Purpose.TASK, attempt.job.options.job_timeout, now)
+        elif attempt is None and remote.worker.stuck and remote.retry_at == inf:
             self._broker.idle(remote.worker, now)  # it was recalled while an exchange was under way
 
     def recall(self, attempt: Attempt, now: float) -> None:
@@ -242,7 +242,7 @@ class RemoteWorkers:
 
     def lose_task(self, remote: RemoteWorker, reason: str, now: float) -> None:
         """Its result will never come, but it lives: to its job this is the end of a worker (R9). It begins anew."""
-        self._line.remark("task lost", level="warning", worker=remote.worker.name, reason=reason)
+        self._io.remark("task lost", level="warning", worker=remote.worker.name, reason=reason)
         if remote.worker.state is DRAINING:
             self.restart(remote, reason, now)
             return

@@ -77,20 +77,22 @@ def path_part(name: str) -> str:
     return quote(name, safe="")
 
 
-def write_call(wishes: SubmitOptions) -> tuple[bytes, bytes]:
+def write_call(submit_options: SubmitOptions) -> tuple[bytes, bytes]:
     """The line and the fields of a call, which all calls with the same options have in common."""
     fields = [BYTES]
-    if wishes.timeout is not None:
-        fields.append(b"dragoman-timeout: %s\r\n" % _seconds(wishes.timeout if wishes.timeout <= LONGEST else inf))
-    if wishes.job_timeout is not None:
-        fields.append(b"dragoman-job-timeout: %s\r\n" % _seconds(wishes.job_timeout))
-    if wishes.priority is not None:
-        fields.append(b"dragoman-priority: %d\r\n" % wishes.priority)
-    if wishes.attempts is not None:
-        fields.append(b"dragoman-attempts: %d\r\n" % wishes.attempts)
-    if wishes.waits:
+    if submit_options.timeout is not None:
+        fields.append(
+            b"dragoman-timeout: %s\r\n" % _seconds(submit_options.timeout if submit_options.timeout <= LONGEST else inf)
+        )
+    if submit_options.job_timeout is not None:
+        fields.append(b"dragoman-job-timeout: %s\r\n" % _seconds(submit_options.job_timeout))
+    if submit_options.priority is not None:
+        fields.append(b"dragoman-priority: %d\r\n" % submit_options.priority)
+    if submit_options.attempts is not None:
+        fields.append(b"dragoman-attempts: %d\r\n" % submit_options.attempts)
+    if submit_options.waits:
         fields.append(b"dragoman-wait: true\r\n")
-    return b"POST /v1/call/" + path_part(wishes.service).encode(), b"".join(fields)
+    return b"POST /v1/call/" + path_part(submit_options.service).encode(), b"".join(fields)
 
 
 def _seconds(seconds: float) -> bytes:
@@ -101,8 +103,8 @@ def read_response(message: Message) -> Response:
     """Raises Malformed."""
     status, block, body = message
     fields: dict[bytes, bytes] = {}
-    for line in bytes(block).split(b"\n"):
-        name, _, value = line.partition(b":")
+    for io in bytes(block).split(b"\n"):
+        name, _, value = io.partition(b":")
         fields[name] = value
     return Response(int(bytes(status)), fields, body)
 
@@ -208,8 +210,8 @@ def write_result(member: Membership, attempt: str, result: Frame) -> Request:
 
 def write_failure(member: Membership, attempt: str, failure: Failure) -> Request:
     form = {"type": failure.type, "message": failure.message, "detail": failure.traceback}
-    line = b"POST /v1/workers/%d/result?outcome=failed" % member.id
-    return [line, _about(member, attempt) + JSON, json.dumps(form).encode()]
+    io = b"POST /v1/workers/%d/result?outcome=failed" % member.id
+    return [io, _about(member, attempt) + JSON, json.dumps(form).encode()]
 
 
 def write_progress(member: Membership, attempt: str, payload: Frame) -> Request:

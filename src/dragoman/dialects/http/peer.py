@@ -48,7 +48,7 @@ class ClientSide(sides.ClientSide):
     def __init__(self, port: ClientIO, write_operation: WriteOperation) -> None:
         self._port = port
         self._write_operation = write_operation
-        self._ticket: Hashable = None  # what the request under way is for; none: there is no request
+        self._job_ref: Hashable = None  # what the request under way is for; none: there is no request
         self._operation = ""  # its name, if it is no call
         self._request: Request = []
         self._size = 0  # bytes that it says
@@ -57,99 +57,99 @@ class ClientSide(sides.ClientSide):
 
     @property
     def outlives_connections(self) -> bool:
-        return self._ticket is not None and bool(self._operation)
+        return self._job_ref is not None and bool(self._operation)
 
     def opened(self, now: float) -> None:
         self._since = now
-        if self._ticket is not None:  # it was asked for on the last connection
+        if self._job_ref is not None:  # it was asked for on the last connection
             self._port.send(self._request)
 
     def lost(self) -> None:
         pass
 
-    def call(self, ticket: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None:
+    def call(self, job_ref: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None:
         raise AssertionError("calls are submitted with their options")
 
-    def submit(self, ticket: Hashable, wishes: SubmitOptions, payload: Frame, id: bytes, now: float) -> None:
-        line, fields = self._heads.get(wishes) or self._head(wishes)
-        self._send(ticket, "", [line, fields, payload], len(payload), now)
+    def submit(self, job_ref: Hashable, submit_options: SubmitOptions, payload: Frame, id: bytes, now: float) -> None:
+        io, fields = self._heads.get(submit_options) or self._head(submit_options)
+        self._send(job_ref, "", [io, fields, payload], len(payload), now)
 
-    def ask(self, ticket: Hashable, question: str, form: bytes, payload: Frame, id: bytes, now: float) -> None:
+    def ask(self, job_ref: Hashable, question: str, form: bytes, payload: Frame, id: bytes, now: float) -> None:
         try:
             request = self._write_operation(question, form, payload)
         except ValueError as error:
-            self._port.objected(ticket, "invalid", f"{question}: {error}")
+            self._port.operation_failed(job_ref, "invalid", f"{question}: {error}")
             return
-        self._send(ticket, question, request, len(form) + len(payload), now)
+        self._send(job_ref, question, request, len(form) + len(payload), now)
 
-    def hear(self, message: Message | TooLarge, now: float) -> None:
+    def receive(self, message: Message | TooLarge, now: float) -> None:
         assert not isinstance(message, TooLarge)  # this carrier ends the connection instead
         response = read_response(message)
         self._since = now
-        ticket, self._ticket = self._ticket, None
+        job_ref, self._job_ref = self._job_ref, None
         self._request = []
-        if ticket is not None:
-            self._hear_answer(ticket, response)
+        if job_ref is not None:
+            self._receive_answer(job_ref, response)
         if response.is_last:
             self._port.reconnect("the broker ends this connection")
 
     def cancel(self, id: bytes, now: float) -> None:
         """Hang up, which withdraws the call: a connection carries one at a time."""
-        ticket, self._ticket = self._ticket, None
-        if ticket is not None:
-            self._port.ended(ticket, Outcome.CANCELLED, "its caller withdrew it")
+        job_ref, self._job_ref = self._job_ref, None
+        if job_ref is not None:
+            self._port.ended(job_ref, Outcome.CANCELLED, "its caller withdrew it")
             self._port.reconnect("a call was withdrawn")
 
-    def forget(self, ticket: Hashable, id: bytes, now: float) -> None:
-        self._ticket = None  # the connection is closed next
+    def forget(self, job_ref: Hashable, id: bytes, now: float) -> None:
+        self._job_ref = None  # the connection is closed next
 
     def tick(self, now: float) -> float:
-        if self._ticket is not None:
+        if self._job_ref is not None:
             return inf
         if now >= self._since + IDLE:
             self._port.reconnect("it is not needed")
             return inf
         return self._since + IDLE
 
-    def _send(self, ticket: Hashable, operation: str, request: Request, size: int, now: float) -> None:
-        assert self._ticket is None, "this wire carries one request at a time"
-        self._ticket = ticket
+    def _send(self, job_ref: Hashable, operation: str, request: Request, size: int, now: float) -> None:
+        assert self._job_ref is None, "this wire carries one request at a time"
+        self._job_ref = job_ref
         self._operation = operation
         self._request = request
         self._size = size
         self._since = now
         self._port.send(request)
 
-    def _head(self, wishes: SubmitOptions) -> tuple[bytes, bytes]:
+    def _head(self, submit_options: SubmitOptions) -> tuple[bytes, bytes]:
         if len(self._heads) >= MOST_HEADS_KEPT:
             self._heads.clear()
-        head = self._heads[wishes] = write_call(wishes)
+        head = self._heads[submit_options] = write_call(submit_options)
         return head
 
-    def _hear_answer(self, ticket: Hashable, response: Response) -> None:
+    def _receive_answer(self, job_ref: Hashable, response: Response) -> None:
         if response.is_done:
             if not self._operation:
-                self._port.answered(ticket, response.body)
+                self._port.answered(job_ref, response.body)
             elif response.fields.get(b"content-type") == BYTES:
-                self._port.told(ticket, write_outcome(Outcome.DONE.value, ""), response.body)
+                self._port.told(job_ref, write_outcome(Outcome.DONE.value, ""), response.body)
             else:
-                self._port.told(ticket, bytes(response.body), b"")
+                self._port.told(job_ref, bytes(response.body), b"")
             return
         problem = read_problem(response)
         if self._operation:
-            self._hear_objection(ticket, problem)
+            self._receive_error(job_ref, problem)
         elif problem.is_outcome:
-            self._port.ended(ticket, OUTCOMES.get(problem.kind), problem.detail, problem.failure)
+            self._port.ended(job_ref, OUTCOMES.get(problem.kind), problem.detail, problem.failure)
         else:
             sentence = problem.detail
             if problem.kind == TOO_LARGE:
                 sentence = too_large(problem, self._size, "a payload")
-            self._port.ended(ticket, Outcome.REFUSED, sentence, refusal=problem.kind)
+            self._port.ended(job_ref, Outcome.REFUSED, sentence, refusal=problem.kind)
 
-    def _hear_objection(self, ticket: Hashable, problem: Problem) -> None:
+    def _receive_error(self, job_ref: Hashable, problem: Problem) -> None:
         if problem.is_outcome and problem.kind in OUTCOMES:
-            self._port.told(ticket, write_outcome(problem.kind, problem.detail), packed(problem.failure))
+            self._port.told(job_ref, write_outcome(problem.kind, problem.detail), packed(problem.failure))
         elif problem.kind == TOO_LARGE:
-            self._port.objected(ticket, TOO_LARGE, too_large(problem, self._size, "a question"))
+            self._port.operation_failed(job_ref, TOO_LARGE, too_large(problem, self._size, "a question"))
         else:
-            self._port.objected(ticket, problem.kind, told_about(self._operation, problem))
+            self._port.operation_failed(job_ref, problem.kind, told_about(self._operation, problem))

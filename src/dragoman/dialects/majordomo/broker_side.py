@@ -23,7 +23,7 @@ from dragoman.core.oversize import over_max_payload
 from dragoman.core.recipients import RemoteWorker
 from dragoman.core.states import DONE, REFUSED, RemovalReason
 from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
-from dragoman.dialects.listener_profile import job_options, silent_worker
+from dragoman.dialects.listener_profile import default_job_options, silent_worker
 from dragoman.dialects.majordomo.codec import (
     MAX_SERVICE_BYTES,
     RESERVED,
@@ -37,7 +37,7 @@ from dragoman.dialects.majordomo.codec import (
     write_worker_request,
 )
 from dragoman.dialects.majordomo.editions import EditionFrames
-from dragoman.dialects.majordomo.messages import Disconnect, Heartbeat, Ready, WorkerReply, WorkerWord
+from dragoman.dialects.majordomo.messages import Disconnect, Heartbeat, Ready, WorkerMessage, WorkerReply
 from dragoman.dialects.majordomo.options import ListenerOptions
 from dragoman.dialects.routing_ids import CAME_BACK, RoutingIds
 
@@ -83,17 +83,17 @@ class MajordomoCaller:
 class MajordomoBrokerSide(BrokerSide):
     dialect = "majordomo"
 
-    def __init__(self, broker: Broker, line: BrokerIO, options: ListenerOptions, max_payload: int) -> None:
+    def __init__(self, broker: Broker, io: BrokerIO, options: ListenerOptions, max_payload: int) -> None:
         self._broker = broker
-        self._line = line
+        self._io = io
         self._heartbeat = options.heartbeat
         self._max_payload = max_payload
         # D5: a worker with one thread, as in the Guide, cannot speak while it works. That it is dead is seen by D12.
         profile = silent_worker(options, options.heartbeat * options.liveness)
-        self._terms = replace(profile, max_payload=max_payload, comes_back=True)
-        self._wishes = job_options(options)
-        self._streaming = replace(self._wishes, streams=True)
-        self.routing_ids = RoutingIds(broker, line, self._supersede)
+        self._profile = replace(profile, max_payload=max_payload, comes_back=True)
+        self._job_options = default_job_options(options)
+        self._streaming = replace(self._job_options, streams=True)
+        self.routing_ids = RoutingIds(broker, io, self._supersede)
         self._beats: OrderedDict[MajordomoWorker, None] = OrderedDict()  # all workers, in the order of `beat_due`
         self._owed: OrderedDict[Token, None] = OrderedDict()
 
@@ -102,19 +102,19 @@ class MajordomoBrokerSide(BrokerSide):
     def opened(self, peer: Connection, now: float) -> None:
         self.routing_ids.take(peer, now)
 
-    def hear(self, peer: Connection, message: Message | TooLarge, now: float) -> None:
-        guest = peer.guest
+    def receive(self, peer: Connection, message: Message | TooLarge, now: float) -> None:
+        remote = peer.remote
         try:
-            if guest is None:
-                guest = self._meet(peer, message)
-            if type(guest) is MajordomoWorker:
-                self._hear_worker(guest, message, now)
+            if remote is None:
+                remote = self._meet(peer, message)
+            if type(remote) is MajordomoWorker:
+                self._receive_worker(remote, message, now)
             else:
-                self._hear_client(peer, guest, message, now)
+                self._receive_client(peer, remote, message, now)
         except Malformed as problem:
-            self._line.bad_message(peer, problem.reason, problem.detail)
-            if type(guest) is MajordomoWorker:
-                self._disconnect(guest, f"its worker was not understood: {problem.reason}", now)
+            self._io.bad_message(peer, problem.reason, problem.detail)
+            if type(remote) is MajordomoWorker:
+                self._disconnect(remote, f"its worker was not understood: {problem.reason}", now)
 
     def execute(self, effect: Effect, now: float) -> None:
         if type(effect) is SendJob:
@@ -129,147 +129,147 @@ class MajordomoBrokerSide(BrokerSide):
 
     def lost(self, peer: Connection, unsent: Sequence[object], now: float) -> None:
         self.routing_ids.release(peer)
-        guest = peer.guest
-        if isinstance(guest, MajordomoWorker):
-            self._leave(guest, "its worker's connection ended", now, [m for m in unsent if isinstance(m, Attempt)])
+        remote = peer.remote
+        if isinstance(remote, MajordomoWorker):
+            self._leave(remote, "its worker's connection ended", now, [m for m in unsent if isinstance(m, Attempt)])
         else:
             self._broker.caller_gone(peer, now)
 
     def tick(self, now: float) -> float:
         """Every worker hears of us once a period, idle or not. All have the same, so that who was told goes last."""
         for _ in range(BEATS_AT_ONCE):
-            guest = next(iter(self._beats), None)
-            if guest is None:
+            remote = next(iter(self._beats), None)
+            if remote is None:
                 return inf
-            if guest.beat_due > now:
-                return guest.beat_due
-            self._beat_later(guest, now)
-            self._line.send(guest.peer, write_heartbeat(guest.wire))
+            if remote.beat_due > now:
+                return remote.beat_due
+            self._beat_later(remote, now)
+            self._io.send(remote.peer, write_heartbeat(remote.wire))
         return now
 
     # ---------------------------------------------------------------- whoever comes
 
     def _meet(self, peer: Connection, message: Message | TooLarge) -> MajordomoWorker | MajordomoCaller:
         wire, is_worker = recognise(message.frames if isinstance(message, TooLarge) else message)
-        peer.guest = MajordomoWorker(peer, wire) if is_worker else MajordomoCaller(wire)
-        return peer.guest  # type: ignore[no-any-return]
+        peer.remote = MajordomoWorker(peer, wire) if is_worker else MajordomoCaller(wire)
+        return peer.remote  # type: ignore[no-any-return]
 
     def _supersede(self, former: Connection, now: float) -> None:
-        if isinstance(former.guest, MajordomoWorker):
-            self._leave(former.guest, CAME_BACK, now)
+        if isinstance(former.remote, MajordomoWorker):
+            self._leave(former.remote, CAME_BACK, now)
 
     # ---------------------------------------------------------------- what workers say
 
-    def _hear_worker(self, guest: MajordomoWorker, message: Message | TooLarge, now: float) -> None:
+    def _receive_worker(self, remote: MajordomoWorker, message: Message | TooLarge, now: float) -> None:
         if type(message) is TooLarge:
-            self._hear_large(guest, message, now)
+            self._receive_large(remote, message, now)
             return
         assert type(message) is list
-        word = read_worker(message, guest.wire)
-        if type(word) is WorkerReply:
-            self._reply(guest, word, now)
-        elif guest.is_parted and type(word) is not Ready:
+        parsed = read_worker(message, remote.wire)
+        if type(parsed) is WorkerReply:
+            self._reply(remote, parsed, now)
+        elif remote.is_parted and type(parsed) is not Ready:
             pass  # it crossed our DISCONNECT
-        elif type(word) is Heartbeat and guest.worker is not None:
-            self._broker.seen(guest.worker, now)
-        elif type(word) is Disconnect:
-            self._leave(guest, "its worker said DISCONNECT", now)
-            guest.is_parted = True
-        elif type(word) is Ready and guest.worker is None:
-            self._join(guest, word.service, now)
+        elif type(parsed) is Heartbeat and remote.worker is not None:
+            self._broker.seen(remote.worker, now)
+        elif type(parsed) is Disconnect:
+            self._leave(remote, "its worker said DISCONNECT", now)
+            remote.is_parted = True
+        elif type(parsed) is Ready and remote.worker is None:
+            self._join(remote, parsed.service, now)
         else:
-            self._unexpected(guest, word, now)
+            self._unexpected(remote, parsed, now)
 
-    def _reply(self, guest: MajordomoWorker, reply: WorkerReply, now: float) -> None:
-        attempt = guest.attempt
+    def _reply(self, remote: MajordomoWorker, reply: WorkerReply, now: float) -> None:
+        attempt = remote.attempt
         if attempt is None or reply.client != attempt.token:
-            self._reply_out_of_turn(guest, reply, now)
+            self._reply_out_of_turn(remote, reply, now)
         elif not reply.is_final:
             if not self._broker.progress(attempt, reply.body, now, is_part=True):
                 self._broker.counters.dropped_parts += 1
         else:
-            guest.answered = attempt.token
+            remote.answered = attempt.token
             if not self._broker.succeed(attempt, reply.body, now):
-                self._remark_late(guest, job=attempt.job.id.hex())
+                self._remark_late(remote, job=attempt.job.id.hex())
 
-    def _reply_out_of_turn(self, guest: MajordomoWorker, reply: WorkerReply, now: float) -> None:
+    def _reply_out_of_turn(self, remote: MajordomoWorker, reply: WorkerReply, now: float) -> None:
         """Late, if it is for an attempt that there was (D2). Else it is made up, or its sender is out of step."""
-        is_late = reply.client == guest.answered or bytes(reply.client[:17]) in self._owed
+        is_late = reply.client == remote.answered or bytes(reply.client[:17]) in self._owed
         if is_late:
             if reply.is_final:
                 self._broker.counters.late_results += 1
             else:
                 self._broker.counters.dropped_parts += 1
-            self._remark_late(guest)
-        if guest.worker is not None and is_late:
-            self._broker.seen(guest.worker, now)
-        elif not guest.is_parted:
-            self._unexpected(guest, reply, now)
+            self._remark_late(remote)
+        if remote.worker is not None and is_late:
+            self._broker.seen(remote.worker, now)
+        elif not remote.is_parted:
+            self._unexpected(remote, reply, now)
 
-    def _hear_large(self, guest: MajordomoWorker, message: TooLarge, now: float) -> None:
+    def _receive_large(self, remote: MajordomoWorker, message: TooLarge, now: float) -> None:
         """A result over the limit was skipped as it came: the job has failed, the worker is free."""
-        word = read_worker(message.frames, guest.wire)
-        attempt = guest.attempt
-        if type(word) is WorkerReply and word.is_final and attempt is not None and word.client == attempt.token:
+        parsed = read_worker(message.frames, remote.wire)
+        attempt = remote.attempt
+        if type(parsed) is WorkerReply and parsed.is_final and attempt is not None and parsed.client == attempt.token:
             problem = message.malformed()
-            self._line.bad_message(guest.peer, problem.reason, problem.detail)
-            guest.answered = attempt.token
+            self._io.bad_message(remote.peer, problem.reason, problem.detail)
+            remote.answered = attempt.token
             self._broker.fail(attempt, over_max_payload("its result", message.size, self._max_payload), now)
             return
         raise message.malformed()
 
-    def _unexpected(self, guest: MajordomoWorker, word: WorkerWord, now: float) -> None:
+    def _unexpected(self, remote: MajordomoWorker, parsed: WorkerMessage, now: float) -> None:
         """A valid command that is out of place (RFC 7)."""
-        name = NAMES[type(word)]
-        self._line.bad_message(guest.peer, "unexpected command", f"{name} from a worker that {_standing(guest)}")
-        self._disconnect(guest, f"its worker was out of turn: {name}", now)
+        name = NAMES[type(parsed)]
+        self._io.bad_message(remote.peer, "unexpected command", f"{name} from a worker that {_standing(remote)}")
+        self._disconnect(remote, f"its worker was out of turn: {name}", now)
 
-    def _remark_late(self, guest: MajordomoWorker, job: str = "") -> None:
-        self._line.remark_limited("late result", peer=guest.peer, worker=guest.name, job=job)
+    def _remark_late(self, remote: MajordomoWorker, job: str = "") -> None:
+        self._io.remark_limited("late result", peer=remote.peer, worker=remote.name, job=job)
 
     # ---------------------------------------------------------------- workers come and go
 
-    def _join(self, guest: MajordomoWorker, service: str, now: float) -> None:
-        worker = self._broker.join(self, guest, guest.name, (service,), self._terms, now, origin=guest.peer.label)
+    def _join(self, remote: MajordomoWorker, service: str, now: float) -> None:
+        worker = self._broker.join(self, remote, remote.name, (service,), self._profile, now, origin=remote.peer.label)
         if worker is None:
             # Told DISCONNECT, it would be back at once. Left in silence, it comes again when it misses our heartbeats.
-            guest.is_parted = True
-            self._line.complain("worker refused", peer=guest.peer, worker=guest.name, service=service)
+            remote.is_parted = True
+            self._io.log_limited("worker refused", peer=remote.peer, worker=remote.name, service=service)
             return
-        guest.worker = worker
-        guest.is_parted = False
-        self._beat_later(guest, now)
-        self._line.when_settled(guest.peer, partial(self._broker.idle, worker))
+        remote.worker = worker
+        remote.is_parted = False
+        self._beat_later(remote, now)
+        self._io.when_settled(remote.peer, partial(self._broker.idle, worker))
 
-    def _beat_later(self, guest: MajordomoWorker, now: float) -> None:
-        guest.beat_due = now + self._heartbeat
-        self._beats[guest] = None
-        self._beats.move_to_end(guest)
+    def _beat_later(self, remote: MajordomoWorker, now: float) -> None:
+        remote.beat_due = now + self._heartbeat
+        self._beats[remote] = None
+        self._beats.move_to_end(remote)
 
-    def _leave(self, guest: MajordomoWorker, reason: str, now: float, unseen: Sequence[Attempt] = ()) -> None:
-        worker = guest.worker
+    def _leave(self, remote: MajordomoWorker, reason: str, now: float, unseen: Sequence[Attempt] = ()) -> None:
+        worker = remote.worker
         if worker is not None:
-            self._forget(guest)
+            self._forget(remote)
             self._broker.leave(worker, now, reason, unseen)
 
-    def _disconnect(self, guest: MajordomoWorker, reason: str, now: float) -> None:
+    def _disconnect(self, remote: MajordomoWorker, reason: str, now: float) -> None:
         """Tell it to begin anew, once."""
-        self._leave(guest, reason, now)
-        if not guest.is_parted:
-            guest.is_parted = True
-            self._line.send(guest.peer, write_disconnect(guest.wire))
+        self._leave(remote, reason, now)
+        if not remote.is_parted:
+            remote.is_parted = True
+            self._io.send(remote.peer, write_disconnect(remote.wire))
 
     def _dismiss(self, effect: RemoveWorker, now: float) -> None:
-        guest = cast(MajordomoWorker, effect.worker.remote)
-        if guest.worker is effect.worker:
-            self._forget(guest)
-            self._disconnect(guest, effect.reason, now)
+        remote = cast(MajordomoWorker, effect.worker.remote)
+        if remote.worker is effect.worker:
+            self._forget(remote)
+            self._disconnect(remote, effect.reason, now)
             if effect.farewell is RemovalReason.STOPPED:
-                self._line.close(guest.peer, effect.reason)  # its next READY is for the next broker
+                self._io.close(remote.peer, effect.reason)  # its next READY is for the next broker
 
-    def _forget(self, guest: MajordomoWorker) -> None:
-        attempt, guest.worker = guest.attempt, None
-        self._beats.pop(guest, None)
+    def _forget(self, remote: MajordomoWorker) -> None:
+        attempt, remote.worker = remote.attempt, None
+        self._beats.pop(remote, None)
         if attempt is not None:
             self._owed[attempt.token] = None
             if len(self._owed) > OWED_KEPT:
@@ -277,7 +277,9 @@ class MajordomoBrokerSide(BrokerSide):
 
     # ---------------------------------------------------------------- clients
 
-    def _hear_client(self, peer: Connection, caller: MajordomoCaller, message: Message | TooLarge, now: float) -> None:
+    def _receive_client(
+        self, peer: Connection, caller: MajordomoCaller, message: Message | TooLarge, now: float
+    ) -> None:
         if type(message) is TooLarge:
             self._broker.counters.refused += 1
             self._broker.counters.silent_ending(REFUSED)
@@ -286,25 +288,25 @@ class MajordomoBrokerSide(BrokerSide):
         request = read_client(message, caller.wire)
         if request.service.startswith(RESERVED):
             told = self._look_up(request.service, request.body)
-            self._line.send(peer, write_client_reply(caller.wire, request.service, told))
+            self._io.send(peer, write_client_reply(caller.wire, request.service, told))
             return
-        wishes = self._wishes if caller.wire.client_partial is None else self._streaming
-        self._broker.submit(request.service, request.body, peer, wishes, now, owner=peer.owner)
+        job_options = self._job_options if caller.wire.client_partial is None else self._streaming
+        self._broker.submit(request.service, request.body, peer, job_options, now, owner=peer.owner)
 
     def _look_up(self, service: str, body: Frame) -> bytes:
         """RFC 8: what the broker says of itself."""
         if service != "mmi.service":
             return NOT_IMPLEMENTED
-        known = self._broker.roster.services.get(body[: MAX_SERVICE_BYTES + 1].decode("utf-8", "replace"))
+        known = self._broker.worker_registry.services.get(body[: MAX_SERVICE_BYTES + 1].decode("utf-8", "replace"))
         return FOUND if known is not None and known.workers else NOT_FOUND
 
     def _answer(self, answer: DeliverOutcome) -> None:
         peer: Connection = answer.caller  # type: ignore[assignment]
-        caller: MajordomoCaller = peer.guest
+        caller: MajordomoCaller = peer.remote
         job = answer.job
         peer.remove_job(job)
         if answer.outcome is DONE and job is not None:
-            self._line.send(peer, write_client_reply(caller.wire, job.service.name, answer.result))
+            self._io.send(peer, write_client_reply(caller.wire, job.service.name, answer.result))
         else:
             self._broker.counters.silent_ending(answer.outcome)  # R73
 
@@ -313,16 +315,16 @@ class MajordomoBrokerSide(BrokerSide):
         if progress.is_part:
             peer: Connection = progress.caller  # type: ignore[assignment]
             name = progress.attempt.job.service.name
-            self._line.send(peer, write_client_part(peer.guest.wire, name, progress.payload))
+            self._io.send(peer, write_client_part(peer.remote.wire, name, progress.payload))
 
     # ---------------------------------------------------------------- jobs go out
 
     def _give(self, attempt: Attempt) -> None:
-        guest = cast(MajordomoWorker, attempt.worker.remote)
-        self._line.send(guest.peer, write_worker_request(guest.wire, attempt.token, attempt.job.payload), attempt)
+        remote = cast(MajordomoWorker, attempt.worker.remote)
+        self._io.send(remote.peer, write_worker_request(remote.wire, attempt.token, attempt.job.payload), attempt)
 
 
-def _standing(guest: MajordomoWorker) -> str:
-    if guest.worker is None:
+def _standing(remote: MajordomoWorker) -> str:
+    if remote.worker is None:
         return "has not said READY"
-    return "holds another job" if guest.attempt is not None else "holds no job"
+    return "holds another job" if remote.attempt is not None else "holds no job"

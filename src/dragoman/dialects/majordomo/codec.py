@@ -11,15 +11,15 @@ from dragoman.carriers.malformed import Malformed
 from dragoman.core.names import is_name
 from dragoman.dialects.majordomo.editions import WIRES, EditionFrames
 from dragoman.dialects.majordomo.messages import (
-    BrokerWord,
+    BrokerMessage,
     ClientReply,
     ClientRequest,
     Disconnect,
     Heartbeat,
     Ready,
+    WorkerMessage,
     WorkerReply,
     WorkerRequest,
-    WorkerWord,
 )
 from dragoman.dialects.majordomo.multiframe import MultiframeBody
 
@@ -49,7 +49,7 @@ def recognise(message: Message) -> tuple[EditionFrames, bool]:
     return wire, False
 
 
-def read_worker(message: Message, wire: EditionFrames) -> WorkerWord:
+def read_worker(message: Message, wire: EditionFrames) -> WorkerMessage:
     """What a worker says to a broker. Raises Malformed."""
     command, at = _command(message, wire.worker_head)
     count = len(message)
@@ -83,7 +83,7 @@ def read_client(message: Message, wire: EditionFrames) -> ClientRequest:
     return ClientRequest(_service(message[at]), _body(message, at + 1))
 
 
-def read_broker(message: Message, wire: EditionFrames) -> BrokerWord:
+def read_broker(message: Message, wire: EditionFrames) -> BrokerMessage:
     """What a broker says to a worker. Raises Malformed."""
     command, at = _command(message, wire.worker_head)
     if command == wire.request:

@@ -62,5 +62,5 @@ class ClientReply:
     is_final: bool
 
 
-WorkerWord = Ready | WorkerReply | Heartbeat | Disconnect
-BrokerWord = WorkerRequest | Heartbeat | Disconnect
+WorkerMessage = Ready | WorkerReply | Heartbeat | Disconnect
+BrokerMessage = WorkerRequest | Heartbeat | Disconnect

@@ -50,7 +50,7 @@ class WorkerSide:
         self._is_open = False
         self._is_leaving = False
         self._job: WorkerRequest | None = None  # what we work at, on this connection
-        self._ticket = 0  # the number of that job
+        self._job_ref = 0  # the number of that job
         self._signs = HeartbeatTimers(options.heartbeat, options.heartbeat * options.liveness)
 
     @property
@@ -67,31 +67,31 @@ class WorkerSide:
         self._is_open = False
         self._job = None
 
-    def hear(self, message: Message | TooLarge, now: float) -> None:
+    def receive(self, message: Message | TooLarge, now: float) -> None:
         self._signs.heard = now
         if isinstance(message, TooLarge):
             self._port.reconnect(f"a job of {message.size} bytes is over what we take")
             return
         try:
-            word = read_broker(message, self._wire)
+            parsed = read_broker(message, self._wire)
         except Malformed as problem:
             self._port.reconnect(f"{problem.reason}: {problem.detail}")
             return
         if self._is_leaving and self._job is None:
             return  # we have said DISCONNECT
-        if isinstance(word, Disconnect):
+        if isinstance(parsed, Disconnect):
             self._port.reconnect("the broker said DISCONNECT")
-        elif isinstance(word, WorkerRequest):
+        elif isinstance(parsed, WorkerRequest):
             if self._job is not None:
                 self._port.reconnect("a second job came while we worked at the first")
                 return
-            self._job = word
-            self._ticket += 1
-            self._port.run(self._ticket, word.body, JobInfo(service=self._service))
+            self._job = parsed
+            self._job_ref += 1
+            self._port.run(self._job_ref, parsed.body, JobInfo(service=self._service))
 
-    def finished(self, ticket: Hashable, result: Frame, now: float) -> None:
+    def finished(self, job_ref: Hashable, result: Frame, now: float) -> None:
         job = self._job
-        if job is None or ticket != self._ticket:
+        if job is None or job_ref != self._job_ref:
             return  # taken on an earlier connection
         self._job = None
         self._signs.begin(now)
@@ -101,14 +101,14 @@ class WorkerSide:
 
     def failed(
         self,
-        ticket: Hashable,
+        job_ref: Hashable,
         reason: str,
         now: float,
         failure: Failure | None = None,
         outcome: Outcome = Outcome.FAILED,
     ) -> None:
         """This wire has no word for failure: leave and come back, so that the broker sees the job is not coming."""
-        if self._job is not None and ticket == self._ticket:
+        if self._job is not None and job_ref == self._job_ref:
             self._port.send(write_disconnect(self._wire))
             self._port.reconnect(reason)
 
@@ -144,7 +144,7 @@ class ClientSide(sides.ClientSide):
         self._port = port
         self._wire = WIRES[options.edition]
         self.patience = options.reply_timeout
-        self._ticket: Hashable = None
+        self._job_ref: Hashable = None
         self._service = ""
 
     def opened(self, now: float) -> None:
@@ -153,30 +153,30 @@ class ClientSide(sides.ClientSide):
     def lost(self) -> None:
         pass
 
-    def call(self, ticket: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None:
-        assert self._ticket is None, "this wire carries one call at a time"
-        self._ticket = ticket
+    def call(self, job_ref: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None:
+        assert self._job_ref is None, "this wire carries one call at a time"
+        self._job_ref = job_ref
         self._service = service
         self._port.send(write_client_request(self._wire, service, payload))
 
-    def hear(self, message: Message | TooLarge, now: float) -> None:
+    def receive(self, message: Message | TooLarge, now: float) -> None:
         if isinstance(message, TooLarge):
             raise sides.answer_too_large(message)
         reply = read_reply(message, self._wire)
-        if self._ticket is None:
+        if self._job_ref is None:
             return
         if reply.service not in (None, self._service):
             raise Malformed("another service", "the answer is one to a call for another service")
         if reply.is_final:
-            ticket, self._ticket = self._ticket, None
-            self._port.answered(ticket, reply.body)
+            job_ref, self._job_ref = self._job_ref, None
+            self._port.answered(job_ref, reply.body)
         else:
-            self._port.reported(self._ticket, reply.body, is_part=True, attempt=1)  # which it is, this wire cannot say
+            self._port.reported(self._job_ref, reply.body, is_part=True, attempt=1)  # which it is, this wire cannot say
 
-    def forget(self, ticket: Hashable, id: bytes, now: float) -> None:
+    def forget(self, job_ref: Hashable, id: bytes, now: float) -> None:
         """Its reply would be taken for the next call's: only another connection can help."""
-        if self._ticket == ticket:
-            self._ticket = None
+        if self._job_ref == job_ref:
+            self._job_ref = None
             self._port.reconnect("its caller does not wait any longer")
 
     def tick(self, now: float) -> float:

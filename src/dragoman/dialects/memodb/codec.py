@@ -25,9 +25,9 @@ from dragoman.dialects.memodb.messages import (
     Disconnect,
     Heartbeat,
     Job,
+    ParsedMessage,
     Ready,
     Result,
-    Word,
 )
 
 MAX_HEADER: Final = 64 * 1024
@@ -81,7 +81,7 @@ _TIMEOUT_SIZES: Final = bytes(
 )
 
 
-def read(body: Frame) -> Word:
+def read(body: Frame) -> ParsedMessage:
     """The word that a message is. Raises Malformed.
 
     A payload that came as bytes is cut off them. A bytearray is taken over: its header is taken off in place, which
@@ -123,7 +123,7 @@ def _read_job_tail(tail: bytes) -> tuple[str, int]:
 # -------------------------------------------------------------------- the careful reader
 
 
-def _read_carefully(body: Frame) -> Word:
+def _read_carefully(body: Frame) -> ParsedMessage:
     count, at = _read_head(body, 0, ARRAY, "not a memo01 header")
     at = _read_version(body, at, count)
     kind, at = _read_kind(body, at, count)

@@ -58,4 +58,4 @@ class Disconnect:
     id: bytes
 
 
-Word = Ready | Job | Result | Heartbeat | Disconnect
+ParsedMessage = Ready | Job | Result | Heartbeat | Disconnect

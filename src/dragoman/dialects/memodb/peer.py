@@ -52,7 +52,7 @@ class RequestIds:
 class RequestContext:
     """One worker of several on a connection: it asks, works, and asks again."""
 
-    __slots__ = ("asked", "asked_at", "id", "is_over", "is_unsaid", "is_working", "losses", "reports", "request")
+    __slots__ = ("asked", "asked_at", "id", "is_over", "is_unsent_result", "is_working", "losses", "reports", "request")
 
     def __init__(self) -> None:
         self.id = b""  # what the broker calls us
@@ -62,7 +62,7 @@ class RequestContext:
         self.is_working = False
         self.reports = False  # that request says what became of a job
         self.losses = 0  # connections on which it was said and that ended without an answer
-        self.is_unsaid = False  # and the broker may not have it, for want of a connection
+        self.is_unsent_result = False  # and the broker may not have it, for want of a connection
         self.is_over = False  # it has said goodbye
 
 
@@ -90,7 +90,7 @@ class WorkerSide:
     def is_busy(self) -> bool:
         """While we leave, a last RESULT without an answer counts, too: the broker may not have it. So does one that
         waits for a connection."""
-        return any(each.is_working or each.is_unsaid or (each.is_over and each.asked) for each in self._contexts)
+        return any(each.is_working or each.is_unsent_result or (each.is_over and each.asked) for each in self._contexts)
 
     def opened(self, now: float) -> None:
         """Whoever has a request without an answer asks again; whoever has none begins with READY."""
@@ -99,7 +99,7 @@ class WorkerSide:
         for context in self._contexts:
             if context.asked:
                 context.asked_at = now
-                context.is_unsaid = False
+                context.is_unsent_result = False
                 self._port.send([context.request, *context.asked])
             elif not context.is_working:
                 self._begin(context, now)
@@ -113,9 +113,9 @@ class WorkerSide:
         self._is_open = False
         if not self._is_leaving:  # else we have hung up ourselves, once all was said
             for context in self._contexts:
-                context.is_unsaid = context.reports
+                context.is_unsent_result = context.reports
 
-    def hear(self, message: Message | TooLarge, now: float) -> None:
+    def receive(self, message: Message | TooLarge, now: float) -> None:
         assert not isinstance(message, TooLarge)  # SP ends the connection instead
         context = self._asking.pop(bytes(message[0]), None)
         if context is None:
@@ -124,39 +124,39 @@ class WorkerSide:
         context.reports = False
         context.losses = 0
         try:
-            word = read(message[1])
+            parsed = read(message[1])
         except Malformed as problem:
             self._port.reconnect(f"{problem.reason}: {problem.detail}")
             return
-        if isinstance(word, messages.Job):
-            context.id = word.id
+        if isinstance(parsed, messages.Job):
+            context.id = parsed.id
             context.is_working = True
-            timeout = inf if word.timeout < 0 else word.timeout / 1000
-            self._port.run(context, word.payload, JobInfo(service=word.service, timeout=timeout))
-        elif isinstance(word, Heartbeat):
-            context.id = word.id
+            timeout = inf if parsed.timeout < 0 else parsed.timeout / 1000
+            self._port.run(context, parsed.payload, JobInfo(service=parsed.service, timeout=timeout))
+        elif isinstance(parsed, Heartbeat):
+            context.id = parsed.id
             if not self._is_leaving:
-                self._ask(context, [write_heartbeat(word.id)], now)
-        elif isinstance(word, Disconnect):
+                self._ask(context, [write_heartbeat(parsed.id)], now)
+        elif isinstance(parsed, Disconnect):
             self._begin(context, now)
         else:
             self._port.reconnect("a RESULT came, which is for callers; or a READY, which is for brokers")
 
-    def finished(self, ticket: Hashable, result: Frame, now: float) -> None:
-        assert isinstance(ticket, RequestContext)
-        self._report(ticket, [write_result(ticket.id, self._is_leaving), result], now)
+    def finished(self, job_ref: Hashable, result: Frame, now: float) -> None:
+        assert isinstance(job_ref, RequestContext)
+        self._report(job_ref, [write_result(job_ref.id, self._is_leaving), result], now)
 
     def failed(
         self,
-        ticket: Hashable,
+        job_ref: Hashable,
         reason: str,
         now: float,
         failure: Failure | None = None,
         outcome: Outcome = Outcome.FAILED,
     ) -> None:
         """This wire has no word for failure. A HEARTBEAT where a RESULT is due says that none is coming."""
-        assert isinstance(ticket, RequestContext)
-        self._report(ticket, [write_heartbeat(ticket.id)], now)
+        assert isinstance(job_ref, RequestContext)
+        self._report(job_ref, [write_heartbeat(job_ref.id)], now)
 
     def stop(self) -> None:
         """Those at work say goodbye with their result. For those that wait the wire has no word."""
@@ -190,7 +190,7 @@ class WorkerSide:
         context.is_working = False
         context.reports = True
         context.losses = 0
-        context.is_unsaid = not self._is_open
+        context.is_unsent_result = not self._is_open
         context.is_over = self._is_leaving
         self._ask(context, request, now)
 
@@ -210,10 +210,10 @@ class WorkerSide:
 
 
 class _PendingCall:
-    __slots__ = ("again_at", "frames", "seconds", "ticket")
+    __slots__ = ("again_at", "frames", "job_ref", "seconds")
 
-    def __init__(self, ticket: Hashable, frames: list[Frame], seconds: float, now: float) -> None:
-        self.ticket = ticket
+    def __init__(self, job_ref: Hashable, frames: list[Frame], seconds: float, now: float) -> None:
+        self.job_ref = job_ref
         self.frames = frames
         self.seconds = seconds  # after so many without an answer it is asked again
         self.again_at = now + seconds
@@ -243,23 +243,23 @@ class ClientSide(sides.ClientSide):
     def lost(self) -> None:
         pass
 
-    def call(self, ticket: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None:
+    def call(self, job_ref: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None:
         seconds = self._options.job_timeout or inf if timeout is None else timeout
         milliseconds = ENDLESS if seconds == inf else max(1, ceil(min(seconds, LONGEST) * 1000))
         request = self._ids.new()
         frames: list[Frame] = [request, write_job(b"", service, milliseconds), payload]
-        self._calls[request] = _PendingCall(ticket, frames, seconds + ASK_AGAIN, now)
+        self._calls[request] = _PendingCall(job_ref, frames, seconds + ASK_AGAIN, now)
         self._port.send(frames)
 
-    def hear(self, message: Message | TooLarge, now: float) -> None:
+    def receive(self, message: Message | TooLarge, now: float) -> None:
         assert not isinstance(message, TooLarge)
         call = self._calls.pop(bytes(message[0]), None)
         if call is None:
             return  # an answer that came twice
-        word = read(message[1])
-        if not isinstance(word, Result):
-            raise Malformed("not an answer", f"{type(word).__name__.upper()} came where a RESULT is due")
-        self._port.answered(call.ticket, word.payload)
+        parsed = read(message[1])
+        if not isinstance(parsed, Result):
+            raise Malformed("not an answer", f"{type(parsed).__name__.upper()} came where a RESULT is due")
+        self._port.answered(call.job_ref, parsed.payload)
 
     def tick(self, now: float) -> float:
         """Ask again for what has gone without an answer for too long."""
@@ -271,9 +271,9 @@ class ClientSide(sides.ClientSide):
             due = min(due, call.again_at)
         return due
 
-    def forget(self, ticket: Hashable, id: bytes, now: float) -> None:
+    def forget(self, job_ref: Hashable, id: bytes, now: float) -> None:
         """It is not asked for again. The wire has no word for more."""
         for request, call in self._calls.items():
-            if call.ticket == ticket:
+            if call.job_ref == job_ref:
                 del self._calls[request]
                 return

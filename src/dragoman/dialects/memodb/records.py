@@ -59,28 +59,28 @@ class MemoDbWorker(RemoteWorker):
         "is_confirmed",
         "is_replayed",
         "left_at",
-        "mark",
+        "options",
         "overtaken",
         "peer",
         "process",
+        "request_hash",
         "route",
         "service",
-        "wishes",
         "worker",
     )
 
     worker: Worker
 
-    def __init__(self, id: bytes, peer: Connection, route: bytes, mark: int) -> None:
+    def __init__(self, id: bytes, peer: Connection, route: bytes, request_hash: int) -> None:
         self.id = id
         self.peer: Connection | None = peer  # where its last request came from, while that connection lives
         self.address = peer.address
         self.route = route  # of its last request
-        self.mark = mark  # that request's imprint
+        self.request_hash = request_hash  # that request's imprint
         self.answer: list[Frame] | None = None  # what it was answered; None while it is parked
         self.header = b""  # what its last job was sent with, and the next if it is one like that
         self.service: Service | None = None
-        self.wishes: JobOptions | None = None
+        self.options: JobOptions | None = None
         self.is_replayed = False  # that was said on more than one connection
         self.overtaken: list[tuple[bytes, int]] = []  # requests that may still come by connections it has left
         self.is_confirmed = False  # it has shown that it knows its id
@@ -92,17 +92,17 @@ class MemoDbWorker(RemoteWorker):
 
     @property
     def key(self) -> Key:
-        return self.address, self.route[-4:], self.mark, self.process
+        return self.address, self.route[-4:], self.request_hash, self.process
 
     @property
     def attempt(self) -> Attempt | None:
         """The attempt that it was sent and has not answered, current or not. The core knows."""
         return self.worker.held()
 
-    def turn_from(self, request: bytes, mark: int) -> None:
+    def turn_from(self, request: bytes, request_hash: int) -> None:
         """It comes by another connection. Of what it sent by the old one, copies of its last request and of this one
         may have been left behind: nothing older, for a connection keeps its order, and nothing newer."""
-        self.overtaken += ((self.route[-4:], self.mark), (request, mark))
+        self.overtaken += ((self.route[-4:], self.request_hash), (request, request_hash))
         del self.overtaken[:-OVERTAKEN_KEPT]
 
 
@@ -115,20 +115,20 @@ class PendingCall(Caller):
         "is_answered",
         "is_over",
         "left_at",
-        "mark",
         "peer",
         "process",
+        "request_hash",
         "result",
         "route",
         "timeout",
     )
 
-    def __init__(self, recipient: Recipient, peer: Connection, route: bytes, mark: int, timeout: int) -> None:
+    def __init__(self, recipient: Recipient, peer: Connection, route: bytes, request_hash: int, timeout: int) -> None:
         super().__init__(recipient)
         self.peer: Connection | None = peer
         self.address = peer.address
         self.route = route
-        self.mark = mark
+        self.request_hash = request_hash
         self.timeout = timeout  # as it was on the wire
         self.is_over = False  # nobody will ask for it any more, and nobody is told
         self.is_answered = False
@@ -139,16 +139,16 @@ class PendingCall(Caller):
 
     @property
     def key(self) -> Key:
-        return self.address, self.route[-4:], self.mark, self.process
+        return self.address, self.route[-4:], self.request_hash, self.process
 
 
 class ConnectionRecord:
     """Whoever shares one connection."""
 
-    __slots__ = ("answered", "dead", "guests", "header", "readies", "said", "waiting")
+    __slots__ = ("answered", "dead", "header", "readies", "remotes", "said", "waiting")
 
     def __init__(self) -> None:
-        self.guests: dict[MemoDbWorker, None] = {}
+        self.remotes: dict[MemoDbWorker, None] = {}
         self.readies: dict[bytes, MemoDbWorker] = {}  # those of whom nothing but READY has come, by its route
         self.dead: dict[bytes, tuple[int, bytes]] = {}  # imprint and id of the latest that died so, by route
         self.waiting: dict[bytes, PendingCall] = {}  # by route, oldest first
@@ -156,14 +156,14 @@ class ConnectionRecord:
         self.header = NO_HEADER  # of the last plain JOB or RESULT that came, and what it said: id, service, time-out
         self.said = b"", "", 0
 
-    def bury(self, guest: MemoDbWorker) -> None:
+    def bury(self, remote: MemoDbWorker) -> None:
         """It died with nothing but READY said: that may come once more, on its way while it died."""
-        self.dead[guest.route] = guest.mark, guest.id
+        self.dead[remote.route] = remote.request_hash, remote.id
         if len(self.dead) > DEAD_KEPT:
             del self.dead[next(iter(self.dead))]
 
 
-def grumble(line: BrokerIO, peer: Connection | None, event: str, **fields: object) -> None:
+def log_about_peer(io: BrokerIO, peer: Connection | None, event: str, **fields: object) -> None:
     """Log what a connection does wrong, once a second at most."""
     if peer is not None:
-        line.remark_limited(event, level="warning", peer=peer, **fields)
+        io.remark_limited(event, level="warning", peer=peer, **fields)

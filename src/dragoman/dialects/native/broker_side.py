@@ -43,30 +43,30 @@ class NativeBrokerSide(BrokerSide):
     def __init__(
         self,
         broker: Broker,
-        line: BrokerIO,
+        io: BrokerIO,
         options: ListenerOptions,
         max_payload: int,
         about: str,
-        desk: Operations | None = None,
+        operations: Operations | None = None,
     ) -> None:
         self._broker = broker
-        self._line = line
+        self._io = io
         self._options = options
         self._max_payload = max_payload
         self._about = about
-        self._clients = Clients(self, broker, line, options, desk)
-        self._workers = RemoteWorkers(self, broker, line, options, max_payload)
+        self._clients = Clients(self, broker, io, options, operations)
+        self._workers = RemoteWorkers(self, broker, io, options, max_payload)
 
     # ---------------------------------------------------------------- the seam
 
     def opened(self, peer: Connection, now: float) -> None:
-        peer.guest = None
+        peer.remote = None
 
-    def hear(self, peer: Connection, message: Message | TooLarge, now: float) -> None:
-        guest = peer.guest
+    def receive(self, peer: Connection, message: Message | TooLarge, now: float) -> None:
+        remote = peer.remote
         try:
             if isinstance(message, TooLarge):
-                self._hear_large(peer, message, now)
+                self._receive_large(peer, message, now)
                 return
             head = message[0]
             if not head:
@@ -74,19 +74,19 @@ class NativeBrokerSide(BrokerSide):
             if type(head) is bytearray:
                 message[0] = head = bytes(head)
             word = head[0]
-            if type(guest) is RemoteWorker:
-                if guest.worker is not None:
-                    self._broker.seen(guest.worker, now)
-                hear_worker = self._workers.words.get(word)
-                if hear_worker is not None:
-                    hear_worker(guest, message, now)
+            if type(remote) is RemoteWorker:
+                if remote.worker is not None:
+                    self._broker.seen(remote.worker, now)
+                receive_worker = self._workers.words.get(word)
+                if receive_worker is not None:
+                    receive_worker(remote, message, now)
                     return
-            elif type(guest) is ClientSession:
-                hear_client = self._clients.words.get(word)
-                if hear_client is not None:
-                    hear_client(guest, message, now)
+            elif type(remote) is ClientSession:
+                receive_client = self._clients.words.get(word)
+                if receive_client is not None:
+                    receive_client(remote, message, now)
                     return
-            self._hear_other(peer, word, message, now)
+            self._receive_other(peer, word, message, now)
         except Malformed as problem:
             self._object(peer, message, problem)
 
@@ -104,11 +104,11 @@ class NativeBrokerSide(BrokerSide):
         # Accept: whoever asks for a background job asks the desk, and hears of it from there.
 
     def lost(self, peer: Connection, unsent: Sequence[object], now: float) -> None:
-        guest, peer.guest = peer.guest, None
-        if type(guest) is RemoteWorker:
-            self._workers.lost(guest, unsent, now)
-        elif type(guest) is ClientSession and guest.peer is peer:
-            self._clients.lost(guest, now)
+        remote, peer.remote = peer.remote, None
+        if type(remote) is RemoteWorker:
+            self._workers.lost(remote, unsent, now)
+        elif type(remote) is ClientSession and remote.peer is peer:
+            self._clients.lost(remote, now)
 
     def tick(self, now: float) -> float:
         return self._clients.tick(now)
@@ -119,26 +119,26 @@ class NativeBrokerSide(BrokerSide):
 
     # ---------------------------------------------------------------- words that everybody may say
 
-    def _hear_other(self, peer: Connection, word: int, message: Message, now: float) -> None:
-        guest = peer.guest
-        if guest is None:
+    def _receive_other(self, peer: Connection, word: int, message: Message, now: float) -> None:
+        remote = peer.remote
+        if remote is None:
             if word != HELLO:
                 raise Malformed("hello first", f"{name_of(word)} before HELLO")
             self._hello(peer, read_hello(message), now)
         elif word == HEARTBEAT:
             expect_frames(message, 1)
-            self._line.send(peer, HEARTBEAT_FRAMES)
+            self._io.send(peer, HEARTBEAT_FRAMES)
         elif word == BYE:
             expect_frames(message, 2)
-            if type(guest) is ClientSession:
-                self._clients.leave(guest)
+            if type(remote) is ClientSession:
+                self._clients.leave(remote)
             else:
-                self._workers.leave(guest, "its worker said BYE", now)
-            self._line.close(peer, "it said BYE")
+                self._workers.leave(remote, "its worker said BYE", now)
+            self._io.close(peer, "it said BYE")
         elif word == HELLO:
             raise Malformed("twice", "HELLO again on the same connection")
         elif word in MESSAGE_NAMES:
-            who = "a client" if type(guest) is ClientSession else "a worker"
+            who = "a client" if type(remote) is ClientSession else "a worker"
             raise Malformed("role", f"{name_of(word)} is not for {who} to say")
         else:
             raise Malformed("unknown word", f"{name_of(word)} is no word of version {VERSION}")
@@ -156,19 +156,19 @@ class NativeBrokerSide(BrokerSide):
         welcome = Welcome(
             options.heartbeat, options.lease, self._max_payload, window, options.resume, resumed, epoch, self._about
         )
-        self._line.send(peer, write_welcome(welcome, role))
+        self._io.send(peer, write_welcome(welcome, role))
 
-    def _hear_large(self, peer: Connection, message: TooLarge, now: float) -> None:
+    def _receive_large(self, peer: Connection, message: TooLarge, now: float) -> None:
         """It was skipped as it came; its leading frames tell whom it concerns."""
         sentence = over_max_payload("a message", message.size, self._max_payload)
-        frames, guest = message.frames, peer.guest
+        frames, remote = message.frames, peer.remote
         word = frames[0][0] if frames and frames[0] else 0
-        if type(guest) is RemoteWorker:
-            if guest.worker is not None:
-                self._broker.seen(guest.worker, now)
-            self._workers.hear_large(guest, word, message, now, sentence)
-        elif type(guest) is ClientSession:
-            self._clients.hear_large(guest, word, message, sentence)
+        if type(remote) is RemoteWorker:
+            if remote.worker is not None:
+                self._broker.seen(remote.worker, now)
+            self._workers.receive_large(remote, word, message, now, sentence)
+        elif type(remote) is ClientSession:
+            self._clients.receive_large(remote, word, message, sentence)
         else:
             raise Malformed(TOO_LARGE, sentence)
 
@@ -176,7 +176,7 @@ class NativeBrokerSide(BrokerSide):
         """D6: say what was wrong. Who has not even said HELLO is in the wrong place."""
         frames = message.frames if isinstance(message, TooLarge) else message
         word = frames[0][0] if frames and frames[0] else 0
-        self._line.bad_message(peer, problem.reason, problem.detail)
-        self._line.send(peer, write_error(word, problem.reason, problem.detail))
-        if peer.guest is None:
-            self._line.close(peer, f"{problem.reason}: {problem.detail}")
+        self._io.bad_message(peer, problem.reason, problem.detail)
+        self._io.send(peer, write_error(word, problem.reason, problem.detail))
+        if peer.remote is None:
+            self._io.close(peer, f"{problem.reason}: {problem.detail}")

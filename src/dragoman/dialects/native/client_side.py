@@ -71,10 +71,10 @@ MOST_HEADS_KEPT: Final = 1024  # of SUBMIT, written once for all jobs that ask f
 class PendingCall:
     """A job under way."""
 
-    __slots__ = ("head", "is_cancelled", "is_sent", "payload", "ticket")
+    __slots__ = ("head", "is_cancelled", "is_sent", "job_ref", "payload")
 
-    def __init__(self, ticket: Hashable, head: bytes, payload: Frame) -> None:
-        self.ticket = ticket  # none: nobody waits for it any more, but it still counts until its outcome comes
+    def __init__(self, job_ref: Hashable, head: bytes, payload: Frame) -> None:
+        self.job_ref = job_ref  # none: nobody waits for it any more, but it still counts until its outcome comes
         self.head = head
         self.payload = payload
         self.is_sent = False
@@ -84,10 +84,10 @@ class PendingCall:
 class PendingOperation:
     """A question under way."""
 
-    __slots__ = ("form", "is_asked", "payload", "text", "ticket")
+    __slots__ = ("form", "is_asked", "job_ref", "payload", "text")
 
-    def __init__(self, ticket: Hashable, text: str, form: bytes, payload: Frame) -> None:
-        self.ticket = ticket  # none: nobody waits for it any more, but it still counts until its answer comes
+    def __init__(self, job_ref: Hashable, text: str, form: bytes, payload: Frame) -> None:
+        self.job_ref = job_ref  # none: nobody waits for it any more, but it still counts until its answer comes
         self.text = text
         self.form = form
         self.payload = payload
@@ -132,28 +132,28 @@ class ClientSide(sides.ClientSide):
 
     # ---------------------------------------------------------------- calls
 
-    def call(self, ticket: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None:
+    def call(self, job_ref: Hashable, service: str, payload: Frame, timeout: float | None, now: float) -> None:
         raise AssertionError("a job of this wire has an id: submit it")
 
-    def submit(self, ticket: Hashable, wishes: SubmitOptions, payload: Frame, id: bytes, now: float) -> None:
+    def submit(self, job_ref: Hashable, submit_options: SubmitOptions, payload: Frame, id: bytes, now: float) -> None:
         if len(payload) > self._max_payload > 0:
             sentence = f"a payload of {len(payload)} bytes is over the broker's max_payload {self._max_payload}"
-            self._port.ended(ticket, Outcome.REFUSED, sentence, refusal=TOO_LARGE)
+            self._port.ended(job_ref, Outcome.REFUSED, sentence, refusal=TOO_LARGE)
             return
-        self._calls[id] = PendingCall(ticket, self._heads.get(wishes) or self._head(wishes), payload)
+        self._calls[id] = PendingCall(job_ref, self._heads.get(submit_options) or self._head(submit_options), payload)
         self._unsent.append(id)
 
-    def ask(self, ticket: Hashable, question: str, form: bytes, payload: Frame, id: bytes, now: float) -> None:
+    def ask(self, job_ref: Hashable, question: str, form: bytes, payload: Frame, id: bytes, now: float) -> None:
         """The number of a request is the end of its id, which is random."""
         size = len(form) + len(payload)
         if len(form) > MOST_TEXT or size > self._max_payload > 0:
             sentence = f"a question of {size} bytes is over the broker's max_payload {self._max_payload}"
             if len(form) > MOST_TEXT:
                 sentence = f"a form of {len(form)} bytes is over {MOST_TEXT}"
-            self._port.objected(ticket, TOO_LARGE, sentence)
+            self._port.operation_failed(job_ref, TOO_LARGE, sentence)
             return
         number = id[-NUMBER:]
-        self._questions[number] = PendingOperation(ticket, question, form, payload)
+        self._questions[number] = PendingOperation(job_ref, question, form, payload)
         self._unasked.append(number)
 
     def is_sent(self, id: bytes) -> bool:
@@ -166,17 +166,17 @@ class ClientSide(sides.ClientSide):
             return
         if not call.is_sent:
             del self._calls[id]
-            self._port.ended(call.ticket, Outcome.CANCELLED, "it had not been sent yet")
+            self._port.ended(call.job_ref, Outcome.CANCELLED, "it had not been sent yet")
             return
         call.is_cancelled = True
         if self._welcome is not None:  # else it is said when we are back
             self._say(write_list(CANCEL, [id]), now)
 
-    def forget(self, ticket: Hashable, id: bytes, now: float) -> None:
+    def forget(self, job_ref: Hashable, id: bytes, now: float) -> None:
         """Cancel jobs that were sent; they count for the window until the broker has answered that."""
         call = self._calls.get(id)
         if call is not None and call.is_sent:
-            call.ticket = None
+            call.job_ref = None
             call.payload = b""
             self.cancel(id, now)
         elif call is not None:
@@ -203,17 +203,20 @@ class ClientSide(sides.ClientSide):
                 self._say_list(CANCEL, [id for id, call in self._calls.items() if call.is_sent], 0.0)
             self._port.send(write_bye("the client is closed", is_final=True))
 
-    def _head(self, wishes: SubmitOptions) -> bytes:
+    def _head(self, submit_options: SubmitOptions) -> bytes:
         if len(self._heads) >= MOST_HEADS_KEPT:
             self._heads.clear()
         order = SubmitHeader(
-            wishes.service,
-            (Flag.WAIT if wishes.waits else NO_FLAGS) | (Flag.WHOLE if wishes.is_whole else NO_FLAGS),
-            UNSAID_PRIORITY if wishes.priority is None else wishes.priority,
-            wishes.attempts or 0,
-            *(_seconds(each) for each in (wishes.timeout, wishes.job_timeout, wishes.queue_timeout)),
+            submit_options.service,
+            (Flag.WAIT if submit_options.waits else NO_FLAGS) | (Flag.WHOLE if submit_options.is_whole else NO_FLAGS),
+            UNSAID_PRIORITY if submit_options.priority is None else submit_options.priority,
+            submit_options.attempts or 0,
+            *(
+                _seconds(each)
+                for each in (submit_options.timeout, submit_options.job_timeout, submit_options.queue_timeout)
+            ),
         )
-        head = self._heads[wishes] = write_order(order)
+        head = self._heads[submit_options] = write_order(order)
         return head
 
     def _send_questions(self, window: int, now: float) -> None:
@@ -229,13 +232,13 @@ class ClientSide(sides.ClientSide):
     def _forget_question(self, number: bytes) -> None:
         question = self._questions.get(number)
         if question is not None and question.is_asked:
-            question.ticket = None
+            question.job_ref = None
         elif question is not None:
             del self._questions[number]
 
     def _ask_again(self) -> None:
         """With the connection the broker has forgotten what was asked."""
-        self._questions = {number: each for number, each in self._questions.items() if each.ticket is not None}
+        self._questions = {number: each for number, each in self._questions.items() if each.job_ref is not None}
         for question in self._questions.values():
             question.is_asked = False
         self._unasked = deque(self._questions)
@@ -247,7 +250,7 @@ class ClientSide(sides.ClientSide):
         if question is None:
             return None
         self._asked -= question.is_asked
-        return question.ticket
+        return question.job_ref
 
     def _send_batch(self, room: int, now: float) -> None:
         """The first of those unsent, and those behind it that ask for the same."""
@@ -289,7 +292,7 @@ class ClientSide(sides.ClientSide):
         if not self._keeps_sessions:
             self._give_up("the connection to the broker ended; it may have run")
 
-    def hear(self, message: Message | TooLarge, now: float) -> None:
+    def receive(self, message: Message | TooLarge, now: float) -> None:
         """Raises Malformed if it cannot be understood. Whoever calls this says `flush` when it has heard all."""
         self._signs.heard = now
         if isinstance(message, TooLarge):
@@ -297,30 +300,30 @@ class ClientSide(sides.ClientSide):
         word = message[0][0] if message[0] else 0
         if word == RESULT:
             for index, id in enumerate(read_result(message), 1):
-                ticket = self._end(id, len(message[index]))
-                if ticket is not None:
-                    self._port.answered(ticket, message[index])
+                job_ref = self._end(id, len(message[index]))
+                if job_ref is not None:
+                    self._port.answered(job_ref, message[index])
             if self._unacknowledged_bytes >= ACK_AFTER:
                 self._acknowledge(now)
         elif word == FAILED:
-            self._hear_failed(read_failed(message))
+            self._receive_failed(read_failed(message))
         elif word in (PROGRESS, PART):
             id, payload = read_report(message)
             call = self._calls.get(id)
-            if call is not None and call.ticket is not None:
-                self._port.reported(call.ticket, payload, word == PART, read_report_number(message[0]))
+            if call is not None and call.job_ref is not None:
+                self._port.reported(call.job_ref, payload, word == PART, read_report_number(message[0]))
         elif word == WELCOME:
-            self._hear_welcome(read_welcome(message), now)
+            self._receive_welcome(read_welcome(message), now)
         elif word == TELL:
             number, view, payload = read_tell(message)
-            asker = self._end_question(number)
-            if asker is not None:
-                self._port.told(asker, view, payload)
+            responder = self._end_question(number)
+            if responder is not None:
+                self._port.told(responder, view, payload)
         elif word == OBJECT:
             number, kind, detail = read_object(message)
-            asker = self._end_question(number)
-            if asker is not None:
-                self._port.objected(asker, kind, detail)
+            responder = self._end_question(number)
+            if responder is not None:
+                self._port.operation_failed(responder, kind, detail)
         elif word == MISSING:
             self._send_again(read_list(message))
         elif word == BYE:
@@ -342,7 +345,7 @@ class ClientSide(sides.ClientSide):
             self._say([bytes((HEARTBEAT,))], now)
         return signs.next_due()
 
-    def _hear_welcome(self, welcome: Welcome, now: float) -> None:
+    def _receive_welcome(self, welcome: Welcome, now: float) -> None:
         self._welcome = welcome
         self._signs.agree(welcome.heartbeat, welcome.lease)
         self._hello = replace(self._hello, epoch=welcome.epoch)
@@ -362,9 +365,9 @@ class ClientSide(sides.ClientSide):
     def _give_up(self, sentence: str) -> None:
         """Give up the jobs that were sent: they are gone with the conversation."""
         for id in [id for id, call in self._calls.items() if call.is_sent]:
-            ticket = self._end(id)
-            if ticket is not None:
-                self._port.abandoned(ticket, sentence)
+            job_ref = self._end(id)
+            if job_ref is not None:
+                self._port.abandoned(job_ref, sentence)
 
     def _send_again(self, ids: Sequence[bytes]) -> None:
         """They never came to the broker."""
@@ -373,23 +376,23 @@ class ClientSide(sides.ClientSide):
             if call is None or not call.is_sent:
                 continue
             if call.is_cancelled:
-                ticket = self._end(id)
-                if ticket is not None:
-                    self._port.ended(ticket, Outcome.CANCELLED, "it never came to the broker")
+                job_ref = self._end(id)
+                if job_ref is not None:
+                    self._port.ended(job_ref, Outcome.CANCELLED, "it never came to the broker")
             else:
                 self._in_flight -= 1
                 call.is_sent = False
                 self._unsent.appendleft(id)
 
-    def _hear_failed(self, failed: Failed) -> None:
-        ticket = self._end(failed.name)
-        if ticket is None:
+    def _receive_failed(self, failed: Failed) -> None:
+        job_ref = self._end(failed.name)
+        if job_ref is None:
             return
         if failed.outcome is Outcome.REFUSED:
-            self._port.ended(ticket, failed.outcome, failed.message, refusal=failed.type)
+            self._port.ended(job_ref, failed.outcome, failed.message, refusal=failed.type)
         else:
             failure = Failure(failed.type, failed.message, failed.detail) if failed.type or failed.detail else None
-            self._port.ended(ticket, failed.outcome, failed.message, failure)
+            self._port.ended(job_ref, failed.outcome, failed.message, failure)
 
     def _end(self, id: bytes, size: int = 0) -> Hashable | None:
         """Remove a call that has ended, with a result of `size` bytes. Returns its ticket, or None if nobody waits."""
@@ -401,7 +404,7 @@ class ClientSide(sides.ClientSide):
         self._unacknowledged_bytes += size
         if len(self._unacknowledged) >= MOST_NAMES:
             del self._unacknowledged[: -MOST_NAMES // 2]
-        return call.ticket
+        return call.job_ref
 
     def _acknowledge(self, now: float) -> None:
         ids, self._unacknowledged, self._unacknowledged_bytes = self._unacknowledged, [], 0

@@ -59,12 +59,12 @@ GRACE: Final = 10.0  # seconds after a pause of our own, in which those who are 
 class ParsedSubmit:
     """The meaning of a head of SUBMIT, read once."""
 
-    __slots__ = ("deadline", "is_background", "service", "wants_accept", "wishes")
+    __slots__ = ("deadline", "is_background", "options", "service", "wants_accept")
 
-    def __init__(self, order: SubmitHeader, wishes: JobOptions) -> None:
+    def __init__(self, order: SubmitHeader, job_options: JobOptions) -> None:
         self.service = order.service
         self.deadline = order.deadline or inf
-        self.wishes = wishes
+        self.options = job_options
         self.wants_accept = bool(order.flags & Flag.ACCEPT)
         self.is_background = bool(order.flags & Flag.BACKGROUND)
 
@@ -72,26 +72,31 @@ class ParsedSubmit:
 class Clients:
     """The clients of one listener."""
 
-    __slots__ = ("_broker", "_line", "_options", "_plans", "_recipient", "_told", "asks", "sessions", "words")
+    __slots__ = ("_broker", "_io", "_options", "_plans", "_recipient", "_told", "asks", "sessions", "words")
 
     def __init__(
-        self, recipient: Recipient, broker: Broker, line: BrokerIO, options: ListenerOptions, desk: Operations | None
+        self,
+        recipient: Recipient,
+        broker: Broker,
+        io: BrokerIO,
+        options: ListenerOptions,
+        operations: Operations | None,
     ) -> None:
         """`recipient` receives the effects for these clients."""
         self._recipient = recipient
         self._broker = broker
-        self._line = line
+        self._io = io
         self._options = options
         self._plans: dict[bytes, ParsedSubmit] = {}
         self._told: list[ClientSession] = []  # clients with results to send at the end of this turn
         self.sessions = ClientSessions(options.max_sessions)
-        self.asks = PendingOperations(desk, line)
+        self.asks = PendingOperations(operations, io)
         self.words: Mapping[int, Callable[[ClientSession, Message, float], None]] = {
             SUBMIT: self._submit,
             CANCEL: self._cancel,
             ACK: self._ack,
             RESUME: self._resume,
-            ASK: self.asks.hear,
+            ASK: self.asks.receive,
         }
 
     # ---------------------------------------------------------------- connections
@@ -111,11 +116,11 @@ class Clients:
             self._broker.counters.takeovers += 1
             self.asks.leave(client, now)
             former, client.peer = client.peer, None
-            former.guest = None
-            self._line.close(former, "its client came back on a new connection")
+            former.remote = None
+            self._io.close(former, "its client came back on a new connection")
         client.peer = peer
         client.connection += 1
-        peer.guest = client
+        peer.remote = client
         self._broker.caller_back(client)
         return client, resumed
 
@@ -151,23 +156,23 @@ class Clients:
         """The broker stops: tell the clients."""
         for client in self.sessions.present:
             if client.peer is not None:
-                self._line.send(client.peer, write_bye(reason, is_final=False))
-                self._line.close(client.peer, reason)
+                self._io.send(client.peer, write_bye(reason, is_final=False))
+                self._io.close(client.peer, reason)
 
     # ---------------------------------------------------------------- words
 
-    def hear_large(self, client: ClientSession, word: int, message: TooLarge, sentence: str) -> None:
+    def receive_large(self, client: ClientSession, word: int, message: TooLarge, sentence: str) -> None:
         """Refuse a message that was skipped as it came; its leading frames tell which jobs it is about."""
         peer = client.peer
         assert peer is not None
         if word == SUBMIT and len(message.frames) > 1:
             ids = read_names(message.frames[1])
-            self._line.bad_message(peer, TOO_LARGE, sentence)
+            self._io.bad_message(peer, TOO_LARGE, sentence)
             for id in ids:
                 self._refuse(client, id, TOO_LARGE, sentence)
         elif word == ASK:
-            self.asks.hear_large(client, message, sentence)
-            self._line.bad_message(peer, TOO_LARGE, sentence)
+            self.asks.receive_large(client, message, sentence)
+            self._io.bad_message(peer, TOO_LARGE, sentence)
         else:
             raise Malformed(TOO_LARGE, sentence)
 
@@ -187,26 +192,30 @@ class Clients:
             sentence = f"its client has {under_way} of {client.window} jobs under way"
             for id in read_names(ids):
                 self._refuse(client, id, RefusalReason.BUSY, sentence)
-                self._broker.counters.drop(self._broker.roster.counted_as(plan.service), RefusalReason.BUSY, sentence)
+                self._broker.counters.drop(
+                    self._broker.worker_registry.counted_as(plan.service), RefusalReason.BUSY, sentence
+                )
             return
         broker, owner = self._broker, client.owner
-        service, wishes, deadline = plan.service, plan.wishes, now + plan.deadline
+        service, job_options, deadline = plan.service, plan.options, now + plan.deadline
         names: list[Any] = read_names(ids)
         for index, id in enumerate(names, 2):
-            job = broker.submit(service, message[index], client, wishes, now, deadline=deadline, id=id, owner=owner)
+            job = broker.submit(
+                service, message[index], client, job_options, now, deadline=deadline, id=id, owner=owner
+            )
             if job is None:
                 client.refused.append(id)
                 names[index - 2] = b""
         if plan.wants_accept:
             taken = [id for id in names if id]
             if taken:
-                self._line.send(client.peer, write_list(ACCEPTED, taken))  # type: ignore[arg-type]
+                self._io.send(client.peer, write_list(ACCEPTED, taken))  # type: ignore[arg-type]
 
     def _plan(self, head: Frame) -> ParsedSubmit:
         order = read_order(head)
         options = self._options
         timeout = order.job_timeout or (inf if order.deadline else options.job_timeout or inf)
-        wishes = JobOptions(
+        job_options = JobOptions(
             queue_timeout=order.queue_timeout or options.queue_timeout or inf,
             job_timeout=timeout,
             attempts=order.attempts or options.attempts,
@@ -215,7 +224,7 @@ class Clients:
             orphan_grace=options.resume,
             streams=not order.flags & Flag.WHOLE,
         )
-        plan = ParsedSubmit(order, wishes)
+        plan = ParsedSubmit(order, job_options)
         if len(head) <= LONGEST_PLAN:
             if len(self._plans) >= MOST_PLANS:
                 self._plans.clear()
@@ -251,7 +260,7 @@ class Clients:
         for id, frames in again.items():  # from now on these are the last ones that were told
             self._tell(client, id, frames)
         if missing:
-            self._line.send(peer, write_list(MISSING, missing))
+            self._io.send(peer, write_list(MISSING, missing))
 
     def _abandon(self, client: ClientSession, now: float) -> None:
         """It will not come back: what waits is withdrawn at once, what runs may end (R18, R19)."""
@@ -274,7 +283,7 @@ class Clients:
             return
         if not client.done:
             if not self._told:
-                self._line.at_end_of_turn(self._send_results)
+                self._io.call_before_write(self._send_results)
             self._told.append(client)
         client.done.append(id)
         client.results.append(answer.result)
@@ -293,7 +302,7 @@ class Clients:
                 most = MOST_NAMES if size <= BATCH_BYTES else 1
                 for start in range(0, len(ids), most):
                     end = start + most
-                    self._line.send(client.peer, write_result(ids[start:end], results[start:end]))
+                    self._io.send(client.peer, write_result(ids[start:end], results[start:end]))
 
     def _refuse(self, client: ClientSession, id: bytes, type: str, sentence: str) -> None:
         self._broker.counters.refused += 1
@@ -304,14 +313,14 @@ class Clients:
             size = size_of(frames) - len(frames[0])
             client.keep(UnacknowledgedOutcomes([id], [], size, frames), self._options.max_kept_bytes)
         if client.peer is not None:
-            self._line.send(client.peer, frames)
+            self._io.send(client.peer, frames)
 
     def pass_on(self, effect: DeliverProgress) -> None:
         client: ClientSession = effect.caller  # type: ignore[assignment]
         attempt = effect.attempt
         if client.peer is not None:
             frames = write_report(attempt.job.id, effect.payload, is_part=effect.is_part, attempt=attempt.number)
-            self._line.send(client.peer, frames)
+            self._io.send(client.peer, frames)
 
 
 def _failed(id: bytes, answer: DeliverOutcome) -> list[Frame]:

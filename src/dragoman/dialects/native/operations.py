@@ -24,23 +24,23 @@ INVALID: Final = "invalid"
 class Operations(Protocol):
     """Who knows the answers."""
 
-    def ask(self, question: str, form: bytes, payload: Frame, asker: Any, now: float) -> object | None:
+    def ask(self, question: str, form: bytes, payload: Frame, responder: Any, now: float) -> object | None:
         """`asker` is told or objected to, once, at once or later; who may have to wait gets a ticket to leave by."""
 
-    def leave(self, ticket: Any, now: float) -> None:
+    def leave(self, pending: Any, now: float) -> None:
         """Whoever waited has gone."""
 
 
 class PendingOperation:
     """A question under way."""
 
-    __slots__ = ("_client", "_line", "_number", "ticket")
+    __slots__ = ("_client", "_io", "_number", "pending")
 
-    def __init__(self, client: ClientSession, line: BrokerIO, number: bytes) -> None:
+    def __init__(self, client: ClientSession, io: BrokerIO, number: bytes) -> None:
         self._client = client
-        self._line = line
+        self._io = io
         self._number = number
-        self.ticket: object | None = None
+        self.pending: object | None = None
 
     @property
     def owner(self) -> Owner | None:
@@ -49,11 +49,11 @@ class PendingOperation:
     def tell(self, view: bytes, payload: Frame, failure: Failure | None = None) -> None:
         if self._is_waited_for():
             frames = write_tell(self._number, view, payload, failure)
-            self._line.send(self._client.peer, frames)  # type: ignore[arg-type]
+            self._io.send(self._client.peer, frames)  # type: ignore[arg-type]
 
     def object(self, kind: str, detail: str) -> None:
         if self._is_waited_for():
-            self._line.send(self._client.peer, write_object(self._number, kind, detail))  # type: ignore[arg-type]
+            self._io.send(self._client.peer, write_object(self._number, kind, detail))  # type: ignore[arg-type]
 
     def _is_waited_for(self) -> bool:
         """Whether its connection is still there; it is not under way any more."""
@@ -67,40 +67,40 @@ class PendingOperation:
 class PendingOperations:
     """The questions of all clients of one listener."""
 
-    __slots__ = ("_desk", "_line")
+    __slots__ = ("_io", "_operations")
 
-    def __init__(self, desk: Operations | None, line: BrokerIO) -> None:
-        self._desk = desk
-        self._line = line
+    def __init__(self, operations: Operations | None, io: BrokerIO) -> None:
+        self._operations = operations
+        self._io = io
 
-    def hear(self, client: ClientSession, message: Message, now: float) -> None:
+    def receive(self, client: ClientSession, message: Message, now: float) -> None:
         number, question, form, payload = read_ask(message)
         asks = client.asks
         if number in asks:
             raise Malformed("twice", f"ASK {number.hex()} is under way already")
-        ask = PendingOperation(client, self._line, number)
+        ask = PendingOperation(client, self._io, number)
         if len(asks) >= client.window:
             asks[number] = ask
             ask.object(BUSY, f"its client has {len(asks) - 1} of {client.window} questions under way")
             return
         asks[number] = ask
-        if self._desk is None:
+        if self._operations is None:
             ask.object(INVALID, "this broker answers no questions")
             return
-        ticket = self._desk.ask(question, form, payload, ask, now)
+        pending = self._operations.ask(question, form, payload, ask, now)
         if asks.get(number) is ask:
-            ask.ticket = ticket
+            ask.pending = pending
 
-    def hear_large(self, client: ClientSession, message: TooLarge, sentence: str) -> None:
+    def receive_large(self, client: ClientSession, message: TooLarge, sentence: str) -> None:
         """It was skipped as it came."""
         number = read_ask_number(message.frames[0])
         if number in client.asks:
             raise Malformed("twice", f"ASK {number.hex()} is under way already")
-        self._line.send(client.peer, write_object(number, TOO_LARGE, sentence))  # type: ignore[arg-type]
+        self._io.send(client.peer, write_object(number, TOO_LARGE, sentence))  # type: ignore[arg-type]
 
     def leave(self, client: ClientSession, now: float) -> None:
         """Its connection is gone: nobody waits for these answers any more."""
         asks, client.asks = client.asks, {}
         for ask in asks.values():
-            if ask.ticket is not None and self._desk is not None:
-                self._desk.leave(ask.ticket, now)
+            if ask.pending is not None and self._operations is not None:
+                self._operations.leave(ask.pending, now)

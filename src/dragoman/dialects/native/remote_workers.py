@@ -68,18 +68,18 @@ class RemoteWorker(recipients.RemoteWorker):
 class RemoteWorkers:
     """The workers of one listener."""
 
-    __slots__ = ("_broker", "_gave", "_line", "_max_payload", "_options", "_recipient", "_terms", "words")
+    __slots__ = ("_broker", "_gave", "_io", "_max_payload", "_options", "_profile", "_recipient", "words")
 
     def __init__(
-        self, recipient: Recipient, broker: Broker, line: BrokerIO, options: ListenerOptions, max_payload: int
+        self, recipient: Recipient, broker: Broker, io: BrokerIO, options: ListenerOptions, max_payload: int
     ) -> None:
         """`recipient` receives the effects for these workers."""
         self._recipient = recipient
         self._broker = broker
-        self._line = line
+        self._io = io
         self._options = options
         self._max_payload = max_payload
-        self._terms: dict[tuple[int, bool], WorkerProfile] = {}  # by what workers say of themselves
+        self._profile: dict[tuple[int, bool], WorkerProfile] = {}  # by what workers say of themselves
         self._gave: list[RemoteWorker] = []  # workers with jobs to send at the end of this turn
         self.words: Mapping[int, Callable[[RemoteWorker, Message, float], None]] = {
             RESULT: self._result,
@@ -95,17 +95,19 @@ class RemoteWorkers:
     def enter(self, peer: Connection, hello: Hello, now: float) -> None:
         """Let in a worker that has said HELLO. It is idle once its connection has settled."""
         remote = RemoteWorker(peer, hello.name or peer.label)
-        terms = self._terms.get((hello.capacity, hello.returns)) or self._new_terms(hello)
-        worker = self._broker.join(self._recipient, remote, remote.name, hello.services, terms, now, origin=peer.label)
+        profile = self._profile.get((hello.capacity, hello.returns)) or self._new_profile(hello)
+        worker = self._broker.join(
+            self._recipient, remote, remote.name, hello.services, profile, now, origin=peer.label
+        )
         if worker is None:
             raise Malformed("malformed", "services that cannot be offered: too many, or not names")
         remote.worker = worker
-        peer.guest = remote
-        self._line.when_settled(peer, partial(self._broker.idle, worker))
+        peer.remote = remote
+        self._io.when_settled(peer, partial(self._broker.idle, worker))
 
-    def _new_terms(self, hello: Hello) -> WorkerProfile:
+    def _new_profile(self, hello: Hello) -> WorkerProfile:
         options = self._options
-        terms = WorkerProfile(
+        profile = WorkerProfile(
             lease=options.lease,
             may_refuse=True,
             capacity=hello.capacity,
@@ -114,12 +116,12 @@ class RemoteWorkers:
             may_return=hello.returns,
             max_payload=self._max_payload,
         )
-        self._terms[hello.capacity, hello.returns] = terms
-        return terms
+        self._profile[hello.capacity, hello.returns] = profile
+        return profile
 
     def lost(self, remote: RemoteWorker, unsent: Sequence[object], now: float) -> None:
         """Its connection has ended. `unsent` are the batches of attempts that never left us whole."""
-        unseen = [attempt for mark in unsent if type(mark) is list for attempt in mark]
+        unseen = [attempt for tag in unsent if type(tag) is list for attempt in tag]
         unseen += remote.given
         remote.given = []
         self.leave(remote, remote.farewell or "its worker's connection ended", now, unseen)
@@ -135,8 +137,8 @@ class RemoteWorkers:
             remote.worker = None
             remote.given = []
         remote.farewell = effect.reason  # if it is not gone yet, it is when `lost` tells what never left us (R8)
-        self._line.send(remote.peer, write_bye(effect.reason, is_final=effect.farewell.is_final))
-        self._line.close(remote.peer, effect.reason)
+        self._io.send(remote.peer, write_bye(effect.reason, is_final=effect.farewell.is_final))
+        self._io.close(remote.peer, effect.reason)
 
     # ---------------------------------------------------------------- jobs
 
@@ -144,7 +146,7 @@ class RemoteWorkers:
         remote = cast(RemoteWorker, attempt.worker.remote)
         if not remote.given:
             if not self._gave:
-                self._line.at_end_of_turn(self._send_all_jobs)
+                self._io.call_before_write(self._send_all_jobs)
             self._gave.append(remote)
         remote.given.append(attempt)
 
@@ -166,9 +168,9 @@ class RemoteWorkers:
             payloads = [attempt.job.payload for attempt in batch]
             if size_of(payloads) > BATCH_BYTES and len(batch) > 1:
                 for attempt in batch:
-                    self._line.send(remote.peer, _jobs([attempt], [attempt.job.payload], now), [attempt])
+                    self._io.send(remote.peer, _jobs([attempt], [attempt.job.payload], now), [attempt])
             else:
-                self._line.send(remote.peer, _jobs(batch, payloads, now), batch)
+                self._io.send(remote.peer, _jobs(batch, payloads, now), batch)
 
     def recall(self, attempt: Attempt, reason: str, now: float) -> None:
         remote = cast(RemoteWorker, attempt.worker.remote)
@@ -176,38 +178,38 @@ class RemoteWorkers:
             remote.given.remove(attempt)
             self._broker.undelivered(attempt, now)
         else:
-            self._line.send(remote.peer, write_recall(attempt.token, reason))
+            self._io.send(remote.peer, write_recall(attempt.token, reason))
 
     # ---------------------------------------------------------------- words
 
-    def hear_large(self, remote: RemoteWorker, word: int, message: TooLarge, now: float, sentence: str) -> None:
+    def receive_large(self, remote: RemoteWorker, word: int, message: TooLarge, now: float, sentence: str) -> None:
         """Fail the jobs of a message that was skipped as it came; its leading frame names their attempts."""
         if word != RESULT and word != FAILED:
             raise Malformed(TOO_LARGE, sentence)
         frames = message.frames
         tokens = read_names(frames[0], 1) if word == RESULT else [read_name(frames[0], 2)]
-        self._line.bad_message(remote.peer, TOO_LARGE, sentence)
+        self._io.bad_message(remote.peer, TOO_LARGE, sentence)
         reason = over_max_payload("its answer", message.size, self._max_payload)
         for token in tokens:
-            attempt = remote.attempt(token) or self._stranded(token)
+            attempt = remote.attempt(token) or self._resumable(token)
             if attempt is None:
                 self._broker.counters.late_results += 1
             else:
                 self._broker.fail(attempt, reason, now)
 
     def _result(self, remote: RemoteWorker, message: Message, now: float) -> None:
-        broker, ledger = self._broker, self._broker.ledger
+        broker, job_registry = self._broker, self._broker.job_registry
         running: dict[Any, Attempt] = remote.worker.running if remote.worker is not None else {}
         for index, token in enumerate(read_result(message), 1):
-            attempt = running.get(token) or remote.attempt(token) or self._stranded(token)
+            attempt = running.get(token) or remote.attempt(token) or self._resumable(token)
             if attempt is not None:
                 broker.succeed(attempt, message[index], now)
-            elif not ledger.is_loading or not ledger.early.keep(Token(token), message[index]):
+            elif not job_registry.is_loading or not job_registry.early.keep(Token(token), message[index]):
                 self._broker.counters.late_results += 1
 
     def _failed(self, remote: RemoteWorker, message: Message, now: float) -> None:
         failed = read_failed(message)
-        attempt = remote.attempt(failed.name) or self._stranded(failed.name)
+        attempt = remote.attempt(failed.name) or self._resumable(failed.name)
         if attempt is None:
             self._broker.counters.late_results += 1
             return
@@ -216,9 +218,9 @@ class RemoteWorkers:
         outcome = Outcome.LOST if failed.outcome is Outcome.LOST else Outcome.FAILED
         self._broker.fail(attempt, reason, now, failure, outcome)
 
-    def _stranded(self, token: bytes) -> Attempt | None:
+    def _resumable(self, token: bytes) -> Attempt | None:
         """R107: given out by an earlier run of the broker, to a worker that has gone on with it."""
-        return self._broker.attempts.claim_stranded(Token(token))
+        return self._broker.attempts.claim_resumable(Token(token))
 
     def _report(self, remote: RemoteWorker, message: Message, now: float) -> None:
         token, payload = read_report(message)

@@ -89,17 +89,17 @@ class WorkerSide:
         for token in sorted(running):
             self._port.recall(token, "the connection to the broker ended")
 
-    def hear(self, message: Message | TooLarge, now: float) -> None:
+    def receive(self, message: Message | TooLarge, now: float) -> None:
         self._signs.heard = now
         try:
             if isinstance(message, TooLarge):
                 raise Malformed("too large", f"a message of {message.size} bytes is over what we take")
-            self._hear(message, now)
+            self._receive(message, now)
         except Malformed as problem:
             self._port.reconnect(f"{problem.reason}: {problem.detail}")
 
-    def finished(self, ticket: Hashable, result: Frame, now: float) -> None:
-        token = self._end(ticket)
+    def finished(self, job_ref: Hashable, result: Frame, now: float) -> None:
+        token = self._end(job_ref)
         if token is not None:
             size = len(result)
             if self._result_bytes + size > self._result_limit:
@@ -111,31 +111,31 @@ class WorkerSide:
 
     def failed(
         self,
-        ticket: Hashable,
+        job_ref: Hashable,
         reason: str,
         now: float,
         failure: Failure | None = None,
         outcome: Outcome = Outcome.FAILED,
     ) -> None:
-        token = self._end(ticket)
+        token = self._end(job_ref)
         if token is not None:
             told = failure or Failure("", reason)
             self._say(write_failed(outcome, token, told.type, told.message, told.traceback), now)
             self._begin_next()
 
-    def returned(self, ticket: Hashable, now: float) -> None:
+    def returned(self, job_ref: Hashable, now: float) -> None:
         """It has stopped after RECALL."""
-        token = self._end(ticket)
+        token = self._end(job_ref)
         if token is not None:
             self._say(write_list(RETURN, [token]), now)
             self._begin_next()
 
-    def report(self, ticket: Hashable, payload: Frame, now: float, *, is_part: bool) -> str | None:
-        assert isinstance(ticket, bytes)
+    def report(self, job_ref: Hashable, payload: Frame, now: float, *, is_part: bool) -> str | None:
+        assert isinstance(job_ref, bytes)
         if len(payload) > self._welcome.max_payload:
             return f"{len(payload)} bytes are over the broker's max_payload {self._welcome.max_payload}"
-        if ticket in self._running:
-            self._say(write_report(ticket, payload, is_part=is_part), now)
+        if job_ref in self._running:
+            self._say(write_report(job_ref, payload, is_part=is_part), now)
         return None
 
     def flush(self, now: float) -> None:
@@ -165,7 +165,7 @@ class WorkerSide:
             return now + WELCOME_SOON
         return signs.next_due()
 
-    def _hear(self, message: Message, now: float) -> None:
+    def _receive(self, message: Message, now: float) -> None:
         head = message[0]
         word = head[0] if head else 0
         if word == JOB:
@@ -209,13 +209,13 @@ class WorkerSide:
         else:
             self._port.reconnect(f"the broker said goodbye: {sentence}")
 
-    def _end(self, ticket: Hashable) -> bytes | None:
+    def _end(self, job_ref: Hashable) -> bytes | None:
         """Its token, if its attempt has not ended with an earlier connection."""
-        assert isinstance(ticket, bytes)
-        if ticket not in self._running:
+        assert isinstance(job_ref, bytes)
+        if job_ref not in self._running:
             return None
-        self._running.remove(ticket)
-        return ticket
+        self._running.remove(job_ref)
+        return job_ref
 
     def _forget_results(self) -> None:
         self._done, self._results, self._result_bytes = [], [], 0

@@ -20,10 +20,10 @@ from dragoman.core.model import Attempt
 from dragoman.core.oversize import over_max_payload
 from dragoman.dialects.frontend import Frontend
 from dragoman.dialects.interface import BrokerIO, BrokerSide, Connection
-from dragoman.dialects.listener_profile import job_options
+from dragoman.dialects.listener_profile import default_job_options
 from dragoman.dialects.pingpong.codec import read_worker, write_job
 from dragoman.dialects.pingpong.editions import Edition
-from dragoman.dialects.pingpong.messages import RESERVED, Disconnect, Result, WorkerWord
+from dragoman.dialects.pingpong.messages import RESERVED, Disconnect, Result, WorkerMessage
 from dragoman.dialects.pingpong.options import ListenerOptions
 from dragoman.dialects.pingpong.remote_workers import PONG_FRAMES, RemoteWorker, RemoteWorkers
 from dragoman.dialects.routing_ids import CAME_BACK, RoutingIds
@@ -37,36 +37,38 @@ class PingPongBrokerSide(BrokerSide):
     dialect = "pingpong"
 
     def __init__(
-        self, broker: Broker, line: BrokerIO, options: ListenerOptions, max_payload: int, started: float
+        self, broker: Broker, io: BrokerIO, options: ListenerOptions, max_payload: int, started: float
     ) -> None:
         self._broker = broker
-        self._line = line
+        self._io = io
         self._max_payload = max_payload
         self._edition = options.edition
-        wishes = replace(job_options(options), queue_timeout=options.queue_timeout)  # 0 = a job never waits
-        self._frontend = Frontend(broker, line, options.service, wishes, max_payload)
-        self.remote_workers = RemoteWorkers(self, broker, line, options, started)
-        self.routing_ids = RoutingIds(broker, line, self._supersede)
+        job_options = replace(
+            default_job_options(options), queue_timeout=options.queue_timeout
+        )  # 0 = a job never waits
+        self._frontend = Frontend(broker, io, options.service, job_options, max_payload)
+        self.remote_workers = RemoteWorkers(self, broker, io, options, started)
+        self.routing_ids = RoutingIds(broker, io, self._supersede)
 
     # ---------------------------------------------------------------- the seam
 
     def opened(self, peer: Connection, now: float) -> None:
         self.routing_ids.take(peer, now)
-        if peer.endpoint == BACKEND:
+        if peer.socket_name == BACKEND:
             name = peer.identity.decode("utf-8", "backslashreplace") if peer.identity else peer.label
-            peer.guest = RemoteWorker(peer, name)
+            peer.remote = RemoteWorker(peer, name)
 
-    def hear(self, peer: Connection, message: Message | TooLarge, now: float) -> None:
-        remote = peer.guest
+    def receive(self, peer: Connection, message: Message | TooLarge, now: float) -> None:
+        remote = peer.remote
         try:
             if remote is None:
-                self._frontend.hear(peer, message, now)
+                self._frontend.receive(peer, message, now)
             elif type(message) is TooLarge:
-                self._hear_large(remote, message, now)
+                self._receive_large(remote, message, now)
             else:
-                self._hear_worker(remote, read_worker(message, self._edition), now)
+                self._receive_worker(remote, read_worker(message, self._edition), now)
         except Malformed as problem:
-            self._line.bad_message(peer, problem.reason, problem.detail)
+            self._io.bad_message(peer, problem.reason, problem.detail)
 
     def execute(self, effect: Effect, now: float) -> None:
         if type(effect) is SendJob:
@@ -79,7 +81,7 @@ class PingPongBrokerSide(BrokerSide):
 
     def lost(self, peer: Connection, unsent: Sequence[object], now: float) -> None:
         self.routing_ids.release(peer)
-        remote = peer.guest
+        remote = peer.remote
         if remote is None:
             self._frontend.lost(peer, now)
         else:
@@ -92,13 +94,13 @@ class PingPongBrokerSide(BrokerSide):
 
     # ---------------------------------------------------------------- what workers say
 
-    def _hear_worker(self, remote: RemoteWorker, word: WorkerWord, now: float) -> None:
-        if type(word) is Result:
-            self._result(remote, word, now)
-        elif type(word) is Disconnect and self._edition is Edition.PLAIN and remote.attempt is not None:
+    def _receive_worker(self, remote: RemoteWorker, parsed: WorkerMessage, now: float) -> None:
+        if type(parsed) is Result:
+            self._result(remote, parsed, now)
+        elif type(parsed) is Disconnect and self._edition is Edition.PLAIN and remote.attempt is not None:
             self._result(remote, Result(b"DISCONNECT"), now)
         else:
-            self.remote_workers.hear(remote, word, now)
+            self.remote_workers.receive(remote, parsed, now)
 
     def _result(self, remote: RemoteWorker, result: Result, now: float) -> None:
         attempt = remote.attempt
@@ -113,26 +115,26 @@ class PingPongBrokerSide(BrokerSide):
                 self._remark_late(remote, job=attempt.job.id.hex())
             if attempt.worker.running:
                 return  # its next job, on the way this very turn, says as much as a PONG would
-        self._line.send(remote.peer, PONG_FRAMES)
+        self._io.send(remote.peer, PONG_FRAMES)
 
     def _remark_late(self, remote: RemoteWorker, job: str = "") -> None:
-        self._line.remark_limited("late result", peer=remote.peer, worker=remote.name, job=job)
+        self._io.remark_limited("late result", peer=remote.peer, worker=remote.name, job=job)
 
-    def _hear_large(self, remote: RemoteWorker, message: TooLarge, now: float) -> None:
+    def _receive_large(self, remote: RemoteWorker, message: TooLarge, now: float) -> None:
         """A result over the limit was skipped as it came: the job has failed, the worker is free."""
         attempt = remote.attempt
         problem = message.malformed()
-        self._line.bad_message(remote.peer, problem.reason, problem.detail)
+        self._io.bad_message(remote.peer, problem.reason, problem.detail)
         token = message.frames[2:3] if self._edition is Edition.PACKAGE else []
         if attempt is not None and token and token != [attempt.token]:
             self._broker.counters.late_results += 1  # of an earlier attempt
         elif attempt is not None:
             self._broker.fail(attempt, over_max_payload("its result", message.size, self._max_payload), now)
-        self._line.send(remote.peer, PONG_FRAMES)
+        self._io.send(remote.peer, PONG_FRAMES)
 
     def _supersede(self, former: Connection, now: float) -> None:
-        if isinstance(former.guest, RemoteWorker):
-            self.remote_workers.leave(former.guest, CAME_BACK, now)
+        if isinstance(former.remote, RemoteWorker):
+            self.remote_workers.leave(former.remote, CAME_BACK, now)
 
     # ---------------------------------------------------------------- jobs go out, answers come back
 
@@ -148,4 +150,4 @@ class PingPongBrokerSide(BrokerSide):
             frames = write_job(payload, attempt.token)
         remote.quiet_since = now
         remote.fell_silent = False
-        self._line.send(remote.peer, frames, attempt)
+        self._io.send(remote.peer, frames, attempt)

@@ -14,7 +14,7 @@ from dragoman.dialects.pingpong.messages import (
     PING,
     PONG,
     READY,
-    BrokerWord,
+    BrokerMessage,
     Disconnect,
     Exit,
     Job,
@@ -22,7 +22,7 @@ from dragoman.dialects.pingpong.messages import (
     Pong,
     Ready,
     Result,
-    WorkerWord,
+    WorkerMessage,
 )
 from dragoman.dialects.single_frame_calls import no_envelope
 
@@ -37,7 +37,7 @@ _PONG: Final = Pong()
 _EXIT: Final = Exit()
 _DISCONNECT: Final = Disconnect()
 
-_WORKER_WORDS: Final[dict[bytes, WorkerWord]] = {
+_WORKER_MESSAGES: Final[dict[bytes, WorkerMessage]] = {
     READY: _READY,
     PING: _PING,
     PONG: _PONG,
@@ -46,41 +46,41 @@ _WORKER_WORDS: Final[dict[bytes, WorkerWord]] = {
 }
 
 
-def read_worker(message: Message, edition: Edition) -> WorkerWord:
+def read_worker(message: Message, edition: Edition) -> WorkerMessage:
     """What a worker says to a broker. Raises Malformed."""
     count = len(message)
     if count < 2 or message[0]:
         raise no_envelope(message)
-    word = message[1]
-    known = _WORKER_WORDS.get(bytes(word)) if len(word) <= LONGEST_WORD else None
+    parsed = message[1]
+    known = _WORKER_MESSAGES.get(bytes(parsed)) if len(parsed) <= LONGEST_WORD else None
     if count == 2:
         if known is not None:
             return known
         if edition is Edition.PLAIN:
-            return Result(word)
+            return Result(parsed)
     elif count > MAX_FRAMES:
         raise Malformed("too many frames", f"{count} frames where at most {MAX_FRAMES} are spoken")
     elif known is _PING:
         return Ping(tuple(frame for frame in message[2:][:MAX_COUNTS] if len(frame) <= MAX_COUNT_BYTES))
-    elif edition is Edition.PACKAGE and word == JOB_COMPLETE and count == 5 and not message[3]:
+    elif edition is Edition.PACKAGE and parsed == JOB_COMPLETE and count == 5 and not message[3]:
         return Result(message[4], message[2])
-    raise Malformed("unexpected frames", f"{count} frames that begin with {_shown(word)}")
+    raise Malformed("unexpected frames", f"{count} frames that begin with {_shown(parsed)}")
 
 
-def read_broker(message: Message, edition: Edition) -> BrokerWord:
+def read_broker(message: Message, edition: Edition) -> BrokerMessage:
     """What a broker says to a worker."""
     if len(message) < 2 or message[0]:
         raise no_envelope(message)
-    word = message[1]
+    parsed = message[1]
     if edition is Edition.PACKAGE and len(message) == 5:
-        return Job(word, message[2])
-    if word == PONG:
+        return Job(parsed, message[2])
+    if parsed == PONG:
         return _PONG
-    if word == EXIT and len(message) == 2:
+    if parsed == EXIT and len(message) == 2:
         return _EXIT
     if edition is Edition.PLAIN and len(message) == 2:
-        return Job(word)
-    raise Malformed("unexpected frames", f"{len(message)} frames that begin with {_shown(word)}")
+        return Job(parsed)
+    raise Malformed("unexpected frames", f"{len(message)} frames that begin with {_shown(parsed)}")
 
 
 def write_job(payload: Frame, token: bytes | None) -> list[Frame]:
@@ -95,9 +95,9 @@ def write_result(payload: Frame, token: Frame | None) -> list[Frame]:
     return [b"", JOB_COMPLETE, token, b"", payload]
 
 
-def _shown(word: Frame) -> str:
+def _shown(parsed: Frame) -> str:
     """A control word may be shown; a payload never is."""
-    said = bytes(word[: LONGEST_WORD + 1])
-    if said in _WORKER_WORDS or said == JOB_COMPLETE:
+    said = bytes(parsed[: LONGEST_WORD + 1])
+    if said in _WORKER_MESSAGES or said == JOB_COMPLETE:
         return said.decode()
-    return f"{len(word)} bytes"
+    return f"{len(parsed)} bytes"

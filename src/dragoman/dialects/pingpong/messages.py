@@ -66,5 +66,5 @@ class Job:
     token: Frame | None = None
 
 
-WorkerWord = Ready | Ping | Pong | Exit | Disconnect | Result
-BrokerWord = Pong | Exit | Job
+WorkerMessage = Ready | Ping | Pong | Exit | Disconnect | Result
+BrokerMessage = Pong | Exit | Job

@@ -35,7 +35,7 @@ class WorkerSide:
         self._is_open = False
         self._is_leaving = False
         self._job: Job | None = None  # what we work at, on this connection
-        self._ticket = 0  # the number of that job
+        self._job_ref = 0  # the number of that job
         self._signs = HeartbeatTimers(options.ping_every, options.broker_timeout * options.n_timeouts)
 
     @property
@@ -52,31 +52,31 @@ class WorkerSide:
         self._is_open = False
         self._job = None
 
-    def hear(self, message: Message | TooLarge, now: float) -> None:
+    def receive(self, message: Message | TooLarge, now: float) -> None:
         self._signs.heard = now
         if isinstance(message, TooLarge):
             self._port.reconnect(f"a job of {message.size} bytes is over what we take")
             return
         try:
-            word = read_broker(message, self._options.edition)
+            parsed = read_broker(message, self._options.edition)
         except Malformed as problem:
             is_frontend = message[2:3] == [single_frame_calls.ERROR]
             hint = "; is this where callers connect? workers use the backend" if is_frontend else ""
             self._port.reconnect(f"{problem.reason}: {problem.detail}{hint}")
             return
-        if isinstance(word, Exit):
+        if isinstance(parsed, Exit):
             self._port.leave("the broker said EXIT")
-        elif isinstance(word, Job) and not self._is_leaving:
+        elif isinstance(parsed, Job) and not self._is_leaving:
             if self._job is not None:
                 self._port.reconnect("a second job came while we worked at the first")
                 return
-            self._job = word
-            self._ticket += 1
-            self._port.run(self._ticket, word.payload)
+            self._job = parsed
+            self._job_ref += 1
+            self._port.run(self._job_ref, parsed.payload)
 
-    def finished(self, ticket: Hashable, result: Frame, now: float) -> None:
+    def finished(self, job_ref: Hashable, result: Frame, now: float) -> None:
         job = self._job
-        if job is None or ticket != self._ticket:
+        if job is None or job_ref != self._job_ref:
             return  # taken on an earlier connection (R39)
         self._job = None
         if self._options.edition is Edition.PLAIN and len(result) <= 5 and bytes(result) in NEVER_A_RESULT:
@@ -89,14 +89,14 @@ class WorkerSide:
 
     def failed(
         self,
-        ticket: Hashable,
+        job_ref: Hashable,
         reason: str,
         now: float,
         failure: Failure | None = None,
         outcome: Outcome = Outcome.FAILED,
     ) -> None:
         """This wire has no word for failure: close and come back, so that the broker sees the job is not coming."""
-        if self._job is not None and ticket == self._ticket:
+        if self._job is not None and job_ref == self._job_ref:
             self._port.reconnect(reason)
 
     def stop(self) -> None:

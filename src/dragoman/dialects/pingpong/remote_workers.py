@@ -19,7 +19,7 @@ from dragoman.core.model import Attempt, Worker
 from dragoman.core.recipients import Recipient
 from dragoman.dialects.interface import BrokerIO, Connection
 from dragoman.dialects.listener_profile import silent_worker
-from dragoman.dialects.pingpong.messages import EXIT, PONG, Disconnect, Ping, Ready, WorkerWord
+from dragoman.dialects.pingpong.messages import EXIT, PONG, Disconnect, Ping, Ready, WorkerMessage
 from dragoman.dialects.pingpong.options import ListenerOptions
 
 CROSSING: Final = 1.0  # R34: a READY so soon after the job may have crossed it on the wire
@@ -68,24 +68,24 @@ class RemoteWorkers:
     """The workers of one listener. `recipient` receives the effects that concern them."""
 
     def __init__(
-        self, recipient: Recipient, broker: Broker, line: BrokerIO, options: ListenerOptions, started: float
+        self, recipient: Recipient, broker: Broker, io: BrokerIO, options: ListenerOptions, started: float
     ) -> None:
         self._recipient = recipient
         self._broker = broker
-        self._line = line
+        self._io = io
         self._options = options
-        self._terms = silent_worker(options, options.worker_expire)
+        self._profile = silent_worker(options, options.worker_expire)
         # R38: a threaded worker that outlived our last run may still be at an old job when it pings.
-        self._trust_after = started + (options.job_timeout or self._terms.unproven_limit)
+        self._trust_after = started + (options.job_timeout or self._profile.unproven_limit)
 
-    def hear(self, remote: RemoteWorker, word: WorkerWord, now: float) -> None:
+    def receive(self, remote: RemoteWorker, parsed: WorkerMessage, now: float) -> None:
         """A word that is no result."""
         self._note_silence(remote, now)
-        if type(word) is Ping:
-            self._ping(remote, word, now)
-        elif type(word) is Ready:
+        if type(parsed) is Ping:
+            self._ping(remote, parsed, now)
+        elif type(parsed) is Ready:
             self._ready(remote, now)
-        elif type(word) is Disconnect:
+        elif type(parsed) is Disconnect:
             self.leave(remote, "its worker said DISCONNECT", now)
         elif remote.worker is not None:  # PONG, EXIT: never a result, but it lives
             self._broker.seen(remote.worker, now)
@@ -99,13 +99,13 @@ class RemoteWorkers:
         remote = cast(RemoteWorker, effect.worker.remote)
         if remote.worker is not effect.worker:
             return  # it has joined anew since
-        was_unproven = remote.attempt is not None
+        was_stuck = remote.attempt is not None
         remote.worker = None
         if effect.farewell.is_final:
             remote.is_exiting = True
             self._send_exit(remote, now)
-        elif was_unproven:
-            self._line.close(remote.peer, effect.reason)  # a PING must not make it idle: it may still be at the old job
+        elif was_stuck:
+            self._io.close(remote.peer, effect.reason)  # a PING must not make it idle: it may still be at the old job
 
     def _join(self, remote: RemoteWorker, now: float, held_back_until: float) -> bool:
         worker = self._broker.join(
@@ -113,16 +113,16 @@ class RemoteWorkers:
             remote,
             remote.name,
             (self._options.service,),
-            self._terms,
+            self._profile,
             now,
             held_back_until=held_back_until,
             origin=remote.peer.label,
         )
         if worker is None:
-            self._line.remark("worker refused", level="warning", peer=remote.peer, worker=remote.name)
+            self._io.remark("worker refused", level="warning", peer=remote.peer, worker=remote.name)
             return False
         remote.worker = worker
-        self._line.when_settled(remote.peer, partial(self._broker.idle, worker))
+        self._io.when_settled(remote.peer, partial(self._broker.idle, worker))
         return True
 
     def _ready(self, remote: RemoteWorker, now: float) -> None:
@@ -135,7 +135,7 @@ class RemoteWorkers:
                 return
         elif attempt is None:
             self._broker.seen(worker, now)  # R33
-        elif _is_unproven(remote):  # READY proves it free (R36)
+        elif _is_stuck(remote):  # READY proves it free (R36)
             self._broker.idle(worker, now)
         else:
             self._broker.counters.ready_while_busy += 1
@@ -144,7 +144,7 @@ class RemoteWorkers:
                 self._broker.seen(worker, now)
             else:
                 self._broker.fail(attempt, "its worker said READY instead of a result", now)
-        self._line.send(remote.peer, PONG_FRAMES)
+        self._io.send(remote.peer, PONG_FRAMES)
 
     def _ping(self, remote: RemoteWorker, ping: Ping, now: float) -> None:
         if remote.is_exiting:
@@ -157,7 +157,7 @@ class RemoteWorkers:
                 return  # R30: without a PONG it comes again with READY
         else:
             self._broker.seen(worker, now)
-            if remote.fell_silent and _is_unproven(remote):
+            if remote.fell_silent and _is_stuck(remote):
                 return  # R36: it is back in its loop without our job; unanswered, it will reconnect and say READY
         if now - remote.ponged < PONG_EVERY:
             self._broker.counters.throttled_pings += 1
@@ -165,9 +165,9 @@ class RemoteWorkers:
         remote.ponged = now
         if ping.counts:
             self._note_count(remote, ping.counts[0])
-            self._line.send(remote.peer, [b"", PONG, *ping.counts])
+            self._io.send(remote.peer, [b"", PONG, *ping.counts])
         else:
-            self._line.send(remote.peer, PONG_FRAMES)
+            self._io.send(remote.peer, PONG_FRAMES)
 
     def _note_silence(self, remote: RemoteWorker, now: float) -> None:
         """Whether a worker that holds a job goes on talking tells a threaded one from one that is back in its loop."""
@@ -181,7 +181,7 @@ class RemoteWorkers:
         if frame.isdigit():
             count = int(frame)
             if count < remote.count:
-                self._line.remark("ping count fell", peer=remote.peer, worker=remote.name)
+                self._io.remark("ping count fell", peer=remote.peer, worker=remote.name)
             remote.count = count
 
     def _send_exit(self, remote: RemoteWorker, now: float) -> None:
@@ -189,14 +189,14 @@ class RemoteWorkers:
         if now - remote.exited < EXIT_EVERY:
             return
         if remote.exits >= EXITS:
-            self._line.close(remote.peer, "it did not leave when told to")
+            self._io.close(remote.peer, "it did not leave when told to")
             return
         remote.exits += 1
         remote.exited = now
-        self._line.send(remote.peer, EXIT_FRAMES)
+        self._io.send(remote.peer, EXIT_FRAMES)
 
 
-def _is_unproven(remote: RemoteWorker) -> bool:
+def _is_stuck(remote: RemoteWorker) -> bool:
     """Whether it was given an attempt that has ended without its result (D11)."""
     attempt = remote.attempt
     return attempt is not None and attempt.job.attempt is not attempt

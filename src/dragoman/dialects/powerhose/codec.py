@@ -30,11 +30,11 @@ def read_registration(message: Message) -> Registration:
     body = body_of(message)
     if len(body) > MAX_REGISTRATION:
         raise Malformed("too long", f"{len(body)} bytes, where a word and an endpoint have {MAX_REGISTRATION} at most")
-    word, separator, rest = bytes(body).partition(SEPARATOR)
-    if word not in (PING, REMOVE):
-        raise Malformed("unknown word", f"a word of {len(word)} bytes that is neither PING nor REMOVE")
+    parsed, separator, rest = bytes(body).partition(SEPARATOR)
+    if parsed not in (PING, REMOVE):
+        raise Malformed("unknown word", f"a word of {len(parsed)} bytes that is neither PING nor REMOVE")
     endpoint = _text(rest) if separator else None
-    return Ping(endpoint) if word == PING else Remove(endpoint)
+    return Ping(endpoint) if parsed == PING else Remove(endpoint)
 
 
 def read_result(body: Frame, id: bytes, has_ids: bool) -> tuple[Frame, bool]:

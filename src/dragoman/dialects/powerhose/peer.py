@@ -46,7 +46,7 @@ class WorkerPort(Protocol):
     def hang_up(self, caller: Hashable, reason: str) -> None:
         """Close this connection. `hung_up` follows once the master has noticed, and no word from it before."""
 
-    def run(self, ticket: Hashable, payload: Frame) -> None:
+    def run(self, job_ref: Hashable, payload: Frame) -> None:
         """Start the job. `finished` or `failed` follows with the same ticket."""
 
     def leaving(self, reason: str) -> None:
@@ -69,7 +69,7 @@ class WorkerSide:
         self._since = now  # when this period began
         self._due = now + options.ping_every  # when it ends
         self._remove_until = -inf  # how long we wait for REMOVED
-        self._ticket = 0  # the number of the job that runs
+        self._job_ref = 0  # the number of the job that runs
         self._is_working = False
         self._caller: Hashable = None  # who waits for its result; none once that connection is gone
         self._job_id = b""
@@ -107,7 +107,7 @@ class WorkerSide:
         self._is_asked = False
         self._remove_until = -inf
 
-    def hear(self, message: Message | TooLarge, now: float) -> None:
+    def receive(self, message: Message | TooLarge, now: float) -> None:
         """The master answers."""
         try:
             if isinstance(message, TooLarge):
@@ -191,12 +191,12 @@ class WorkerSide:
         try:
             if isinstance(message, TooLarge):
                 raise message.malformed()
-            word = read_order(message)
+            parsed = read_order(message)
         except Malformed:
             self._port.answer(caller, [b"", ERROR])
             return
-        if isinstance(word, Job):
-            self._take(caller, word, now)
+        if isinstance(parsed, Job):
+            self._take(caller, parsed, now)
         else:
             self._wake(caller, now)
 
@@ -212,13 +212,13 @@ class WorkerSide:
                 self._begin_period(now)  # the master has dropped us: that is no time to wait for the next PING
                 self._ping()
 
-    def finished(self, ticket: Hashable, result: Frame, now: float) -> None:
-        caller = self._end(ticket)
+    def finished(self, job_ref: Hashable, result: Frame, now: float) -> None:
+        caller = self._end(job_ref)
         if caller is not None:
             self._port.answer(caller, write_result(self._job_id, result))
 
-    def failed(self, ticket: Hashable, reason: str, now: float) -> None:
-        caller = self._end(ticket)
+    def failed(self, job_ref: Hashable, reason: str, now: float) -> None:
+        caller = self._end(job_ref)
         if caller is not None:
             self._failed_caller = caller
             self._port.hang_up(caller, reason)
@@ -243,16 +243,16 @@ class WorkerSide:
         self._caller = caller
         self._job_id = job.id
         self._is_working = True
-        self._ticket += 1
-        self._port.run(self._ticket, job.data)
+        self._job_ref += 1
+        self._port.run(self._job_ref, job.data)
 
     def _is_promised_to_another(self, caller: Hashable, now: float) -> bool:
         return self._promised not in (None, caller) and now < self._promised_until
 
-    def _end(self, ticket: Hashable) -> Hashable:
+    def _end(self, job_ref: Hashable) -> Hashable:
         """The job is over. Returns who waits for it."""
         assert self._is_working
-        assert ticket == self._ticket
+        assert job_ref == self._job_ref
         caller, self._caller = self._caller, None
         self._is_working = False
         return caller

@@ -28,8 +28,8 @@ def test_r98_a_worker_that_is_busy_ever_after_is_asked_ever_more_rarely(world: W
     last = world.now
     waits = []
     while len(waits) < 12:
-        world.now = max(world.now, world.turn())
-        world.turn()
+        world.now = max(world.now, world.run_once())
+        world.run_once()
         for call in fellow.calls():
             waits.append(round(world.now - last, 3))
             call.answer("BUSY")
@@ -45,7 +45,7 @@ def test_r98_what_ends_the_wait_of_a_busy_worker(world: World, how: str) -> None
     caller = world.submit(b"second", job_timeout=1000)
     for _ in range(9):
         fellow.call("SET_TASK").answer("BUSY", held.task)
-        world.wait(fellow.remote.rest - 0.001)
+        world.wait(fellow.remote.retry_delay - 0.001)
         assert fellow.calls() == []
         world.wait(0.002)
     fellow.call("SET_TASK").answer("BUSY", held.task)
@@ -67,7 +67,7 @@ def test_r98_what_ends_the_wait_of_a_busy_worker(world: World, how: str) -> None
     fellow.finish(fellow.take(b"second"))
     assert caller.outcome is Outcome.DONE
     if how != "REGISTER":
-        assert fellow.remote.rest == 0
+        assert fellow.remote.retry_delay == 0
 
 
 def test_r98_a_pulse_with_its_old_task_does_not_end_the_wait(world: World) -> None:

@@ -111,7 +111,7 @@ def test_r8_a_job_whose_worker_leaves_while_it_is_dialled_has_not_started_and_is
     fellow.pulse("SHUTDOWN")
     assert caller.told == []
     world.hanging.clear()
-    world.turn()
+    world.run_once()
     fellow.call("GET_STATUS").answer()  # something must be said, and its answer read
     other = world.worker()
     other.finish(other.take())
@@ -126,7 +126,7 @@ def test_a_job_that_is_cancelled_while_its_worker_is_dialled_is_not_sent(world: 
     caller = world.submit()
     world.withdraw(caller)
     world.hanging.clear()
-    world.turn()
+    world.run_once()
     call = fellow.call("GET_STATUS")
     if answer == "cut":
         call.cut()
@@ -205,7 +205,7 @@ def test_r99_a_worker_that_hangs_in_the_middle_of_the_answer_to_fetch(world: Wor
     assert fellow.state == "busy"
     fetch.feed(data[-3:])
     fetch.is_answered = True
-    world.turn()
+    world.run_once()
     assert caller.told == [(Outcome.DONE, b"result", "")]
 
 
@@ -250,7 +250,7 @@ def test_it_is_the_worker_that_closes_an_exchange_and_only_if_it_does_not_do_we(
     call = fellow.call("GET_STATUS")
     call.feed(call.bytes_of("OK"))
     call.is_answered = True
-    world.turn()
+    world.run_once()
     assert fellow.state == "idle"
     assert call.is_open
     world.wait(9.9)
@@ -266,9 +266,9 @@ def test_bytes_that_come_behind_an_answer_when_it_has_been_heard_change_nothing(
     fetch = fellow.call("FETCH")
     fetch.feed(fetch.bytes_of("OK", call.task, b"result"))
     fetch.is_answered = True
-    world.turn()
+    world.run_once()
     fetch.feed(b"more")
-    world.turn()
+    world.run_once()
     assert caller.told == [(Outcome.DONE, b"result", "")]
     assert fellow.state == "idle"
 
@@ -305,7 +305,7 @@ def test_r100_more_extra_bytes_than_allowed_drop_the_worker(world: World, editio
     world.may_close_early = True
     call.feed(call.bytes_of("OK", call.task, b"", size))
     assert call.peer.carrier.holding == 0
-    world.turn()
+    world.run_once()
     assert fellow.state == "gone"
     assert caller.outcome is Outcome.LOST
     assert world.bad == {"over max_payload": 1}
@@ -348,6 +348,6 @@ def test_an_answer_of_more_than_64_kib_before_its_extra_bytes_drops_the_worker(w
     call = fellow.call("SET_TASK")
     world.may_close_early = True
     call.feed((65_537).to_bytes(8, "little"))
-    world.turn()
+    world.run_once()
     assert fellow.state == "gone"
     assert caller.outcome is Outcome.LOST

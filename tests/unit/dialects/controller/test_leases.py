@@ -21,7 +21,7 @@ def test_r90_the_lease_is_what_was_promised_within_bounds(
             fellow.call("FETCH").answer("NO_FETCH")
     assert world.session._workers.lease_end(fellow.remote) == world.now + lease + 2
     world.now += lease + 1.99 - 0.4  # no need for all the turns between
-    world.connections.turn_due = world.now
+    world.connections.next_run = world.now
     world.wait(0.39)
     assert fellow.is_known
     fellow.calls()

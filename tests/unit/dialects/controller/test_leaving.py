@@ -51,7 +51,7 @@ def test_shutdown_is_final_and_register_needs_no_other_pulse(world: World) -> No
     late = world.visit()
     fellow.pulse("SHUTDOWN")
     late.say(pulse("OK", worker_id=fellow.id))
-    world.turn()
+    world.run_once()
     assert late.told() == Told("UNKNOWN_ID")
     assert world.worker().state == "idle"
 
@@ -146,7 +146,7 @@ def test_a_hung_exchange_of_a_cancelled_job_does_not_keep_its_worker_for_ever() 
 def test_a_drained_worker_finishes_its_job_and_is_told_to_restart(world: World, edition: str) -> None:
     fellow, caller, call = world.busy(edition)
     world.broker.drain(fellow.remote.worker, world.now)
-    world.turn()
+    world.run_once()
     assert fellow.state == "draining"
     assert fellow.calls() == []
     fellow.fetch_me(call.task)
@@ -162,7 +162,7 @@ def test_a_drained_worker_finishes_its_job_and_is_told_to_restart(world: World, 
 def test_a_worker_without_a_job_is_drained_at_once(world: World, state: str) -> None:
     fellow = world.register() if state == "booting" else world.worker()
     world.broker.drain(fellow.remote.worker, world.now)
-    world.turn()
+    world.run_once()
     assert fellow.state == "gone"
     fellow.call("RESTART").answer()
     world.wait(20)
@@ -174,7 +174,7 @@ def test_a_worker_is_not_told_to_restart_when_the_broker_stops(world: World) -> 
     fellow = world.worker()
     world.broker.close(world.now)
     world.broker.abort(world.now)
-    world.turn()
+    world.run_once()
     assert fellow.state == "gone"
     assert fellow.calls() == []
 
@@ -182,7 +182,7 @@ def test_a_worker_is_not_told_to_restart_when_the_broker_stops(world: World) -> 
 def test_a_draining_worker_that_has_lost_its_task_does_not_come_back(world: World) -> None:
     fellow, caller, call = world.busy(attempts=1)
     world.broker.drain(fellow.remote.worker, world.now)
-    world.turn()
+    world.run_once()
     fellow.fetch_me(call.task)
     fellow.call("FETCH").cut()
     fellow.call("FETCH").answer("NO_FETCH")
@@ -203,7 +203,7 @@ def test_a_killed_worker_is_told_to_restart_at_once(world: World, edition: str, 
         fellow.fetch_me(call.task)
         call = fellow.call("FETCH")
     world.broker.drain(fellow.remote.worker, world.now, at_once=True)
-    world.turn()
+    world.run_once()
     assert caller.outcome is Outcome.LOST
     assert fellow.state == "gone"
     fellow.call("RESTART").answer()
@@ -216,14 +216,14 @@ def test_a_killed_worker_that_is_not_there_any_more(world: World) -> None:
     fellow = world.worker()
     world.sockets.clear()
     world.broker.drain(fellow.remote.worker, world.now, at_once=True)
-    world.turn()
+    world.run_once()
     assert fellow.state == "gone"
 
 
 def test_a_restart_that_is_never_answered_is_waited_for_and_then_closed(world: World) -> None:
     fellow = world.worker()
     world.broker.drain(fellow.remote.worker, world.now, at_once=True)
-    world.turn()
+    world.run_once()
     restart = fellow.call("RESTART")
     world.wait(600)
     assert restart.is_open

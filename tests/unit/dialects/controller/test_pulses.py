@@ -38,7 +38,7 @@ def test_r88_a_dropped_id_is_unknown_and_counted(world: World, edition: str, kin
 def test_r88_an_id_that_was_never_given_is_unknown_and_not_counted(world: World) -> None:
     visitor = world.visit()
     visitor.say(pulse("OK", worker_id=77))
-    world.turn()
+    world.run_once()
     assert visitor.told() == Told("UNKNOWN_ID")
     assert world.counters.false_expiries == 0
 
@@ -80,7 +80,7 @@ def test_an_unknown_type_is_answered_whatever_the_id(world: World, edition: str)
 def test_a_pulse_with_fields_of_the_future_is_read(world: World) -> None:
     visitor = world.visit()
     visitor.say(framed(numbers(0, 0, 0, 60) + b"\x7a\x03abc"))
-    world.turn()
+    world.run_once()
     assert visitor.told() == Told("OK", 1)
 
 
@@ -141,7 +141,7 @@ def test_r91_a_pulse_that_crossed_an_exchange_is_not_judged(world: World) -> Non
     world.wait(1)
     call.answer("OK", call.task)
     crossing.say(pulse("OK", worker_id=fellow.id, task_id=4711))
-    world.turn()
+    world.run_once()
     assert crossing.told() == Told("OK")
     assert fellow.calls() == []
     assert fellow.state == "busy"
@@ -168,7 +168,7 @@ def test_r91_idle_pulses_that_crossed_the_exchange_do_not_count(world: World) ->
     call.answer("OK", call.task)
     for visitor in crossing:
         visitor.say(pulse("OK", worker_id=fellow.id))
-    world.turn()
+    world.run_once()
     assert fellow.calls() == []
 
 
@@ -193,7 +193,7 @@ def test_r91_always_does_not_judge_a_pulse_that_crossed_an_exchange() -> None:
     crossing = world.visit()
     fellow.take()
     crossing.say(pulse("OK", worker_id=fellow.id))
-    world.turn()
+    world.run_once()
     assert fellow.state == "busy"
     assert fellow.calls() == []
 

@@ -16,7 +16,7 @@ from .world import ROOT, STRANGER, UID, Told, World, editions, framed, pulse
 def test_register_is_answered_with_an_id_and_the_connection_is_closed(world: World, edition: str) -> None:
     visitor = world.visit()
     visitor.say(pulse("REGISTER", edition))
-    world.turn()
+    world.run_once()
     told = visitor.told(edition)
     assert told == Told("OK", 1 if edition == "seed" else 2)
     assert visitor.is_over
@@ -27,7 +27,7 @@ def test_the_vectors_of_the_page_for_a_first_worker_of_each_edition() -> None:
         world = World()
         visitor = world.visit()
         visitor.say(framed(bytes.fromhex(sent)))
-        world.turn()
+        world.run_once()
         assert visitor.stream.taken == framed(bytes.fromhex(answered))
 
 
@@ -44,14 +44,14 @@ def test_the_vectors_of_the_page_for_control_messages() -> None:
         assert call.stream.taken == framed(bytes.fromhex(fetch))
         call.answer("OK", 1, b"r")
         world.broker.drain(fellow.remote.worker, world.now)
-        world.turn()
+        world.run_once()
         assert fellow.call("RESTART").stream.taken == framed(bytes.fromhex(restart))
 
 
 def test_r83_eight_zero_bytes_are_a_register_and_get_the_default_lease(world: World) -> None:
     visitor = world.visit()
     visitor.say(bytes(8))
-    world.turn()
+    world.run_once()
     assert visitor.told() == Told("OK", 1)
     world.wait(11.99)
     assert 1 in world.session._workers.by_id
@@ -64,7 +64,7 @@ def test_r81_a_pulse_may_come_byte_by_byte(world: World) -> None:
     for byte in pulse("REGISTER", "shifted"):
         assert visitor.told() is None
         visitor.say(bytes([byte]))
-    world.turn()
+    world.run_once()
     assert visitor.told("shifted") == Told("OK", 2)
 
 
@@ -81,7 +81,7 @@ def test_r81_a_pulse_that_ends_early_changes_nothing(world: World, end: int) -> 
 def test_r81_a_length_beyond_64_kib_is_answered_with_failed(world: World, length: int) -> None:
     visitor = world.visit()
     visitor.say(length.to_bytes(8, "little"))
-    world.turn()
+    world.run_once()
     assert visitor.told() == Told("FAILED")
     assert visitor.is_over
     assert world.bad == {"head too long": 1}
@@ -90,7 +90,7 @@ def test_r81_a_length_beyond_64_kib_is_answered_with_failed(world: World, length
 def test_r81_bytes_behind_the_pulse_are_answered_with_failed_and_it_is_not_obeyed(world: World) -> None:
     visitor = world.visit()
     visitor.say(pulse("REGISTER") + b"x")
-    world.turn()
+    world.run_once()
     assert visitor.told() == Told("FAILED")
     assert visitor.is_over
     assert not world.session._workers.by_id
@@ -100,7 +100,7 @@ def test_r81_a_pulse_and_another_behind_it_are_answered_with_failed_once(world: 
     fellow = world.worker()
     visitor = world.visit()
     visitor.say(pulse("SHUTDOWN", worker_id=fellow.id) * 2)
-    world.turn()
+    world.run_once()
     assert visitor.told() == Told("FAILED")
     assert fellow.state == "idle"
 
@@ -111,14 +111,14 @@ def test_an_unreadable_pulse_is_answered_with_failed_in_the_listeners_edition(ed
     fellow = world.worker(edition)
     visitor = world.visit()
     visitor.say(framed(b"\xff\xff\xff"))
-    world.turn()
+    world.run_once()
     assert visitor.told(edition) == Told("FAILED")
     assert visitor.is_over
     assert world.bad == {"unreadable": 1}
     assert fellow.state == "idle"
     visitor = world.visit()
     visitor.say(b"\xff" * 8)
-    world.turn()
+    world.run_once()
     assert visitor.told(edition) == Told("FAILED")
 
 
@@ -143,7 +143,7 @@ def test_connect_and_say_nothing_is_ended_after_a_while(world: World) -> None:
 def test_r84_who_is_not_allowed_is_closed_before_a_byte_is_parsed(world: World) -> None:
     visitor = world.visit(STRANGER)
     visitor.say(pulse("REGISTER"))
-    world.turn()
+    world.run_once()
     assert visitor.is_over
     assert visitor.told() is None
     assert not world.session._workers.by_id
@@ -156,7 +156,7 @@ def test_r84_root_may_come_in_and_others_that_the_url_names(world: World) -> Non
     assert other.worker(address=STRANGER).state == "idle"
     visitor = other.visit(UID)
     visitor.say(pulse("REGISTER"))
-    other.turn()
+    other.run_once()
     assert visitor.told() is None
 
 
@@ -166,7 +166,7 @@ def test_r84_beyond_50_registers_a_second_the_answers_wait_and_pulses_do_not(wor
     visitors = [world.visit() for _ in range(120)]
     for visitor in visitors:
         visitor.say(pulse("REGISTER"))
-    world.turn()
+    world.run_once()
 
     def answered() -> int:
         return sum(visitor.told() is not None for visitor in visitors)
@@ -202,7 +202,7 @@ def test_r84_too_many_workers_of_one_user_are_refused_and_others_are_not(
     fellows = [world.worker() for _ in range(3)]
     visitor = world.visit()
     visitor.say(pulse("REGISTER", "shifted"))
-    world.turn()
+    world.run_once()
     assert visitor.told("shifted") == Told("FAILED")
     assert visitor.is_over
     world.worker(address=ROOT)
@@ -267,7 +267,7 @@ def test_a_worker_that_registers_anew_with_its_old_id_in_the_struct_is_a_new_one
     fellow = world.worker(edition)
     visitor = world.visit()
     visitor.say(pulse("REGISTER", edition, worker_id=fellow.id, task_id=77))
-    world.turn()
+    world.run_once()
     told = visitor.told(edition)
     assert told == Told("OK", fellow.id + 2)
     assert fellow.state == "idle"
@@ -278,7 +278,7 @@ def test_after_a_restart_a_register_with_an_old_id_in_the_struct_is_a_register(e
     world = World(first_id=1000)
     visitor = world.visit()
     visitor.say(pulse("REGISTER", edition, worker_id=7 if edition == "seed" else 8, task_id=3))
-    world.turn()
+    world.run_once()
     assert visitor.told(edition) == Told("OK", 1001 if edition == "seed" else 1002)
 
 
@@ -286,6 +286,6 @@ def test_the_url_may_fix_the_edition() -> None:
     world = World(edition="shifted")
     visitor = world.visit()
     visitor.say(pulse("REGISTER", "seed"))  # no type: not a number of this edition
-    world.turn()
+    world.run_once()
     assert visitor.told("shifted") == Told("UNKNOWN_TYPE")
     assert world.worker("shifted").state == "idle"

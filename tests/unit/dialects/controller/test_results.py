@@ -152,7 +152,7 @@ def test_r97_failed_and_unknown_codes_drop_the_worker_and_its_job_goes_on_once(
     assert any("broken" in reason or "error 99" in reason for reason in reasons)
     retry(world)
     task = other.take()
-    assert world.counters.handed_out == 2
+    assert world.counters.dispatched == 2
     other.finish(task)
     assert caller.outcome is Outcome.DONE
     assert caller.job is not None
@@ -165,7 +165,7 @@ def test_r97_an_unreadable_answer_drops_the_worker(world: World) -> None:
     call = fellow.call("SET_TASK")
     call.is_answered = True
     call.feed(framed(b"\xff\xff"))
-    world.turn()
+    world.run_once()
     assert fellow.state == "gone"
     assert caller.outcome is Outcome.LOST
     assert world.bad
@@ -247,7 +247,7 @@ def test_always_fetch_before_the_next_set_task(world: World) -> None:
     fellow.fetch_me(0)
     world.submit()
     world.hanging.clear()
-    world.turn()
+    world.run_once()
     fellow.call("FETCH").answer("NO_FETCH")
     fellow.call("SET_TASK")
 

@@ -51,7 +51,7 @@ def test_d13_a_get_status_that_we_slept_over_is_not_late(world: World, is_connec
     world.late(30)
     assert fellow.state == "busy"
     world.hanging.clear()
-    world.turn()
+    world.run_once()
     fellow.call("GET_STATUS").answer("OK", call.task)
     fellow.finish(call)
     assert caller.outcome is Outcome.DONE

@@ -31,7 +31,7 @@ def test_a_whole_life_byte_by_byte(name: str) -> None:
     worker.side.answered(fine, worker.now)
     worker.finish(worker.take(7), b"SPAMMY")
     worker.side.answered(fine, worker.now)
-    answer = worker.side.hear(fetch, b"", worker.now)
+    answer = worker.side.receive(fetch, b"", worker.now)
     assert list(answer.frames) == [fetched, b"SPAMMY"]
     worker.side.said(answer, True, worker.now)
     worker.stop()
@@ -169,11 +169,11 @@ def test_a_pulse_that_led_nowhere_is_said_again_after_a_pause(worker: Worker) ->
 
 def test_a_pulse_names_the_task_until_its_outcome_was_fetched(worker: Worker) -> None:
     worker.registered()
-    ticket = worker.take(21)
+    job_ref = worker.take(21)
     worker.tick(EVERY)
     assert worker.said() == [(OK, 7, 21, 10)]
     worker.answer()
-    worker.finish(ticket)
+    worker.finish(job_ref)
     assert worker.said() == [(FETCH_ME, 7, 21, 10)]
     worker.answer()
     worker.control(FETCH)

@@ -40,14 +40,14 @@ def test_a_worker_that_is_forgotten_again_and_again_pauses(worker: Worker) -> No
 
 def test_a_task_from_a_former_life_keeps_it_busy_and_its_result_is_nobodys(worker: Worker) -> None:
     worker.registered()
-    ticket = worker.take(21)
+    job_ref = worker.take(21)
     forget(worker)
     assert worker.said() == [(REGISTER, 0, 0, 10)]
     worker.answer(worker_id=9)
     assert worker.said() == [(OK, 9, 0, 10)]
     assert worker.control(SET_TASK, 22) == (WorkerError.BUSY, 0, b"")
     assert worker.control(GET_STATUS) == (WorkerError.OK, 0, b"")
-    worker.finish(ticket)
+    worker.finish(job_ref)
     worker.answer()
     assert worker.said() == []
     assert worker.control(FETCH) == (WorkerError.NO_FETCH, 0, b"")
@@ -127,7 +127,7 @@ def test_a_registration_under_way_is_taken_back(worker: Worker) -> None:
 
 def test_a_task_in_hand_is_finished_and_fetched_first(worker: Worker) -> None:
     worker.registered()
-    ticket = worker.take(21)
+    job_ref = worker.take(21)
     assert worker.side.is_busy
     worker.stop()
     assert worker.said() == []
@@ -138,7 +138,7 @@ def test_a_task_in_hand_is_finished_and_fetched_first(worker: Worker) -> None:
     worker.tick(100.0)
     worker.heads.clear()
     worker.answer()
-    worker.finish(ticket)
+    worker.finish(job_ref)
     assert worker.said() == [(FETCH_ME, 7, 21, 10)]
     worker.answer()
     assert worker.control(FETCH) == (WorkerError.OK, 21, b"result")
@@ -151,10 +151,10 @@ def test_a_task_in_hand_is_finished_and_fetched_first(worker: Worker) -> None:
 @pytest.mark.parametrize("stops_first", [False, True])
 def test_an_outcome_that_nobody_fetches_is_waited_with_for_a_while(worker: Worker, stops_first: bool) -> None:
     worker.registered()
-    ticket = worker.take(21)
+    job_ref = worker.take(21)
     if stops_first:
         worker.stop()
-    worker.finish(ticket)
+    worker.finish(job_ref)
     assert kinds(worker.said()) == [FETCH_ME]
     worker.answer()
     if not stops_first:
@@ -186,7 +186,7 @@ def test_an_outcome_that_is_being_fetched_is_given_more_time(worker: Worker) -> 
     worker.stop()
     worker.tick(FETCH_WAIT - 0.1)
     worker.answer()
-    slow = worker.hear(FETCH)
+    slow = worker.receive(FETCH)
     worker.tick(1.0)
     worker.side.said(slow, True, worker.now)
     worker.heads.clear()

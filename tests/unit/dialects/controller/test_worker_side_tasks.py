@@ -13,9 +13,9 @@ from .worker_side import EVERY, FETCH, FETCH_ME, GET_STATUS, OK, PAUSE, RESTART,
 
 def test_a_task_is_run_reported_at_once_and_fetched(worker: Worker) -> None:
     worker.registered()
-    ticket = worker.take(21, b"payload")
-    assert worker.runs == [(ticket, b"payload")]
-    worker.finish(ticket, b"result")
+    job_ref = worker.take(21, b"payload")
+    assert worker.runs == [(job_ref, b"payload")]
+    worker.finish(job_ref, b"result")
     assert worker.said() == [(FETCH_ME, 7, 21, 10)]
     worker.answer()
     assert worker.control(FETCH) == (WorkerError.OK, 21, b"result")
@@ -38,9 +38,9 @@ def test_several_tasks_one_after_another(worker: Worker) -> None:
 
 def test_a_task_that_ends_while_a_pulse_has_no_answer_is_reported_right_after_it(worker: Worker) -> None:
     worker.registered()
-    ticket = worker.take(21)
+    job_ref = worker.take(21)
     worker.tick(EVERY)
-    worker.finish(ticket)
+    worker.finish(job_ref)
     assert kinds(worker.said()) == [OK]
     worker.answer()
     assert worker.said() == [(FETCH_ME, 7, 21, 10)]
@@ -67,9 +67,9 @@ def test_fetch_me_is_said_instead_of_ok_until_somebody_comes(worker: Worker) -> 
 
 def test_a_second_task_is_refused_until_the_first_was_fetched(worker: Worker) -> None:
     worker.registered()
-    ticket = worker.take(21)
+    job_ref = worker.take(21)
     assert worker.control(SET_TASK, 22, b"more") == (WorkerError.BUSY, 21, b"")
-    worker.finish(ticket)
+    worker.finish(job_ref)
     assert worker.control(SET_TASK, 22, b"more") == (WorkerError.BUSY, 21, b"")
     assert len(worker.runs) == 1
     assert worker.control(FETCH) == (WorkerError.OK, 21, b"result")
@@ -79,9 +79,9 @@ def test_a_second_task_is_refused_until_the_first_was_fetched(worker: Worker) ->
 def test_nothing_to_fetch_before_during_and_after_a_task(worker: Worker) -> None:
     worker.registered()
     assert worker.control(FETCH) == (WorkerError.NO_FETCH, 0, b"")
-    ticket = worker.take(21)
+    job_ref = worker.take(21)
     assert worker.control(FETCH) == (WorkerError.NO_FETCH, 21, b"")
-    worker.finish(ticket)
+    worker.finish(job_ref)
     assert worker.control(FETCH) == (WorkerError.OK, 21, b"result")
     assert worker.control(FETCH) == (WorkerError.NO_FETCH, 0, b"")
 
@@ -89,9 +89,9 @@ def test_nothing_to_fetch_before_during_and_after_a_task(worker: Worker) -> None
 def test_the_status_is_the_task_also_while_it_works(worker: Worker) -> None:
     worker.registered()
     assert worker.control(GET_STATUS) == (WorkerError.OK, 0, b"")
-    ticket = worker.take(21)
+    job_ref = worker.take(21)
     assert worker.control(GET_STATUS) == (WorkerError.OK, 21, b"")
-    worker.finish(ticket)
+    worker.finish(job_ref)
     assert worker.control(GET_STATUS) == (WorkerError.OK, 21, b"")
     worker.control(FETCH)
     assert worker.control(GET_STATUS) == (WorkerError.OK, 0, b"")
@@ -111,7 +111,7 @@ def test_an_outcome_that_was_not_said_whole_can_be_fetched_again(worker: Worker)
     """R94."""
     worker.registered()
     worker.fetch_me(21)
-    broken = worker.hear(FETCH)
+    broken = worker.receive(FETCH)
     worker.side.said(broken, False, worker.now)
     assert worker.control(GET_STATUS) == (WorkerError.OK, 21, b"")
     assert worker.control(FETCH) == (WorkerError.OK, 21, b"result")
@@ -120,7 +120,7 @@ def test_an_outcome_that_was_not_said_whole_can_be_fetched_again(worker: Worker)
 def test_an_answer_that_is_still_being_said_ends_only_its_own_task(worker: Worker) -> None:
     worker.registered()
     worker.fetch_me(21)
-    slow = worker.hear(FETCH)
+    slow = worker.receive(FETCH)
     assert worker.control(FETCH) == (WorkerError.OK, 21, b"result")
     worker.take(22)
     worker.side.said(slow, True, worker.now)
@@ -143,7 +143,7 @@ def test_an_unknown_control_message_has_failed(worker: Worker, number: int) -> N
     worker.registered()
     worker.take(21)
     head = b"\x08" + (bytes([number]) if number > 0 else b"\xff" * 9 + b"\x01")
-    answer = worker.side.hear(head, b"", worker.now)
+    answer = worker.side.receive(head, b"", worker.now)
     worker.side.said(answer, True, worker.now)
     error, task_id, text = worker.replied(answer)
     assert (error, task_id) == (WorkerError.FAILED, 21)
@@ -152,7 +152,7 @@ def test_an_unknown_control_message_has_failed(worker: Worker, number: int) -> N
 
 def test_what_cannot_be_read_has_failed(worker: Worker) -> None:
     worker.registered()
-    for answer in (worker.side.hear(b"\xff", b"", worker.now), worker.side.refuse("too long")):
+    for answer in (worker.side.receive(b"\xff", b"", worker.now), worker.side.refuse("too long")):
         error, _, text = worker.replied(answer)
         assert error is WorkerError.FAILED
         assert text
@@ -161,19 +161,19 @@ def test_what_cannot_be_read_has_failed(worker: Worker) -> None:
 @pytest.mark.parametrize("is_busy", [False, True])
 def test_restart_is_answered_then_shutdown_is_said_and_nothing_waited_for(worker: Worker, is_busy: bool) -> None:
     worker.registered()
-    ticket = worker.take(21) if is_busy else None
-    answer = worker.hear(RESTART, task_id=99, extra=b"ignored")
+    job_ref = worker.take(21) if is_busy else None
+    answer = worker.receive(RESTART, task_id=99, extra=b"ignored")
     assert worker.replied(answer) == (WorkerError.OK, 21 if is_busy else 0, b"")
     assert worker.said() == []
     worker.side.said(answer, True, worker.now)
     assert worker.said() == [(SHUTDOWN, 7, 0, 0)]
     worker.answer()
     assert worker.side.is_over
-    if ticket is not None:
-        worker.finish(ticket)  # nobody's
+    if job_ref is not None:
+        worker.finish(job_ref)  # nobody's
 
 
 def test_restart_is_obeyed_although_its_answer_could_not_be_said(worker: Worker) -> None:
     worker.registered()
-    worker.side.said(worker.hear(RESTART), False, worker.now)
+    worker.side.said(worker.receive(RESTART), False, worker.now)
     assert kinds(worker.said()) == [SHUTDOWN]

@@ -66,10 +66,10 @@ class Worker:
     def stop_listening(self) -> None:
         self.places.append(None)
 
-    def run(self, ticket: Hashable, payload: bytes | bytearray) -> None:
-        self.runs.append((ticket, bytes(payload)))
+    def run(self, job_ref: Hashable, payload: bytes | bytearray) -> None:
+        self.runs.append((job_ref, bytes(payload)))
 
-    def complain(self, problem: str) -> None:
+    def log_limited(self, problem: str) -> None:
         assert problem
         self.complaints.append(problem)
 
@@ -103,13 +103,13 @@ class Worker:
         self.answer()
         return self
 
-    def hear(self, kind: ControlKind, task_id: int = 0, extra: bytes = b"") -> Answer:
+    def receive(self, kind: ControlKind, task_id: int = 0, extra: bytes = b"") -> Answer:
         head = codec.write_control(kind, self.edition, task_id=task_id, extra_size=len(extra))
-        return self.side.hear(head, extra, self.now)
+        return self.side.receive(head, extra, self.now)
 
     def control(self, kind: ControlKind, task_id: int = 0, extra: bytes = b"") -> Replied:
         """A whole exchange: what it answers, once it has said so."""
-        answer = self.hear(kind, task_id, extra)
+        answer = self.receive(kind, task_id, extra)
         self.side.said(answer, True, self.now)
         self.tick()
         return self.replied(answer)
@@ -126,12 +126,12 @@ class Worker:
         assert self.runs[-1][1] == payload
         return self.runs[-1][0]
 
-    def finish(self, ticket: Hashable, result: bytes = b"result") -> None:
-        self.side.finished(ticket, result, self.now)
+    def finish(self, job_ref: Hashable, result: bytes = b"result") -> None:
+        self.side.finished(job_ref, result, self.now)
         self.tick()
 
-    def fail(self, ticket: Hashable, reason: str) -> None:
-        self.side.failed(ticket, reason, self.now)
+    def fail(self, job_ref: Hashable, reason: str) -> None:
+        self.side.failed(job_ref, reason, self.now)
         self.tick()
 
     def fetch_me(self, task_id: int, result: bytes = b"result") -> None:

@@ -101,7 +101,7 @@ class Visitor(End):
 
     def hang_up(self) -> None:
         self.world.connections.ended(self.peer, "hung up")
-        self.world.turn()
+        self.world.run_once()
 
     def told(self, edition: str = "seed") -> Told | None:
         """What it was answered: one message, or none so far."""
@@ -158,7 +158,7 @@ class Call(End):
         self.feed(self.bytes_of(error, task_id, extra, size))
         self.is_answered = True
         self.world.connections.ended(self.peer, "answered")
-        self.world.turn()
+        self.world.run_once()
 
     def bytes_of(self, error: str | int = "OK", task_id: int = 0, extra: bytes = b"", size: int | None = None) -> bytes:
         code = ERRORS.index(error) + FIRST[self.edition] if isinstance(error, str) else error
@@ -206,7 +206,7 @@ class Fellow:
         """What it is answered."""
         visitor = self.world.visit(address or self.address, self.process)
         visitor.say(pulse(kind, self.edition, worker_id=self.id, task_id=task_id, next_pulse=next_pulse))
-        self.world.turn()
+        self.world.run_once()
         told = visitor.told(self.edition)
         assert told is not None
         assert visitor.is_over
@@ -303,7 +303,7 @@ class World(DialectWorld):
 
     def process_ends(self, process: int) -> None:
         self.watched.pop(process)()
-        self.turn()
+        self.run_once()
 
     # ---------------------------------------------------------------- workers
 
@@ -324,7 +324,7 @@ class World(DialectWorld):
         pulses, and listens on its socket unless `listener` does."""
         visitor = self.visit(address, process)
         visitor.say(pulse("REGISTER", edition, next_pulse=next_pulse))
-        self.turn()
+        self.run_once()
         told = visitor.told(edition)
         assert told is not None
         assert told.error == "OK"
@@ -344,25 +344,25 @@ class World(DialectWorld):
         fellow.call("GET_STATUS").answer()
         return fellow
 
-    def busy(self, edition: str = "seed", next_pulse: int = 60, **wishes: Any) -> tuple[Fellow, Caller, Call]:
+    def busy(self, edition: str = "seed", next_pulse: int = 60, **job_options: Any) -> tuple[Fellow, Caller, Call]:
         """A worker that has taken a job."""
         fellow = self.worker(edition, next_pulse=next_pulse)
-        caller = self.submit(**wishes)
+        caller = self.submit(**job_options)
         return fellow, caller, fellow.take()
 
     # ---------------------------------------------------------------- jobs
 
-    def submit(self, payload: bytes = b"job", **wishes: Any) -> Caller:
+    def submit(self, payload: bytes = b"job", **job_options: Any) -> Caller:
         caller = Caller()
         service = self.options.service
-        self.broker.submit(service, payload, caller, JobOptions(waits=True, **wishes), self.now)
-        self.turn()
+        self.broker.submit(service, payload, caller, JobOptions(waits=True, **job_options), self.now)
+        self.run_once()
         return caller
 
     def withdraw(self, caller: Caller) -> None:
         assert caller.job is not None
         assert self.broker.withdraw(caller.job, self.now)
-        self.turn()
+        self.run_once()
 
     def said(self, event: str) -> int:
         return len(self.remarked(event))
@@ -374,7 +374,7 @@ class World(DialectWorld):
         dials, self.dials = self.dials, []
         for peer, _ in dials:
             self.connections.dialled(peer, None, "timed out")
-        self.turn()
+        self.run_once()
 
     @property
     def dialling(self) -> int:
@@ -387,7 +387,7 @@ class World(DialectWorld):
             if worker_id in self.refusing:
                 self.connections.dialled(peer, None, "connection refused")
                 continue
-            exchange = peer.guest
+            exchange = peer.remote
             call = Call(self, worker_id, peer, exchange.remote.edition.name, len(self.calls) + 1)
             address = self.listening_as.get(worker_id, exchange.remote.uid)
             process = self.listening_by.get(worker_id, 0)
@@ -404,7 +404,7 @@ class World(DialectWorld):
             is_early = call.stream.is_closed and not call.is_answered and not call.is_cut
             assert not is_early or self.may_close_early, f"{call}: closed before its answer was read"
         session = self.session
-        ours = {worker.remote: worker for worker in self.broker.roster.workers.values()}
+        ours = {worker.remote: worker for worker in self.broker.worker_registry.workers.values()}
         assert ours.keys() == set(session._workers.by_id.values()), "broker and session know different workers"
         for id, remote in session._workers.by_id.items():
             assert remote.id == id
@@ -420,13 +420,13 @@ class World(DialectWorld):
         assert list(worker.running.values()) == ([remote.attempt] if remote.attempt is not None else [])
         due = max(self.session._workers.lease_end(remote), self.now + 2 if remote.probe or remote.exchange else 0)
         assert remote.alarm <= due, "its lease will never be judged"
-        assert remote.rest_until == inf or remote.alarm <= remote.rest_until
+        assert remote.retry_at == inf or remote.alarm <= remote.retry_at
         if remote.attempt is not None and not remote.is_set:
             assert remote.exchange is not None, "its job waits for nothing"
         if remote.wants_fetch:
             assert remote.exchange is not None, "its FETCH waits for nothing"
-        if worker.unproven and remote.exchange is None:
-            assert remote.rest_until < inf, "it is unproven, and nothing will prove it"
+        if worker.stuck and remote.exchange is None:
+            assert remote.retry_at < inf, "it is unproven, and nothing will prove it"
         if remote.exchange is not None:
             assert remote.exchange.peer is not None
             assert not remote.exchange.is_given_up

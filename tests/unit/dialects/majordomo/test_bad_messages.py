@@ -46,7 +46,7 @@ def test_a_connection_stays_what_its_first_message_was() -> None:
     assert worker.raw(b"", b"MDPC01", ECHO, b"x") == [[b"MDPW02", b"\x06"]]
     client = world.client()
     assert client.raw(b"", b"MDPW01", b"\x01", ECHO) == []
-    assert not world.broker.roster.workers
+    assert not world.broker.worker_registry.workers
     assert world.bad == {"wrong header": 2}
 
 

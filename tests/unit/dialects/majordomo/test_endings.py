@@ -57,7 +57,7 @@ def test_d3_a_routing_id_on_a_new_connection_ends_the_former_life_of_a_worker() 
     assert again.reply(client=token) == []
     assert world.counters.late_results == 1
     assert client.told() == []
-    assert len(world.broker.roster.workers) == 1
+    assert len(world.broker.worker_registry.workers) == 1
 
 
 def test_d3_a_routing_id_on_a_new_connection_ends_the_former_life_of_a_client() -> None:
@@ -78,7 +78,7 @@ def test_a_drained_worker_gets_disconnect_behind_its_result() -> None:
     world = World()
     worker, client = world.busy()
     world.broker.drain(world.worker_of(worker), world.now)
-    world.turn()
+    world.run_once()
     assert worker.words() == []
     assert worker.reply(b"the last") == ["DISCONNECT"]
     assert client.done(b"the last")
@@ -89,7 +89,7 @@ def test_a_worker_that_an_operator_drained_stays_and_gets_nothing() -> None:
     world = World()
     worker, client = world.busy()
     drained = world.worker_of(worker)
-    assert drained.terms.comes_back
+    assert drained.profile.comes_back
     world.broker.drain(drained, world.now, stays=True)
     assert worker.reply(b"the last") == []
     assert client.done(b"the last")
@@ -109,7 +109,7 @@ def test_a_killed_worker_gets_disconnect_at_once() -> None:
     world = World()
     worker, _ = world.busy()
     world.broker.drain(world.worker_of(worker), world.now, at_once=True)
-    world.turn()
+    world.run_once()
     assert worker.words() == ["DISCONNECT"]
     assert world.ended == {"lost": 1}
     assert worker.reply() == []
@@ -128,7 +128,7 @@ def test_a_withdrawn_job_ends_in_silence_and_its_late_reply_proves_the_worker() 
     world = World()
     worker, client = world.busy()
     world.broker.withdraw(world.job(), world.now)
-    world.turn()
+    world.run_once()
     assert world.state(worker) == "unproven"
     worker.reply()
     assert world.state(worker) == "idle"

@@ -41,11 +41,11 @@ def test_a_crowd_that_joined_at_once_is_told_in_several_turns(monkeypatch: pytes
     crowd = [world.worker() for _ in range(5)]
     world.now += 2
     told = []
-    while (due := world.runner.turn()) == world.now:
+    while (due := world.runner.run_once()) == world.now:
         told.append(sum(bool(each.stream.taken) for each in crowd))
     assert told == [2, 4]
     assert due > world.now
-    world.turn()
+    world.run_once()
     assert [each.words() for each in crowd] == [["HEARTBEAT"]] * 5
 
 

@@ -34,8 +34,8 @@ class Port:
     def send(self, frames: Sequence[bytes]) -> None:
         self.sent.append([bytes(frame) for frame in frames])
 
-    def run(self, ticket: Hashable, payload: bytes, assignment: object = None) -> None:
-        self.ticket = ticket
+    def run(self, job_ref: Hashable, payload: bytes, assignment: object = None) -> None:
+        self.job_ref = job_ref
         self.runs.append(bytes(payload))
 
     def reconnect(self, reason: str) -> None:
@@ -49,11 +49,11 @@ class Port:
         self.side.opened(self.now)
         return self
 
-    def hear(self, *rest: bytes) -> None:
-        self.side.hear([*self.speech.worker, *rest], self.now)
+    def receive(self, *rest: bytes) -> None:
+        self.side.receive([*self.speech.worker, *rest], self.now)
 
     def job(self, *body: bytes) -> None:
-        self.hear(b"\x02", CLIENT, b"", *(body or (b"job",)))
+        self.receive(b"\x02", CLIENT, b"", *(body or (b"job",)))
 
     def wait(self, seconds: float) -> None:
         """Time passes; the conversation ticks when it asked to."""
@@ -92,7 +92,7 @@ def test_it_says_heartbeat_every_period_idle_or_busy(speech: Speech) -> None:
     port.said()
     for _ in range(4):
         port.wait(0.5)
-        port.hear(speech.heartbeat)
+        port.receive(speech.heartbeat)
     port.job()
     port.wait(2)
     assert port.said() == [[speech.heartbeat]] * 8
@@ -112,7 +112,7 @@ def test_any_command_is_a_life_sign_of_the_broker() -> None:
     port = Port(heartbeat=1, liveness=3).open()
     for _ in range(5):
         port.wait(2.5)
-        port.hear(RFC7.heartbeat)
+        port.receive(RFC7.heartbeat)
     assert port.reconnects == []
 
 
@@ -121,7 +121,7 @@ def test_a_broker_may_be_silent_while_we_work() -> None:
     port = Port(heartbeat=1, liveness=3).open()
     port.job()
     port.wait(50)
-    port.side.finished(port.ticket, b"result", port.now)
+    port.side.finished(port.job_ref, b"result", port.now)
     port.wait(2.9)
     assert port.reconnects == []
     port.wait(0.2)
@@ -131,7 +131,7 @@ def test_a_broker_may_be_silent_while_we_work() -> None:
 @every
 def test_disconnect_makes_it_connect_anew(speech: Speech) -> None:
     port = Port(speech).open()
-    port.hear(speech.disconnect)
+    port.receive(speech.disconnect)
     assert port.reconnects == ["the broker said DISCONNECT"]
     port.said()
     port.open()
@@ -154,7 +154,7 @@ def test_the_clients_frame_goes_back_with_the_result(speech: Speech) -> None:
     assert port.runs == [b"job"]
     assert port.side.is_busy
     port.said()
-    port.side.finished(port.ticket, b"result", port.now)
+    port.side.finished(port.job_ref, b"result", port.now)
     assert port.said() == [[speech.reply, CLIENT, b"", b"result"]]
     assert not port.side.is_busy
 
@@ -165,7 +165,7 @@ def test_a_body_of_several_frames_is_one_payload_and_goes_back_as_the_handler_le
     port.job(b"one", b"two")
     assert port.runs == [b"onetwo"]
     port.said()
-    port.side.finished(port.ticket, b"joined", port.now)
+    port.side.finished(port.job_ref, b"joined", port.now)
     assert port.said() == [[speech.reply, CLIENT, b"", b"joined"]]
 
 
@@ -174,7 +174,7 @@ def test_a_job_that_failed_makes_it_say_disconnect_and_connect_anew(speech: Spee
     port = Port(speech).open()
     port.job()
     port.said()
-    port.side.failed(port.ticket, "boom", port.now)
+    port.side.failed(port.job_ref, "boom", port.now)
     assert port.said() == [[speech.disconnect]]
     assert port.reconnects == ["boom"]
 
@@ -182,11 +182,11 @@ def test_a_job_that_failed_makes_it_say_disconnect_and_connect_anew(speech: Spee
 def test_the_result_of_a_job_of_an_earlier_connection_is_never_sent() -> None:
     port = Port().open()
     port.job()
-    port.hear(RFC7.disconnect)
+    port.receive(RFC7.disconnect)
     port.open()
     port.said()
-    port.side.finished(port.ticket, b"result", port.now)
-    port.side.failed(port.ticket, "boom", port.now)
+    port.side.finished(port.job_ref, b"result", port.now)
+    port.side.failed(port.job_ref, "boom", port.now)
     assert port.said() == []
     assert len(port.reconnects) == 1
 
@@ -203,14 +203,14 @@ def test_a_second_job_while_it_works_makes_it_connect_anew() -> None:
 @pytest.mark.parametrize("rest", [[], [b"\x01", b"echo"], [b"\x07"], [b"\x02"], [b"\x02", b"c", b"x"], [b"\x02", b"c"]])
 def test_what_it_cannot_understand_makes_it_connect_anew(speech: Speech, rest: list[bytes]) -> None:
     port = Port(speech).open()
-    port.hear(*rest)
+    port.receive(*rest)
     assert len(port.reconnects) == 1
     assert port.runs == []
 
 
 def test_a_job_over_what_it_takes_makes_it_connect_anew() -> None:
     port = Port().open()
-    port.side.hear(TooLarge([b"", b"MDPW01", b"\x02"], 1 << 40), port.now)
+    port.side.receive(TooLarge([b"", b"MDPW01", b"\x02"], 1 << 40), port.now)
     assert len(port.reconnects) == 1
 
 
@@ -224,7 +224,7 @@ def test_an_idle_worker_that_stops_says_disconnect_and_nothing_more(speech: Spee
     port.side.stop()
     assert port.said() == [[speech.disconnect]]
     port.job()
-    port.hear(speech.disconnect)
+    port.receive(speech.disconnect)
     port.wait(10)
     assert port.said() == port.runs == port.reconnects == []
 
@@ -237,7 +237,7 @@ def test_a_busy_worker_that_stops_says_disconnect_behind_its_result(speech: Spee
     port.side.stop()
     port.wait(1)
     assert port.said() == [[speech.heartbeat]]
-    port.side.finished(port.ticket, b"result", port.now)
+    port.side.finished(port.job_ref, b"result", port.now)
     assert port.said() == [[speech.reply, CLIENT, b"", b"result"], [speech.disconnect]]
 
 
@@ -265,11 +265,11 @@ class Client:
     def send(self, frames: Sequence[bytes]) -> None:
         self.sent.append([bytes(frame) for frame in frames])
 
-    def answered(self, ticket: Hashable, result: bytes) -> None:
-        self.answers.append((ticket, bytes(result)))
+    def answered(self, job_ref: Hashable, result: bytes) -> None:
+        self.answers.append((job_ref, bytes(result)))
 
-    def reported(self, ticket: Hashable, payload: bytes, is_part: bool, attempt: int) -> None:
-        self.parts.append((ticket, bytes(payload), is_part, attempt))
+    def reported(self, job_ref: Hashable, payload: bytes, is_part: bool, attempt: int) -> None:
+        self.parts.append((job_ref, bytes(payload), is_part, attempt))
 
     def reconnect(self, reason: str) -> None:
         self.reconnects.append(reason)
@@ -278,8 +278,8 @@ class Client:
         self.side.call("mine", "echo", payload, None, 0.0)
         return self
 
-    def hear(self, *body: bytes, part: bool = False, service: bytes = b"echo") -> None:
-        self.side.hear(list(self.speech.answer(service, *body, part=part)), 0.0)
+    def receive(self, *body: bytes, part: bool = False, service: bytes = b"echo") -> None:
+        self.side.receive(list(self.speech.answer(service, *body, part=part)), 0.0)
 
 
 @every
@@ -292,22 +292,22 @@ def test_a_clients_request_names_the_service(speech: Speech, payload: bytes) -> 
 @pytest.mark.parametrize("body", [[b"result"], [b""], [], [b"a", b"", b"b"]])
 def test_a_client_gets_the_result_once(speech: Speech, body: list[bytes]) -> None:
     client = Client(speech).call()
-    client.hear(*body)
-    client.hear(*body)
+    client.receive(*body)
+    client.receive(*body)
     assert client.answers == [("mine", b"".join(body))]
     client.call()
-    client.hear(b"second")
+    client.receive(b"second")
     assert len(client.answers) == 2
 
 
 @pytest.mark.parametrize("speech", SPEECHES[1:], ids=str)
 def test_parts_are_reported_as_they_come(speech: Speech) -> None:
     client = Client(speech).call()
-    client.hear(b"one ", part=True)
-    client.hear(b"two", b" ", part=True)
+    client.receive(b"one ", part=True)
+    client.receive(b"two", b" ", part=True)
     assert client.parts == [("mine", b"one ", True, 1), ("mine", b"two ", True, 1)]
     assert client.answers == []
-    client.hear(b"three")
+    client.receive(b"three")
     assert client.answers == [("mine", b"three")]
 
 
@@ -328,7 +328,7 @@ def test_what_is_no_answer_is_malformed(speech: Speech) -> None:
         strange.append([*speech.final[:-1], b"\x09", b"echo", b"x"])
     for message in strange:
         with pytest.raises(Malformed):
-            client.side.hear(message, 0.0)  # type: ignore[arg-type]
+            client.side.receive(message, 0.0)  # type: ignore[arg-type]
     assert client.answers == []
 
 
@@ -340,9 +340,9 @@ def test_a_call_that_nobody_waits_for_any_more_costs_the_connection(speech: Spee
     assert client.reconnects == []
     client.side.forget("mine", b"", 0.0)
     assert len(client.reconnects) == 1
-    client.hear(b"too late")
+    client.receive(b"too late")
     client.call()
-    client.hear(b"in time")
+    client.receive(b"in time")
     assert client.answers == [("mine", b"in time")]
 
 

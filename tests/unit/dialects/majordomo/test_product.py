@@ -33,7 +33,7 @@ def arrange(state: str, speech: Speech) -> tuple[World, Side]:
         world.wait(JOB_TIMEOUT)
     elif state == "parted":
         world.broker.drain(world.worker_of(worker), world.now, at_once=True)
-        world.turn()
+        world.run_once()
         assert worker.words() == ["DISCONNECT"]
     worker.told()
     assert world.state(worker) == state
@@ -159,8 +159,8 @@ def test_every_word_in_every_state_has_its_reaction(speech: Speech) -> None:
     def check(state: str, word: str, reaction: str) -> None:
         world, worker = arrange(state, speech)
         before = dict(world.ended)
-        worker.hear(*message_of(word, worker))
-        world.turn()
+        worker.receive(*message_of(word, worker))
+        world.run_once()
         notes = [name for name, count in world.ended.items() if count > before.get(name, 0)]
         notes += ["late"] * world.counters.late_results
         notes += ["part"] * world.counters.dropped_parts
@@ -175,9 +175,9 @@ def test_every_word_in_every_state_has_its_reaction(speech: Speech) -> None:
 def test_whatever_was_said_the_connection_may_end_next(speech: Speech) -> None:
     def check(state: str, word: str, reaction: str) -> None:
         world, worker = arrange(state, speech)
-        worker.hear(*message_of(word, worker))
+        worker.receive(*message_of(word, worker))
         worker.cut()
-        assert not world.broker.roster.workers
+        assert not world.broker.worker_registry.workers
 
     check_every_row(check, rows_of(speech))
 
@@ -189,10 +189,10 @@ def test_whatever_was_said_while_a_job_waits_nobody_gets_two_and_nothing_is_stuc
     def check(state: str, word: str, reaction: str) -> None:
         world, worker = arrange(state, speech)
         world.client(b"waiting")
-        handed_out = world.counters.handed_out
-        worker.hear(*message_of(word, worker))
-        world.turn()
-        assert world.counters.handed_out - handed_out <= 1
+        dispatched = world.counters.dispatched
+        worker.receive(*message_of(word, worker))
+        world.run_once()
+        assert world.counters.dispatched - dispatched <= 1
         worker.cut()
         world.wait(world.options.queue_timeout + 1)
         assert not world.broker.jobs

@@ -92,13 +92,13 @@ class Side(ZmtpEnd):
         self.speech = speech
         self.client = b""  # what came with its last REQUEST
 
-    def hear(self, *frames: bytes) -> None:
+    def receive(self, *frames: bytes) -> None:
         self.send(frames)
 
     def raw(self, *frames: bytes) -> list[list[bytes]]:
         """It says a message, and the turn ends; returns what it was told since it last looked."""
-        self.hear(*frames)
-        self.world.turn()
+        self.receive(*frames)
+        self.world.run_once()
         return self.told()
 
     def told(self) -> list[list[bytes]]:
@@ -107,8 +107,8 @@ class Side(ZmtpEnd):
     # what a worker says and hears
 
     def command(self, command: bytes, *rest: bytes) -> list[str]:
-        self.hear(*self.speech.worker, command, *rest)
-        self.world.turn()
+        self.receive(*self.speech.worker, command, *rest)
+        self.world.run_once()
         return self.words()
 
     def ready(self, service: bytes = ECHO) -> list[str]:
@@ -144,8 +144,8 @@ class Side(ZmtpEnd):
     # what a client says
 
     def call(self, *body: bytes, service: bytes = ECHO) -> list[list[bytes]]:
-        self.hear(*self.speech.client, service, *body)
-        self.world.turn()
+        self.receive(*self.speech.client, service, *body)
+        self.world.run_once()
         return self.told()
 
     def done(self, *body: bytes, service: bytes = ECHO) -> bool:
@@ -168,14 +168,14 @@ class World(DialectWorld):
     def connect(self, speech: Speech = RFC7, identity: bytes = b"") -> Side:
         """A connection that has said nothing yet."""
         side = self.accept(Side(self, speech, identity), "door", self.carrier())
-        self.turn()
+        self.run_once()
         return side
 
     def worker(self, speech: Speech = RFC7, identity: bytes = b"", service: bytes = ECHO) -> Side:
         """A worker that has said READY; it is idle unless a job waited for it."""
         side = self.connect(speech, identity)
-        side.hear(*speech.worker, b"\x01", service)
-        self.turn()
+        side.receive(*speech.worker, b"\x01", service)
+        self.run_once()
         assert self.state(side) in ("idle", "busy")
         return side
 
@@ -194,25 +194,25 @@ class World(DialectWorld):
 
     # ---------------------------------------------------------------- what to look at
 
-    def guest(self, side: Side) -> MajordomoWorker:
-        guest = side.peer.guest
-        assert isinstance(guest, MajordomoWorker)
-        return guest
+    def remote(self, side: Side) -> MajordomoWorker:
+        remote = side.peer.remote
+        assert isinstance(remote, MajordomoWorker)
+        return remote
 
     def worker_of(self, side: Side) -> Worker:
-        worker = self.guest(side).worker
+        worker = self.remote(side).worker
         assert worker is not None
         return worker
 
     def state(self, side: Side) -> str:
         if side.is_over:
             return "gone"
-        guest = side.peer.guest
-        if guest is None or isinstance(guest, MajordomoCaller):
+        remote = side.peer.remote
+        if remote is None or isinstance(remote, MajordomoCaller):
             return "new"
-        if guest.worker is not None:
-            return str(guest.worker.state)
-        return "parted" if guest.is_parted else "new"
+        if remote.worker is not None:
+            return str(remote.worker.state)
+        return "parted" if remote.is_parted else "new"
 
     # ---------------------------------------------------------------- time and turns
 
@@ -222,26 +222,26 @@ class World(DialectWorld):
         while self.now < until - 1e-9:
             self.wait(min(self.options.heartbeat, until - self.now))
             for each in workers:
-                each.hear(*each.speech.worker, each.speech.heartbeat)
+                each.receive(*each.speech.worker, each.speech.heartbeat)
 
     # ---------------------------------------------------------------- what must hold
 
     def check_books(self) -> None:
         met = {}
         for peer in self.connections.peers:
-            guest = peer.guest
-            if isinstance(guest, MajordomoWorker):
-                assert guest.peer is peer
-                if guest.worker is None:
-                    assert guest.attempt is None, f"{peer.label} holds an attempt and is nobody"
+            remote = peer.remote
+            if isinstance(remote, MajordomoWorker):
+                assert remote.peer is peer
+                if remote.worker is None:
+                    assert remote.attempt is None, f"{peer.label} holds an attempt and is nobody"
                 else:
-                    assert not guest.is_parted
-                    met[guest.worker.id] = guest
-                    held = [*guest.worker.running.values(), *guest.worker.unproven.values()]
-                    assert held == ([] if guest.attempt is None else [guest.attempt])
-            elif isinstance(guest, MajordomoCaller):
+                    assert not remote.is_parted
+                    met[remote.worker.id] = remote
+                    held = [*remote.worker.running.values(), *remote.worker.stuck.values()]
+                    assert held == ([] if remote.attempt is None else [remote.attempt])
+            elif isinstance(remote, MajordomoCaller):
                 assert all(job.id in self.broker.jobs for job in peer.open_jobs())
-        assert met.keys() == self.broker.roster.workers.keys(), "broker and session know different workers"
+        assert met.keys() == self.broker.worker_registry.workers.keys(), "broker and session know different workers"
         beats = list(self.session._beats)
         assert {id(each) for each in beats} == {id(each) for each in met.values()}
         dues = [each.beat_due for each in beats]

@@ -8,7 +8,7 @@ import pytest
 from dragoman.carriers.carrier import Frame
 from dragoman.carriers.malformed import Malformed
 from dragoman.dialects.memodb import codec
-from dragoman.dialects.memodb.messages import Word
+from dragoman.dialects.memodb.messages import ParsedMessage
 
 ID = bytes(range(16))
 MEMO01 = bytes.fromhex("66 6d656d6f3031")
@@ -51,14 +51,14 @@ def malformed(body: Frame) -> Malformed:
     return caught.value
 
 
-def outcome(body: Frame) -> Word | tuple[str, str]:
+def outcome(body: Frame) -> ParsedMessage | tuple[str, str]:
     try:
         return codec.read(body)
     except Malformed as error:
         return error.reason, error.detail
 
 
-def both_ways(body: bytes) -> Word | tuple[str, str]:
+def both_ways(body: bytes) -> ParsedMessage | tuple[str, str]:
     """Bytes go the short way where there is one, a bytearray never does."""
     careful = outcome(bytearray(body))
     assert outcome(body) == careful, body.hex()

@@ -83,8 +83,8 @@ def test_r79_up_to_eight_words_of_a_route_come_back_unchanged() -> None:
     side, caller = world.connect(), world.connect()
     hops = (1, 2, 3, 4, 5, 6, 0x7FFF_FFFF)
     side.ask(1, ready(), *hops)
-    ((id, guest),) = world.session._guests.items()
-    assert len(guest.route) == 32
+    ((id, remote),) = world.session._remotes.items()
+    assert len(remote.route) == 32
     caller.ask(7, job(), 42)
     assert side.heard() == given(1, id)
     side.ask(2, result(id), *hops)

@@ -45,7 +45,7 @@ def test_r62_a_job_that_runs_is_the_same_job(is_new: bool) -> None:
     assert world.counters.accepted == 1
     side.ask(2, result(id))
     assert caller.heard() == answered(501)
-    assert world.counters.handed_out == 1
+    assert world.counters.dispatched == 1
 
 
 @both
@@ -106,8 +106,8 @@ def test_r63_kept_answers_are_bounded_in_bytes_and_the_oldest_go_first() -> None
     side, caller = world.connect(), world.connect()
     id = world.worker(side)
     for number in range(1, 6):
-        caller.hear(number, job(b"%d" % number))
-        world.turn()
+        caller.receive(number, job(b"%d" % number))
+        world.run_once()
         side.ask(number + 1, result(id, b"%d" % number * 1_000))
     assert len(caller.heard()) == 5
     assert world.session._callers.answers.bytes == 3 * size
@@ -137,8 +137,8 @@ def test_r63_answers_whose_caller_asked_for_something_else_leave_nothing_behind(
     id = world.busy_worker(side, caller, payload=b"kept")
     side.ask(2, result(id))
     for number in range(3, 503):
-        caller.hear(1, job(b"%d" % number))
-        world.turn()
+        caller.receive(1, job(b"%d" % number))
+        world.run_once()
         side.ask(number, result(id, b"%d" % number))
     assert len(caller.heard()) == 501
     assert len(caller.contacts.answered) == 2
@@ -222,7 +222,7 @@ def test_r74_a_slow_job_whose_caller_repeats_it_every_second_runs_once() -> None
         assert caller.ask(501, job(timeout=10_000)) == []
     side.ask(2, result(id))
     assert caller.heard() == answered(501)
-    assert (world.counters.accepted, world.counters.handed_out) == (1, 1)
+    assert (world.counters.accepted, world.counters.dispatched) == (1, 1)
 
 
 def test_r74_even_if_its_connection_breaks_every_time() -> None:
@@ -235,7 +235,7 @@ def test_r74_even_if_its_connection_breaks_every_time() -> None:
         assert caller.ask(501, job(timeout=10_000)) == []
     side.ask(2, result(id))
     assert caller.heard() == answered(501)
-    assert (world.counters.accepted, world.counters.handed_out) == (1, 1)
+    assert (world.counters.accepted, world.counters.dispatched) == (1, 1)
 
 
 def test_a_caller_that_asks_for_something_else_under_the_same_id_has_dropped_what_it_asked_before() -> None:
@@ -268,9 +268,9 @@ def test_the_answer_and_another_question_under_its_id_may_cross_in_one_turn() ->
     world = World()
     side, caller = world.connect(), world.connect()
     id = world.busy_worker(side, caller, payload=b"old")
-    side.hear(2, result(id, b"of the old"))
-    caller.hear(501, job(b"new"))
-    world.turn()
+    side.receive(2, result(id, b"of the old"))
+    caller.receive(501, job(b"new"))
+    world.run_once()
     assert caller.heard() == []
     assert side.heard() == given(2, id, b"new")
 
@@ -308,4 +308,4 @@ def test_constant_request_ids_two_workers_on_one_connection_do_not_make_each_oth
     staying = world.worker(side, 2)
     assert other.ask(3, heartbeat(moving)) == []
     assert side.ask(2, ready()) == []
-    assert set(world.session._guests) == {moving, staying}
+    assert set(world.session._remotes) == {moving, staying}

@@ -28,18 +28,18 @@ class Client:
     def send(self, frames: Sequence[bytes]) -> None:
         self.sent.append((bytes(frames[0]), b"".join(frames[1:])))
 
-    def answered(self, ticket: Hashable, result: bytes) -> None:
-        self.answers.append((ticket, bytes(result)))
+    def answered(self, job_ref: Hashable, result: bytes) -> None:
+        self.answers.append((job_ref, bytes(result)))
 
     def call(
-        self, payload: bytes = b"job", ticket: Hashable = "mine", timeout: float | None = None, service: str = "echo"
+        self, payload: bytes = b"job", job_ref: Hashable = "mine", timeout: float | None = None, service: str = "echo"
     ) -> bytes:
         """Returns its request id."""
-        self.side.call(ticket, service, payload, timeout, self.now)
+        self.side.call(job_ref, service, payload, timeout, self.now)
         return self.sent[-1][0]
 
     def result(self, request: bytes, payload: bytes = b"result") -> None:
-        self.side.hear([request, memo(RESULT, b"", payload=payload)], self.now)
+        self.side.receive([request, memo(RESULT, b"", payload=payload)], self.now)
 
     def take(self) -> list[tuple[bytes, bytes]]:
         taken, self.sent = self.sent, []
@@ -101,13 +101,13 @@ def test_a_client_gets_the_result_once(result: bytes) -> None:
 
 def test_a_result_with_the_flag_of_a_leaving_worker_is_a_result() -> None:
     client = Client()
-    client.side.hear([client.call(), memo(RESULT, b"", True, payload=b"x")], client.now)
+    client.side.receive([client.call(), memo(RESULT, b"", True, payload=b"x")], client.now)
     assert client.answers == [("mine", b"x")]
 
 
 def test_many_calls_are_in_flight_and_answered_in_any_order() -> None:
     client = Client(first_request=0x7FFF_FFF0)
-    requests = [client.call(b"%d" % number, ticket=number) for number in range(50)]
+    requests = [client.call(b"%d" % number, job_ref=number) for number in range(50)]
     assert len(set(requests)) == 50
     assert all(request[0] & 0x80 for request in requests)
     for number in reversed(range(50)):
@@ -152,9 +152,9 @@ def test_a_call_without_a_limit_is_never_asked_again_on_the_same_connection() ->
 
 def test_on_a_new_connection_whatever_has_no_answer_is_asked_again() -> None:
     client = Client()
-    done = client.call(b"one", ticket=1, timeout=5.0)
-    client.call(b"two", ticket=2, timeout=5.0)
-    client.call(b"three", ticket=3, timeout=inf)
+    done = client.call(b"one", job_ref=1, timeout=5.0)
+    client.call(b"two", job_ref=2, timeout=5.0)
+    client.call(b"three", job_ref=3, timeout=inf)
     client.result(done)
     _, *rest = client.take()
     client.now += 20
@@ -194,9 +194,9 @@ def test_an_answer_to_nothing_a_client_asked_is_ignored(request_id: bytes) -> No
 )
 def test_what_is_no_result_is_malformed_and_costs_only_its_own_call(message: bytes) -> None:
     client = Client()
-    request = client.call(ticket="bad")
-    other = client.call(ticket="good")
+    request = client.call(job_ref="bad")
+    other = client.call(job_ref="good")
     with pytest.raises(Malformed):
-        client.side.hear([request, message], client.now)
+        client.side.receive([request, message], client.now)
     client.result(other)
     assert client.answers == [("good", b"result")]

@@ -17,9 +17,9 @@ from dragoman.dialects.memodb.messages import (
     Disconnect,
     Heartbeat,
     Job,
+    ParsedMessage,
     Ready,
     Result,
-    Word,
 )
 
 from .headers import (
@@ -73,14 +73,14 @@ vectors = pytest.mark.parametrize(
 
 
 @vectors
-def test_a_vector_is_read(encoded: str, payload: str, word: Word, write: Callable[[], bytes]) -> None:
+def test_a_vector_is_read(encoded: str, payload: str, word: ParsedMessage, write: Callable[[], bytes]) -> None:
     body = bytes.fromhex(encoded) + bytes.fromhex(payload)
     assert codec.read(body) == word
     assert codec.read(bytearray(body)) == word
 
 
 @vectors
-def test_a_vector_is_written(encoded: str, payload: str, word: Word, write: Callable[[], bytes]) -> None:
+def test_a_vector_is_written(encoded: str, payload: str, word: ParsedMessage, write: Callable[[], bytes]) -> None:
     assert write().hex() == bytes.fromhex(encoded).hex()
 
 
@@ -114,12 +114,12 @@ valid = pytest.mark.parametrize(("encoded", "word"), VALID, ids=[each[0].hex()[:
 
 
 @valid
-def test_a_valid_header_is_read(encoded: bytes, word: Word) -> None:
+def test_a_valid_header_is_read(encoded: bytes, word: ParsedMessage) -> None:
     assert both_ways(encoded) == word
 
 
 @valid
-def test_whatever_follows_the_header_is_the_payload_or_unwanted(encoded: bytes, word: Word) -> None:
+def test_whatever_follows_the_header_is_the_payload_or_unwanted(encoded: bytes, word: ParsedMessage) -> None:
     for payload in PAYLOADS[1:]:
         read = both_ways(encoded + payload)
         if isinstance(word, Job):
@@ -131,7 +131,7 @@ def test_whatever_follows_the_header_is_the_payload_or_unwanted(encoded: bytes, 
 
 
 @valid
-def test_every_truncation_of_a_valid_header_is_malformed(encoded: bytes, word: Word) -> None:
+def test_every_truncation_of_a_valid_header_is_malformed(encoded: bytes, word: ParsedMessage) -> None:
     for end in range(len(encoded)):
         assert malformed(encoded[:end]).reason == "truncated header"
         assert malformed(bytearray(encoded[:end])).reason == "truncated header"

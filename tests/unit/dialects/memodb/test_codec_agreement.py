@@ -20,9 +20,9 @@ from dragoman.dialects.memodb.messages import (
     Disconnect,
     Heartbeat,
     Job,
+    ParsedMessage,
     Ready,
     Result,
-    Word,
 )
 
 from .headers import ID, MEMO01, MOST, both_ways, header
@@ -36,7 +36,7 @@ payloads = st.one_of(st.just(b""), st.binary(max_size=80))
 
 
 @st.composite
-def messages(draw: st.DrawFn) -> tuple[bytes, bytes, Word]:
+def messages(draw: st.DrawFn) -> tuple[bytes, bytes, ParsedMessage]:
     """Header and payload as the other library writes them, and what they mean."""
     id, payload = draw(ids), draw(payloads)
     kind = draw(st.sampled_from([READY, JOB, RESULT, HEARTBEAT, DISCONNECT]))
@@ -54,7 +54,7 @@ def messages(draw: st.DrawFn) -> tuple[bytes, bytes, Word]:
 
 @settings(max_examples=400, deadline=None)
 @given(message=messages())
-def test_what_another_library_writes_is_read(message: tuple[bytes, bytes, Word]) -> None:
+def test_what_another_library_writes_is_read(message: tuple[bytes, bytes, ParsedMessage]) -> None:
     encoded, payload, word = message
     assert both_ways(encoded + payload) == word
 
@@ -64,7 +64,7 @@ def test_what_another_library_writes_is_read(message: tuple[bytes, bytes, Word])
     message=messages(), changes=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 255)), max_size=3), cut=st.data()
 )
 def test_the_short_ways_and_the_careful_one_cannot_be_told_apart(
-    message: tuple[bytes, bytes, Word], changes: list[tuple[int, int]], cut: st.DataObject
+    message: tuple[bytes, bytes, ParsedMessage], changes: list[tuple[int, int]], cut: st.DataObject
 ) -> None:
     body = bytearray(message[0] + message[1])
     for at, value in changes:

@@ -39,7 +39,7 @@ def test_draining_a_parked_worker_tells_it_disconnect() -> None:
     side, caller = world.connect(), world.connect()
     id = world.beating_worker(side)
     world.broker.drain(world.record(id), world.now)
-    world.turn()
+    world.run_once()
     assert side.heard() == disconnected(2, id)
     assert world.state(id) == "gone"
     caller.ask(7, job())
@@ -52,7 +52,7 @@ def test_a_worker_that_an_operator_drained_stays_and_gets_nothing() -> None:
     side, caller = world.connect(), world.connect()
     id = world.busy_worker(side, caller)
     drained = world.record(id)
-    assert drained.terms.comes_back
+    assert drained.profile.comes_back
     world.broker.drain(drained, world.now, stays=True)
     assert side.ask(2, result(id)) == []
     caller.ask(7, job())
@@ -68,7 +68,7 @@ def test_draining_a_busy_worker_lets_it_finish_and_then_tells_it_disconnect() ->
     side, caller = world.connect(), world.connect()
     id = world.busy_worker(side, caller)
     world.broker.drain(world.record(id), world.now)
-    world.turn()
+    world.run_once()
     assert side.heard() == []
     caller.ask(7, job())
     assert side.ask(2, result(id)) == disconnected(2, id)
@@ -83,7 +83,7 @@ def test_draining_a_worker_that_owes_a_heartbeat_tells_it_disconnect_when_it_com
     world.wait(10)
     assert side.heard() == beats(1, id)
     world.broker.drain(world.record(id), world.now)
-    world.turn()
+    world.run_once()
     assert side.heard() == []
     assert side.ask(2, heartbeat(id)) == disconnected(2, id)
 
@@ -97,7 +97,7 @@ def test_draining_a_detached_worker_tells_it_disconnect_when_it_comes_back() -> 
     world.cut(side)
     for id in (parked, busy):
         world.broker.drain(world.record(id), world.now)
-    world.turn()
+    world.run_once()
     side = world.connect()
     assert side.ask(2, heartbeat(parked)) == disconnected(2, parked)
     assert side.ask(11, result(busy)) == disconnected(11, busy)
@@ -111,7 +111,7 @@ def test_killing_a_worker_tells_it_disconnect_at_once_or_when_it_comes() -> None
     busy = world.busy_worker(side, caller, 10, service="other")
     for id in (parked, busy):
         world.broker.drain(world.record(id), world.now, at_once=True)
-    world.turn()
+    world.run_once()
     assert side.heard() == disconnected(1, parked)
     assert world.silences == {"lost": 1}
     assert side.ask(11, result(busy)) == disconnected(11, busy)
@@ -124,7 +124,7 @@ def test_draining_the_broker_refuses_what_waits_and_what_comes_and_lets_end_what
     id = world.busy_worker(side, caller)
     caller.ask(7, job(b"waits"))
     world.broker.close(world.now)
-    world.turn()
+    world.run_once()
     caller.ask(8, job(b"comes"))
     assert world.silences == {"refused": 2}
     assert side.ask(2, result(id)) == []
@@ -141,7 +141,7 @@ def test_when_the_time_for_draining_is_over_what_runs_is_lost() -> None:
     world.busy_worker(side, caller)
     world.broker.close(world.now)
     world.broker.abort(world.now)
-    world.runner.turn()
+    world.runner.run_once()
     assert caller.heard() == []
     assert world.silences == {"lost": 1}
 
@@ -153,7 +153,7 @@ def test_idle_workers_hear_disconnect_when_the_broker_stops() -> None:
     id = world.worker(side)
     world.broker.close(world.now)
     world.broker.abort(world.now)
-    world.runner.turn()
+    world.runner.run_once()
     assert side.heard() == disconnected(1, id)
 
 
@@ -165,5 +165,5 @@ def test_while_a_service_is_paused_its_workers_get_heartbeats() -> None:
     caller.ask(7, job())
     world.wait(9.9)
     world.broker.resume("echo", world.now)
-    world.turn()
+    world.run_once()
     assert side.heard() == given(1, id)

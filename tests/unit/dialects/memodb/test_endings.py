@@ -65,7 +65,7 @@ def test_r72_zero_is_over_at_once_and_never_handed_out() -> None:
     world.worker(side)
     assert caller.ask(1, job(timeout=0)) == []
     assert side.heard() == []
-    assert world.counters.handed_out == 0
+    assert world.counters.dispatched == 0
     assert world.present == 0
     assert world.silences == {"timed out": 1}
 
@@ -89,7 +89,7 @@ def test_jobs_of_other_dialects_go_out_with_their_run_time_and_a_day_if_they_hav
     side = world.connect()
     id = world.worker(side)
     world.broker.submit("echo", b"job", Caller(Recipient()), JobOptions(job_timeout=timeout), world.now)
-    world.turn()
+    world.run_once()
     assert side.heard() == given(1, id, timeout=on_wire)
 
 
@@ -97,10 +97,10 @@ def test_many_different_timeouts_cost_no_memory_for_ever() -> None:
     world = World()
     caller = world.connect()
     for timeout in range(1, 3_000):
-        world.session._callers._wishes_for(timeout)
-    assert len(world.session._callers._wishes) <= 1_024
+        world.session._callers._options_for(timeout)
+    assert len(world.session._callers._job_options) <= 1_024
     caller.ask(1, job(timeout=7))
-    assert world.job().wishes.job_timeout == 0.007
+    assert world.job().options.job_timeout == 0.007
 
 
 # -------------------------------------------------------------------- endings without a word: R73, R71
@@ -127,7 +127,7 @@ def test_by_default_a_job_waits_for_a_worker_as_long_as_its_caller_is_there() ->
     world.wait(3_600)
     assert world.present == 1
     assert world.worker(world.connect())
-    assert world.counters.handed_out == 1
+    assert world.counters.dispatched == 1
 
 
 def test_the_run_time_of_a_job_begins_when_it_is_handed_out() -> None:
@@ -194,7 +194,7 @@ def test_d8_after_the_last_attempt_the_job_ends_in_silence() -> None:
     world.wait(10)
     assert caller.heard() == []
     assert world.silences == {"timed out": 1}
-    assert world.counters.handed_out == 2
+    assert world.counters.dispatched == 2
     assert world.workers == 0
 
 
@@ -205,7 +205,7 @@ def test_d8_by_default_a_job_has_one_attempt() -> None:
     world.worker(side, 10)
     side.ask(2, heartbeat(id))
     world.wait(2)
-    assert world.counters.handed_out == 1
+    assert world.counters.dispatched == 1
     assert world.silences == {"lost": 1}
 
 
@@ -215,7 +215,7 @@ def test_a_cancelled_job_is_silence_for_its_caller_and_its_worker_s_result_is_dr
     side, caller, other = world.connect(), world.connect(), world.connect()
     id = world.busy_worker(side, caller)
     world.broker.withdraw(world.job(), world.now)
-    world.turn()
+    world.run_once()
     assert world.silences == {"cancelled": 1}
     assert world.state(id) == "unproven"
     world.wait(100)
@@ -260,7 +260,7 @@ def test_a_job_that_ended_in_silence_is_forgotten_and_the_next_resend_is_a_new_o
     caller.ask(1, job())
     assert world.counters.accepted == 2
     world.worker(side)
-    assert world.counters.handed_out == 1
+    assert world.counters.dispatched == 1
 
 
 @pytest.mark.parametrize("policy", [Policy(max_jobs=1), Policy(max_memory=3), Policy(max_services=1)])
@@ -318,7 +318,7 @@ def test_r80_a_length_far_over_max_payload_ends_the_connection_at_the_length() -
     side = world.connect()
     id = world.worker(side)
     side.feed((1 << 30).to_bytes(8, "big"))
-    world.turn()
+    world.run_once()
     assert side.is_lost
     assert world.bad == {"over max_payload": 1}
     assert world.state(id) == "detached"

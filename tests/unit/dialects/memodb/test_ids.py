@@ -129,9 +129,9 @@ def test_r67_a_result_for_a_job_that_is_on_its_way_to_the_worker_is_not_booked_o
     world = World()
     side, caller = world.connect(), world.connect()
     id = world.beating_worker(side)
-    caller.hear(7, job(b"wanted"))
-    side.hear(3, result(id, b"a guess"))
-    world.turn()
+    caller.receive(7, job(b"wanted"))
+    side.receive(3, result(id, b"a guess"))
+    world.run_once()
     assert side.heard() == disconnected(3, id)
     assert caller.heard() == []
     other = world.worker(side, 4)

@@ -29,16 +29,16 @@ def test_a_job_s_way_there_and_back_byte_for_byte() -> None:
     world = World()
     side = world.connect()
     side.ask(1, bytes.fromhex("84 66 6d656d6f3031 01 40 81 64 6563686f"))
-    ((id, _),) = world.session._guests.items()
+    ((id, _),) = world.session._remotes.items()
     side.stream.taken.clear()
     side._seen = 0
-    side.hear(2, bytes.fromhex("85 66 6d656d6f3031 02 40 64 6563686f 19 1388") + b"hello")
-    world.runner.turn()
+    side.receive(2, bytes.fromhex("85 66 6d656d6f3031 02 40 64 6563686f 19 1388") + b"hello")
+    world.runner.run_once()
     body = bytes.fromhex("85 66 6d656d6f3031 02 50") + id + bytes.fromhex("64 6563686f 19 1388") + b"hello"
     assert side.stream.taken == (4 + len(body)).to_bytes(8, "big") + b"\x80\0\0\x01" + body
     side.stream.taken.clear()
-    side.hear(3, bytes.fromhex("84 66 6d656d6f3031 03 50") + id + b"\xf5" + b"bye")
-    world.runner.turn()
+    side.receive(3, bytes.fromhex("84 66 6d656d6f3031 03 50") + id + b"\xf5" + b"bye")
+    world.runner.run_once()
     to_caller = b"\x80\0\0\x02" + bytes.fromhex("83 66 6d656d6f3031 03 40") + b"bye"
     to_worker = b"\x80\0\0\x03" + bytes.fromhex("83 66 6d656d6f3031 05 50") + id
     assert side.stream.taken == b"".join(len(each).to_bytes(8, "big") + each for each in (to_caller, to_worker))
@@ -123,7 +123,7 @@ def test_r70_result_with_goodbye_is_delivered_and_answered_with_disconnect() -> 
     assert side.ask(2, result(id, b"answer", True)) == disconnected(2, id)
     assert caller.heard() == answered(501, b"answer")
     assert world.state(id) == "gone"
-    assert world.counters.handed_out == 1
+    assert world.counters.dispatched == 1
     assert side.ask(3, heartbeat(id)) == disconnected(3, id)
 
 
@@ -171,13 +171,13 @@ def test_many_workers_and_callers_share_one_connection() -> None:
     ids = [world.worker(side, number) for number in range(1, 51)]
     assert len(set(ids)) == 50
     for number in range(100, 150):
-        side.hear(number, job(b"%d" % number))
-    world.turn()
+        side.receive(number, job(b"%d" % number))
+    world.run_once()
     jobs = {said.id: said.payload for said in side.heard()}
     assert set(jobs) == set(ids)
     for request, id in enumerate(reversed(ids), 200):
-        side.hear(request, result(id, b"of " + jobs[id]))
-    world.turn()
+        side.receive(request, result(id, b"of " + jobs[id]))
+    world.run_once()
     assert {(said.request, said.payload) for said in side.heard()} == {(n, b"of %d" % n) for n in range(100, 150)}
 
 

@@ -113,9 +113,9 @@ def test_r76_hundreds_of_parked_requests_on_one_connection_end_with_it() -> None
     world = World()
     side = world.connect()
     for number in range(100):
-        side.hear(number, ready("rare"))
-        side.hear(1_000 + number, job(b"%d" % number))
-    world.turn()
+        side.receive(number, ready("rare"))
+        side.receive(1_000 + number, job(b"%d" % number))
+    world.run_once()
     assert (world.workers, world.present) == (100, 100)
     world.cut(side)
     world.wait(25)

@@ -24,7 +24,7 @@ def test_r64_workers_of_a_lost_connection_are_detached_and_given_nothing() -> No
     world.cut(side)
     assert [world.state(id) for id in ids] == ["detached"] * 3
     caller.ask(7, job())
-    assert world.counters.handed_out == 0
+    assert world.counters.dispatched == 0
     assert len(world.remarked("connection lost")) == 1
 
 
@@ -143,12 +143,12 @@ def test_r65_a_job_that_was_written_to_a_dying_connection_is_fetched_by_the_work
     world = World()
     side, caller = world.connect(), world.connect()
     id = world.worker(side)
-    caller.hear(7, job())
-    world.turn()
+    caller.receive(7, job())
+    world.run_once()
     world.worker(world.connect(), 50)
     world.cut(side)  # nobody knows whether the worker has read it
     world.wait(2)
-    assert world.counters.handed_out == 1
+    assert world.counters.dispatched == 1
     side = world.connect()
     assert side.ask(1, ready()) == given(1, id)
     side.ask(2, result(id))
@@ -234,9 +234,9 @@ def test_a_job_decided_in_the_turn_in_which_the_connection_ends_goes_to_another_
     side, other_side, caller = world.connect(), world.connect(), world.connect()
     id = world.worker(side)
     other = world.worker(other_side)
-    caller.hear(7, job())
+    caller.receive(7, job())
     world.drop(side)
-    world.turn()
+    world.run_once()
     assert other_side.heard() == given(1, other)
     assert world.state(id) == "detached"
     assert world.job().spent == 0
@@ -246,10 +246,10 @@ def test_a_job_decided_in_the_turn_in_which_its_worker_moves_goes_where_it_is() 
     world = World()
     side, new, caller = world.connect(), world.connect(), world.connect()
     id = world.worker(side)
-    caller.hear(7, job())
+    caller.receive(7, job())
     world.drop(side)
-    new.hear(1, ready())
-    world.turn()
+    new.receive(1, ready())
+    world.run_once()
     assert new.heard() == given(1, id)
     assert world.state(id) == "busy"
 
@@ -299,7 +299,7 @@ def test_r18_a_call_that_lost_its_worker_while_its_caller_was_away_too_long_is_n
     assert side.ask(2, heartbeat(id)) == disconnected(2, id)
     world.worker(side, 9)
     world.wait(2)
-    assert world.counters.handed_out == 1
+    assert world.counters.dispatched == 1
     assert world.present == 0
 
 
@@ -314,7 +314,7 @@ def test_r64_callers_and_workers_of_one_connection_come_back_together() -> None:
     assert side.ask(1, ready()) == given(1, id)
     assert side.ask(2, result(id, b"one")) == [*answered(501, b"one"), *given(2, id, b"waits")]
     assert side.ask(3, result(id, b"two")) == answered(7, b"two")
-    assert (world.counters.accepted, world.counters.handed_out) == (2, 2)
+    assert (world.counters.accepted, world.counters.dispatched) == (2, 2)
 
 
 def test_two_callers_alike_in_everything_whose_connections_are_gone_leave_nothing_behind() -> None:
@@ -335,9 +335,9 @@ def test_a_refusal_and_the_end_of_the_connection_may_cross_in_one_turn() -> None
     world = World(policy=Policy(max_jobs=1))
     caller = world.connect()
     caller.ask(1, job())
-    caller.hear(2, job(b"refused"))
-    caller.hear(2, job(b"refused"))
-    caller.hear(2, job(b"refused, and asked for something else"))
+    caller.receive(2, job(b"refused"))
+    caller.receive(2, job(b"refused"))
+    caller.receive(2, job(b"refused, and asked for something else"))
     world.drop(caller)
-    world.turn()
+    world.run_once()
     assert world.session._callers.waiting == 1

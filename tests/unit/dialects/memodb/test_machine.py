@@ -49,26 +49,26 @@ class Hostile:
                 self.sides.append(world.connect(random.choice([HOME, HOME, ELSEWHERE])))
         elif kind == "ask":
             self.ask()
-            world.turn()
+            world.run_once()
         elif kind == "same turn":
             for _ in range(random.randrange(1, 5)):
                 self.ask()
                 if random.random() < 0.1:
                     self.drop(random.choice(self.sides))
-            world.turn()
+            world.run_once()
         elif kind == "cut":
             self.drop(random.choice(self.sides))
-            world.turn()
+            world.run_once()
         elif kind == "wait":
             world.wait(random.choice([0.0, 0.05, 0.5, 2.0, 10.0, 10.0, 25.0]))
         elif kind == "late":
             world.late(random.choice([0.5, 0.9, 30.0]))
         elif kind == "stuck":
             random.choice(self.sides).stream.room = random.choice([0, 5, 40])
-            world.turn()
+            world.run_once()
         else:
             self.operate()
-        self.ids += [id for id in world.session._guests if id not in self.ids]
+        self.ids += [id for id in world.session._remotes if id not in self.ids]
 
     def drop(self, side: Side) -> None:
         if not side.is_lost:
@@ -79,7 +79,7 @@ class Hostile:
         side = random.choice(self.sides)
         if side.is_lost:
             return
-        known = list(self.world.session._guests) or self.ids
+        known = list(self.world.session._remotes) or self.ids
         id = random.choice(known if random.random() < 0.8 else self.ids)
         body = random.choices(
             [
@@ -94,12 +94,12 @@ class Hostile:
             ],
             [12, 8, 25, 25, 28, 2],
         )[0]
-        side.hear(random.randrange(1, 5), body, *random.choice([(), (), (), (7,)]))
+        side.receive(random.randrange(1, 5), body, *random.choice([(), (), (), (7,)]))
 
     def operate(self) -> None:
         random, world = self.random, self.world
         broker = world.broker
-        workers, jobs = list(broker.roster.workers.values()), list(broker.jobs.values())
+        workers, jobs = list(broker.worker_registry.workers.values()), list(broker.jobs.values())
         choice = random.randrange(4)
         if choice == 0 and workers:
             broker.drain(random.choice(workers), world.now, at_once=random.random() < 0.3)
@@ -109,7 +109,7 @@ class Hostile:
             broker.pause("a")
         else:
             broker.resume("a", world.now)
-        world.turn()
+        world.run_once()
 
     def finish(self) -> None:
         """Everybody leaves: in the end nothing is left of anybody."""
@@ -118,11 +118,11 @@ class Hostile:
             if not side.is_lost:
                 world.drop(side)
         world.broker.resume("a", world.now)
-        world.turn()
+        world.run_once()
         world.wait(61)
         session = world.session
         assert (world.workers, world.present, session._callers.waiting, session._callers.answers.bytes) == (0, 0, 0, 0)
-        for book in (session._guests, session._callers.orphans, session._lost_readies, session._callers.answers._kept):
+        for book in (session._remotes, session._callers.orphans, session._lost_readies, session._callers.answers._kept):
             assert not book
         assert session._heartbeats.armed == 0
 
@@ -183,21 +183,21 @@ class Socket:
         """Some of what is on the way arrives."""
         for _ in range(self.random.randrange(8)):
             if self.outgoing:
-                self.side.hear(*self.outgoing.pop(0))
-        self.world.turn()
+                self.side.receive(*self.outgoing.pop(0))
+        self.world.run_once()
         self.incoming += self.side.heard()
         for _ in range(self.random.randrange(8)):
             if self.incoming:
                 said = self.incoming.pop(0)
                 for member in self.members:
                     if member.req.take(said):
-                        member.hear(said)
+                        member.receive(said)
 
     def reconnect(self) -> None:
         """NNG repeats what has no answer on the new connection."""
         if self.random.random() < 0.3:
             self.side.stream.room = self.random.randrange(60)  # what we say last does not leave whole
-            self.world.turn()
+            self.world.run_once()
         self.side = self.world.again(self.side)
         self.outgoing.clear()
         self.incoming.clear()
@@ -214,7 +214,7 @@ class HonestWorker:
         socket.members.append(self)
         self.req.send(ready())
 
-    def hear(self, said: Said) -> None:
+    def receive(self, said: Said) -> None:
         self.id = said.id
         if said.word == "JOB":
             self.job = said.payload
@@ -247,7 +247,7 @@ class HonestClient:
             self.payload = f"{self.name} {self.asked}".encode()
             self.req.send(job(self.payload, timeout=self.timeout))
 
-    def hear(self, said: Said) -> None:
+    def receive(self, said: Said) -> None:
         assert said.word == "RESULT"
         assert said.payload == b"of " + self.payload, "another job's answer"
         self.answered += 1
@@ -283,7 +283,7 @@ def test_r60_on_a_network_that_breaks_no_answer_is_another_job_s(run: int) -> No
         if random.random() < 0.03 and not is_healing:
             world.wait(11)
     silent = sum(world.silences.values())
-    assert sum(runs.values()) <= world.counters.handed_out, "somebody ran what nobody was given"
+    assert sum(runs.values()) <= world.counters.dispatched, "somebody ran what nobody was given"
     assert max(runs.values(), default=1) <= 1 + silent, "a job ran twice although nobody gave up on it"
     assert sum(client.answered for client in clients) > 0
     if not silent:

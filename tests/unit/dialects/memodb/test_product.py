@@ -74,7 +74,7 @@ class Scene:
                 world.broker.withdraw(world.job(), world.now)
             elif self.step == "draining":
                 world.broker.drain(world.record(self.id), world.now)
-            world.turn()
+            world.run_once()
 
     def message(self, word: str) -> tuple[int, bytes]:
         """What is on the wire for a name in the table."""
@@ -98,14 +98,14 @@ class Scene:
         world = self.world
         counters = world.counters
         before = dict(counters.ended)
-        late, again, workers = counters.late_results, counters.replayed_answers, set(world.session._guests)
+        late, again, workers = counters.late_results, counters.replayed_answers, set(world.session._remotes)
         said = self.side.ask(*self.message(word))
         notes = [str(outcome) for outcome, count in counters.ended.items() if count > before[outcome]]
         assert notes.count("done") == len(self.caller.heard())
         notes += ["late"] * (counters.late_results - late)
         notes += ["bad"] * sum(world.bad.values())
         notes += ["again"] * (counters.replayed_answers - again)
-        notes += ["new"] * len(set(world.session._guests) - workers)
+        notes += ["new"] * len(set(world.session._remotes) - workers)
         assert all(each.id == self.id for each in said)
         words = " ".join(each.word for each in said) or "-"
         return "; ".join(filter(None, (words, world.state(self.id), " ".join(notes))))
@@ -202,9 +202,9 @@ def test_whatever_was_said_the_connection_may_end_in_the_same_turn(is_away: bool
     def check(state: str, word: str) -> None:
         scene = Scene(state, is_away)
         world = scene.world
-        scene.side.hear(*scene.message(word))
+        scene.side.receive(*scene.message(word))
         world.cut(scene.side)
-        assert {world.state(id) for id in world.session._guests} <= {"detached", "draining"}
+        assert {world.state(id) for id in world.session._remotes} <= {"detached", "draining"}
 
     check_every_row(check, ROWS)
 
@@ -220,17 +220,17 @@ def test_whatever_was_said_twice_in_a_row_is_said_once(is_away: bool) -> None:
         first = scene.side.ask(request, body)
         before = (
             world.counters.ended.copy(),
-            set(world.session._guests),
+            set(world.session._remotes),
             world.state(scene.id),
-            world.counters.handed_out,
+            world.counters.dispatched,
         )
         second = scene.side.ask(request, body)
         assert second == first
         after = (
             world.counters.ended.copy(),
-            set(world.session._guests),
+            set(world.session._remotes),
             world.state(scene.id),
-            world.counters.handed_out,
+            world.counters.dispatched,
         )
         assert after == before
         assert scene.caller.told.total() <= len(scene.caller.asked)
@@ -246,14 +246,14 @@ def test_whatever_was_said_while_a_job_waits_nobody_gets_two_and_nothing_stays_f
         scene = Scene(state, is_away)
         world, waiting = scene.world, scene.caller
         waiting.ask(CALLER_REQUESTS[-1], job(b"waiting"))
-        handed_out = world.counters.handed_out
+        dispatched = world.counters.dispatched
         scene.side.ask(*scene.message(word))
-        assert world.counters.handed_out - handed_out <= 1
-        busy = [guest for guest in world.session._guests.values() if guest.attempt is not None]
-        assert len({guest.attempt for guest in busy}) == len(busy)
+        assert world.counters.dispatched - dispatched <= 1
+        busy = [remote for remote in world.session._remotes.values() if remote.attempt is not None]
+        assert len({remote.attempt for remote in busy}) == len(busy)
         world.cut(scene.side)
         world.wait(25)  # jobs have 5 s, leases 20 s
-        stuck = [guest for guest in world.session._guests.values() if guest.attempt is None]
+        stuck = [remote for remote in world.session._remotes.values() if remote.attempt is None]
         assert not stuck
         assert world.present == 0
         assert world.session._callers.waiting == 0

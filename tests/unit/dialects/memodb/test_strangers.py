@@ -70,7 +70,7 @@ def test_r63_an_answer_that_had_not_left_when_the_connection_was_closed_is_kept(
     worker, caller = world.connect(), world.connect()
     id = world.busy_worker(worker, caller)
     caller.stream.closed_in_order = True  # its end was seen in this turn, before the answer was written
-    worker.hear(2, result(id))
+    worker.receive(2, result(id))
     world.runner._drain_effects(world.now)
     world.cut(caller)
     assert world.connect().ask(501, job()) == answered(501)

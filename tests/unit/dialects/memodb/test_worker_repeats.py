@@ -70,7 +70,7 @@ def test_r60_r61_a_ready_that_was_answered_with_a_job_gets_it_again(is_new: bool
     assert said == given(1, id)
     assert world.state(id) == "busy"
     assert world.counters.replayed_answers == 1
-    assert world.counters.handed_out == 1
+    assert world.counters.dispatched == 1
     side.ask(2, result(id))
     assert caller.heard() == answered(501)
 
@@ -157,7 +157,7 @@ def test_r60_a_result_that_was_answered_with_a_job_gets_it_again_and_is_not_that
     side.ask(3, result(id, b"second's"))
     assert other.heard() == answered(7, b"second's")
     assert caller.heard() == answered(501, b"first's")
-    assert world.counters.handed_out == 2
+    assert world.counters.dispatched == 2
 
 
 @both
@@ -267,7 +267,7 @@ def test_r60_a_job_whose_bytes_never_left_is_not_taken_back_once_it_was_said_els
     world.worker(world.connect(), 50)
     world.cut(side)
     assert world.state(id) == "busy"
-    assert world.counters.handed_out == 1
+    assert world.counters.dispatched == 1
     new.ask(3, result(id))
     assert caller.heard() == answered(7)
 
@@ -284,7 +284,7 @@ def test_r60_nor_if_the_place_where_it_was_said_again_is_gone_by_now() -> None:
     world.cut(new)
     world.cut(side)
     assert world.state(id) == "detached"
-    assert world.counters.handed_out == 1
+    assert world.counters.dispatched == 1
     world.connect().ask(3, result(id))
     assert caller.heard() == answered(7)
 
@@ -363,9 +363,9 @@ def test_r61_two_workers_alike_in_everything_whose_connections_are_gone_both_com
         world.cut(side)
     for _ in range(2):
         world.connect().ask(1, ready())
-    assert sum(world.state(id) == "idle" for id in world.session._guests) == 2
+    assert sum(world.state(id) == "idle" for id in world.session._remotes) == 2
     world.wait(9)
-    assert ids & set(world.session._guests)
+    assert ids & set(world.session._remotes)
     world.wait(30)
     assert world.workers == 0
     assert not world.session._lost_readies
@@ -382,4 +382,4 @@ def test_r61_the_end_of_one_does_not_make_its_double_unknown() -> None:
     world.wait(15.1)
     assert (world.is_known(one), world.is_known(two)) == (False, True)
     world.connect().ask(1, ready())
-    assert set(world.session._guests) == {two}
+    assert set(world.session._remotes) == {two}

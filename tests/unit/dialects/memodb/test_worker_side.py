@@ -142,7 +142,7 @@ def test_the_answer_to_a_result_may_be_the_next_job_or_a_heartbeat() -> None:
 def test_a_payload_that_came_in_a_bytearray_is_run_whole() -> None:
     worker = Worker().open()
     ((request, _),) = worker.take()
-    worker.side.hear([request, bytearray(memo(JOB, ID, "default", 1, payload=b"large"))], worker.now)
+    worker.side.receive([request, bytearray(memo(JOB, ID, "default", 1, payload=b"large"))], worker.now)
     assert worker.runs == [b"large"]
 
 

@@ -275,7 +275,7 @@ NONSENSE = {
 def test_what_it_does_not_understand_makes_it_connect_anew_and_begin_with_ready(message: bytes) -> None:
     worker = Worker().open()
     ((request, ready),) = worker.take()
-    worker.side.hear([request, message], worker.now)
+    worker.side.receive([request, message], worker.now)
     assert len(worker.reconnects) == 1
     assert worker.runs == []
     ((again, asked),) = worker.open().take()
@@ -287,7 +287,7 @@ def test_what_one_does_not_understand_costs_the_others_nothing_but_the_connectio
     worker = Worker(concurrency=2).open()
     (first, _), (second, _) = worker.take()
     worker.answer(first, JOB, b"w1", "default", 5000)
-    worker.side.hear([second, b"nonsense"], worker.now)
+    worker.side.receive([second, b"nonsense"], worker.now)
     assert len(worker.reconnects) == 1
     assert worker.open().said() == [memo(READY, b"", ["default"])]
     worker.finish()

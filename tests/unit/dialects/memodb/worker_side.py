@@ -25,7 +25,7 @@ class Worker:
         self, *services: str, concurrency: int = 1, heartbeat_after: float = 10.0, first_request: int = 0
     ) -> None:
         self.sent: list[tuple[bytes, bytes]] = []  # request id and message
-        self.tickets: list[Hashable] = []
+        self.job_refs: list[Hashable] = []
         self.runs: list[bytes] = []
         self.reconnects: list[str] = []
         self.now = 100.0
@@ -39,8 +39,8 @@ class Worker:
         assert frames[0][0] & 0x80, "the last word of the route has its top bit set"
         self.sent.append((bytes(frames[0]), b"".join(frames[1:])))
 
-    def run(self, ticket: Hashable, payload: bytes, assignment: object = None) -> None:
-        self.tickets.append(ticket)
+    def run(self, job_ref: Hashable, payload: bytes, assignment: object = None) -> None:
+        self.job_refs.append(job_ref)
         self.runs.append(bytes(payload))
 
     def reconnect(self, reason: str) -> None:
@@ -66,7 +66,7 @@ class Worker:
         return taken
 
     def answer(self, request: bytes, *items: object, payload: bytes = b"") -> None:
-        self.side.hear([request, memo(*items, payload=payload)], self.now)
+        self.side.receive([request, memo(*items, payload=payload)], self.now)
 
     def reply(self, *items: object, payload: bytes = b"") -> None:
         """Answer the one request that it has made."""
@@ -77,10 +77,10 @@ class Worker:
         self.reply(JOB, id, "default", 5000, payload=payload)
 
     def finish(self, result: bytes = b"result", number: int = -1) -> None:
-        self.side.finished(self.tickets[number], result, self.now)
+        self.side.finished(self.job_refs[number], result, self.now)
 
     def fail(self, number: int = -1) -> None:
-        self.side.failed(self.tickets[number], "ValueError: no", self.now)
+        self.side.failed(self.job_refs[number], "ValueError: no", self.now)
 
     def wait(self, seconds: float) -> None:
         """Time passes; the conversation ticks when it asked to."""

@@ -80,11 +80,11 @@ class Side(End):
 
     @property
     def contacts(self) -> ConnectionRecord:
-        contacts = self.peer.guest
+        contacts = self.peer.remote
         assert isinstance(contacts, ConnectionRecord)
         return contacts
 
-    def hear(self, request: int, body: bytes, *hops: int) -> None:
+    def receive(self, request: int, body: bytes, *hops: int) -> None:
         """It asks, and the turn of the loop is not over yet."""
         route = b"".join(word.to_bytes(4, "big") for word in (*hops, request | ASK))
         self.asked[route] += 1
@@ -92,8 +92,8 @@ class Side(End):
 
     def ask(self, request: int, body: bytes, *hops: int) -> list[Said]:
         """It asks; returns what it was told since it last looked."""
-        self.hear(request, body, *hops)
-        self.world.turn()
+        self.receive(request, body, *hops)
+        self.world.run_once()
         return self.heard()
 
     def heard(self) -> list[Said]:
@@ -177,13 +177,13 @@ class World(DialectWorld):
         side = self.accept(Side(self), "door", carrier, address, process)
         self.sides.append(side)
         side.feed(REQ_GREETING)
-        self.turn()
+        self.run_once()
         return side
 
     def cut(self, side: Side) -> None:
         """The connection is gone. What its stream had no room for never left us."""
         self.drop(side)
-        self.turn()
+        self.run_once()
 
     def drop(self, side: Side) -> None:
         """The same, and the turn of the loop is not over yet."""
@@ -205,9 +205,9 @@ class World(DialectWorld):
 
     def worker(self, side: Side, request: int = 1, *services: str) -> bytes:
         """A worker that has said READY and waits; its id, which nobody has told it yet."""
-        before = set(self.session._guests)
+        before = set(self.session._remotes)
         side.ask(request, ready(*services))
-        (id,) = set(self.session._guests) - before
+        (id,) = set(self.session._remotes) - before
         return id
 
     def beating_worker(self, side: Side, request: int = 1, *services: str) -> bytes:
@@ -221,21 +221,21 @@ class World(DialectWorld):
     def busy_worker(self, side: Side, caller: Side, request: int = 1, payload: bytes = b"job", **asked: Any) -> bytes:
         """A worker that has just been given a job; its caller asked with 500 + `request`."""
         id = self.worker(side, request, *([asked["service"]] if "service" in asked else []))
-        caller.hear(500 + request, job(payload, **asked))
-        self.turn()
+        caller.receive(500 + request, job(payload, **asked))
+        self.run_once()
         (said,) = side.heard()
         assert said.word == "JOB"
         assert (said.request, said.id, said.payload) == (request, id, payload)
         return id
 
-    def guest(self, id: bytes) -> MemoDbWorker:
-        return self.session._guests[id]
+    def remote(self, id: bytes) -> MemoDbWorker:
+        return self.session._remotes[id]
 
     def is_known(self, id: bytes) -> bool:
-        return id in self.session._guests
+        return id in self.session._remotes
 
     def record(self, id: bytes) -> Worker:
-        return self.guest(id).worker
+        return self.remote(id).worker
 
     def state(self, id: bytes) -> str:
         """The worker's state in the broker; `gone` if its id is dead or was never given."""
@@ -251,43 +251,43 @@ class World(DialectWorld):
         for side in self.sides:
             side.look()
         open_sides = [side for side in self.sides if not side.is_lost and side.peer.is_open]
-        self._check_guests(open_sides)
+        self._check_remotes(open_sides)
         self._check_readies(open_sides)
         self._check_calls(open_sides)
         self._check_answers()
 
-    def _check_guests(self, sides: list[Side]) -> None:
+    def _check_remotes(self, sides: list[Side]) -> None:
         session = self.session
-        found = [(side, guest) for side in sides for guest in side.contacts.guests]
-        assert len({guest for _, guest in found}) == len(found), "a worker is at two connections"
-        for side, guest in found:
-            assert session._guests.get(guest.id) is guest, "a dead worker is at a connection"
-            assert guest.peer is side.peer
-        met = {guest for _, guest in found}
-        for id, guest in session._guests.items():
-            assert guest.id == id
+        found = [(side, remote) for side in sides for remote in side.contacts.remotes]
+        assert len({remote for _, remote in found}) == len(found), "a worker is at two connections"
+        for side, remote in found:
+            assert session._remotes.get(remote.id) is remote, "a dead worker is at a connection"
+            assert remote.peer is side.peer
+        met = {remote for _, remote in found}
+        for id, remote in session._remotes.items():
+            assert remote.id == id
             assert len(id) == 16
-            assert (guest.peer is None) == (guest not in met), "a worker is not where it thinks it is"
-            self._check_guest(guest)
-        ours = {worker.remote for worker in self.broker.roster.workers.values()}
-        assert ours == set(session._guests.values()), "broker and session know different workers"
-        living = [guest for _, number, guest in session._heartbeats.entries() if guest.alarm_number == number]
-        assert all(session._guests.get(guest.id) is guest for guest in living), "a dead worker will get a HEARTBEAT"
+            assert (remote.peer is None) == (remote not in met), "a worker is not where it thinks it is"
+            self._check_remote(remote)
+        ours = {worker.remote for worker in self.broker.worker_registry.workers.values()}
+        assert ours == set(session._remotes.values()), "broker and session know different workers"
+        living = [remote for _, number, remote in session._heartbeats.entries() if remote.alarm_number == number]
+        assert all(session._remotes.get(remote.id) is remote for remote in living), "a dead worker will get a HEARTBEAT"
         assert len(living) == session._heartbeats.armed
 
-    def _check_guest(self, guest: MemoDbWorker) -> None:
-        worker = guest.worker
-        assert worker.remote is guest
-        held = [*worker.running.values(), *worker.unproven.values()]
-        assert held == ([] if guest.attempt is None else [guest.attempt]), "broker and session disagree on its job"
-        is_parked = guest.answer is None
-        assert not (is_parked and guest.attempt is not None), "it has a job and was not told"
-        if guest.peer is None:
+    def _check_remote(self, remote: MemoDbWorker) -> None:
+        worker = remote.worker
+        assert worker.remote is remote
+        held = [*worker.running.values(), *worker.stuck.values()]
+        assert held == ([] if remote.attempt is None else [remote.attempt]), "broker and session disagree on its job"
+        is_parked = remote.answer is None
+        assert not (is_parked and remote.attempt is not None), "it has a job and was not told"
+        if remote.peer is None:
             assert worker.away_since != inf, "it is out of reach and the broker does not know"
         elif is_parked:
             assert worker.state is WorkerState.IDLE or worker.stays, f"it waits for an answer and is {worker.state}"
-            assert guest.alarm <= guest.heartbeat_due, "it will get no HEARTBEAT"
-        elif guest.attempt is None:
+            assert remote.alarm <= remote.heartbeat_due, "it will get no HEARTBEAT"
+        elif remote.attempt is None:
             assert worker.state is WorkerState.DETACHED or worker.stays, f"it owes a HEARTBEAT and is {worker.state}"
         else:
             assert worker.away_since == inf, "it is within reach and the broker does not know"
@@ -296,22 +296,22 @@ class World(DialectWorld):
         session = self.session
         found = set()
         for side in sides:
-            for route, guest in side.contacts.readies.items():
-                assert session._guests.get(guest.id) is guest, "a dead worker's READY is remembered"
-                assert guest.peer is side.peer
-                assert guest.route == route
-                assert not guest.is_confirmed
-                found.add(guest)
-        for key, guest in session._lost_readies.items():
-            assert session._guests.get(guest.id) is guest, "a dead worker's READY is remembered"
-            assert guest.peer is None
-            assert guest.key == key
-            assert not guest.is_confirmed
-            found.add(guest)
-        for guest in session._guests.values():
-            if not guest.is_confirmed and guest not in found:
-                assert guest.peer is None, "a READY will not be known again"
-                assert guest.key in self.doubles, "a READY will not be known again"
+            for route, remote in side.contacts.readies.items():
+                assert session._remotes.get(remote.id) is remote, "a dead worker's READY is remembered"
+                assert remote.peer is side.peer
+                assert remote.route == route
+                assert not remote.is_confirmed
+                found.add(remote)
+        for key, remote in session._lost_readies.items():
+            assert session._remotes.get(remote.id) is remote, "a dead worker's READY is remembered"
+            assert remote.peer is None
+            assert remote.key == key
+            assert not remote.is_confirmed
+            found.add(remote)
+        for remote in session._remotes.values():
+            if not remote.is_confirmed and remote not in found:
+                assert remote.peer is None, "a READY will not be known again"
+                assert remote.key in self.doubles, "a READY will not be known again"
 
     def _check_calls(self, sides: list[Side]) -> None:
         session = self.session
@@ -340,7 +340,7 @@ class World(DialectWorld):
             assert call.job.state is not JobState.ENDED
             assert not call.is_over
             if call.peer is not None:
-                assert call.peer.guest.waiting[call.route] is call, "a call waits and its connection does not know"
+                assert call.peer.remote.waiting[call.route] is call, "a call waits and its connection does not know"
             else:
                 assert call.key in session._callers.orphans or call.key in self.doubles, (
                     "a call will not be known again"
@@ -355,7 +355,7 @@ class World(DialectWorld):
         for call in kept:
             assert call.job is None
             if call.peer is not None:
-                assert call.peer.guest.answered[call.route] is call
+                assert call.peer.remote.answered[call.route] is call
             else:
                 assert call.key in self.session._callers.orphans or call.key in self.doubles
         for side in self.sides:

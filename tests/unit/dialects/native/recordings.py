@@ -75,7 +75,7 @@ class Replay:
             elif "closed" in line:
                 self._close(number, line["closed"])
             elif line["from"] == "peer":
-                self._hear(number, [_frame(each) for each in line["frames"]])
+                self._receive(number, [_frame(each) for each in line["frames"]])
             else:
                 for word, fields in units([_frame(each) for each in line["frames"]]):
                     self._expect(number, word, fields, due)
@@ -87,7 +87,7 @@ class Replay:
 
     # ---------------------------------------------------------------- steps
 
-    def _hear(self, number: int, frames: Frames) -> None:
+    def _receive(self, number: int, frames: Frames) -> None:
         word = WORDS[frames[0][0]]
         self.received.add(word)
         if word == "BYE":
@@ -95,7 +95,7 @@ class Replay:
         elif word == "ASK":
             self.operations.add(frames[0][9:].decode())
         self._ends[number].send([self._as_today(frame) for frame in frames])
-        self._world.turn()
+        self._world.run_once()
 
     def _close(self, number: int, side: str) -> None:
         self._collect()
@@ -110,7 +110,7 @@ class Replay:
         self._collect()
         until = due + SLACK
         while not answers and world.now < until:
-            world.wait(min(max(world.turn() - world.now, 0.001), until - world.now))
+            world.wait(min(max(world.run_once() - world.now, 0.001), until - world.now))
             self._collect()
         self._late += max(0.0, world.now - due)
         assert self._late < SLACK, "the replay is too far behind for its times to be compared"

@@ -197,7 +197,7 @@ def test_a_client_without_jobs_may_ask_about_others() -> None:
 
 def test_a_broker_without_a_desk_objects() -> None:
     world = World()
-    world.session._clients.asks._desk = None
+    world.session._clients.asks._operations = None
     assert world.client().say(*ask(ONE, "services")) == [("OBJECT", ONE, "invalid")]
 
 
@@ -211,7 +211,7 @@ def test_an_attempt_of_an_earlier_run_may_still_be_answered(way: str) -> None:
     attempt = world.job().attempt
     assert attempt is not None
     late = world.worker("other")
-    world.broker.stranded[Token(token)] = attempt
+    world.broker.resumable[Token(token)] = attempt
     answer = {
         "RESULT": result((token, b"done")),
         "FAILED": failed(token),
@@ -229,7 +229,7 @@ def test_a_result_of_an_earlier_run_is_kept_while_jobs_are_read() -> None:
     """R107."""
     world = World()
     worker = world.worker()
-    world.broker.ledger.is_loading = True
+    world.broker.job_registry.is_loading = True
     worker.say(*result((b"t" * 16, b"done")))
-    assert world.broker.ledger.early.take(Token(b"t" * 16)) == b"done"
+    assert world.broker.job_registry.early.take(Token(b"t" * 16)) == b"done"
     assert world.counters.late_results == 0

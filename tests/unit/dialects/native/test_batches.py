@@ -26,19 +26,19 @@ def test_calls_of_a_job_in_a_batch() -> None:
     numbers = iter(range(1, 1_000))
     calls: Counter[tuple[str, str]] = Counter()
 
-    def hear(end: End, frames: Frames) -> None:
+    def receive(end: End, frames: Frames) -> None:
         messages = end.peer.carrier.feed(b"".join(end.carrier.encode(frames)))
         with counting() as counted:
             world.connections.arrived(end.peer, messages)
-            world.runner.turn()
+            world.runner.run_once()
         calls.update(counted)
 
     for batch in range(BATCHES + 1):
-        hear(client, submit([(new_id(next(numbers)), b"x") for _ in range(SIZE)]))
+        receive(client, submit([(new_id(next(numbers)), b"x") for _ in range(SIZE)]))
         worker.pump()
         given = worker.told()
         assert len(given) == SIZE
-        hear(worker, result(*((job[1], b"y") for job in given)))
+        receive(worker, result(*((job[1], b"y") for job in given)))
         client.pump()
         assert [said[0] for said in client.told()] == ["RESULT"] * SIZE
         if not batch:
@@ -98,7 +98,7 @@ class SocketEnd:
         peer = connections.connected(world.session, "door", ours, stream, name, "192.0.2.1", ConnectionLimits())
         stream.start(partial(connections.arrived, peer), partial(connections.ended, peer))
         while not peer.is_open or self.socket.taken:
-            world.runner.turn()
+            world.runner.run_once()
             assert not self.hears()
             if self._theirs.outgoing:
                 outgoing, self._theirs.outgoing = self._theirs.outgoing, []
@@ -124,13 +124,13 @@ def test_sixteen_jobs_in_a_message_cost_one_read_and_one_write_for_each_peer() -
     workers = [SocketEnd(world, loop, f"worker {number}") for number in range(2)]
     for worker in workers:
         worker.say(hello(2, {"services": ["echo"], "capacity": 8}))
-    world.runner.turn()
+    world.runner.run_once()
     for end in (client, *workers):
         assert [said[0] for said in end.hears()] == ["WELCOME"]
         end.socket.calls.clear()
 
     client.say(submit([(new_id(number), b"x") for number in range(16)]))
-    world.runner.turn()
+    world.runner.run_once()
     given = [worker.hears() for worker in workers]
     assert [len(each) for each in given] == [8, 8]
     assert client.socket.calls == {"read": 1}
@@ -138,7 +138,7 @@ def test_sixteen_jobs_in_a_message_cost_one_read_and_one_write_for_each_peer() -
 
     for worker, jobs in zip(workers, given, strict=True):
         worker.say(result(*((job[1], b"y") for job in jobs)))
-    world.runner.turn()
+    world.runner.run_once()
     assert len(client.hears()) == 16
     assert client.socket.calls == {"read": 1, "write": 1}
     assert [worker.socket.calls for worker in workers] == [{"write": 1, "read": 1}] * 2

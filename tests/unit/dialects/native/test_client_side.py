@@ -39,32 +39,32 @@ class Port:
     def send(self, frames: Sequence[Frame]) -> None:
         self.sent.append(list(frames))
 
-    def answered(self, ticket: Hashable, result: Frame) -> None:
-        self.answers.append((ticket, bytes(result)))
+    def answered(self, job_ref: Hashable, result: Frame) -> None:
+        self.answers.append((job_ref, bytes(result)))
 
     def ended(
         self,
-        ticket: Hashable,
+        job_ref: Hashable,
         outcome: Outcome | None,
         reason: str,
         failure: Failure | None = None,
         refusal: str = "",
     ) -> None:
-        self.answers.append((ticket, outcome, reason))
+        self.answers.append((job_ref, outcome, reason))
         self.failures.append(failure)
         self.refusals.append(refusal)
 
-    def abandoned(self, ticket: Hashable, reason: str) -> None:
-        self.answers.append((ticket, "abandoned", reason))
+    def abandoned(self, job_ref: Hashable, reason: str) -> None:
+        self.answers.append((job_ref, "abandoned", reason))
 
-    def reported(self, ticket: Hashable, payload: Frame, is_part: bool, attempt: int) -> None:
-        self.reports.append((ticket, bytes(payload), is_part, attempt))
+    def reported(self, job_ref: Hashable, payload: Frame, is_part: bool, attempt: int) -> None:
+        self.reports.append((job_ref, bytes(payload), is_part, attempt))
 
-    def told(self, ticket: Hashable, view: bytes, payload: Frame) -> None:
-        self.views.append((ticket, view, bytes(payload)))
+    def told(self, job_ref: Hashable, view: bytes, payload: Frame) -> None:
+        self.views.append((job_ref, view, bytes(payload)))
 
-    def objected(self, ticket: Hashable, kind: str, detail: str) -> None:
-        self.views.append((ticket, kind, detail))
+    def operation_failed(self, job_ref: Hashable, kind: str, detail: str) -> None:
+        self.views.append((job_ref, kind, detail))
 
     def reconnect(self, reason: str) -> None:
         self.reconnects.append(reason)
@@ -90,26 +90,26 @@ class World:
 
     def welcome(self, **about: Any) -> None:
         usual = {"heartbeat": 2.5, "lease": 10, "max_payload": 1 << 20, "window": 1000, "resume": 30}
-        self.hear(WELCOME, json.dumps(usual | about).encode())
+        self.receive(WELCOME, json.dumps(usual | about).encode())
 
-    def hear(self, *frames: bytes) -> None:
-        self.side.hear(list(frames), self.now)
+    def receive(self, *frames: bytes) -> None:
+        self.side.receive(list(frames), self.now)
         self.side.flush(self.now)
 
-    def submit(self, ticket: Hashable, payload: bytes = b"p", wishes: SubmitOptions = ECHO) -> bytes:
+    def submit(self, job_ref: Hashable, payload: bytes = b"p", submit_options: SubmitOptions = ECHO) -> bytes:
         id = next(self._numbers).to_bytes(16, "big")
-        self.side.submit(ticket, wishes, payload, id, self.now)
+        self.side.submit(job_ref, submit_options, payload, id, self.now)
         return id
 
-    def ask(self, ticket: Hashable, question: str = "why", payload: bytes = b"") -> bytes:
+    def ask(self, job_ref: Hashable, question: str = "why", payload: bytes = b"") -> bytes:
         """Returns the request's number."""
         id = next(self._numbers).to_bytes(16, "big")
-        self.side.ask(ticket, question, b"{}", payload, id, self.now)
+        self.side.ask(job_ref, question, b"{}", payload, id, self.now)
         self.side.flush(self.now)
         return id[8:]
 
-    def sent_job(self, ticket: Hashable, payload: bytes = b"p") -> bytes:
-        id = self.submit(ticket, payload)
+    def sent_job(self, job_ref: Hashable, payload: bytes = b"p") -> bytes:
+        id = self.submit(job_ref, payload)
         self.side.flush(self.now)
         self.port.take()
         return id
@@ -159,14 +159,14 @@ def test_another_version_is_not_understood() -> None:
     world = World()
     world.side.opened(world.now)
     with pytest.raises(Malformed, match="version 9"):
-        world.side.hear([b"\x02\x09", b"{}"], world.now)
+        world.side.receive([b"\x02\x09", b"{}"], world.now)
 
 
 # -------------------------------------------------------------------- submit
 
 
 def test_jobs_that_ask_for_the_same_leave_in_one_message(world: World) -> None:
-    ids = [world.submit(ticket, ticket.encode()) for ticket in ("a", "b", "c")]
+    ids = [world.submit(job_ref, job_ref.encode()) for job_ref in ("a", "b", "c")]
     assert world.port.take() == []
     world.side.flush(world.now)
     assert world.port.take() == [[HEAD, b"".join(ids), b"a", b"b", b"c"]]
@@ -174,8 +174,8 @@ def test_jobs_that_ask_for_the_same_leave_in_one_message(world: World) -> None:
 
 def test_jobs_that_ask_for_different_things_leave_in_different_messages_and_in_order(world: World) -> None:
     other = SubmitOptions("other")
-    for wishes in (ECHO, ECHO, other, ECHO):
-        world.submit("x", wishes=wishes)
+    for submit_options in (ECHO, ECHO, other, ECHO):
+        world.submit("x", submit_options=submit_options)
     world.side.flush(world.now)
     assert [(read_order(head).service, len(rest)) for head, _, *rest in world.port.take()] == [
         ("echo", 2),
@@ -185,7 +185,7 @@ def test_jobs_that_ask_for_different_things_leave_in_different_messages_and_in_o
 
 
 def test_a_head_says_all_wishes(world: World) -> None:
-    world.submit("x", wishes=SubmitOptions("echo", 5.0, 2.0, 1.0, 9, 3, True))
+    world.submit("x", submit_options=SubmitOptions("echo", 5.0, 2.0, 1.0, 9, 3, True))
     world.side.flush(world.now)
     order = read_order(world.port.take()[0][0])
     assert (order.priority, order.attempts, int(order.flags)) == (9, 3, 1)
@@ -195,21 +195,21 @@ def test_a_head_says_all_wishes(world: World) -> None:
 
 
 def test_for_ever_is_as_long_as_can_be_said(world: World) -> None:
-    world.submit("x", wishes=SubmitOptions("echo", inf))
+    world.submit("x", submit_options=SubmitOptions("echo", inf))
     world.side.flush(world.now)
     assert read_order(world.port.take()[0][0]).deadline > 40 * 86_400
 
 
 def test_heads_are_written_once_and_not_kept_without_end(world: World) -> None:
     for number in range(3000):
-        world.submit("x", wishes=SubmitOptions(f"s{number}"))
+        world.submit("x", submit_options=SubmitOptions(f"s{number}"))
     assert len(world.side._heads) <= 1024
 
 
 def test_a_result_that_is_wanted_whole_is_asked_for_with_flag_8(world: World) -> None:
     """The broker then joins the parts: a client that joins them itself misses those sent while it was not connected."""
     for is_whole, flags in ((False, 0), (True, 8)):
-        world.submit(is_whole, wishes=SubmitOptions("echo", is_whole=is_whole))
+        world.submit(is_whole, submit_options=SubmitOptions("echo", is_whole=is_whole))
         world.side.flush(world.now)
         ((head, *_),) = world.port.take()
         assert head[1] == flags
@@ -237,8 +237,8 @@ def test_a_batch_keeps_to_the_brokers_max_payload() -> None:
 def test_a_payload_over_max_payload_is_refused_here(world: World) -> None:
     world.submit("big", bytes((1 << 20) + 1))
     world.side.flush(world.now)
-    ((ticket, outcome, reason),) = world.port.answers
-    assert (ticket, outcome, world.port.refusals) == ("big", Outcome.REFUSED, ["too large"])
+    ((job_ref, outcome, reason),) = world.port.answers
+    assert (job_ref, outcome, world.port.refusals) == ("big", Outcome.REFUSED, ["too large"])
     assert reason == "a payload of 1048577 bytes is over the broker's max_payload 1048576"
     assert world.port.take() == []
 
@@ -249,9 +249,9 @@ def test_no_more_than_the_window_is_under_way() -> None:
     ids = [world.submit(number) for number in range(5)]
     world.side.flush(world.now)
     assert [message[1] for message in world.port.take()] == [b"".join(ids[:3])]
-    world.hear(RESULT + ids[1], b"r")
+    world.receive(RESULT + ids[1], b"r")
     assert [message[1] for message in world.port.take()] == [ids[3]]
-    world.hear(FAILED + b"\x01" + ids[0], b"", b"no", b"")
+    world.receive(FAILED + b"\x01" + ids[0], b"", b"no", b"")
     assert [message[1] for message in world.port.take()] == [ids[4]]
     assert world.port.answers == [(1, b"r"), (0, Outcome.FAILED, "no")]
 
@@ -282,14 +282,14 @@ def test_a_failure_and_the_kind_of_a_refusal_come_apart_from_the_reason(
     world: World, number: int, texts: tuple[bytes, bytes, bytes], failure: Failure | None, refusal: str
 ) -> None:
     id = world.sent_job("t")
-    world.hear(FAILED + bytes((number,)) + id, *texts)
+    world.receive(FAILED + bytes((number,)) + id, *texts)
     assert world.port.answers == [("t", OUTCOMES[number], texts[1].decode())]
     assert (world.port.failures, world.port.refusals) == ([failure], [refusal])
 
 
 def test_several_results_in_one_message(world: World) -> None:
     one, two = world.sent_job("one"), world.sent_job("two")
-    world.hear(RESULT + two + one, b"2", b"1")
+    world.receive(RESULT + two + one, b"2", b"1")
     assert world.port.answers == [("two", b"2"), ("one", b"1")]
 
 
@@ -298,29 +298,29 @@ def test_several_results_in_one_message(world: World) -> None:
 )
 def test_every_outcome_has_its_word(world: World, number: int, outcome: str) -> None:
     id = world.sent_job("t")
-    world.hear(FAILED + bytes((number,)) + id, b"T", b"why", b"more")
+    world.receive(FAILED + bytes((number,)) + id, b"T", b"why", b"more")
     assert world.port.answers == [("t", outcome, "why")]
 
 
 def test_an_outcome_comes_once_and_strangers_are_passed_over(world: World) -> None:
     id = world.sent_job("t")
     for name in (id, id, bytes(16)):
-        world.hear(RESULT + name, b"r")
+        world.receive(RESULT + name, b"r")
     assert world.port.answers == [("t", b"r")]
 
 
 def test_progress_and_parts_are_reported_while_it_runs(world: World) -> None:
     id = world.sent_job("t")
-    world.hear(PROGRESS + id + b"\x00\x01", b"{}")
-    world.hear(PART + id + b"\x00\x02", b"part")
-    world.hear(RESULT + id, b"")
-    world.hear(PART + id + b"\x00\x02", b"late")
+    world.receive(PROGRESS + id + b"\x00\x01", b"{}")
+    world.receive(PART + id + b"\x00\x02", b"part")
+    world.receive(RESULT + id, b"")
+    world.receive(PART + id + b"\x00\x02", b"late")
     assert world.port.reports == [("t", b"{}", False, 1), ("t", b"part", True, 2)]
 
 
 def test_words_that_say_nothing_to_us_are_passed_over(world: World) -> None:
     for frames in ([HEARTBEAT], [ACCEPTED, bytes(16)], [b"\x7f"], [b"\x30echo", bytes(38), b"p"]):
-        world.hear(*frames)
+        world.receive(*frames)
     assert (world.port.sent, world.port.answers, world.port.reconnects) == ([], [], [])
 
 
@@ -328,15 +328,15 @@ def test_what_cannot_be_understood_is_said() -> None:
     world = World()
     world.side.opened(world.now)
     with pytest.raises(Malformed, match="7f came before WELCOME"):
-        world.side.hear([b"\x7f"], world.now)
+        world.side.receive([b"\x7f"], world.now)
     with pytest.raises(Malformed, match="hello first, please"):
-        world.side.hear([ERROR + b"\x10", b"hello first", b"hello first, please"], world.now)
+        world.side.receive([ERROR + b"\x10", b"hello first", b"hello first, please"], world.now)
     with pytest.raises(Malformed, match="more than this client takes"):
-        world.side.hear(TooLarge([], 1 << 31), world.now)
+        world.side.receive(TooLarge([], 1 << 31), world.now)
 
 
 def test_bye_of_the_broker_asks_for_a_new_connection(world: World) -> None:
-    world.hear(BYE, b"stopping")
+    world.receive(BYE, b"stopping")
     assert world.port.reconnects == ["the broker said goodbye: stopping"]
 
 
@@ -371,7 +371,7 @@ def test_of_a_job_that_was_sent_the_broker_decides(world: World) -> None:
     world.side.cancel(id, world.now)
     assert world.port.take() == [[b"\x12", id]]
     assert world.port.answers == []
-    world.hear(RESULT + id, b"was faster")
+    world.receive(RESULT + id, b"was faster")
     assert world.port.answers == [("t", b"was faster")]
     world.side.cancel(id, world.now)
     assert world.port.take() == []
@@ -386,7 +386,7 @@ def test_a_forgotten_job_is_cancelled_and_counts_until_the_broker_has_answered()
     second = world.submit("second")
     world.side.flush(world.now)
     assert world.port.take() == []
-    world.hear(FAILED + b"\x04" + id, b"", b"cancelled by its caller", b"")
+    world.receive(FAILED + b"\x04" + id, b"", b"cancelled by its caller", b"")
     assert world.port.take() == [[HEAD, second, b"p"]]
     assert world.port.answers == []
 
@@ -404,18 +404,18 @@ def test_a_forgotten_job_that_was_not_sent_leaves_no_trace(world: World) -> None
 
 def test_outcomes_are_acknowledged_after_so_many_bytes(world: World) -> None:
     ids = [world.sent_job(number) for number in range(3)]
-    world.hear(RESULT + ids[0], bytes(ACK_AFTER // 2))
+    world.receive(RESULT + ids[0], bytes(ACK_AFTER // 2))
     assert world.port.take() == []
-    world.hear(RESULT + ids[1], bytes(ACK_AFTER // 2))
+    world.receive(RESULT + ids[1], bytes(ACK_AFTER // 2))
     assert world.port.take() == [[b"\x13", ids[0] + ids[1]]]
-    world.hear(RESULT + ids[2], b"")
+    world.receive(RESULT + ids[2], b"")
     assert world.port.take() == []
 
 
 def test_without_a_session_nothing_is_acknowledged() -> None:
     world = World(ClientOptions(resume=False))
     world.connect()
-    world.hear(RESULT + world.sent_job("t"), bytes(ACK_AFTER))
+    world.receive(RESULT + world.sent_job("t"), bytes(ACK_AFTER))
     assert world.port.take() == []
 
 
@@ -424,14 +424,14 @@ def test_without_a_session_nothing_is_acknowledged() -> None:
 
 def test_after_a_broken_connection_it_asks_for_what_it_misses(world: World) -> None:
     done, open = world.sent_job("done"), world.sent_job("open")
-    world.hear(RESULT + done, b"")
+    world.receive(RESULT + done, b"")
     world.side.lost()
     unsent = world.submit("unsent")
     world.side.opened(world.now)
     assert world.port.take()[0][0] == b"\x01\x01\x01"
     world.welcome(resumed=True)
     assert world.port.take() == [[b"\x14", open], [HEAD, unsent, b"p"]]
-    world.hear(RESULT + open, b"kept")
+    world.receive(RESULT + open, b"kept")
     assert world.port.answers == [("done", b""), ("open", b"kept")]
 
 
@@ -442,9 +442,9 @@ def test_what_never_came_to_the_broker_is_sent_again_in_order(world: World) -> N
     world.port.take()
     world.welcome(resumed=True)
     assert world.port.take() == [[b"\x14", one + two + three]]
-    world.hear(MISSING, one + three)
+    world.receive(MISSING, one + three)
     assert world.port.take() == [[HEAD, one + three, b"p", b"p"]]
-    world.hear(MISSING, bytes(16))
+    world.receive(MISSING, bytes(16))
     assert world.port.take() == []
 
 
@@ -507,7 +507,7 @@ def test_a_cancelled_job_that_never_came_is_not_sent_again(world: World) -> None
     world.side.opened(world.now)
     world.welcome(resumed=True)
     world.port.take()
-    world.hear(MISSING, id + forgotten)
+    world.receive(MISSING, id + forgotten)
     assert world.port.take() == []
     assert world.port.answers == [("t", Outcome.CANCELLED, "it never came to the broker")]
 
@@ -554,7 +554,7 @@ def test_a_peer_that_never_welcomes_us_speaks_another_dialect() -> None:
 
 def test_whatever_is_heard_proves_the_broker_alive(world: World) -> None:
     world.now += 9
-    world.hear(HEARTBEAT)
+    world.receive(HEARTBEAT)
     world.side.tick(world.now + 9)
     assert world.port.reconnects == []
 
@@ -571,22 +571,22 @@ def test_without_a_connection_nothing_is_due(world: World) -> None:
 def test_a_question_is_asked_and_told(world: World) -> None:
     number = world.ask("mine", "enqueue", b"payload")
     assert world.port.take() == [[b"\x40" + number + b"enqueue", b"{}", b"payload"]]
-    world.hear(b"\x41" + number, b'{"id":"x"}', b"body")
+    world.receive(b"\x41" + number, b'{"id":"x"}', b"body")
     assert world.port.views == [("mine", b'{"id":"x"}', b"body")]
 
 
 def test_an_objection_is_passed_on(world: World) -> None:
     number = world.ask("mine")
-    world.hear(b"\x42" + number, b"not found", b"no such job")
+    world.receive(b"\x42" + number, b"not found", b"no such job")
     assert world.port.views == [("mine", "not found", "no such job")]
 
 
 def test_an_answer_that_nobody_waits_for_is_passed_over(world: World) -> None:
     number = world.ask("mine")
     world.side.forget("mine", bytes(8) + number, world.now)
-    world.hear(b"\x41" + number, b"{}", b"")
-    world.hear(b"\x41" + number, b"{}", b"")
-    world.hear(b"\x42" + b"stranger", b"busy", b"no")
+    world.receive(b"\x41" + number, b"{}", b"")
+    world.receive(b"\x41" + number, b"{}", b"")
+    world.receive(b"\x42" + b"stranger", b"busy", b"no")
     assert world.port.views == []
 
 
@@ -596,7 +596,7 @@ def test_questions_wait_for_the_welcome_and_are_asked_again_on_every_connection(
     assert world.port.take() == []
     world.connect()
     assert [frames[0] for frames in world.port.take()] == [b"\x40" + first + b"why", b"\x40" + second + b"why"]
-    world.hear(b"\x41" + second, b"{}", b"")
+    world.receive(b"\x41" + second, b"{}", b"")
     world.side.lost()
     third = world.ask("third")
     world.connect(resumed=False)
@@ -617,18 +617,18 @@ def test_no_more_questions_are_under_way_than_the_window_has_room_for() -> None:
     """One that nobody waits for any more still counts until its answer has come."""
     world = World()
     world.connect(window=2)
-    numbers = [world.ask(ticket) for ticket in range(4)]
+    numbers = [world.ask(job_ref) for job_ref in range(4)]
     assert [frames[0][1:9] for frames in world.port.take()] == numbers[:2]
     world.side.forget(0, bytes(8) + numbers[0], world.now)
     world.side.forget(2, bytes(8) + numbers[2], world.now)
     world.side.flush(world.now)
     assert world.port.take() == []
-    world.hear(b"\x41" + numbers[0], b"{}", b"")
+    world.receive(b"\x41" + numbers[0], b"{}", b"")
     assert [frames[0][1:9] for frames in world.port.take()] == [numbers[3]]
 
 
 def test_a_question_that_the_broker_would_not_take_is_not_sent(world: World) -> None:
     world.ask("mine", payload=bytes((1 << 20) + 1))
     assert world.port.take() == []
-    ((ticket, kind, _),) = world.port.views
-    assert (ticket, kind) == ("mine", "too large")
+    ((job_ref, kind, _),) = world.port.views
+    assert (job_ref, kind) == ("mine", "too large")

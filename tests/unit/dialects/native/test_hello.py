@@ -59,7 +59,7 @@ def test_services_that_cannot_be_offered_are_hung_up_on(names: list[str]) -> Non
     assert end.say(*hello(2, {"services": names})) == [("ERROR", "HELLO", "malformed")]
     assert end.is_over
     assert world.workers == 0
-    assert world.broker.roster.services == {}
+    assert world.broker.worker_registry.services == {}
 
 
 def test_64_services_of_128_bytes_are_offered() -> None:
@@ -76,7 +76,7 @@ def test_64_services_of_128_bytes_are_offered() -> None:
 def test_a_service_named_twice_is_offered_once() -> None:
     world = World()
     world.worker("echo", "echo")
-    assert list(world.broker.roster.services) == ["echo"]
+    assert list(world.broker.worker_registry.services) == ["echo"]
 
 
 def test_a_worker_with_one_name_too_many_for_the_broker_is_hung_up_on() -> None:
@@ -195,7 +195,7 @@ def test_our_own_pause_dismisses_nobody() -> None:
     world = World()
     worker = world.worker()
     world.now += 100
-    world.turn()
+    world.run_once()
     assert world.state(worker) == "idle"
 
 
@@ -228,7 +228,7 @@ def test_a_worker_that_drains_gives_back_what_it_has_not_begun() -> None:
     world = World()
     worker, client = world.worker(capacity=2), world.client()
     (first, _), (second, second_id) = (world.running(worker, client, attempts=1) for _ in range(2))
-    worker.hear([b"\x05"])
+    worker.receive([b"\x05"])
     assert worker.say(*names("RETURN", second)) == []
     assert worker.say(*result((first, b"1"))) == [("BYE", 1, "drained")]
     other = world.worker()
@@ -280,7 +280,7 @@ def test_what_a_peer_says_behind_its_bye_is_not_heard() -> None:
     world = World()
     client = world.client()
     client.feed(b"".join([*client.carrier.encode([b"\x06"]), *client.carrier.encode(submit([(A, b"job")], flags=1))]))
-    world.turn()
+    world.run_once()
     assert world.counters.accepted == 0
 
 
@@ -288,9 +288,9 @@ def test_an_operator_s_kill_is_a_bye_for_good_and_its_jobs_are_lost() -> None:
     world = World()
     worker, client = world.worker(), world.client()
     world.running(worker, client)
-    (known,) = world.broker.roster.workers.values()
+    (known,) = world.broker.worker_registry.workers.values()
     world.broker.drain(known, world.now, at_once=True)
-    world.turn()
+    world.run_once()
     assert worker.told() == [("BYE", 1, "killed by an operator")]
     assert [said[1] for said in client.told()] == ["lost"]
 

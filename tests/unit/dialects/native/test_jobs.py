@@ -50,22 +50,22 @@ def test_a_job_s_way_there_and_back_byte_for_byte() -> None:
     assert (job, payload) == (bytes.fromhex("30 6563686f"), b"hello")
     assert record == token + A + bytes.fromhex("0001 00001388")
     worker.inbox.clear()
-    worker.hear([b"\x20" + token, b"HELLO"])
-    world.turn()
+    worker.receive([b"\x20" + token, b"HELLO"])
+    world.run_once()
     assert client.inbox == [[b"\x20" + A, b"HELLO"]]
 
 
 def test_what_one_turn_gives_or_tells_leaves_in_one_message() -> None:
     world = World()
     worker, client = world.worker(capacity=2), world.client()
-    client.hear(submit([(A, b"one"), (B, b"two")], job_timeout=5_000))
-    world.turn()
+    client.receive(submit([(A, b"one"), (B, b"two")], job_timeout=5_000))
+    world.run_once()
     ((job, records, *payloads),) = worker.inbox
     assert (job, payloads) == (b"\x30echo", [b"one", b"two"])
     first, second = records[:16], records[38:54]
     assert records == first + A + bytes.fromhex("0001 00001388") + second + B + bytes.fromhex("0001 00001388")
-    worker.hear([b"\x20" + second + first, b"TWO", b"ONE"])
-    world.turn()
+    worker.receive([b"\x20" + second + first, b"TWO", b"ONE"])
+    world.run_once()
     assert client.inbox == [[b"\x20" + B + A, b"TWO", b"ONE"]]
 
 
@@ -73,8 +73,8 @@ def test_jobs_of_two_services_are_two_messages() -> None:
     world = World()
     worker, client = world.worker("one", "two", capacity=4), world.client()
     for number, service in enumerate(("one", "two", "one")):
-        client.hear(submit([(new_id(number), service.encode())], service=service))
-    world.turn()
+        client.receive(submit([(new_id(number), service.encode())], service=service))
+    world.run_once()
     assert [(message[0], len(message)) for message in worker.inbox] == [(b"\x30one", 4), (b"\x30two", 3)]
     assert [said[5].encode() == said[6] for said in worker.told()] == [True] * 3
 
@@ -84,13 +84,13 @@ def test_large_jobs_and_large_results_go_one_by_one() -> None:
     world = World()
     worker, client = world.worker(capacity=20), world.client()
     for number in range(12):
-        client.hear(submit([(new_id(number), bytes(99_000))]))
-    world.turn()
+        client.receive(submit([(new_id(number), bytes(99_000))]))
+    world.run_once()
     assert [len(message) for message in worker.inbox] == [3] * 12
     jobs = worker.told()
     for job in jobs:
-        worker.hear(result((job[1], bytes(99_000))))
-    world.turn()
+        worker.receive(result((job[1], bytes(99_000))))
+    world.run_once()
     assert [len(message) for message in client.inbox] == [2] * 12
     assert {said[1] for said in client.told()} == {new_id(number) for number in range(12)}
 
@@ -100,8 +100,8 @@ def test_batches_of_1_to_1024_jobs(count: int) -> None:
     world = World(window=2000, strict=False)
     worker, client = world.worker(capacity=1024), world.client()
     ids = [new_id(number) for number in range(count)]
-    client.hear(submit([(id, id[-3:]) for id in ids]))
-    world.turn()
+    client.receive(submit([(id, id[-3:]) for id in ids]))
+    world.run_once()
     jobs = worker.told()
     assert [(said[2], said[6]) for said in jobs] == [(id, id[-3:]) for id in ids]
     worker.say(*result(*((said[1], b"did " + said[6]) for said in jobs)))
@@ -215,7 +215,7 @@ def test_an_id_that_is_used_again_before_its_outcome_was_told_is_a_job_of_its_ow
     world = World()
     client = world.client(SECRET)
     client.say(*submit([(A, b"first")], flags=WAIT))
-    client.hear(names("CANCEL", A))
+    client.receive(names("CANCEL", A))
     assert [said[1] for said in client.say(*submit([(A, b"second")], flags=WAIT))] == ["cancelled"]
     assert world.job().payload == b"second"
     client.cut()
@@ -305,7 +305,7 @@ def test_a_broker_that_drains_refuses_what_comes_and_what_waits() -> None:
     token, runs = world.running(worker, client)
     client.say(*submit([(A, b"waits")]))
     world.broker.close(world.now)
-    world.turn()
+    world.run_once()
     assert [said[:4] for said in client.told()] == [refused(A, "draining")]
     assert [said[:4] for said in client.say(*submit([(B, b"")]))] == [refused(B, "draining")]
     worker.say(*result((token, b"DONE")))
@@ -317,9 +317,9 @@ def test_plans_are_bounded_in_number_and_in_size() -> None:
     world = World()
     client = world.client()
     for number in range(MOST_PLANS + 10):
-        client.hear(submit([(new_id(number), b"")], service=f"s{number}"))
-    client.hear(submit([(A, b"")], service="n" * 90_000))
-    world.turn()
+        client.receive(submit([(new_id(number), b"")], service=f"s{number}"))
+    client.receive(submit([(A, b"")], service="n" * 90_000))
+    world.run_once()
     assert all(len(head) <= LONGEST_PLAN for head in world.session._clients._plans)
     assert len(client.told()) == MOST_PLANS + 11
 
@@ -386,8 +386,8 @@ def test_a_worker_is_given_as_many_jobs_as_it_says_and_no_more(capacity: int) ->
     world = World(window=2000, strict=False)
     worker, client = world.worker(capacity=capacity), world.client()
     for number in range(capacity + 3):
-        client.hear(submit([(new_id(number), b"")]))
-    world.turn()
+        client.receive(submit([(new_id(number), b"")]))
+    world.run_once()
     jobs = worker.told()
     assert [said[2] for said in jobs] == [new_id(number) for number in range(capacity)]
     worker.say(*result((jobs[-1][1], b"")))
@@ -459,7 +459,7 @@ def test_the_result_that_crosses_cancel_is_what_comes() -> None:
     world = World()
     worker, client = world.worker(), world.client()
     token, id = world.running(worker, client)
-    worker.hear(result((token, b"DONE")))
+    worker.receive(result((token, b"DONE")))
     assert client.say(*names("CANCEL", id)) == [("RESULT", id, b"DONE")]
     assert worker.told() == []
 
@@ -468,7 +468,7 @@ def test_a_job_is_cancelled_once_however_often_it_is_said() -> None:
     world = World()
     worker, client = world.worker(), world.client()
     _, id = world.running(worker, client)
-    client.hear(names("CANCEL", id, id))
+    client.receive(names("CANCEL", id, id))
     assert [said[0] for said in client.say(*names("CANCEL", id))] == ["FAILED"]
     assert [said[0] for said in worker.told()] == ["RECALL"]
 
@@ -484,7 +484,7 @@ def test_many_jobs_are_cancelled_at_once() -> None:
 def test_a_job_that_is_cancelled_in_the_turn_in_which_it_came_is_seen_by_nobody() -> None:
     world = World()
     worker, client = world.worker(), world.client()
-    client.hear(submit([(A, b"job")]))
+    client.receive(submit([(A, b"job")]))
     assert [said[1] for said in client.say(*names("CANCEL", A))] == ["cancelled"]
     assert worker.told() == []
     assert world.state(worker) == "idle"
@@ -494,9 +494,9 @@ def test_a_job_that_ends_in_the_turn_in_which_it_leaves_is_not_sent() -> None:
     """It was sent without its payload, for that was gone with the job, and a worker ran it."""
     world = World()
     worker, client = world.worker(), world.client()
-    client.hear(submit([(A, b"job")], deadline=100))
+    client.receive(submit([(A, b"job")], deadline=100))
     world.now += 0.2  # the loop comes late: what was decided goes out first, then the deadline is judged
-    world.turn()
+    world.run_once()
     assert [said[1] for said in client.told()] == ["timed out"]
     assert worker.told() == []
     assert world.state(worker) == "idle"
@@ -512,7 +512,7 @@ def test_a_worker_of_another_people_fails_without_a_type() -> None:
     client.say(*submit([(A, b"job")], flags=WAIT))
     job = world.job()
     world.broker.withdraw(job, world.now, "an operator wants it so")
-    world.turn()
+    world.run_once()
     assert client.told() == [("FAILED", "cancelled", A, "", "an operator wants it so", "")]
 
 
@@ -520,7 +520,7 @@ def test_a_caller_of_another_people_is_told_type_and_message_in_one_sentence() -
     world = World()
     worker, other = world.worker(), Other()
     world.broker.submit("echo", b"job", other, JobOptions(), world.now)
-    world.turn()
+    world.run_once()
     ((_, token, _, number, milliseconds, service, payload),) = worker.told()
     assert (number, milliseconds, service, payload) == (1, 60_000, "echo", b"job")
     worker.say(*report("PART", token, b"half"))
@@ -534,7 +534,7 @@ def test_no_limit_can_be_said() -> None:
     for asked, limit in ((0, 60.0), (0xFFFFFFFF, inf)):
         world = World()
         world.submit(world.client(), b"job", flags=1, job_timeout=asked)
-        assert world.job().wishes.job_timeout == limit
+        assert world.job().options.job_timeout == limit
     world = World()
     world.submit(world.client(), b"job", flags=1, deadline=0xFFFFFFFF)
-    assert (world.job().deadline, world.job().wishes.job_timeout) == (inf, inf)
+    assert (world.job().deadline, world.job().options.job_timeout) == (inf, inf)

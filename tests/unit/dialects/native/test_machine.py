@@ -63,7 +63,7 @@ class Hostile:
             case _:
                 self.say(end, self.word())
         if random.random() < 0.7:
-            self.world.turn()
+            self.world.run_once()
         self.look()
 
     def say(self, end: End, frames: Frames) -> None:
@@ -75,7 +75,7 @@ class Hostile:
         if frames[0][:1] == b"\x14" and len(frames) > 1:  # whoever comes back may be told again, or that it is lost
             ids = frames[1]
             self.asked.update(ids[at : at + 16] for at in range(0, len(ids) - len(ids) % 16, 16))
-        end.hear(frames)
+        end.receive(frames)
 
     def look(self) -> None:
         for end in self.ends:
@@ -166,7 +166,7 @@ def test_hostile_peers_harm_neither_the_books_nor_honest_peers(run: int) -> None
     world = hostile.world
     for _ in range(STEPS):
         hostile.step()
-    world.turn()
+    world.run_once()
     hostile.look()
     client, worker = world.client(), world.worker("honest")
     token, id = world.running(worker, client, b"fine", service="honest", job_timeout=60_000)
@@ -188,7 +188,7 @@ def test_the_runs_go_everywhere() -> None:
         hostile = Hostile(run)
         for _ in range(STEPS):
             hostile.step()
-        hostile.world.turn()
+        hostile.world.run_once()
         total.update(hostile.world.ended)
         total.update(hostile.world.bad)
         total.update(hostile.answers)

@@ -233,7 +233,7 @@ def test_every_word_in_every_state_has_its_reaction() -> None:
 def test_whatever_was_said_the_connection_may_end_in_the_same_turn() -> None:
     def check(state: str, word: str) -> None:
         scene = Scene(state)
-        scene.peer.hear(scene.message(word))
+        scene.peer.receive(scene.message(word))
         scene.peer.cut()
         assert scene.world.workers == 0
         scene.other.cut()
@@ -251,8 +251,8 @@ def test_whatever_was_said_again_harms_nobody() -> None:
         world = scene.world
         for _ in range(25):
             if not scene.peer.is_over:
-                scene.peer.hear(scene.message(word))
-        world.turn()
+                scene.peer.receive(scene.message(word))
+        world.run_once()
         worker = world.worker("honest")
         token, id = world.running(worker, scene.other, b"fine", service="honest")
         worker.say(*result((token, b"FINE")))

@@ -13,8 +13,8 @@ def resume(world: World, *ids: bytes, secret: str = SECRET) -> End:
     """The client comes back and asks for these."""
     again, is_resumed = world.resumed(secret)
     assert is_resumed
-    again.hear(names("RESUME", *ids))
-    world.turn()
+    again.receive(names("RESUME", *ids))
+    world.run_once()
     return again
 
 
@@ -144,9 +144,9 @@ def test_an_outcome_that_comes_between_welcome_and_resume_is_told_once() -> None
     client.cut()
     again, _ = world.resumed()
     worker.say(*result((token, b"DONE")))
-    again.hear(names("RESUME", id))
-    again.hear(names("RESUME", id, id))
-    world.turn()
+    again.receive(names("RESUME", id))
+    again.receive(names("RESUME", id, id))
+    world.run_once()
     assert again.told() == [("RESULT", id, b"DONE")]
 
 
@@ -292,7 +292,7 @@ def test_d13_our_own_pause_forgets_nobody() -> None:
     client.cut()
     world.wait(10)
     world.now += 60
-    world.turn()
+    world.run_once()
     assert world.resumed()[1]
 
 
@@ -325,9 +325,9 @@ def test_what_arrives_late_by_the_old_connection_is_not_heard() -> None:
     world = World()
     client = world.client(SECRET)
     again = world.connect()
-    again.hear(hello(1, {"session": SECRET, "epoch": world.epochs[SECRET]}))
-    client.hear(submit([(A, b"late")], flags=1))
-    world.turn()
+    again.receive(hello(1, {"session": SECRET, "epoch": world.epochs[SECRET]}))
+    client.receive(submit([(A, b"late")], flags=1))
+    world.run_once()
     again.told()
     assert again.say(*names("RESUME", A)) == [("MISSING", A)]
     assert world.counters.accepted == 0
@@ -417,8 +417,8 @@ def test_what_was_told_again_is_dropped_last() -> None:
     worker.say(*result((first, b"A")))
     client.cut()
     again = resume(world, A, B)
-    again.hear(submit([(C, b"c")]))
-    world.turn()
+    again.receive(submit([(C, b"c")]))
+    world.run_once()
     ((_, third, *_),) = worker.told()
     worker.say(*result((third, b"C")))
     again.cut()  # B and C were on the way
@@ -476,8 +476,8 @@ def test_texts_of_failures_count_among_the_kept_bytes() -> None:
     worker, client = world.worker(), world.client(SECRET)
     for _ in range(10):
         token, _ = world.running(worker, client)
-        worker.hear([b"\x21\x01" + token, b"", b"m" * 20_000, b"d" * 20_000])
-        world.turn()
+        worker.receive([b"\x21\x01" + token, b"", b"m" * 20_000, b"d" * 20_000])
+        world.run_once()
     assert world.client_of(client)._kept_bytes == 80_000
 
 
@@ -585,7 +585,7 @@ def test_a_broker_that_drains_tells_those_who_come_back_what_became_of_their_job
     (waits,) = world.submit(client, b"waits")
     client.cut()
     world.broker.close(world.now)
-    world.turn()
+    world.run_once()
     again = resume(world, runs, waits)
     assert [said[:4] for said in again.told()] == [("FAILED", "refused", waits, "draining")]
     worker.say(*result((token, b"DONE")))

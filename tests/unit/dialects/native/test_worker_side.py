@@ -39,11 +39,11 @@ class Port:
     def send(self, frames: Sequence[Frame]) -> None:
         self.said.append(list(frames))
 
-    def run(self, ticket: Hashable, payload: Frame, assignment: JobInfo = NOTHING_SAID) -> None:
-        self.given.append((ticket, payload, assignment))
+    def run(self, job_ref: Hashable, payload: Frame, assignment: JobInfo = NOTHING_SAID) -> None:
+        self.given.append((job_ref, payload, assignment))
 
-    def recall(self, ticket: Hashable, reason: str) -> None:
-        self.events.append(("recall", ticket))
+    def recall(self, job_ref: Hashable, reason: str) -> None:
+        self.events.append(("recall", job_ref))
 
     def reconnect(self, reason: str) -> None:
         self.events.append(("reconnect", reason))
@@ -64,7 +64,7 @@ class Side:
         self._side = WorkerSide(WorkerOptions(prefetch=prefetch), self.port, ["echo"], concurrency)
         if is_open:
             self.opened(0.0)
-            self.hear(write_welcome(Welcome(2.0, 10.0, max_payload), Role.WORKER), 0.0)
+            self.receive(write_welcome(Welcome(2.0, 10.0, max_payload), Role.WORKER), 0.0)
             self.port.take()
 
     def __getattr__(self, name: str) -> Any:
@@ -72,7 +72,7 @@ class Side:
 
     def give(self, *tokens: bytes, timeout: float = inf) -> None:
         records = [write_record(token, ID, 3, timeout) for token in tokens]
-        self.hear(write_jobs("echo", records, [b"job " + token[:1] for token in tokens]), 0.0)
+        self.receive(write_jobs("echo", records, [b"job " + token[:1] for token in tokens]), 0.0)
 
 
 def test_it_says_hello_and_nothing_else_until_it_is_welcome() -> None:
@@ -81,15 +81,15 @@ def test_it_says_hello_and_nothing_else_until_it_is_welcome() -> None:
     side.opened(0.0)
     assert side.port.take() == [HELLO]
     assert side.tick(0.0) < 0.1  # how often it must speak is not known yet
-    side.hear(write_welcome(Welcome(0.5, 2.0, 1000), Role.WORKER), 0.1)
+    side.receive(write_welcome(Welcome(0.5, 2.0, 1000), Role.WORKER), 0.1)
     assert side.tick(0.1) == 0.5
 
 
 def test_a_job_is_run_with_all_that_is_said_of_it() -> None:
     side = Side()
     side.give(A, timeout=1.5)
-    [(ticket, payload, told)] = side.port.given
-    assert (ticket, payload, told.service, told.job_id, told.attempt) == (A, b"job \x01", "echo", ID.hex(), 3)
+    [(job_ref, payload, told)] = side.port.given
+    assert (job_ref, payload, told.service, told.job_id, told.attempt) == (A, b"job \x01", "echo", ID.hex(), 3)
     assert told.timeout == pytest.approx(1.5, abs=0.002)  # it is rounded up to milliseconds
     side.give(B)
     assert side.port.given[1] == (B, b"job \x02", JobInfo("echo", ID.hex(), 3, inf))
@@ -153,9 +153,9 @@ def test_progress_and_parts_name_their_attempt() -> None:
 def test_what_is_prefetched_begins_when_there_is_room() -> None:
     side = Side(concurrency=1, prefetch=1)
     side.give(A, B)
-    assert [ticket for ticket, _, _ in side.port.given] == [A]
+    assert [job_ref for job_ref, _, _ in side.port.given] == [A]
     side.finished(A, b"", 1.0)
-    assert [ticket for ticket, _, _ in side.port.given] == [A, B]
+    assert [job_ref for job_ref, _, _ in side.port.given] == [A, B]
 
 
 def test_a_job_beyond_the_capacity_is_given_back() -> None:
@@ -167,10 +167,10 @@ def test_a_job_beyond_the_capacity_is_given_back() -> None:
 def test_recall_reaches_the_job_and_return_follows_when_it_has_stopped() -> None:
     side = Side(concurrency=1, prefetch=1)
     side.give(A, B)
-    side.hear(write_recall(B, "cancelled"), 1.0)  # has not begun
+    side.receive(write_recall(B, "cancelled"), 1.0)  # has not begun
     assert side.port.take() == [[b"\x32", B]]
-    side.hear(write_recall(A, "cancelled"), 1.0)
-    side.hear(write_recall(C, "never heard of it"), 1.0)
+    side.receive(write_recall(A, "cancelled"), 1.0)
+    side.receive(write_recall(C, "never heard of it"), 1.0)
     assert side.port.events == [("recall", A)]
     assert side.is_busy
     side.returned(A, 2.0)
@@ -206,7 +206,7 @@ def test_heartbeats_are_said_when_nothing_else_was() -> None:
 
 def test_a_broker_that_is_silent_for_a_lease_is_given_up() -> None:
     side = Side()
-    side.hear([bytes((HEARTBEAT,))], 5.0)
+    side.receive([bytes((HEARTBEAT,))], 5.0)
     side.tick(14.9)
     assert side.port.events == []
     side.tick(15.0)
@@ -233,7 +233,7 @@ def test_stop_drains_and_leaves_at_the_brokers_bye() -> None:
     side.flush(1.0)
     assert side.port.take() == [[b"\x20" + A, b"one"]]
     assert side.is_busy
-    side.hear(write_bye("drained", is_final=True), 2.0)
+    side.receive(write_bye("drained", is_final=True), 2.0)
     assert side.port.events == [("leave", "drained")]
     assert not side.is_busy
 
@@ -249,9 +249,9 @@ def test_a_worker_that_stops_before_it_is_connected_drains_at_once() -> None:
 def test_a_final_bye_ends_what_runs_and_another_does_not() -> None:
     side = Side()
     side.give(A)
-    side.hear(write_bye("come back", is_final=False), 1.0)
+    side.receive(write_bye("come back", is_final=False), 1.0)
     assert side.port.events == [("reconnect", "the broker said goodbye: come back")]
-    side.hear(write_bye("killed", is_final=True), 1.0)
+    side.receive(write_bye("killed", is_final=True), 1.0)
     assert side.port.events[1:] == [("recall", A), ("leave", "killed")]
     assert not side.is_busy
 
@@ -269,18 +269,18 @@ def test_a_final_bye_ends_what_runs_and_another_does_not() -> None:
 )
 def test_what_cannot_be_understood_is_a_reason_to_connect_anew(message: list[Frame]) -> None:
     side = Side()
-    side.hear(message, 1.0)
+    side.receive(message, 1.0)
     assert [kind for kind, _ in side.port.events] == ["reconnect"]
 
 
 def test_a_message_over_all_limits_is_one_too() -> None:
     side = Side()
-    side.hear(TooLarge([b"\x30echo"], 1 << 40), 1.0)
+    side.receive(TooLarge([b"\x30echo"], 1 << 40), 1.0)
     assert [kind for kind, _ in side.port.events] == ["reconnect"]
 
 
 @pytest.mark.parametrize("message", [[b"\x04"], [b"\x7f", b"from later versions"], [b""]])
 def test_other_words_are_passed_over(message: list[Frame]) -> None:
     side = Side()
-    side.hear(message, 1.0)
+    side.receive(message, 1.0)
     assert (side.port.take(), side.port.events) == ([], [])

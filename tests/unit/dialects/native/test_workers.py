@@ -16,7 +16,7 @@ def recalled(world: World, worker: End, client: End) -> tuple[bytes, bytes]:
     token, id = world.running(worker, client)
     assert [said[1] for said in client.say(*names("CANCEL", id))] == ["cancelled"]
     assert [said[0] for said in worker.told()] == ["RECALL"]
-    assert world.state(worker) == ("unproven" if world.broker.roster.workers else "gone")
+    assert world.state(worker) == ("unproven" if world.broker.worker_registry.workers else "gone")
     return token, id
 
 
@@ -92,8 +92,8 @@ def test_texts_of_a_failure_are_cut_at_64_kib() -> None:
     world = World()
     worker, client = world.worker(), world.client()
     token, _ = world.running(worker, client)
-    worker.hear([b"\x21\x01" + token, b"T", b"\xff" * 30_000, b"d" * 70_000])
-    world.turn()
+    worker.receive([b"\x21\x01" + token, b"T", b"\xff" * 30_000, b"d" * 70_000])
+    world.run_once()
     ((_, _, _, type, message, detail),) = client.told()
     assert type == "T"
     assert KIB_64 - 3 < len(message.encode()) <= KIB_64
@@ -104,8 +104,8 @@ def test_progress_and_parts_are_passed_on_with_the_attempt_s_number() -> None:
     world = World()
     worker, client = world.worker(), world.client()
     token, id = world.running(worker, client, attempts=2)
-    worker.hear(report("PROGRESS", token, b"1"))
-    worker.hear(report("PART", token, b"2"))
+    worker.receive(report("PROGRESS", token, b"1"))
+    worker.receive(report("PART", token, b"2"))
     worker.say(*report("PROGRESS", token, b""))
     assert client.told() == [("PROGRESS", id, 1, b"1"), ("PART", id, 1, b"2"), ("PROGRESS", id, 1, b"")]
     worker.say(*failed(token))
@@ -119,9 +119,9 @@ def test_a_part_leaves_before_the_result_that_completes_it() -> None:
     world = World()
     worker, client = world.worker(), world.client()
     token, id = world.running(worker, client)
-    worker.hear(report("PART", token, b"1"))
-    worker.hear(result((token, b"2")))
-    world.turn()
+    worker.receive(report("PART", token, b"1"))
+    worker.receive(result((token, b"2")))
+    world.run_once()
     assert client.told() == [("PART", id, 1, b"1"), ("RESULT", id, b"2")]
 
 
@@ -130,11 +130,11 @@ def test_a_client_that_wants_a_result_whole_gets_its_parts_in_front_of_it() -> N
     world = World()
     worker, client = world.worker(), world.client()
     token, id = world.running(worker, client, flags=8)
-    worker.hear(report("PART", token, b"1"))
-    worker.hear(report("PROGRESS", token, b"half"))
-    worker.hear(report("PART", token, b"2"))
-    worker.hear(result((token, b"3")))
-    world.turn()
+    worker.receive(report("PART", token, b"1"))
+    worker.receive(report("PROGRESS", token, b"half"))
+    worker.receive(report("PART", token, b"2"))
+    worker.receive(result((token, b"3")))
+    world.run_once()
     assert client.told() == [("PROGRESS", id, 1, b"half"), ("RESULT", id, b"123")]
 
 
@@ -187,7 +187,7 @@ def test_a_second_answer_to_a_recall_is_late_and_frees_nothing() -> None:
     for frames in (result((token, b"")), failed(token), names("RETURN", token)):
         assert worker.say(*frames) == []
     assert world.counters.late_results == 3
-    (known,) = world.broker.roster.workers.values()
+    (known,) = world.broker.worker_registry.workers.values()
     assert known.free == 1
 
 
@@ -267,7 +267,7 @@ def test_many_jobs_are_returned_at_once_and_keep_their_places() -> None:
     first, client = world.worker(capacity=3), world.client()
     jobs = [world.running(first, client) for _ in range(3)]
     world.submit(client, b"a later one")
-    first.hear([b"\x05"])
+    first.receive([b"\x05"])
     first.say(*names("RETURN", *(token for token, _ in jobs)))
     second = world.worker(capacity=9)
     assert [said[2] for said in second.told()][:3] == [id for _, id in jobs]
@@ -339,7 +339,7 @@ def test_of_a_message_that_left_in_part_nothing_was_seen() -> None:
 def test_a_job_given_in_the_turn_in_which_its_worker_is_lost_was_seen_by_nobody() -> None:
     world = World()
     worker, client = world.worker(), world.client()
-    client.hear(submit([(A, b"job")], attempts=1))
+    client.receive(submit([(A, b"job")], attempts=1))
     worker.cut()
     assert [(said[2], said[3]) for said in world.worker().told()] == [(A, 1)]
     assert client.told() == []
@@ -399,10 +399,10 @@ def test_a_client_that_reads_nothing_costs_no_more_than_its_send_buffer() -> Non
     for number in range(400):
         if client.is_over:
             break
-        client.hear(submit([(new_id(number), b"")]))
-        world.turn()
+        client.receive(submit([(new_id(number), b"")]))
+        world.run_once()
         ((_, token, *_),) = worker.told()
-        worker.hear(result((token, bytes(99_000))))
-        world.turn()
+        worker.receive(result((token, bytes(99_000))))
+        world.run_once()
     assert client.is_over
     assert world.counters.disconnected_slow == 1

@@ -184,13 +184,13 @@ class End(ZmtpEnd):
     def __init__(self, world: World) -> None:
         super().__init__(world, Zmtp("DEALER", dials=True, limits=ZmtpLimits(max_frames=2000)))
 
-    def hear(self, frames: Frames) -> None:
+    def receive(self, frames: Frames) -> None:
         self.send(frames)
 
     def say(self, *frames: bytes) -> list[Said]:
         """It says a message, and the turn ends; returns what it was told since it last looked."""
-        self.hear(list(frames))
-        self.world.turn()
+        self.receive(list(frames))
+        self.world.run_once()
         return self.told()
 
     def told(self) -> list[Said]:
@@ -229,10 +229,10 @@ class World(DialectWorld):
         self.epochs: dict[str, str] = {}  # by secret, as the last WELCOME said
         self._ids = count(1)
         self._living: tuple[End, ...] = ()
-        self.desk = OperationHandlers(self.broker, self.runner, self.diary, lambda: offset, lambda: READY)
-        self.runner.sessions.append(self.desk)
+        self.operations = OperationHandlers(self.broker, self.runner, self.store, lambda: offset, lambda: READY)
+        self.runner.sessions.append(self.operations)
         self.options = ListenerOptions(**options)
-        desk = JsonOperations(self.desk)
+        desk = JsonOperations(self.operations)
         self.session = NativeBrokerSide(self.broker, self.connections, self.options, max_payload, about, desk)
         self.serve(self.session)
 
@@ -241,7 +241,7 @@ class World(DialectWorld):
     def connect(self) -> End:
         limits = ZmtpLimits(max_payload=self._max_payload + HEADS, max_frames=1026)
         end = self.accept(End(self), "door", Zmtp("ROUTER", limits=limits))
-        self.turn()
+        self.run_once()
         return end
 
     def client(self, secret: str = "", **about: Any) -> End:
@@ -257,8 +257,8 @@ class World(DialectWorld):
     def worker(self, *services: str, capacity: int = 1) -> End:
         """A worker that is welcome, with its WELCOME taken; not with the jobs that waited for it."""
         end = self.connect()
-        end.hear(hello(2, {"services": services or ["echo"], "capacity": capacity}))
-        self.turn()
+        end.receive(hello(2, {"services": services or ["echo"], "capacity": capacity}))
+        self.run_once()
         (welcome,) = read(end.inbox.pop(0))
         assert welcome[0] == "WELCOME"
         return end
@@ -275,8 +275,8 @@ class World(DialectWorld):
     def submit(self, client: End, *payloads: bytes, **asked: Any) -> list[bytes]:
         """Jobs with new ids; returns these."""
         ids = [new_id(next(self._ids)) for _ in payloads]
-        client.hear(submit(list(zip(ids, payloads, strict=True)), **asked))
-        self.turn()
+        client.receive(submit(list(zip(ids, payloads, strict=True)), **asked))
+        self.run_once()
         return ids
 
     def running(self, worker: End, client: End, payload: bytes = b"job", **asked: Any) -> tuple[bytes, bytes]:
@@ -289,12 +289,12 @@ class World(DialectWorld):
     # ---------------------------------------------------------------- what to look at
 
     def client_of(self, end: End) -> ClientSession:
-        assert isinstance(end.peer.guest, ClientSession)
-        return end.peer.guest
+        assert isinstance(end.peer.remote, ClientSession)
+        return end.peer.remote
 
     def state(self, worker: End) -> str:
-        guest = worker.peer.guest
-        return str(guest.worker.state) if isinstance(guest, RemoteWorker) and guest.worker is not None else "gone"
+        remote = worker.peer.remote
+        return str(remote.worker.state) if isinstance(remote, RemoteWorker) and remote.worker is not None else "gone"
 
     # ---------------------------------------------------------------- time and turns
 
@@ -309,7 +309,7 @@ class World(DialectWorld):
     def pass_time(self) -> None:
         for end in self._living:
             if not end.is_over:
-                end.hear([b"\x04"])
+                end.receive([b"\x04"])
 
     # ---------------------------------------------------------------- what must hold
 
@@ -318,14 +318,16 @@ class World(DialectWorld):
         assert not session._workers._gave
         assert not session._clients._told
         assert len(session._clients._plans) <= MOST_PLANS
-        guests = [peer.guest for peer in self.connections.peers]
-        at_work = {guest.worker.id for guest in guests if isinstance(guest, RemoteWorker) and guest.worker is not None}
-        assert at_work == set(self.broker.roster.workers), "broker and session know different workers"
-        assert not any(guest.given for guest in guests if isinstance(guest, RemoteWorker))
+        remotes = [peer.remote for peer in self.connections.peers]
+        at_work = {
+            remote.worker.id for remote in remotes if isinstance(remote, RemoteWorker) and remote.worker is not None
+        }
+        assert at_work == set(self.broker.worker_registry.workers), "broker and session know different workers"
+        assert not any(remote.given for remote in remotes if isinstance(remote, RemoteWorker))
         sessions = session._clients.sessions
         assert all(client.peer is None for client in sessions._away.values())
         assert len(sessions._away) <= self.options.max_sessions
-        clients = {id(guest): guest for guest in guests if isinstance(guest, ClientSession)}
+        clients = {id(remote): remote for remote in remotes if isinstance(remote, ClientSession)}
         for secret, client in sessions._by_secret.items():
             assert client.secret == secret
             assert (client.peer is None) == (secret in sessions._away), "away, or not?"
@@ -340,7 +342,7 @@ class World(DialectWorld):
 
     def _check_client(self, client: ClientSession) -> None:
         if client.peer is not None:
-            assert client.peer.guest is client
+            assert client.peer.remote is client
         assert not client.refused
         assert not client.done
         assert not client.results

@@ -153,7 +153,7 @@ def test_an_answer_for_a_caller_that_is_unknown_to_it_is_said_all_the_same() -> 
     world = World()
     caller = world.caller()
     world.session.execute(DeliverOutcome(caller.peer, None, Outcome.REFUSED, b"", "busy: no room"), world.now)
-    world.turn()
+    world.run_once()
     assert caller.told() == error("refused: busy: no room")
 
 

@@ -48,7 +48,7 @@ class HonestWorker:
     def _say(self, *words: bytes) -> None:
         assert self.peer is not None
         if self.peer.closed is None:
-            self.world.hear(self.peer, [b"", *words])
+            self.world.receive(self.peer, [b"", *words])
 
 
 @both
@@ -64,12 +64,14 @@ def test_i3_i4_honest_workers_give_every_caller_at_most_one_answer_and_its_own(e
             each.look()
         if random.random() < 0.3:
             caller, payload = world.caller(), b"job %d" % number
-            world.hear(caller, [b"", payload])
+            world.receive(caller, [b"", payload])
             asked.append((caller, payload))
         random.choice(workers).act()
-        if random.random() < 0.02 and world.broker.roster.workers:
+        if random.random() < 0.02 and world.broker.worker_registry.workers:
             world.broker.drain(
-                random.choice(list(world.broker.roster.workers.values())), world.now, at_once=random.random() < 0.5
+                random.choice(list(world.broker.worker_registry.workers.values())),
+                world.now,
+                at_once=random.random() < 0.5,
             )
         if random.random() < 0.6:
             world.settle()

@@ -141,8 +141,8 @@ def test_r3_two_results_in_one_turn_do_not_answer_the_job_that_has_not_gone_out_
     world = World()
     worker, first = world.busy_worker()
     second = world.call(b"second")
-    world.hear(worker, [b"", b"result"])
-    world.hear(worker, [b"", b"result"])
+    world.receive(worker, [b"", b"result"])
+    world.receive(worker, [b"", b"result"])
     world.settle()
     assert first.told() == [[b"result"]]
     assert second.told() == []

@@ -51,7 +51,7 @@ def test_r32_d1_a_ping_from_a_busy_worker_is_a_life_sign_and_no_second_job_goes_
         world.wait(1)
         assert world.tell(worker, PING) == [[PONG]]
     assert world.state(worker) == "busy"
-    assert world.counters.handed_out == 1
+    assert world.counters.dispatched == 1
 
 
 def test_r32_the_ping_that_crossed_the_job_does_not_make_the_worker_idle() -> None:
@@ -110,7 +110,7 @@ def test_r49_a_throttled_ping_is_a_life_sign_all_the_same() -> None:
 def test_r43_pong_is_said_while_the_message_is_heard_and_waits_for_no_effect() -> None:
     world = World()
     worker = world.worker()
-    world.hear(worker, [b"", PING])
+    world.receive(worker, [b"", PING])
     assert bytes(worker.peer.out[-1]).endswith(PONG)
     world.settle()
     assert worker.told() == [[PONG]]
@@ -188,7 +188,7 @@ def test_r35_ready_on_a_new_connection_with_the_same_routing_id_is_a_new_life(ed
     assert caller.told() == error("lost: its worker came back on a new connection")
     assert world.state(fresh) == "idle"
     assert world.counters.takeovers == 1
-    assert len(world.broker.roster.workers) == 1
+    assert len(world.broker.worker_registry.workers) == 1
 
 
 def test_r35_an_idle_worker_that_restarts_costs_nothing() -> None:

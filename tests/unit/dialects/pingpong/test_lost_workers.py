@@ -56,7 +56,7 @@ def test_r40_an_idle_workers_connection_end_is_noticed_at_once_and_costs_no_job(
     world = World()
     worker = world.ready_worker()
     world.lose(worker)
-    assert not world.broker.roster.workers
+    assert not world.broker.worker_registry.workers
     caller = world.call(b"job")
     other = world.worker()
     assert [b"job"] in world.tell(other, READY)
@@ -113,7 +113,7 @@ def test_r8_a_worker_that_vanishes_in_the_turn_it_is_chosen_cannot_have_seen_the
     worker = world.ready_worker()
     other = world.ready_worker()
     caller = world.caller()
-    world.hear(caller, [b"", b"job"])
+    world.receive(caller, [b"", b"job"])
     world.lose(worker)
     assert caller.told() == []
     assert other.told() == [[b"job"]]
@@ -125,7 +125,7 @@ def test_r8_a_worker_taken_over_in_the_turn_it_is_chosen_cannot_have_seen_the_jo
     world = World()
     world.ready_worker(b"w1")
     caller = world.caller()
-    world.hear(caller, [b"", b"job"])
+    world.receive(caller, [b"", b"job"])
     fresh = world.worker_in_this_turn(b"w1")
     assert caller.told() == []
     assert [b"job"] in world.tell(fresh, READY)
@@ -136,8 +136,8 @@ def test_r8_disconnect_behind_the_last_result_does_not_cost_the_next_job() -> No
     world = World()
     worker, first = world.busy_worker(b"1")
     second = world.call(b"2")
-    world.hear(worker, [b"", b"one"])
-    world.hear(worker, [b"", DISCONNECT])
+    world.receive(worker, [b"", b"one"])
+    world.receive(worker, [b"", DISCONNECT])
     world.settle()
     assert first.told() == [[b"one"]]
     assert second.told() == []
@@ -150,7 +150,7 @@ def test_a_job_that_ends_in_the_turn_it_is_chosen_is_not_sent_and_its_worker_sta
     world = World()
     worker = world.ready_worker()
     caller = world.caller()
-    world.hear(caller, [b"", b"job"])
+    world.receive(caller, [b"", b"job"])
     world.broker.withdraw(world.job(), world.now)
     world.settle()
     assert caller.told() == error("cancelled: withdrawn")

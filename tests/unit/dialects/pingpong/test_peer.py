@@ -37,8 +37,8 @@ class Port:
         assert frames[0] == b""
         self.sent.append([bytes(frame) for frame in frames[1:]])
 
-    def run(self, ticket: Hashable, payload: bytes, assignment: object = None) -> None:
-        self.ticket = ticket
+    def run(self, job_ref: Hashable, payload: bytes, assignment: object = None) -> None:
+        self.job_ref = job_ref
         self.runs.append(bytes(payload))
 
     def reconnect(self, reason: str) -> None:
@@ -55,11 +55,11 @@ class Port:
         self.side.opened(self.now)
         return self
 
-    def hear(self, *words: bytes) -> None:
-        self.side.hear([b"", *words], self.now)
+    def receive(self, *words: bytes) -> None:
+        self.side.receive([b"", *words], self.now)
 
     def job(self, payload: bytes = b"job", token: bytes = TOKEN) -> None:
-        self.hear(payload, *([] if self.options.edition is PLAIN else [token, b"", b""]))
+        self.receive(payload, *([] if self.options.edition is PLAIN else [token, b"", b""]))
 
     def wait(self, seconds: float) -> None:
         """Time passes; the conversation ticks when it asked to."""
@@ -94,7 +94,7 @@ def test_it_pings_every_period_while_it_is_answered(edition: Edition) -> None:
     port.said()
     for _ in range(4):
         port.wait(0.5)
-        port.hear(PONG)
+        port.receive(PONG)
     assert port.said() == [[PING]] * 4
     assert port.reconnects == []
 
@@ -121,7 +121,7 @@ def test_a_pong_is_a_life_sign_of_the_broker(words: list[bytes]) -> None:
     port = Port(broker_timeout=1, n_timeouts=3).open()
     for _ in range(10):
         port.wait(2.5)
-        port.hear(*words)
+        port.receive(*words)
     assert port.reconnects == []
     port.wait(3.1)
     assert len(port.reconnects) == 1
@@ -133,7 +133,7 @@ def test_a_job_is_a_life_sign_of_the_broker(edition: Edition) -> None:
     port = Port(edition=edition, broker_timeout=1, n_timeouts=3).open()
     port.wait(2.9)
     port.job()
-    port.side.finished(port.ticket, b"result", port.now)
+    port.side.finished(port.job_ref, b"result", port.now)
     port.wait(2.9)
     assert port.reconnects == []
     port.wait(0.2)
@@ -145,7 +145,7 @@ def test_while_it_works_the_brokers_silence_does_not_make_it_drop_the_job() -> N
     port.job()
     port.wait(60)
     assert port.reconnects == []
-    port.side.finished(port.ticket, b"result", port.now)
+    port.side.finished(port.job_ref, b"result", port.now)
     assert port.said()[-1] == [b"result"]
 
 
@@ -153,7 +153,7 @@ def test_when_the_job_is_done_the_broker_has_its_full_time_again() -> None:
     port = Port(broker_timeout=1, n_timeouts=3).open()
     port.job()
     port.wait(60)
-    port.side.finished(port.ticket, b"result", port.now)
+    port.side.finished(port.job_ref, b"result", port.now)
     port.wait(2.9)
     assert port.reconnects == []
     port.wait(0.2)
@@ -176,7 +176,7 @@ def test_it_does_not_ping_while_it_works() -> None:
     port.said()
     port.wait(60)
     assert (port.said(), port.reconnects) == ([], [])
-    port.side.finished(port.ticket, b"result", port.now)
+    port.side.finished(port.job_ref, b"result", port.now)
     port.wait(1)
     assert port.said() == [[b"result"], [PING]]
 
@@ -201,7 +201,7 @@ def test_in_plain_it_takes_one_frame_and_sends_one() -> None:
     assert port.runs == [b"question"]
     assert port.side.is_busy
     port.said()
-    port.side.finished(port.ticket, b"answer", port.now)
+    port.side.finished(port.job_ref, b"answer", port.now)
     assert port.said() == [[b"answer"]]
     assert not port.side.is_busy
 
@@ -211,7 +211,7 @@ def test_in_package_it_sends_the_envelope_back() -> None:
     port.job(b"question", b"whatever the broker wrote")
     assert port.runs == [b"question"]
     port.said()
-    port.side.finished(port.ticket, b"answer", port.now)
+    port.side.finished(port.job_ref, b"answer", port.now)
     assert port.said() == [[b"JOB COMPLETE", b"whatever the broker wrote", b"", b"answer"]]
 
 
@@ -220,7 +220,7 @@ def test_empty_jobs_and_empty_results_are_legal(edition: Edition) -> None:
     port = Port(edition=edition).open()
     port.job(b"")
     port.said()
-    port.side.finished(port.ticket, b"", port.now)
+    port.side.finished(port.job_ref, b"", port.now)
     assert port.runs == [b""]
     assert port.said()[0][-1] == b""
 
@@ -248,7 +248,7 @@ def test_r39_a_result_of_a_job_taken_on_an_earlier_connection_is_never_sent(edit
     port.side.lost()
     port.open()
     port.said()
-    port.side.finished(port.ticket, b"result of A", port.now)
+    port.side.finished(port.job_ref, b"result of A", port.now)
     assert port.said() == []
 
 
@@ -257,7 +257,7 @@ def test_a_job_that_fails_makes_it_reconnect_because_this_wire_has_no_word_for_f
     port = Port(edition=edition).open()
     port.job()
     port.said()
-    port.side.failed(port.ticket, "ValueError: no", port.now)
+    port.side.failed(port.job_ref, "ValueError: no", port.now)
     assert port.reconnects == ["ValueError: no"]
     assert port.said() == []
     assert not port.side.is_busy
@@ -268,7 +268,7 @@ def test_r39_a_failure_of_a_job_taken_on_an_earlier_connection_does_not_cost_the
     port.job(b"A")
     port.side.lost()
     port.open()
-    port.side.failed(port.ticket, "ValueError: no", port.now)
+    port.side.failed(port.job_ref, "ValueError: no", port.now)
     assert port.reconnects == []
 
 
@@ -281,7 +281,7 @@ def test_a_second_job_while_it_works_makes_it_reconnect(edition: Edition) -> Non
     assert port.runs == [b"A"]
     assert len(port.reconnects) == 1
     port.said()
-    port.side.finished(port.ticket, b"result of A", port.now)
+    port.side.finished(port.job_ref, b"result of A", port.now)
     assert port.said() == []
 
 
@@ -291,7 +291,7 @@ def test_r44_in_plain_a_result_that_is_a_control_word_is_not_sent(word: bytes) -
     port = Port().open()
     port.job()
     port.said()
-    port.side.finished(port.ticket, word, port.now)
+    port.side.finished(port.job_ref, word, port.now)
     assert port.said() == []
     assert len(port.reconnects) == 1
 
@@ -301,7 +301,7 @@ def test_r44_in_package_any_result_can_be_sent(word: bytes) -> None:
     port = Port(edition=PACKAGE).open()
     port.job()
     port.said()
-    port.side.finished(port.ticket, word, port.now)
+    port.side.finished(port.job_ref, word, port.now)
     assert port.said() == [[b"JOB COMPLETE", TOKEN, b"", word]]
 
 
@@ -310,7 +310,7 @@ def test_other_results_are_sent_as_they_are(result: bytes) -> None:
     port = Port().open()
     port.job()
     port.said()
-    port.side.finished(port.ticket, result, port.now)
+    port.side.finished(port.job_ref, result, port.now)
     assert port.said() == [[bytes(result)]]
 
 
@@ -322,7 +322,7 @@ def test_exit_makes_it_leave_without_an_answer(edition: Edition) -> None:
     """Frames, row EXIT: our worker: no answer, exit 0."""
     port = Port(edition=edition).open()
     port.said()
-    port.hear(EXIT)
+    port.receive(EXIT)
     assert len(port.leaves) == 1
     assert port.said() == []
     assert port.reconnects == []
@@ -355,7 +355,7 @@ def test_in_package_disconnect_follows_the_last_result_at_once() -> None:
     port.said()
     port.side.stop()
     assert port.said() == []
-    port.side.finished(port.ticket, b"result", port.now)
+    port.side.finished(port.job_ref, b"result", port.now)
     assert [words[0] for words in port.said()] == [b"JOB COMPLETE", b"DISCONNECT"]
 
 
@@ -372,7 +372,7 @@ def test_a_job_that_comes_while_it_stops_is_not_begun() -> None:
 )
 def test_what_it_does_not_understand_makes_it_reconnect(edition: Edition, message: list[bytes] | TooLarge) -> None:
     port = Port(edition=edition).open()
-    port.side.hear(message, port.now)  # type: ignore[arg-type]
+    port.side.receive(message, port.now)  # type: ignore[arg-type]
     assert len(port.reconnects) == 1
     assert port.runs == []
 
@@ -391,16 +391,16 @@ class Client:
     def send(self, frames: Sequence[bytes]) -> None:
         self.sent.append(list(frames))
 
-    def answered(self, ticket: Hashable, result: bytes) -> None:
-        self.answers.append((ticket, result))
+    def answered(self, job_ref: Hashable, result: bytes) -> None:
+        self.answers.append((job_ref, result))
 
     def ended(
-        self, ticket: Hashable, outcome: Outcome | None, reason: str, failure: Any = None, refusal: str = ""
+        self, job_ref: Hashable, outcome: Outcome | None, reason: str, failure: Any = None, refusal: str = ""
     ) -> None:
-        self.answers.append((ticket, outcome, reason))
+        self.answers.append((job_ref, outcome, reason))
 
-    def call(self, payload: bytes = b"job", ticket: Hashable = "mine") -> Client:
-        self.side.call(ticket, "default", payload, None, 0.0)
+    def call(self, payload: bytes = b"job", job_ref: Hashable = "mine") -> Client:
+        self.side.call(job_ref, "default", payload, None, 0.0)
         return self
 
 
@@ -412,15 +412,15 @@ def test_a_clients_request_is_the_job_behind_a_delimiter(payload: bytes) -> None
 @pytest.mark.parametrize("result", [b"", b"result", b"ERROR"])
 def test_a_client_gets_the_result(result: bytes) -> None:
     client = Client().call()
-    client.side.hear([b"", result], 0.0)
-    client.side.hear([b"", result], 0.0)  # twice is once
+    client.side.receive([b"", result], 0.0)
+    client.side.receive([b"", result], 0.0)  # twice is once
     assert client.answers == [("mine", result)]
 
 
 @pytest.mark.parametrize("outcome", ["failed", "timed out", "lost", "cancelled", "refused"])
 def test_a_client_gets_the_reason_of_every_other_outcome(outcome: str) -> None:
     client = Client().call()
-    client.side.hear([b"", b"", b"ERROR", f"{outcome}: ein Grund".encode()], 0.0)
+    client.side.receive([b"", b"", b"ERROR", f"{outcome}: ein Grund".encode()], 0.0)
     assert client.answers == [("mine", outcome, "ein Grund")]
 
 
@@ -430,5 +430,5 @@ def test_a_client_gets_the_reason_of_every_other_outcome(outcome: str) -> None:
 def test_what_is_no_answer_is_malformed(message: list[bytes] | TooLarge) -> None:
     client = Client().call()
     with pytest.raises(Malformed):
-        client.side.hear(message, 0.0)  # type: ignore[arg-type]
+        client.side.receive(message, 0.0)  # type: ignore[arg-type]
     assert client.answers == []

@@ -50,7 +50,7 @@ def arrange(state: str, edition: Edition) -> tuple[World, Side, Side | None]:
 
 def message_of(word: str, worker: Side) -> list[bytes] | TooLarge:
     """What is on the wire for a name in the table."""
-    attempt = worker.guest.attempt
+    attempt = worker.remote.attempt
     token = bytes(attempt.token) if attempt is not None else b"an earlier token"
     return {
         "READY": [b"", READY],
@@ -213,9 +213,9 @@ def test_every_word_in_every_state_has_its_reaction(edition: Edition) -> None:
 def test_whatever_was_said_the_connection_may_end_next(edition: Edition) -> None:
     def check(state: str, word: str) -> None:
         world, worker, _ = arrange(state, edition)
-        world.hear(worker, message_of(word, worker))
+        world.receive(worker, message_of(word, worker))
         world.lose(worker)
-        assert not world.broker.roster.workers
+        assert not world.broker.worker_registry.workers
 
     check_every_row(check, ROWS)
 
@@ -227,12 +227,12 @@ def test_whatever_was_said_while_a_job_waits_nobody_gets_two_and_nothing_is_stuc
     def check(state: str, word: str) -> None:
         world, worker, _ = arrange(state, edition)
         waiting = world.caller()
-        world.hear(waiting, [b"", b"waiting"])
+        world.receive(waiting, [b"", b"waiting"])
         world.settle()
         worker.told()
-        handed_out = world.counters.handed_out
+        dispatched = world.counters.dispatched
         world.raw(worker, message_of(word, worker))
-        assert world.counters.handed_out - handed_out <= 1
+        assert world.counters.dispatched - dispatched <= 1
         if worker.closed is None:
             world.lose(worker)
         world.wait(world.options.queue_timeout + 1)

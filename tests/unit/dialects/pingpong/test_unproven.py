@@ -51,7 +51,7 @@ def test_r36_its_connections_end_frees_it(edition: Edition) -> None:
     worker, _ = world.busy_worker()
     world.wait(6)
     world.lose(worker)
-    assert not world.broker.roster.workers
+    assert not world.broker.worker_registry.workers
 
 
 @both
@@ -150,7 +150,7 @@ def test_d13_a_pause_of_our_own_is_not_the_workers_silence() -> None:
     worker, _ = world.busy_worker()
     world.wait_pinging(worker, 2)
     world.now += 8  # we were stopped
-    world.broker.shift(8, world.now)
+    world.broker.extend_leases(8, world.now)
     world.tell(worker, PING)
     world.wait(1)
     assert world.state(worker) == "unproven"
@@ -166,7 +166,7 @@ def test_r36_after_unproven_limit_the_connection_is_closed(edition: Edition) -> 
     assert world.state(worker) == "unproven"
     world.wait(2)
     assert worker.closed is not None
-    assert not world.broker.roster.workers
+    assert not world.broker.worker_registry.workers
 
 
 def test_r36_a_silent_unproven_worker_is_not_expired_by_worker_expire() -> None:

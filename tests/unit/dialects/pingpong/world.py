@@ -31,8 +31,8 @@ class Side(ZmtpEnd):
         super().__init__(world, Zmtp("DEALER", identity, dials=True))
 
     @property
-    def guest(self) -> Any:
-        return self.peer.guest
+    def remote(self) -> Any:
+        return self.peer.remote
 
     @property
     def closed(self) -> str | None:
@@ -72,7 +72,7 @@ class World(DialectWorld):
         """The same, with the whole handshake in one read, before the runner has had a turn."""
         side = self._accept(BACKEND, identity)
         side.greet_ahead(Zmtp("DEALER", identity, dials=True), Zmtp("ROUTER"))
-        self.turn()
+        self.run_once()
         return side
 
     def ready_worker(self, identity: bytes = b"") -> Side:
@@ -103,17 +103,17 @@ class World(DialectWorld):
 
     def tell(self, peer: Side, *words: bytes) -> list[list[bytes]]:
         """The peer says one message; returns what it was told since it last looked."""
-        self.hear(peer, [b"", *words])
+        self.receive(peer, [b"", *words])
         self.settle()
         return peer.told()
 
     def raw(self, peer: Side, message: list[bytes] | TooLarge) -> list[list[bytes]]:
         """The same for messages of any shape."""
-        self.hear(peer, message)
+        self.receive(peer, message)
         self.settle()
         return peer.told()
 
-    def hear(self, peer: Side, message: list[bytes] | TooLarge) -> None:
+    def receive(self, peer: Side, message: list[bytes] | TooLarge) -> None:
         """The peer says something, and the turn of the loop is not over yet: effects wait."""
         assert peer.closed is None, "the connections hand up nothing from a peer that is being closed"
         if isinstance(message, list) and message:
@@ -132,33 +132,33 @@ class World(DialectWorld):
             self.tell(worker, PING)
 
     def settle(self) -> None:
-        self.turn()
+        self.run_once()
 
     # ---------------------------------------------------------------- what to look at
 
     def worker_of(self, peer: Side) -> Worker | None:
         """The broker's record of who is at this connection."""
-        guest: RemoteWorker = peer.guest
-        return guest.worker
+        remote: RemoteWorker = peer.remote
+        return remote.worker
 
     def state(self, peer: Side) -> str:
         """`unknown`, `exiting`, `closed`, or the worker's state in the broker."""
         if peer.closed is not None or peer.is_lost:
             return "closed"
-        if peer.guest.is_exiting:
+        if peer.remote.is_exiting:
             return "exiting"
         worker = self.worker_of(peer)
         return "unknown" if worker is None else str(worker.state)
 
     def token(self, peer: Side) -> bytes:
         """The token of what the worker at this connection was given."""
-        return bytes(peer.guest.attempt.token)
+        return bytes(peer.remote.attempt.token)
 
     # ---------------------------------------------------------------- inside
 
     def _open(self, endpoint: str, identity: bytes) -> Side:
         side = self._accept(endpoint, identity)
-        self.turn()
+        self.run_once()
         return side
 
     def _accept(self, endpoint: str, identity: bytes) -> Side:
@@ -169,18 +169,18 @@ class World(DialectWorld):
         """The session knows exactly what each of its workers holds."""
         met = set()
         for peer in self.connections.peers:
-            guest = peer.guest
-            if not isinstance(guest, RemoteWorker):
+            remote = peer.remote
+            if not isinstance(remote, RemoteWorker):
                 continue
-            if guest.worker is None:
-                assert guest.attempt is None, f"{peer.label} holds an attempt and is nobody"
+            if remote.worker is None:
+                assert remote.attempt is None, f"{peer.label} holds an attempt and is nobody"
                 continue
-            worker = guest.worker
+            worker = remote.worker
             met.add(worker.id)
-            assert worker.id in self.broker.roster.workers, f"{peer.label} is a worker that has gone"
-            held = [*worker.running.values(), *worker.unproven.values()]
-            assert held == ([] if guest.attempt is None else [guest.attempt]), f"{peer.label}: {held} in the broker"
-        assert met == set(self.broker.roster.workers), "a worker is in the broker and at no connection"
+            assert worker.id in self.broker.worker_registry.workers, f"{peer.label} is a worker that has gone"
+            held = [*worker.running.values(), *worker.stuck.values()]
+            assert held == ([] if remote.attempt is None else [remote.attempt]), f"{peer.label}: {held} in the broker"
+        assert met == set(self.broker.worker_registry.workers), "a worker is in the broker and at no connection"
 
 
 def error(reason: str) -> list[list[bytes]]:

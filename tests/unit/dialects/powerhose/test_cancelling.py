@@ -62,7 +62,7 @@ def test_cancel_in_the_turn_in_which_it_is_chosen_leaves_the_worker_idle() -> No
     world = World()
     bench = world.worker()
     caller = world.caller()
-    caller.end.hear(b"", b"job")
+    caller.end.receive(b"", b"job")
     world.withdraw()
     assert bench.told() == []
     assert bench.state == "idle"

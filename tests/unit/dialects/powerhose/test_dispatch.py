@@ -152,8 +152,8 @@ def test_a_give_of_another_shape_is_a_refusal(frames: tuple[bytes, ...]) -> None
     world = World(attempts=1)
     first, caller = world.asked()
     second = world.worker(SECOND)
-    first.end.hear(*frames)
-    world.turn()
+    first.end.receive(*frames)
+    world.run_once()
     assert first.state == "away"
     assert second.work() == b"job"
     assert caller.told() == [b"result"]
@@ -198,7 +198,7 @@ def test_r57_the_back_off_begins_anew_after_a_give() -> None:
     world.call(b"next")
     assert bench.told() == [WAKE]
     world.wait(1)
-    assert bench.post.rest == 1
+    assert bench.post.retry_delay == 1
     world.wait(1)
     bench.ping()
     assert bench.told() == [WAKE]
@@ -228,7 +228,7 @@ def test_a_job_that_nobody_takes_ends_when_its_queue_time_is_over() -> None:
         world.wait(1)
     (told,) = caller.told()
     assert told == b"timed out: no worker took it within 2.5 s"
-    assert world.counters.handed_out == 3
+    assert world.counters.dispatched == 3
 
 
 def test_r8_a_run_time_shorter_than_the_wake_time_does_not_run_while_the_worker_is_only_asked() -> None:

@@ -46,9 +46,9 @@ def test_drain_while_a_worker_is_asked_and_does_not_answer_refuses_the_job() -> 
 def test_a_worker_that_is_killed_by_an_operator_is_hung_up_on() -> None:
     world = World(attempts=1)
     bench, caller = world.busy()
-    (worker,) = world.broker.roster.workers.values()
+    (worker,) = world.broker.worker_registry.workers.values()
     world.broker.drain(worker, world.now, at_once=True)
-    world.turn()
+    world.run_once()
     assert bench.end.is_over
     assert caller.ending() == "lost"
     assert bench.ping() == [PONG]
@@ -63,7 +63,7 @@ def test_abort_gives_up_what_runs_and_what_is_asked() -> None:
     assert asked.told() == [WAKE]
     world.broker.is_draining = True
     world.broker.abort(world.now)
-    world.runner.turn()
+    world.runner.run_once()
     for end in world.ends:
         end.pump()
     assert caller.ending() == "lost"

@@ -11,7 +11,7 @@ import pytest
 
 from dragoman.core.options import JobOptions
 from dragoman.core.policy import Policy
-from dragoman.dialects.powerhose.broker_side import BACKEND, POSTS_KEPT
+from dragoman.dialects.powerhose.broker_side import BACKEND, WORKERS_KEPT
 from dragoman.server.dial_policy import DialPolicy
 
 from .world import (
@@ -37,7 +37,7 @@ def test_r51_an_endpoint_that_is_not_allowed_is_an_error_counted_logged_and_neve
     bench = world.bench(FORBIDDEN)
     assert bench.ping() == [ERROR]
     assert world.dialled == []
-    assert world.session._posts == {}
+    assert world.session._remotes == {}
     assert world.bad == {"endpoint not allowed": 1}
     (line,) = world.remarked("bad message")
     assert FORBIDDEN in line["detail"]
@@ -196,16 +196,16 @@ def test_r53_memory_is_flat_over_10_000_rounds_of_register_and_remove() -> None:
     registrant = world.connect(BACKEND)
     for number in range(10_000):
         endpoint = f"tcp://192.0.2.1:{1024 + number}"
-        registrant.hear(b"", fields(PING, endpoint))
+        registrant.receive(b"", fields(PING, endpoint))
         if number % 3 == 0:
-            world.turn()
-        registrant.hear(b"", fields(REMOVE, endpoint))
+            world.run_once()
+        registrant.receive(b"", fields(REMOVE, endpoint))
         if number % 50 == 0:
-            world.turn()
+            world.run_once()
             registrant.messages()
             world.reached.clear()
-    world.turn()
-    assert world.session._posts == {}
+    world.run_once()
+    assert world.session._remotes == {}
     assert world.session._away == {}
     assert len(world.session._alarms) < 100
     assert len(world.connections.peers) == 1
@@ -219,12 +219,12 @@ def test_r53_memory_is_bounded_over_10_000_endpoints_that_are_never_removed() ->
     for number in range(10_000):
         endpoint = f"tcp://192.0.2.1:{1024 + number}"
         world.places[endpoint] = "refused"
-        registrant.hear(b"", fields(PING, endpoint))
+        registrant.receive(b"", fields(PING, endpoint))
         if number % 500 == 0:
             world.wait(1.1)
             registrant.messages()
     world.wait(1.1)
-    assert len(world.session._posts) == len(world.session._away) == POSTS_KEPT
+    assert len(world.session._remotes) == len(world.session._away) == WORKERS_KEPT
     assert world.session._alarms.armed == 0
     assert len(world.session._alarms) < 100
     assert len(world.connections.peers) == 1
@@ -237,11 +237,11 @@ def test_r53_endpoints_that_are_dialled_at_once_are_bounded_and_those_beyond_wai
     for number in range(5_000):
         endpoint = f"tcp://192.0.2.1:{1024 + number}"
         world.places[endpoint] = "hangs"
-        registrant.hear(b"", fields(PING, endpoint))
-    world.turn()
+        registrant.receive(b"", fields(PING, endpoint))
+    world.run_once()
     assert registrant.told() == [PONG] * 5_000
-    assert len(world.session._posts) <= 2 * POSTS_KEPT
-    assert len(world.dialled) <= POSTS_KEPT
+    assert len(world.session._remotes) <= 2 * WORKERS_KEPT
+    assert len(world.dialled) <= WORKERS_KEPT
     world.wait(1.1)
     bench = world.worker()
     assert bench.state == "idle"
@@ -254,15 +254,15 @@ def test_what_was_learned_of_an_endpoint_is_kept_for_the_last_so_many() -> None:
     bench.die()
     assert bench.post.has_ids
     registrant = world.connect(BACKEND)
-    for number in range(POSTS_KEPT):
+    for number in range(WORKERS_KEPT):
         endpoint = f"tcp://192.0.2.1:{10_000 + number}"
-        registrant.hear(b"", fields(PING, endpoint))
+        registrant.receive(b"", fields(PING, endpoint))
         if number % 100 == 99:
-            world.turn()
+            world.run_once()
             for end in list(world.ends):
                 if end is not registrant and end is not bench.registrant and end.peer and end.peer.dialled:
                     world.connections.ended(end.peer, "reset")
-            world.turn()
+            world.run_once()
     assert bench.state == "unknown"
 
 
@@ -274,11 +274,11 @@ def test_a_connection_that_comes_to_stand_after_it_was_given_up_makes_no_worker(
     bench.ping()
     end = bench.end
     end.is_frozen = False
-    bench.registrant.hear(b"", fields(REMOVE, FIRST))
+    bench.registrant.receive(b"", fields(REMOVE, FIRST))
     end.pump()
     assert end.peer is not None
     assert end.peer.is_open
-    world.turn()
+    world.run_once()
     assert world.workers == 0
     assert bench.state == "unknown"
     assert end.is_over

@@ -61,7 +61,7 @@ def test_a_give_restarts_the_lease() -> None:
     bench.say(GIVE)
     world.withdraw()
     assert bench.state == "working, unproven"
-    (worker,) = world.broker.roster.workers.values()
+    (worker,) = world.broker.worker_registry.workers.values()
     assert worker.seen == world.now
 
 
@@ -84,10 +84,10 @@ def test_d13_our_own_pause_expires_nobody() -> None:
 def test_d13_a_give_that_lay_unread_while_we_were_paused_is_in_time() -> None:
     world = World(attempts=1)
     bench, caller = world.asked()
-    bench.end.stream.read_dry = lambda: bench.end.hear(b"", GIVE)  # type: ignore[method-assign]
+    bench.end.stream.read_dry = lambda: bench.end.receive(b"", GIVE)  # type: ignore[method-assign]
     world.late(5)
     del bench.end.stream.read_dry
     bench.job_id = bench.told()[0].split(b":::")[1]
     bench.finish()
     assert caller.told() == [b"result"]
-    assert bench.post.rest == 0
+    assert bench.post.retry_delay == 0

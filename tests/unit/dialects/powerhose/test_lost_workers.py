@@ -54,10 +54,10 @@ def test_a_worker_that_dies_in_the_turn_in_which_it_is_chosen_has_not_seen_the_j
     world = World(attempts=1)
     first, second = world.worker(), world.worker(SECOND)
     caller = world.caller()
-    caller.end.hear(b"", b"job")
+    caller.end.receive(b"", b"job")
     assert first.end.peer is not None
     world.connections.ended(first.end.peer, "reset")
-    world.turn()
+    world.run_once()
     assert second.work() == b"job"
     assert caller.told() == [b"result"]
 
@@ -66,9 +66,9 @@ def test_a_worker_that_says_remove_in_the_turn_in_which_it_is_chosen_has_not_see
     world = World(attempts=1)
     first, second = world.worker(), world.worker(SECOND)
     caller = world.caller()
-    caller.end.hear(b"", b"job")
-    first.registrant.hear(b"", fields(REMOVE, FIRST))
-    world.turn()
+    caller.end.receive(b"", b"job")
+    first.registrant.receive(b"", fields(REMOVE, FIRST))
+    world.run_once()
     assert first.told() == []
     assert second.work() == b"job"
     assert caller.told() == [b"result"]
@@ -77,10 +77,10 @@ def test_a_worker_that_says_remove_in_the_turn_in_which_it_is_chosen_has_not_see
 def test_d3_a_worker_that_comes_back_with_the_same_endpoint_is_a_new_life() -> None:
     world = World()
     bench, caller = world.busy()
-    (before,) = world.broker.roster.workers
+    (before,) = world.broker.worker_registry.workers
     bench.end.cut()
     assert bench.ping() == [PONG]
-    (after,) = world.broker.roster.workers
+    (after,) = world.broker.worker_registry.workers
     assert after != before
     assert len(bench.lives) == 2
     world.wait(0.2)
@@ -141,7 +141,7 @@ def test_r57_while_it_is_still_at_it_the_back_off_goes_on_from_there() -> None:
     world.call(b"next")
     assert bench.told() == [WAKE]
     world.wait(1)
-    assert bench.post.rest == 2
+    assert bench.post.retry_delay == 2
 
 
 def test_r12_the_next_attempt_goes_to_a_worker_that_has_not_had_the_job() -> None:
@@ -169,7 +169,7 @@ def test_r9_three_attempts_by_default_then_the_caller_is_told() -> None:
         world.wait(5)
     assert caller.told() == [b"timed out: no result within 5 s"]
     assert world.ended == {"timed out": 1}
-    assert world.counters.handed_out == 3
+    assert world.counters.dispatched == 3
 
 
 def test_r10_three_deaths_end_a_job_however_many_attempts_it_has() -> None:
@@ -206,9 +206,9 @@ def test_a_jobs_own_deadline_that_passes_while_it_runs_removes_the_laggy_worker_
     bench = world.worker()
     caller = world.caller()
     assert caller.end.peer is not None
-    wishes = JobOptions(waits=True, queue_timeout=10, job_timeout=60)
-    world.broker.submit("default", b"job", caller.end.peer, wishes, world.now, deadline=world.now + 5)
-    world.turn()
+    job_options = JobOptions(waits=True, queue_timeout=10, job_timeout=60)
+    world.broker.submit("default", b"job", caller.end.peer, job_options, world.now, deadline=world.now + 5)
+    world.run_once()
     bench.accept()
     world.wait(5)
     assert caller.ending() == "timed out"

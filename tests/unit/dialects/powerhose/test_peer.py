@@ -50,8 +50,8 @@ class Port:
         assert reason
         self.hang_ups.append(caller)
 
-    def run(self, ticket: Hashable, payload: bytes, assignment: object = None) -> None:
-        self.ticket = ticket
+    def run(self, job_ref: Hashable, payload: bytes, assignment: object = None) -> None:
+        self.job_ref = job_ref
         self.runs.append(bytes(payload))
 
     def leaving(self, reason: str) -> None:
@@ -66,21 +66,21 @@ class Port:
     def registered_once(self) -> Port:
         """Its first PING has been answered."""
         self.open()
-        self.hear(b"PONG")
+        self.receive(b"PONG")
         assert self.said() == [PING]
         return self
 
-    def hear(self, word: bytes) -> None:
-        self.side.hear([b"", word], self.now)
+    def receive(self, word: bytes) -> None:
+        self.side.receive([b"", word], self.now)
 
     def order(self, word: bytes, caller: Hashable = MASTER) -> None:
         self.side.order(caller, [b"", word], self.now)
 
     def finish(self, result: bytes) -> None:
-        self.side.finished(self.ticket, result, self.now)
+        self.side.finished(self.job_ref, result, self.now)
 
     def fail(self) -> None:
-        self.side.failed(self.ticket, "it raised", self.now)
+        self.side.failed(self.job_ref, "it raised", self.now)
 
     def stop(self) -> None:
         self.side.stop(self.now)
@@ -123,7 +123,7 @@ def test_it_pings_every_period_while_it_is_answered() -> None:
     for _ in range(20):
         port.wait(0.5)
         assert port.said() == [PING]
-        port.hear(b"PONG")
+        port.receive(b"PONG")
     assert port.reconnects == []
     assert port.partings == []
 
@@ -176,7 +176,7 @@ def test_with_nobody_there_from_the_start_it_gives_up_after_as_many_periods() ->
 def test_a_master_that_dies_is_waited_for_from_its_last_pong_on() -> None:
     port = Port(ping_every=5, ping_attempts=10).registered_once()
     port.wait(5)
-    port.hear(b"PONG")  # the last
+    port.receive(b"PONG")  # the last
     port.side.lost()
     port.wait(54.9)
     assert port.partings == []
@@ -203,7 +203,7 @@ def test_one_pong_makes_all_that_were_missed_forgotten() -> None:
         port.open()
         port.wait(1)
         port.open()
-        port.hear(b"PONG")
+        port.receive(b"PONG")
         port.wait(1)
     assert port.partings == []
 
@@ -230,7 +230,7 @@ def test_the_ping_on_a_new_connection_has_a_whole_period_to_be_answered() -> Non
     port.wait(0.9)
     assert port.partings == []
     assert port.reconnects == []
-    port.hear(b"PONG")
+    port.receive(b"PONG")
     port.wait(1)
     assert port.said() == [PING, PING]
     assert port.partings == []
@@ -241,7 +241,7 @@ def test_pings_go_on_while_a_job_runs() -> None:
     port.order(b"JOB:::1:::data")
     for _ in range(3):
         port.wait(1)
-        port.hear(b"PONG")
+        port.receive(b"PONG")
     assert port.said() == [PING] * 3
 
 
@@ -249,12 +249,12 @@ def test_error_to_a_ping_is_the_end_and_it_says_why() -> None:
     """The master may not connect to our endpoint: no later PING would change that."""
     port = Port().open()
     port.said()
-    port.hear(b"ERROR")
+    port.receive(b"ERROR")
     assert len(port.partings) == 1
     assert ENDPOINT in port.partings[0]
     assert port.side.exit_code == 1
     assert port.said() == [REMOVE]
-    port.hear(b"ERROR")
+    port.receive(b"ERROR")
     assert port.is_over
     assert len(port.partings) == 1
 
@@ -272,7 +272,7 @@ def test_error_to_a_ping_is_the_end_and_it_says_why() -> None:
 )
 def test_what_it_cannot_read_is_no_pong_and_it_reconnects(message: list[bytes] | TooLarge, problem: str) -> None:
     port = Port(ping_every=1, ping_attempts=1).open()
-    port.side.hear(message, port.now)
+    port.side.receive(message, port.now)
     assert problem in port.reconnects[0]
     port.wait(1)
     assert port.side.exit_code == 3
@@ -400,7 +400,7 @@ def test_after_a_failure_it_registers_again_as_soon_as_the_master_has_hung_up() 
     assert port.said() == [], "the master would not know yet that it has lost us"
     port.side.hung_up(MASTER, port.now)
     assert port.said() == [PING]
-    port.hear(b"PONG")
+    port.receive(b"PONG")
     port.wait(5)
     assert port.said() == [PING]
 
@@ -432,7 +432,7 @@ def test_stopping_says_remove_and_is_over_when_removed_comes() -> None:
     port.stop()
     assert port.said() == [REMOVE]
     assert not port.is_over
-    port.hear(b"REMOVED")
+    port.receive(b"REMOVED")
     assert port.is_over
     assert port.side.exit_code == 0
     assert port.side.tick(port.now) == inf
@@ -450,9 +450,9 @@ def test_a_master_that_does_not_say_removed_is_not_waited_for_long() -> None:
 def test_a_pong_that_was_still_due_is_not_taken_for_removed() -> None:
     port = Port().open()
     port.stop()
-    port.hear(b"PONG")
+    port.receive(b"PONG")
     assert not port.is_over
-    port.hear(b"REMOVED")
+    port.receive(b"REMOVED")
     assert port.is_over
 
 
@@ -476,7 +476,7 @@ def test_the_job_in_hand_is_finished_first() -> None:
     port.order(b"JOB:::1:::x")
     port.stop()
     assert port.said() == [REMOVE]
-    port.hear(b"REMOVED")
+    port.receive(b"REMOVED")
     assert not port.is_over
     port.wait(60)
     assert port.said() == [], "a PING would register us again"
@@ -489,7 +489,7 @@ def test_a_job_in_hand_that_nobody_waits_for_is_not_finished() -> None:
     port = Port().registered_once()
     port.order(b"JOB:::1:::x")
     port.stop()
-    port.hear(b"REMOVED")
+    port.receive(b"REMOVED")
     port.side.hung_up(MASTER, port.now)
     assert port.is_over
 
@@ -508,7 +508,7 @@ def test_a_job_that_was_promised_is_taken_even_then() -> None:
     port = Port().registered_once()
     port.order(b"WAKE")
     port.stop()
-    port.hear(b"REMOVED")
+    port.receive(b"REMOVED")
     assert not port.is_over
     port.order(b"JOB:::1:::x")
     port.finish(b"r")
@@ -520,7 +520,7 @@ def test_a_promise_that_nobody_takes_up_does_not_keep_it() -> None:
     port = Port().registered_once()
     port.order(b"WAKE")
     port.stop()
-    port.hear(b"REMOVED")
+    port.receive(b"REMOVED")
     port.wait(1)
     assert port.is_over
 
@@ -557,27 +557,27 @@ class Calls:
     def send(self, frames: Sequence[bytes]) -> None:
         self.sent.append([bytes(frame) for frame in frames])
 
-    def answered(self, ticket: Hashable, result: bytes) -> None:
-        self.answers.append((ticket, bytes(result)))
+    def answered(self, job_ref: Hashable, result: bytes) -> None:
+        self.answers.append((job_ref, bytes(result)))
 
     def ended(
-        self, ticket: Hashable, outcome: Outcome | None, reason: str, failure: Any = None, refusal: str = ""
+        self, job_ref: Hashable, outcome: Outcome | None, reason: str, failure: Any = None, refusal: str = ""
     ) -> None:
-        self.answers.append((ticket, outcome, reason))
+        self.answers.append((job_ref, outcome, reason))
 
 
 def test_a_call_is_one_frame_and_so_is_its_result() -> None:
     calls = Calls()
     calls.side.call("t", "default", b"data", None, 0.0)
     assert calls.sent == [[b"", b"data"]]
-    calls.side.hear([b"", b"result"], 1.0)
+    calls.side.receive([b"", b"result"], 1.0)
     assert calls.answers == [("t", b"result")]
 
 
 def test_a_call_that_ends_otherwise_says_why() -> None:
     calls = Calls()
     calls.side.call("t", "default", b"data", None, 0.0)
-    calls.side.hear([b"", b"", b"ERROR", b"lost: its worker vanished"], 1.0)
+    calls.side.receive([b"", b"", b"ERROR", b"lost: its worker vanished"], 1.0)
     assert calls.answers == [("t", Outcome.LOST, "its worker vanished")]
 
 
@@ -585,5 +585,5 @@ def test_a_call_at_the_place_of_workers_is_told_so() -> None:
     calls = Calls()
     calls.side.call("t", "default", b"data", None, 0.0)
     with pytest.raises(Malformed, match="a worker's place") as raised:
-        calls.side.hear([b"", b"ERROR"], 1.0)
+        calls.side.receive([b"", b"ERROR"], 1.0)
     assert "callers use the frontend" in raised.value.detail

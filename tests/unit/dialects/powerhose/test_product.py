@@ -213,8 +213,8 @@ def test_every_word_on_the_work_socket_in_every_state() -> None:
         world, bench, caller = arrange(state)
         bench.post.has_ids = word == "JOBRES, foreign"
         end = bench.end
-        end.hear(*frames_of(word, bench))
-        world.turn()
+        end.receive(*frames_of(word, bench))
+        world.run_once()
         late = "late" if world.counters.late_results else ""
         bad = "bad" if world.bad else ""
         assert shown(bench.state, told(world, caller), late, bad) == reaction
@@ -233,10 +233,10 @@ def test_every_word_on_the_work_socket_in_every_state() -> None:
 def test_whatever_was_said_the_connection_may_end_next() -> None:
     def check(state: str, word: str) -> None:
         world, bench, caller = arrange(state)
-        bench.end.hear(*frames_of(word, bench))
+        bench.end.receive(*frames_of(word, bench))
         assert bench.end.peer is not None
         world.connections.ended(bench.end.peer, "reset")
-        world.turn()
+        world.run_once()
         assert world.workers == 0
         world.wait(30)
         assert world.present == 0
@@ -251,10 +251,10 @@ def test_whatever_was_said_remove_and_ping_bring_the_worker_back(state: str) -> 
 
     def check(word: str) -> None:
         world, bench, _ = arrange(state)
-        bench.end.hear(*frames_of(word, bench))
-        bench.registrant.hear(b"", fields(REMOVE, FIRST))
-        bench.registrant.hear(b"", fields(PING, FIRST))
-        world.turn()
+        bench.end.receive(*frames_of(word, bench))
+        bench.registrant.receive(b"", fields(REMOVE, FIRST))
+        bench.registrant.receive(b"", fields(PING, FIRST))
+        world.run_once()
         for _ in range(200):
             world.wait(0.5)
             bench.ping()

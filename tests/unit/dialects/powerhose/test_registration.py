@@ -48,7 +48,7 @@ def test_a_ping_from_an_unknown_endpoint_registers_it_and_is_answered_pong() -> 
 def test_a_worker_is_named_by_its_endpoint_and_offers_the_listeners_service() -> None:
     world = World(service="resize")
     bench = world.worker()
-    (worker,) = world.broker.roster.workers.values()
+    (worker,) = world.broker.worker_registry.workers.values()
     assert worker.name == bench.endpoint
     assert [service.name for service in worker.services] == ["resize"]
     (line,) = world.remarked("worker joined")
@@ -128,7 +128,7 @@ def test_a_refused_endpoint_is_not_what_a_bare_ping_means() -> None:
     bench = world.worker()
     assert bench.registrant.ask(fields(PING, FORBIDDEN)) == [ERROR]
     assert bench.registrant.ask(PING) == [PONG]
-    assert list(world.session._posts) == [FIRST]
+    assert list(world.session._remotes) == [FIRST]
 
 
 def test_remove_of_an_idle_worker_takes_it_off_the_list_and_hangs_up() -> None:
@@ -148,7 +148,7 @@ def test_remove_of_an_endpoint_that_nobody_knows_is_answered_alike() -> None:
     bench = world.bench()
     for _ in range(2):
         assert bench.remove() == [REMOVED]
-    assert world.session._posts == {}
+    assert world.session._remotes == {}
     assert world.bad == {}
 
 
@@ -180,7 +180,7 @@ def test_remove_between_two_dials_ends_them() -> None:
     assert bench.remove() == [REMOVED]
     world.wait(2)
     assert len(world.dialled) == 1
-    assert world.session._posts == {}
+    assert world.session._remotes == {}
 
 
 def test_r58_remove_while_busy_lets_the_job_end_and_then_hangs_up() -> None:
@@ -204,9 +204,9 @@ def test_a_worker_that_an_operator_drained_stays_and_gets_nothing() -> None:
     bench, caller = world.busy()
     drained = bench.post.worker
     assert drained is not None
-    assert drained.terms.comes_back
+    assert drained.profile.comes_back
     world.broker.drain(drained, world.now, stays=True)
-    world.turn()
+    world.run_once()
     bench.finish(b"good")
     assert caller.told() == [b"good"]
     world.wait_pinging(60.0, bench)

@@ -134,8 +134,8 @@ def test_garbage_for_jobres_drops_the_worker_and_the_job_goes_to_another(word: b
 def test_a_jobres_of_another_shape_is_garbage(frames: tuple[bytes, ...]) -> None:
     world = World(attempts=1)
     bench, caller = world.busy()
-    bench.end.hear(*frames)
-    world.turn()
+    bench.end.receive(*frames)
+    world.run_once()
     assert caller.ending() == "lost"
     assert bench.state == "away"
 
@@ -145,9 +145,9 @@ def test_a_second_jobres_that_nobody_asked_for_drops_the_worker_and_harms_no_job
     first, caller = world.busy()
     second = world.worker(SECOND)
     answer = fields(JOBRES, first.job_id, b"result")
-    first.end.hear(b"", answer)
-    first.end.hear(b"", answer)
-    world.turn()
+    first.end.receive(b"", answer)
+    first.end.receive(b"", answer)
+    world.run_once()
     assert caller.told() == [b"result"]
     assert first.state == "away"
     assert world.bad == {"out of step": 1}
@@ -161,9 +161,9 @@ def test_a_second_jobres_in_the_same_turn_does_not_spend_the_job_that_was_about_
     first, caller = world.busy()
     caller.call(b"next")
     answer = fields(JOBRES, first.job_id, b"result")
-    first.end.hear(b"", answer)
-    first.end.hear(b"", answer)
-    world.turn()
+    first.end.receive(b"", answer)
+    first.end.receive(b"", answer)
+    world.run_once()
     assert caller.told() == [b"result"]
     assert world.job().spent == 0
     second = world.worker(SECOND)

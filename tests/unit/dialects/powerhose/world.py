@@ -15,8 +15,8 @@ from dragoman.core.recipients import Recipient
 from dragoman.dialects.frontend import FRONTEND
 from dragoman.dialects.powerhose.broker_side import (
     BACKEND,
-    POSTS_KEPT,
     WORK,
+    WORKERS_KEPT,
     PowerhoseBrokerSide,
     PowerhoseWorker,
     WorkerStage,
@@ -44,13 +44,13 @@ def fields(*parts: bytes | str) -> bytes:
 class End(ZmtpEnd):
     """A connection of a caller or of a worker."""
 
-    def hear(self, *frames: bytes) -> None:
+    def receive(self, *frames: bytes) -> None:
         self.send(frames)
 
     def say(self, *frames: bytes) -> list[list[bytes]]:
         """It says a message, and the turn ends; returns what it was told since it last looked."""
-        self.hear(*frames)
-        self.world.turn()
+        self.receive(*frames)
+        self.world.run_once()
         return self.messages()
 
     def ask(self, word: bytes) -> list[bytes]:
@@ -70,8 +70,8 @@ class Caller:
         self.end = world.connect(FRONTEND, HOME, "DEALER")
 
     def call(self, payload: bytes) -> None:
-        self.end.hear(b"", payload)
-        self.end.world.turn()
+        self.end.receive(b"", payload)
+        self.end.world.run_once()
 
     def told(self) -> list[bytes]:
         """Results, and endings as `outcome: sentence`."""
@@ -110,7 +110,7 @@ class Bench:
 
     @property
     def post(self) -> PowerhoseWorker:
-        return self.world.session._posts[self.endpoint]
+        return self.world.session._remotes[self.endpoint]
 
     @property
     def state(self) -> str:
@@ -126,8 +126,8 @@ class Bench:
         return self.end.told()
 
     def say(self, word: bytes) -> None:
-        self.end.hear(b"", word)
-        self.world.turn()
+        self.end.receive(b"", word)
+        self.world.run_once()
 
     def accept(self, within: float = 0.0) -> bytes:
         """It is asked, now or within so many seconds, says GIVE, and is given a job; returns the job's data."""
@@ -184,7 +184,7 @@ class World(DialectWorld):
 
     def connect(self, door: str, address: str = HOME, kind: str = "REQ") -> End:
         end = self.accept(End(self, Zmtp(kind, dials=True)), door, self._door_carrier(), address)
-        self.turn()
+        self.run_once()
         return end
 
     def bench(self, endpoint: str = FIRST, address: str = HOME) -> Bench:
@@ -224,24 +224,24 @@ class World(DialectWorld):
 
     def state(self, endpoint: str) -> str:
         """Of a worker: `unknown`, its stage, or what the broker says of it where that tells more."""
-        post = self.session._posts.get(endpoint)
+        post = self.session._remotes.get(endpoint)
         if post is None:
             return "unknown"
         if post.worker is not None and str(post.worker.state) in ("draining", "unproven"):
             return f"{post.stage.value}, {post.worker.state}"
-        if post.stage is WorkerStage.AWAY and self.now < post.rested_at:
+        if post.stage is WorkerStage.AWAY and self.now < post.retry_at:
             return "resting"
         return post.stage.value
 
     def withdraw(self) -> None:
         """An operator cancels the only job."""
         assert self.broker.withdraw(self.job(), self.now)
-        self.turn()
+        self.run_once()
 
     def drain(self) -> None:
         """The broker is about to stop."""
         self.broker.close(self.now)
-        self.turn()
+        self.run_once()
 
     # ---------------------------------------------------------------- time and turns
 
@@ -263,20 +263,20 @@ class World(DialectWorld):
     def check_books(self) -> None:
         session = self.session
         at_work = set()
-        for endpoint, post in session._posts.items():
+        for endpoint, post in session._remotes.items():
             assert post.endpoint == endpoint
             assert (post.stage is WorkerStage.AWAY) == (post in session._away), "off the list, or not?"
             if post.worker is not None:
                 at_work.add(post.worker.id)
             self._check_post(post)
-        assert at_work == set(self.broker.roster.workers), "broker and session know different workers"
-        assert len(session._away) <= POSTS_KEPT
-        assert all(session._posts.get(post.endpoint) is post for post in session._away)
+        assert at_work == set(self.broker.worker_registry.workers), "broker and session know different workers"
+        assert len(session._away) <= WORKERS_KEPT
+        assert all(session._remotes.get(post.endpoint) is post for post in session._away)
         living = [post for _, number, post in session._alarms.entries() if post.alarm_number == number]
-        assert all(session._posts.get(post.endpoint) is post for post in living), "an alarm of somebody forgotten"
+        assert all(session._remotes.get(post.endpoint) is post for post in living), "an alarm of somebody forgotten"
         assert len(living) == session._alarms.armed
-        ours = {post.peer for post in session._posts.values()} - {None}
-        dialled = {peer for peer in self.connections.peers if peer.endpoint == WORK}
+        ours = {post.peer for post in session._remotes.values()} - {None}
+        dialled = {peer for peer in self.connections.peers if peer.socket_name == WORK}
         assert ours == dialled, "a connection that nobody knows"
 
     def _check_post(self, post: PowerhoseWorker) -> None:
@@ -293,10 +293,10 @@ class World(DialectWorld):
         assert worker is not None
         assert worker.remote is post
         assert peer is not None
-        assert peer.guest is post
+        assert peer.remote is post
         assert peer.is_open
         assert (attempt is None) == (post.stage is WorkerStage.IDLE)
-        held = [*worker.running.values(), *worker.unproven.values()]
+        held = [*worker.running.values(), *worker.stuck.values()]
         assert held == ([] if attempt is None else [attempt]), "broker and session disagree on its job"
         if post.stage is WorkerStage.WAKING:
             assert post.alarm <= post.due < inf, "its answer will be waited for for ever"
