@@ -332,7 +332,7 @@ close        w       R       R        R       R       r       r       r      D  
 abort        w       w       w        d       d       L       L       L      D     C    F
 saved        w       w       w        d       d       r       r       r      D     C    F
 unsaved      R       w       w        d       d       r       r       r      D     C    F
-extend_leases        w       w       w        d       d       r       r       r      D     C    F
+extend_leases  w       w       w        d       d       r       r       r      D     C    F
 tick         w       w       w        w       r       r       r       r      D     C    F
 far          w       T       T        w       w       T       T       T      D     C    F
 """
@@ -376,7 +376,7 @@ close       o       i    b    i    u        r    d        d       d     a       
 abort       g       g    g    g    g        g    g        g       g     g         g         g          g          g
 saved       o       i    b    i    u        r    d        d       d     a         a         a          d          g
 unsaved     o       i    b    i    u        r    d        d       d     a         a         a          d          g
-extend_leases       o       i    b    i    u        r    d        d       d     a         a         a          d          g
+extend_leases o       i    b    i    u        r    d        d       d     a         a         a          d          g
 tick        o       i    b    i    u        r    d        d       d     a         a         a          d          g
 far         g       g    g    g    g        g    g        g       g     g         g         g          g          g
 """
@@ -420,7 +420,7 @@ close       i      a    a
 abort       g      g    g
 saved       i      a    a
 unsaved     i      a    a
-extend_leases       i      a    a
+extend_leases i      a    a
 tick        i      a    a
 far         g      g    g
 """
