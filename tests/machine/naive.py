@@ -141,7 +141,8 @@ class Naive:
             return inf if x.outcome else min(x.until, x.deadline, inf if x.state == "running" else x.orphan)
         lease = inf if x.profile.silent_while_busy and (x.running or x.stuck) else x.profile.lease
         doubts = [since + x.profile.unproven_limit for since in x.stuck.values()]
-        return inf if x.mark == "gone" else min([x.seen + lease, x.away + x.profile.detach_timeout, *doubts])
+        away = x.away + x.profile.detach_timeout if lease == inf else inf  # else its lease runs on (R64)
+        return inf if x.mark == "gone" else min([x.seen + lease, away, *doubts])
 
     def tick(self, now):
         while not self.match(now) and (due := [x for x in (self.jobs | self.workers).values() if self.due(x) <= now]):

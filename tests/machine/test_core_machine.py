@@ -411,6 +411,21 @@ def test_both_agree_about_the_order_of_idle_workers_after_a_job_was_given_back()
         machine.both_agree()
 
 
+def test_both_agree_about_a_detached_worker_whose_lease_was_renewed() -> None:
+    """A wide run found it: in the model, `detach_timeout` ended a worker that has a lease (R64)."""
+    machine = the_model()
+    machine.join(["b"], 1, may_refuse=False, silent=False, lease=7.3, is_idle=True, asks=0)
+    machine.reach(0, is_within=False, is_newest=True)
+    machine.wait(5.2)
+    machine.ask(0, 1, is_newest=True)
+    machine.wait(5.2)  # detach_timeout is over, and the lease is not
+    machine.both_agree()
+    assert machine.workers[0].state is WorkerState.DETACHED
+    machine.wait(2.3)
+    machine.both_agree()
+    assert machine.workers[0].state is WorkerState.GONE
+
+
 class AtTheBounds(Machine):
     policy = Policy(
         max_jobs=8,
