@@ -38,7 +38,7 @@ def main() -> None:
         echo(options.echo)
     with running(NATIVE) as broker, _worker(broker.frontend):
         with Client(broker.frontend) as client:
-            client.call("echo", wait=True, timeout=10)
+            client.call("echo", wait_for_worker=True, timeout=10)
             with _measured("Client.map", options.jobs):
                 for _ in client.map("echo", (PAYLOAD for _ in range(options.jobs)), window=options.window):
                     pass

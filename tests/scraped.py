@@ -97,7 +97,7 @@ class Scraped:
         return await metrics(self.door, Request({"type": "http", "headers": headers}))
 
     def numbers(self) -> dict[str, float]:
-        """Every sample's value, by its name and labels as in `dragoman_peers{dialect=native}`."""
+        """Every sample's value, by its name and labels as in `dragoman_connections{dialect=native}`."""
         return numbers(self.get())
 
 

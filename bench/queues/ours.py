@@ -20,7 +20,7 @@ class _Calls:
         self._client = client
 
     def one(self, payload: str) -> str:
-        result: bytes = self._client.call("echo", payload, wait=True)
+        result: bytes = self._client.call("echo", payload, wait_for_worker=True)
         return result.decode()
 
     def many(self, payloads: Iterator[str], window: int) -> Iterator[str]:

@@ -23,7 +23,7 @@ PERFECT_ZEROS = (
     "dragoman_jobs_running",
     "dragoman_jobs_delayed",
     "dragoman_payload_bytes",
-    "dragoman_diary_problem",
+    "dragoman_store_unavailable",
     "dragoman_internal_errors_total",
     "dragoman_bad_messages_total",
     "dragoman_outcomes_erased_total",

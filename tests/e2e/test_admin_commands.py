@@ -254,25 +254,25 @@ def test_a_worker_that_would_come_back_stays_drained(programs: Programs, tmp_pat
 
 
 def test_recurring_jobs_are_kept(house: House) -> None:
-    shown = house.said("cron", "set", "poll", "check", "x", "--every", 3600)
+    shown = house.said("schedule", "set", "poll", "check", "x", "--every", 3600)
     assert "every 3600 s" in shown
     assert "(in 60 min)" in shown
-    house.said("cron", "set", "nightly", "report", "--cron", "0 3 * * *", "--timezone", "Europe/Vienna", "--paused")
-    listed = {each["name"]: each for each in house.lines("cron", "list")}
+    house.said("schedule", "set", "nightly", "report", "--cron", "0 3 * * *", "--timezone", "Europe/Vienna", "--paused")
+    listed = {each["name"]: each for each in house.lines("schedule", "list")}
     assert (listed["poll"]["every"], listed["nightly"]["cron"]) == (3600, "0 3 * * *")
-    assert "paused" in house.said("cron", "show", "nightly")
-    assert "not paused any more" in house.said("cron", "resume", "nightly")
-    assert house.said("cron", "pause", "nightly") == "nightly is paused\n"
-    assert "poll" in house.said("cron", "list")
-    assert house.said("cron", "remove", "poll") == "poll is removed\n"
-    assert house.ask("cron", "show", "poll").ends() == 1
+    assert "paused" in house.said("schedule", "show", "nightly")
+    assert "not paused any more" in house.said("schedule", "resume", "nightly")
+    assert house.said("schedule", "pause", "nightly") == "nightly is paused\n"
+    assert "poll" in house.said("schedule", "list")
+    assert house.said("schedule", "remove", "poll") == "poll is removed\n"
+    assert house.ask("schedule", "show", "poll").ends() == 1
 
 
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["cron", "set", "x", "s"], "say one of --cron and --every"),
-        (["cron", "set", "x", "s", "--cron", "nonsense"], "a cron expression has five"),
+        (["schedule", "set", "x", "s"], "say one of --cron and --every"),
+        (["schedule", "set", "x", "s", "--cron", "nonsense"], "a cron expression has five"),
         (["job", "xyz"], "dragoman: job: id: a job's id is 32 lower-case hex digits\n"),
         (["enqueue", "a\x07b"], "dragoman: enqueue: service: a name has no control characters\n"),
         (["enqueue", "s", "--priority", "10"], "--priority"),
@@ -326,7 +326,7 @@ COMMANDS = [
     ["resume", "s"],
     ["drain", "1"],
     ["purge", "s", "--yes"],
-    ["cron", "list"],
+    ["schedule", "list"],
     ["health"],
 ]
 

@@ -149,16 +149,16 @@ def test_a_delay_is_kept_and_what_waits_can_be_purged(house: House) -> None:
 
 def test_recurring_jobs_and_pauses_outlive_the_broker(house: House) -> None:
     with Client(house.url) as client:
-        client.recur("tick", "echo", b"tick", every=1)
+        client.set_schedule("tick", "echo", b"tick", every=1)
         client.pause("echo", by="the test")
         house.restart()
-        until(lambda: client.recurring(), "what recurs is there again")
+        until(lambda: client.schedules(), "what recurs is there again")
         worker = HandWorker(house.url, "echo")
         until(lambda: client.jobs(service="echo", state="waiting"), "one waits")
         assert worker.seen[b"tick"] == 0
         client.resume("echo")
         until(lambda: worker.seen[b"tick"] >= 2, "they come again and again")
-        assert client.stop_recurring("tick").runs >= 2
+        assert client.delete_schedule("tick").runs >= 2
         worker.stop()
 
 

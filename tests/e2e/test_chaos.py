@@ -25,7 +25,7 @@ def test_ten_thousand_jobs_survive_kills(programs: Programs, seed: int) -> None:
     count = 10_000
     chance = random.Random(seed)
     # What our kills cost shall not end a job; and who does not come back is not waited for.
-    house = Survivor(programs, "--set", "max_deaths=100", "--set", "resume=1")
+    house = Survivor(programs, "--set", "max_worker_deaths=100", "--set", "worker_resume_timeout=1")
     workforce = Workforce(programs, house, workers=2, processes=2, concurrency=4)
     remote = HttpWorker(house.place, workforce.executions)
     submitters = Submitters(house, count)
@@ -83,7 +83,7 @@ def test_poison_takes_three_workers_and_nobody_else_with_it(programs: Programs) 
     assert [len(seen.pop((poison, number))) for number in (1, 2, 3)] == [1, 1, 1]
     judge_executions(views, seen, house.kills)
     judge_attempts(views, 0)
-    assert judge_counters(house, kept=count + 1)["dragoman_jobs_handed_out_total"] == count + 3
+    assert judge_counters(house, kept=count + 1)["dragoman_jobs_dispatched_total"] == count + 3
 
 
 # -------------------------------------------------------------------- between submit and acknowledgement

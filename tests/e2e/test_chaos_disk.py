@@ -58,7 +58,7 @@ def test_a_full_disk_refuses_new_jobs_and_nothing_else(programs: Programs, disk:
         status, _, body = house.ask("GET", "/readyz")
         assert status == 503
         assert b"the diary cannot write: the disk is full" in body
-        assert house.numbers()["dragoman_diary_problem"] == 1
+        assert house.numbers()["dragoman_store_unavailable"] == 1
 
         assert len(client.call("work", b"a call goes on")) == 32
         gate.touch()
@@ -121,7 +121,7 @@ def test_a_broker_starts_on_a_full_disk_in_the_room_of_the_ballast(programs: Pro
     status, problem = house.say("POST", "/v1/jobs", service="later", payload="small")
     assert (status, problem["detail"]) == (507, "diary: the disk is full")
     with Client(house.native) as client:
-        assert len(client.call("work", b"a call", timeout=60, wait=True)) == 32
+        assert len(client.call("work", b"a call", timeout=60, wait_for_worker=True)) == 32
     assert house.job(job)["state"] == "waiting"
     house.kill_and_start()
     assert house.job(job)["state"] == "waiting", "once more, without a ballast"
@@ -144,9 +144,9 @@ def test_a_disk_without_any_room_and_without_ballast_is_no_place_to_start(progra
     assert f"No space left on device ({house.data})" in refused.err
     assert "Traceback" not in refused.err
     assert not (disk.seen / "data" / "epoch.new").exists()
-    checked = house.launch("diary", "check", house.data)
+    checked = house.launch("store", "check", house.data)
     assert (checked.ends(), checked.out) == (0, "in order\n"), checked.err
-    recovered = house.launch("diary", "recover", "--force", house.data)
+    recovered = house.launch("store", "recover", "--force", house.data)
     assert recovered.ends() == 74
     assert re.search(r"^dragoman: .*full", recovered.err), recovered.err
     assert "Traceback" not in recovered.err
@@ -157,9 +157,9 @@ def test_a_disk_without_any_room_and_without_ballast_is_no_place_to_start(progra
 
 
 def test_a_diary_of_its_largest_size_refuses_new_jobs_until_something_is_erased(programs: Programs) -> None:
-    house = Survivor(programs, "--set", "max_diary=6MiB")
+    house = Survivor(programs, "--set", "max_store_size=6MiB")
     accepted, problem = submit_until_full(house)
-    assert problem["detail"] == "diary: it takes 6291456 bytes already (max_diary)"
+    assert problem["detail"] == "diary: it takes 6291456 bytes already (max_store_size)"
     assert len(accepted) * len(LARGE) > 4 << 20
     assert house.say("POST", "/v1/services/later/purge")[1]["purged"] == len(accepted)
     until(lambda: house.ask("GET", "/readyz")[0] == 200, "there is room again")

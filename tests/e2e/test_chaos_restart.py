@@ -54,7 +54,7 @@ def short(view: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def test_jobs_of_every_state_survive_a_kill(programs: Programs) -> None:
-    house = Survivor(programs, "--set", "resume=5")
+    house = Survivor(programs, "--set", "worker_resume_timeout=5")
     workforce = Workforce(programs, house)
     remote = Guest(house)
     gate = programs.folder / "gate"
@@ -155,7 +155,7 @@ def judge_whys(told: dict[str, str]) -> None:
 def test_job_with_one_attempt_runs_once_however_the_broker_is_killed(programs: Programs) -> None:
     """R108, I8. A bug: a job was sent to its worker before the attempt was on disk. One whose handler killed the broker
     at once ran again after the restart, with attempts=1, and four times with attempts=3."""
-    house = Survivor(programs, "--set", "resume=0.1")
+    house = Survivor(programs, "--set", "worker_resume_timeout=0.1")
     workforce = Workforce(programs, house)
     victim = programs.folder / "victim"
     allowed = {}
@@ -196,18 +196,20 @@ def test_what_runs_elsewhere_is_told_as_such_until_it_is_given_up(programs: Prog
 
 def test_recurring_jobs_survive_a_kill(programs: Programs) -> None:
     house = Survivor(programs)
-    assert house.say("PUT", "/v1/cron/hourly", service="work", every=3600, payload="tick")[0] == 200
-    assert house.say("PUT", "/v1/cron/nightly", service="work", cron="30 3 * * *", timezone="Europe/Vienna")[0] == 200
-    assert house.say("POST", "/v1/cron/nightly/pause")[0] == 200
-    assert house.say("PUT", "/v1/cron/often", service="work", every=1, payload="now")[0] == 200
-    until(lambda: house.get("/v1/cron/often")["runs"] >= 1, "it has made a job")
-    assert house.say("DELETE", "/v1/cron/often")[0] == 200
-    before = house.get("/v1/cron")
+    assert house.say("PUT", "/v1/schedules/hourly", service="work", every=3600, payload="tick")[0] == 200
+    assert (
+        house.say("PUT", "/v1/schedules/nightly", service="work", cron="30 3 * * *", timezone="Europe/Vienna")[0] == 200
+    )
+    assert house.say("POST", "/v1/schedules/nightly/pause")[0] == 200
+    assert house.say("PUT", "/v1/schedules/often", service="work", every=1, payload="now")[0] == 200
+    until(lambda: house.get("/v1/schedules/often")["runs"] >= 1, "it has made a job")
+    assert house.say("DELETE", "/v1/schedules/often")[0] == 200
+    before = house.get("/v1/schedules")
     made = [view["id"] for view in house.jobs()]
     house.kill_and_start()
-    assert house.get("/v1/cron") == before
-    assert [each["name"] for each in before["recurring"]] == ["hourly", "nightly"]
-    assert [each["paused"] for each in before["recurring"]] == [False, True]
+    assert house.get("/v1/schedules") == before
+    assert [each["name"] for each in before["schedules"]] == ["hourly", "nightly"]
+    assert [each["paused"] for each in before["schedules"]] == [False, True]
     assert [view["id"] for view in house.jobs()] == made
 
 

@@ -88,17 +88,17 @@ def test_damaged_diary_is_refused_and_recovered(programs: Programs, tmp_path: Pa
     """R109."""
     folder = tmp_path / "data"
     made(programs, folder)
-    sound = programs.dragoman("diary", "check", str(folder))
+    sound = programs.dragoman("store", "check", str(folder))
     assert (sound.ends(), sound.out) == (0, "in order\n")
     with open(folder / "diary.db", "r+b") as file:
         file.seek(10 * 4096)
         file.write(b"\xff" * 4096)
-    broken = programs.dragoman("diary", "check", str(folder))
+    broken = programs.dragoman("store", "check", str(folder))
     assert broken.ends() == 74
     broker = programs.dragoman("serve", LISTEN, "--data", str(folder))
     assert broker.ends() == 74
-    assert "dragoman diary recover" in broker.err
-    recovery = programs.dragoman("diary", "recover", str(folder))
+    assert "dragoman store recover" in broker.err
+    recovery = programs.dragoman("store", "recover", str(folder))
     assert recovery.ends() == 0
     jobs = int(recovery.prints(r"recovered: (\d+) jobs"))
     assert 100 < jobs <= 200
@@ -114,13 +114,13 @@ def test_a_diary_with_a_bad_byte_is_refused_and_recovered(programs: Programs, tm
     file = apsw.Connection(str(folder / "diary.db"))
     file.execute("UPDATE job SET service = CAST(x'61ff' AS TEXT) WHERE number = (SELECT max(number) FROM job)")
     file.close()
-    broken = programs.dragoman("diary", "check", str(folder))
+    broken = programs.dragoman("store", "check", str(folder))
     assert broken.ends() == 74
     assert "1 jobs cannot be read" in broken.err
     broker = programs.dragoman("serve", LISTEN, "--data", str(folder))
     assert broker.ends() == 74
-    assert "dragoman diary recover" in broker.err
-    recovery = programs.dragoman("diary", "recover", str(folder))
+    assert "dragoman store recover" in broker.err
+    recovery = programs.dragoman("store", "recover", str(folder))
     assert recovery.ends() == 0
     assert "left out: 1 jobs or notes that cannot be read" in recovery.out
     again = programs.dragoman("serve", LISTEN, "--data", str(folder))
@@ -133,10 +133,10 @@ def test_a_diary_in_order_is_recovered_only_by_force(programs: Programs, tmp_pat
     folder = tmp_path / "data"
     made(programs, folder)
     epoch = (folder / "epoch").read_text()
-    left = programs.dragoman("diary", "recover", str(folder))
+    left = programs.dragoman("store", "recover", str(folder))
     assert (left.ends(), left.out) == (0, "in order: there is nothing to recover\n")
     assert not list(folder.glob("*damaged*"))
-    forced = programs.dragoman("diary", "recover", str(folder), "--force")
+    forced = programs.dragoman("store", "recover", str(folder), "--force")
     assert forced.ends() == 0
     assert "recovered: 200 jobs" in forced.out
     assert list(folder.glob("diary.db.damaged-*"))
@@ -145,11 +145,11 @@ def test_a_diary_in_order_is_recovered_only_by_force(programs: Programs, tmp_pat
 
 @pytest.mark.parametrize("command", ["check", "recover"])
 def test_folders_without_a_diary_are_told_from_damaged_ones(programs: Programs, tmp_path: Path, command: str) -> None:
-    none = programs.dragoman("diary", command, str(tmp_path / "none"))
+    none = programs.dragoman("store", command, str(tmp_path / "none"))
     assert none.ends() == 2
     assert none.err == f"dragoman: there is no folder {tmp_path / 'none'}\n"
     (tmp_path / "empty").mkdir()
-    empty = programs.dragoman("diary", command, str(tmp_path / "empty"))
+    empty = programs.dragoman("store", command, str(tmp_path / "empty"))
     assert empty.ends() == 2
     assert empty.err == f"dragoman: there is no diary in {tmp_path / 'empty'}\n"
     assert not list((tmp_path / "empty").iterdir())
@@ -171,7 +171,7 @@ def test_diary_of_a_newer_release_is_refused(programs: Programs, tmp_path: Path)
 def test_a_running_broker_keeps_its_diary_to_itself(programs: Programs, tmp_path: Path, command: str) -> None:
     broker = programs.dragoman("serve", LISTEN, "--data", str(tmp_path / "data"))
     broker.prints("is listening")
-    refused = programs.dragoman("diary", command, str(tmp_path / "data"))
+    refused = programs.dragoman("store", command, str(tmp_path / "data"))
     assert refused.ends() == 73
     assert f"in use by the broker with process id {broker.pid}: stop it first" in refused.err
 

@@ -250,7 +250,7 @@ def test_config_prints_each_setting_and_where_it_came_from(programs: Programs, t
     assert rows["max_jobs"] == ["max_jobs", "7", "environment DRAGOMAN_MAX_JOBS"]
     assert rows["log_level"] == ["log_level", "debug", "environment DRAGOMAN_LOG_LEVEL"]
     assert rows["log"] == ["log", "human", f"file {path}"]
-    assert rows["max_peers"][-1] == "default"
+    assert rows["max_connections"][-1] == "default"
     assert "pingpong+tcp://127.0.0.1:7401?frontend=7402" in rows["listen"][1]
 
 

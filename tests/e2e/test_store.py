@@ -57,11 +57,11 @@ def test_log_that_is_damaged_after_a_kill_is_refused_and_recovered(programs: Pro
     log.write_bytes(content)
     refused = programs.dragoman("serve", "http://127.0.0.1:0", "--data", str(folder))
     assert refused.ends() == 74
-    assert "dragoman diary recover" in refused.err
+    assert "dragoman store recover" in refused.err
     assert "Traceback" not in refused.err
-    checked = programs.run("diary", "check", folder)
+    checked = programs.run("store", "check", folder)
     assert checked.process.returncode == 74
-    recovered = programs.run("diary", "recover", folder)
+    recovered = programs.run("store", "recover", folder)
     assert recovered.process.returncode == 0
     assert "recovered: 30 jobs" in recovered.out
     _, http = serve(programs, folder)
@@ -76,7 +76,7 @@ def test_killed_broker_starts_again_without_a_word(programs: Programs, tmp_path:
         assert known(http) == set(ids)
         ids += enqueue(http, 5)
         broker.kill()
-        assert programs.run("diary", "check", folder).out == "in order\n"
+        assert programs.run("store", "check", folder).out == "in order\n"
 
 
 def test_backup_in_a_folder_that_knows_of_more_starts_after_it_was_accepted(programs: Programs, tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def test_backup_in_a_folder_that_knows_of_more_starts_after_it_was_accepted(prog
     refused = programs.dragoman("serve", "http://127.0.0.1:0", "--data", str(folder))
     assert refused.ends() == 74
     assert "2 jobs that were accepted between these times are missing" in refused.err
-    accepted = programs.run("diary", "accept", folder)
+    accepted = programs.run("store", "accept", folder)
     assert accepted.out == "accepted: the next broker starts with what is in this folder\n"
     _, http = serve(programs, folder)
     assert known(http) == set(ids)
@@ -112,9 +112,9 @@ def test_epoch_without_a_store_is_refused(programs: Programs, tmp_path: Path, le
     refused = programs.dragoman("serve", "http://127.0.0.1:0", "--data", str(folder))
     assert refused.ends() == 74
     assert "the file is gone or empty" in refused.err
-    assert programs.run("diary", "check", folder).process.returncode == 74
-    assert programs.run("diary", "recover", folder).process.returncode == 74
-    assert programs.run("diary", "accept", folder).process.returncode == 0
+    assert programs.run("store", "check", folder).process.returncode == 74
+    assert programs.run("store", "recover", folder).process.returncode == 74
+    assert programs.run("store", "accept", folder).process.returncode == 0
     serve(programs, folder)
 
 
@@ -128,7 +128,7 @@ def test_folder_of_the_release_before_is_served(programs: Programs, tmp_path: Pa
     assert {*ids["waiting"], *ids["delayed"]} <= known(http)
     broker.terminate()
     assert broker.ends() == 0
-    assert programs.run("diary", "check", folder).out == "in order\n"
+    assert programs.run("store", "check", folder).out == "in order\n"
 
 
 @pytest.mark.parametrize("way", ["removed", "replaced"])
@@ -144,18 +144,18 @@ def test_files_that_are_gone_are_noticed_and_saved(programs: Programs, tmp_path:
         (folder / "diary.db").touch()
     status, body = ask(f"{http}/v1/jobs?service=s", b"too late")
     assert status == 507
-    assert "dragoman diary rescue" in json.loads(body)["detail"]
+    assert "dragoman store rescue" in json.loads(body)["detail"]
     status, body = ask(f"{http}/readyz")
     assert status == 503
     assert ("was removed" if way == "removed" else "was replaced") in body
     assert ask(f"{http}/livez")[0] == 200
     broker.prints("store files lost")
     assert len(re.findall("store files lost", broker.err)) == 1
-    rescued = programs.run("diary", "rescue", broker.pid, saved)
+    rescued = programs.run("store", "rescue", broker.pid, saved)
     assert (rescued.process.returncode, rescued.err) == (0, "")
     assert "in order" in rescued.out
     assert (saved / "epoch").read_text() == epoch
-    again = programs.run("diary", "rescue", broker.pid, saved)
+    again = programs.run("store", "rescue", broker.pid, saved)
     assert again.process.returncode == 74
     assert "give an empty folder" in again.err
     broker.signal(signal.SIGTERM)
@@ -166,12 +166,12 @@ def test_files_that_are_gone_are_noticed_and_saved(programs: Programs, tmp_path:
 
 def test_rescue_of_what_is_no_broker_says_so(programs: Programs, tmp_path: Path) -> None:
     stranger = programs.start("sleep", 60)
-    other = programs.run("diary", "rescue", stranger.pid, tmp_path / "saved")
+    other = programs.run("store", "rescue", stranger.pid, tmp_path / "saved")
     assert other.process.returncode == 74
     assert f"process {stranger.pid} has no diary.db open" in other.err
     gone = programs.start("true")
     gone.ends()
-    none = programs.run("diary", "rescue", gone.pid, tmp_path / "saved")
+    none = programs.run("store", "rescue", gone.pid, tmp_path / "saved")
     assert none.process.returncode == 74
     assert f"there is no process {gone.pid}" in none.err
 
@@ -186,6 +186,6 @@ def test_check_and_the_start_agree_about_an_epoch_that_is_no_number(programs: Pr
     (folder / "epoch").write_text("")
     refused = programs.dragoman("serve", "http://127.0.0.1:0", "--data", str(folder))
     assert refused.ends() == 74
-    checked = programs.run("diary", "check", folder)
+    checked = programs.run("store", "check", folder)
     assert checked.ends() == 74
     assert "does not hold a number" in checked.err

@@ -135,7 +135,7 @@ def test_what_nobody_knows_is_an_error_of_its_own(client: Client) -> None:
             about("nobody's")
     with pytest.raises(NotFound):
         client.drain(77)
-    for name in (client.stop_recurring, client.pause_recurring, client.resume_recurring):
+    for name in (client.delete_schedule, client.pause_schedule, client.resume_schedule):
         with pytest.raises(NotFound):
             name("nothing")
 
@@ -148,7 +148,7 @@ def test_what_makes_no_sense_is_a_value_error_and_what_is_no_option_a_type_error
     with pytest.raises(ValueError, match="id"):
         client.job("no id")
     with pytest.raises(ValueError, match="cron"):
-        client.recur("r", "echo")
+        client.set_schedule("r", "echo")
     with pytest.raises(TypeError, match="patience"):
         client.enqueue("echo", patience=3)  # type: ignore[call-arg]
 
@@ -158,7 +158,7 @@ def test_nan_is_a_value_error_and_not_no_limit(client: Client) -> None:
     with pytest.raises(ValueError, match="timeout=nan"):
         client.enqueue("echo", b"", timeout=float("nan"))
     with pytest.raises(ValueError, match="timeout=nan"):
-        client.recur("tick", "echo", b"", every=60, timeout=float("nan"))
+        client.set_schedule("tick", "echo", b"", every=60, timeout=float("nan"))
 
 
 def test_a_payload_that_is_too_large_is_refused() -> None:
@@ -211,12 +211,12 @@ def test_one_thing_is_shown_by_its_name(client: Client, worker: HandWorker) -> N
     (listed,) = client.workers()
     assert client.service("echo").workers == 1
     assert client.worker(listed.id).services == ["echo"]
-    client.recur("tick", "echo", every=60)
-    assert client.recurrence("tick").every == 60
+    client.set_schedule("tick", "echo", every=60)
+    assert client.schedule("tick").every == 60
     for show, name, error in (
         (client.service, "nothing", NoSuchService),
         (client.worker, 12345, NotFound),
-        (client.recurrence, "nothing", NotFound),
+        (client.schedule, "nothing", NotFound),
     ):
         with pytest.raises(error):
             show(name)  # type: ignore[operator]
@@ -244,17 +244,17 @@ def test_jobs_that_recur() -> None:
     clock = VirtualClock()
     with LocalBroker(clock=clock) as broker, broker.client(codec="json") as client:
         worker = HandWorker(broker.url.removeprefix("native+"), "echo")
-        view = client.recur("tick", "echo", {"n": 1}, every=60, attempts=1)
+        view = client.set_schedule("tick", "echo", {"n": 1}, every=60, attempts=1)
         assert (view.name, view.every, view.runs) == ("tick", 60, 0)
         broker.advance(61)
         until(lambda: worker.seen[b'{"n":1}'] == 1, "it has run once")
-        (view,) = client.recurring()
+        (view,) = client.schedules()
         assert (view.runs, view.last_job is not None) == (1, True)
-        assert client.pause_recurring("tick").paused
+        assert client.pause_schedule("tick").paused
         broker.advance(600)
-        assert not client.resume_recurring("tick").paused
-        client.stop_recurring("tick")
-        assert client.recurring() == []
+        assert not client.resume_schedule("tick").paused
+        client.delete_schedule("tick")
+        assert client.schedules() == []
         assert worker.seen[b'{"n":1}'] == 1
         worker.stop()
 
@@ -366,11 +366,11 @@ async def all_of_it(broker: LocalBroker) -> None:
         assert not (await client.resume("echo")).paused
         assert await client.purge("echo") == 0
         assert [view.name for view in await client.services()] == ["echo"]
-        assert (await client.recur("r", "echo", 1, cron="0 0 1 1 *")).cron == "0 0 1 1 *"
-        assert (await client.pause_recurring("r")).paused
-        assert not (await client.resume_recurring("r")).paused
-        assert [view.name for view in await client.recurring()] == ["r"]
-        await client.stop_recurring("r")
+        assert (await client.set_schedule("r", "echo", 1, cron="0 0 1 1 *")).cron == "0 0 1 1 *"
+        assert (await client.pause_schedule("r")).paused
+        assert not (await client.resume_schedule("r")).paused
+        assert [view.name for view in await client.schedules()] == ["r"]
+        await client.delete_schedule("r")
         (view,) = await client.workers()
         await client.drain(view.id)
 

@@ -125,13 +125,13 @@ def test_a_greeting_that_drips_does_not_win_time(broker_house: Start) -> None:
 def test_max_peers_turns_the_next_away_and_lets_them_in_when_others_have_left(
     broker_house: Start, crowd: ExitStack
 ) -> None:
-    house = broker_house(URL, max_peers=10)
+    house = broker_house(URL, max_connections=10)
     inside = [crowd.enter_context(Raw(house.callers)).greet() for _ in range(10)]
     for _ in range(20):
         with Raw(house.callers) as outside:
             assert outside.rest() == b""
-    assert house.counters.peers_refused == 20
-    assert house.journal.mentions("max_peers")
+    assert house.counters.connections_rejected == 20
+    assert house.journal.mentions("max_connections")
     assert_pings(inside)
     inside.pop().socket.close()
     until(lambda: len(house.runner.connections.peers) == 9, "one has left")
@@ -139,13 +139,13 @@ def test_max_peers_turns_the_next_away_and_lets_them_in_when_others_have_left(
 
 
 def test_max_peers_per_address_turns_one_address_away_and_not_the_others(broker_house: Start, crowd: ExitStack) -> None:
-    house = broker_house(URL, max_peers_per_address=5)
+    house = broker_house(URL, max_connections_per_local_address=5)
     inside = [crowd.enter_context(Raw(house.callers)).greet() for _ in range(5)]
     for _ in range(7):
         with Raw(house.workers) as outside:
             assert outside.rest() == b""
-    assert house.counters.peers_refused == 7
-    assert house.journal.mentions("max_peers_per_address")
+    assert house.counters.connections_rejected == 7
+    assert house.journal.mentions("max_connections_per_local_address")
     crowd.enter_context(Raw(house.callers, source="127.0.0.2")).greet()
     assert_pings(inside)
     inside.pop().socket.close()
@@ -156,7 +156,7 @@ def test_max_peers_per_address_turns_one_address_away_and_not_the_others(broker_
 def test_max_accepts_lets_a_crowd_in_a_few_at_a_time_and_turns_nobody_away(
     broker_house: Start, crowd: ExitStack
 ) -> None:
-    house = broker_house(URL, max_accepts=10)
+    house = broker_house(URL, max_accepts_per_second=10)
     at_first: list[int] = []
 
     def come_while_nobody_accepts() -> None:
@@ -167,11 +167,11 @@ def test_max_accepts_lets_a_crowd_in_a_few_at_a_time_and_turns_nobody_away(
     house.run(come_while_nobody_accepts)
     until(lambda: len(house.runner.connections.peers) == 25, "all are let in")
     assert at_first[0] <= 20  # and not 10, because a second may end just then
-    assert house.counters.peers_refused == 0
+    assert house.counters.connections_rejected == 0
 
 
 def test_connections_that_come_one_by_one_are_counted_once_each(broker_house: Start, crowd: ExitStack) -> None:
-    """The look that found nobody more at the door was counted as well, which halved `max_accepts`."""
+    """The look that found nobody more at the door was counted as well, which halved `max_accepts_per_second`."""
     house = broker_house(URL)
     for _ in range(10):
         crowd.enter_context(Raw(house.callers)).greet()
@@ -208,12 +208,12 @@ def test_a_peer_that_stops_reading_is_disconnected_and_others_are_served(
         sending = threading.Thread(target=push, args=(stuck, job, 1_000))
         sending.start()
         caller = visitors.visit(zmq.REQ, house.callers)
-        while not house.counters.disconnected_slow:
+        while not house.counters.connections_closed_slow:
             assert ask(caller, b"others") == [b"others"]
         sending.join()
         assert house.journal.mentions("max_send_buffer")
         assert ask(caller, b"still") == [b"still"]
-    assert house.counters.disconnected_slow == 1
+    assert house.counters.connections_closed_slow == 1
 
 
 def test_a_job_that_never_left_goes_to_another_worker(broker_house: Start, visitors: Visitors) -> None:
@@ -560,7 +560,7 @@ def test_messages_without_an_end_are_bounded_for_all_peers_together() -> None:
             peers.append(Raw(house.callers).greet())
             with suppress(ConnectionError):  # it may be the one
                 peers[-1].say(half)
-        until(lambda: house.counters.disconnected_slow >= 1, "one is disconnected")
+        until(lambda: house.counters.connections_closed_slow >= 1, "one is disconnected")
         until(lambda: house.run(held) <= 8 << 20, "the rest fits")
         assert house.journal.mentions("max_memory")
     finally:

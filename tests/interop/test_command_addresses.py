@@ -26,7 +26,7 @@ from native_worker import HandWorker
 
 LISTEN = ("tcp://127.0.0.1:0?lease=1e8", "http://127.0.0.1:0")
 UNKNOWN = "0" * 32
-OFFLINE = {"serve", "worker", "config", "diary"}  # those that perform no operation
+OFFLINE = {"serve", "worker", "config", "store"}  # those that perform no operation
 
 
 class World:
@@ -40,7 +40,7 @@ class World:
         self.waiting = self.client.enqueue("later", "gr\u00fc\u00dfe", key="k\u202e")
         self.done = self.client.enqueue("echo", b"hello")
         self.failed = self.client.enqueue("echo", b"fail \x1b[31m so", attempts=1)
-        self.client.recur("nightly", "report", cron="0 3 * * *")
+        self.client.set_schedule("nightly", "report", cron="0 3 * * *")
         until(lambda: self.client.job(self.failed).state == "ended", "the last of them has ended")
         until(lambda: [each.state for each in self.client.workers()] == ["idle"], "the worker is idle")
         (self.number,) = (each.id for each in self.client.workers())
@@ -84,14 +84,14 @@ COMMANDS: dict[str, Words] = {
     "why": lambda world: ["why", world.waiting],
     "cancel": lambda world: ["cancel", world.done, UNKNOWN, "x", world.waiting],
     "retry": lambda world: ["retry", world.done, world.failed],
-    "cron set": lambda world: ["cron", "set", "hourly", "report", "all", "--every", 3600],
-    "cron set, nonsense": lambda world: ["cron", "set", "hourly", "report", "--cron", "nonsense"],
-    "cron list": lambda world: ["cron", "list"],
-    "cron show": lambda world: ["cron", "show", "nightly"],
-    "cron show, unknown": lambda world: ["cron", "show", "unknown"],
-    "cron pause": lambda world: ["cron", "pause", "nightly"],
-    "cron resume": lambda world: ["cron", "resume", "nightly"],
-    "cron remove": lambda world: ["cron", "remove", "nightly"],
+    "schedule set": lambda world: ["schedule", "set", "hourly", "report", "all", "--every", 3600],
+    "schedule set, nonsense": lambda world: ["schedule", "set", "hourly", "report", "--cron", "nonsense"],
+    "schedule list": lambda world: ["schedule", "list"],
+    "schedule show": lambda world: ["schedule", "show", "nightly"],
+    "schedule show, unknown": lambda world: ["schedule", "show", "unknown"],
+    "schedule pause": lambda world: ["schedule", "pause", "nightly"],
+    "schedule resume": lambda world: ["schedule", "resume", "nightly"],
+    "schedule remove": lambda world: ["schedule", "remove", "nightly"],
     "services": lambda world: ["services"],
     "show-service": lambda world: ["show-service", "echo"],
     "show-service, unknown": lambda world: ["show-service", "nobody"],
@@ -151,8 +151,11 @@ VIEWS: dict[str, tuple[Words, Callable[[Client[bytes], World], Any]]] = {
     "jobs": (lambda world: ["jobs"], lambda client, world: client.jobs()),
     "services": (lambda world: ["services"], lambda client, world: client.services()),
     "show-service": (lambda world: ["show-service", "echo"], lambda client, world: [client.service("echo")]),
-    "cron list": (lambda world: ["cron", "list"], lambda client, world: client.recurring()),
-    "cron show": (lambda world: ["cron", "show", "nightly"], lambda client, world: [client.recurrence("nightly")]),
+    "schedule list": (lambda world: ["schedule", "list"], lambda client, world: client.schedules()),
+    "schedule show": (
+        lambda world: ["schedule", "show", "nightly"],
+        lambda client, world: [client.schedule("nightly")],
+    ),
     "workers": (lambda world: ["workers"], lambda client, world: client.workers()),
     "show-worker": (
         lambda world: ["show-worker", world.number],
@@ -163,9 +166,9 @@ VIEWS: dict[str, tuple[Words, Callable[[Client[bytes], World], Any]]] = {
         lambda world: ["why", world.failed],
         lambda client, world: [client.operation(WHY, JobRef(id=world.failed))],
     ),
-    "cron set": (
-        lambda world: ["cron", "set", "hourly", "report", "--every", 3600],
-        lambda client, world: [client.recurrence("hourly")],
+    "schedule set": (
+        lambda world: ["schedule", "set", "hourly", "report", "--every", 3600],
+        lambda client, world: [client.schedule("hourly")],
     ),
 }
 MOVING = re.compile(r'"(silent|oldest|peers)":[0-9.e-]+')

@@ -27,7 +27,7 @@ from dragoman import (
     Unsupported,
 )
 from dragoman.operations.schemas import ListJobsRequest, ScheduleRef
-from dragoman.operations.table import JOBS, RECURRENCE
+from dragoman.operations.table import JOBS, SCHEDULE
 from dragoman.sdk import operation_steps
 from dragoman.testing.local import VirtualClock
 from programs import PATIENCE, until
@@ -64,8 +64,8 @@ class World:
         until(lambda: self.client.job(job).state == "ended", "the job ends")
         return job
 
-    def recur(self, **options: Any) -> Any:
-        return self.client.recur("nightly", "echo", b"\xff", cron="0 3 * * *", **options)
+    def set_schedule(self, **options: Any) -> Any:
+        return self.client.set_schedule("nightly", "echo", b"\xff", cron="0 3 * * *", **options)
 
 
 Act = Callable[[World], Any]
@@ -134,7 +134,7 @@ ACTS: dict[str, Act] = {
     "call, any bytes": lambda world: world.client.call("echo", bytes(range(256)) * 2000),
     "call, json": lambda world: world.client.call("echo", {"ä": [1]}, codec="json"),
     "call, all options": lambda world: world.client.call(
-        "echo", b"x", timeout=30, job_timeout=20.5, priority=9, attempts=2, wait=True
+        "echo", b"x", timeout=30, job_timeout=20.5, priority=9, attempts=2, wait_for_worker=True
     ),
     "call, no limits": lambda world: world.client.call("echo", b"x", timeout=None, job_timeout=None),
     "call, parts": lambda world: world.client.call("echo", b"parts 3"),
@@ -243,22 +243,26 @@ ACTS: dict[str, Act] = {
     "drain, unknown": lambda world: world.client.drain(123456),
     "drain, no number": lambda world: world.client.drain(-1),
     # recurring jobs
-    "recur": lambda world: world.recur(timezone="Europe/Vienna", overlap=True, paused=True, timeout=None),
-    "recur, no cron": lambda world: world.client.recur("nightly", "echo", cron="no"),
-    "recur, both": lambda world: world.recur(every=5.0),
-    "recur, no name": lambda world: world.client.recur("", "echo", every=5.0),
-    "recurring": lambda world: [world.recur(), world.client.recurring()],
-    "recurrence": lambda world: [world.recur(), world.client.recurrence("nightly")],
-    "recurrence, unknown": lambda world: world.client.recurrence("nightly"),
-    "operation": lambda world: [world.recur(), world.client.operation(RECURRENCE, ScheduleRef(name="nightly"))],
+    "set schedule": lambda world: world.set_schedule(timezone="Europe/Vienna", overlap=True, paused=True, timeout=None),
+    "recur, no cron": lambda world: world.client.set_schedule("nightly", "echo", cron="no"),
+    "recur, both": lambda world: world.set_schedule(every=5.0),
+    "recur, no name": lambda world: world.client.set_schedule("", "echo", every=5.0),
+    "schedules": lambda world: [world.set_schedule(), world.client.schedules()],
+    "schedule": lambda world: [world.set_schedule(), world.client.schedule("nightly")],
+    "recurrence, unknown": lambda world: world.client.schedule("nightly"),
+    "operation": lambda world: [world.set_schedule(), world.client.operation(SCHEDULE, ScheduleRef(name="nightly"))],
     "pages": lambda world: (
         [world.client.enqueue("later") for _ in range(3)]
         and list(world.client.pages(JOBS, ListJobsRequest(service="later", limit=2)))
     ),
-    "pause_recurring": lambda world: [world.recur(), world.client.pause_recurring("nightly")],
-    "resume_recurring": lambda world: [world.recur(paused=True), world.client.resume_recurring("nightly")],
-    "stop_recurring": lambda world: [world.recur(), world.client.stop_recurring("nightly"), world.client.recurring()],
-    "stop_recurring, unknown": lambda world: world.client.stop_recurring("nightly"),
+    "pause_schedule": lambda world: [world.set_schedule(), world.client.pause_schedule("nightly")],
+    "resume_schedule": lambda world: [world.set_schedule(paused=True), world.client.resume_schedule("nightly")],
+    "delete_schedule": lambda world: [
+        world.set_schedule(),
+        world.client.delete_schedule("nightly"),
+        world.client.schedules(),
+    ],
+    "delete_schedule, unknown": lambda world: world.client.delete_schedule("nightly"),
 }
 
 
@@ -339,7 +343,7 @@ def test_all_of_it_can_be_awaited(broker: LocalBroker, worker: HandWorker) -> No
 def test_a_caller_that_does_not_wait_any_more_withdraws_its_call(broker: LocalBroker) -> None:
     """Its job waits for a worker, and is not there any more once the caller has hung up."""
     with Client(broker.urls["http"]) as client:
-        waiting = client.submit("later", b"x", wait=True)
+        waiting = client.submit("later", b"x", wait_for_worker=True)
         until(lambda: [view.waiting for view in client.services()] == [1], "the call waits")
         assert waiting.cancel()
         until(lambda: [view.waiting for view in client.services()] in ([0], []), "the call is withdrawn")
@@ -391,7 +395,7 @@ def test_a_unix_socket_will_do(tmp_path: Path) -> None:
 def test_deadlines_are_the_brokers() -> None:
     clock = VirtualClock()
     with LocalBroker("http://127.0.0.1:0", clock=clock) as broker, Client(broker.url) as client:
-        job = client.submit("later", wait=True, timeout=3000)
+        job = client.submit("later", wait_for_worker=True, timeout=3000)
         until(lambda: bool(client.services()), "the call is there")
         begun = time.monotonic()
         broker.advance(3001)

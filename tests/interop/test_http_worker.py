@@ -146,7 +146,7 @@ def test_a_cancelled_job_is_stopped_and_makes_room(monkeypatch: pytest.MonkeyPat
 def test_a_worker_that_stops_finishes_its_jobs_and_leaves(house: House) -> None:
     held = house.client.submit("echo", b"hold on")
     house.begun.get(timeout=PATIENCE)
-    waiting = house.client.submit("echo", b"not mine", wait=True)
+    waiting = house.client.submit("echo", b"not mine", wait_for_worker=True)
     house.worker.stop()
     house.release.set()
     assert held.result(PATIENCE) == b"hold on"

@@ -225,7 +225,7 @@ def test_d12_a_worker_frozen_with_its_job_is_lost_by_the_carriers_ping(broker_ho
     frozen.prints("job sleep")
     frozen.stop()
     until(lambda: house.counters.ended[Outcome.LOST] == 1, "its job is lost")
-    assert house.counters.silent_endings == {Outcome.LOST: 1}
+    assert house.counters.unreported_outcomes == {Outcome.LOST: 1}
 
 
 def test_a_worker_killed_with_its_job_is_lost_at_once_and_the_next_call_is_served(
@@ -347,9 +347,9 @@ def test_r17_a_client_that_never_reads_is_disconnected_and_others_are_served(
         with suppress(ConnectionError):  # it may be hung up on while it sends
             for _ in range(100):
                 deaf.message(b"", b"MDPC01", b"echo", bytes(200_000))
-                if house.counters.disconnected_slow:
+                if house.counters.connections_closed_slow:
                     break
-        until(lambda: house.counters.disconnected_slow == 1, "it was hung up on")
+        until(lambda: house.counters.connections_closed_slow == 1, "it was hung up on")
     assert rfc7_call(programs, house.callers, "fine") == ["W did|fine"]
 
 

@@ -26,14 +26,16 @@ class Naive:
         job.orphan = inf  # when its caller's time to come back is over
 
     def join(self, id, services, profile, now):
-        worker = Record(id=id, services=services, profile=profile, seen=now, mark="booting", state="booting", since={})
-        worker.running, worker.stuck, worker.away = [], {}, inf  # unproven: attempt -> since when
+        worker = Record(
+            id=id, services=services, profile=profile, seen=now, mark="starting", state="starting", since={}
+        )
+        worker.running, worker.stuck, worker.away = [], {}, inf  # stuck: attempt -> since when
         worker.refused = None  # the attempt that it would not take last
         worker.asked = 0 if profile.pulls else inf
         self.workers[id] = worker
 
     def idle(self, worker, now):
-        worker.seen, worker.stuck, worker.mark = now, {}, None if worker.mark == "booting" else worker.mark
+        worker.seen, worker.stuck, worker.mark = now, {}, None if worker.mark == "starting" else worker.mark
 
     def ask(self, worker, count, now):
         if worker.profile.pulls:
@@ -66,10 +68,10 @@ class Naive:
         if job.attempt == attempt and verb == "succeed":
             self.end(job, "done", now)
         elif job.attempt == attempt:
-            is_unseen = verb == "undelivered" or (verb == "refuse" and worker.profile.may_refuse)
+            is_unseen = verb == "undelivered" or (verb == "refuse" and worker.profile.may_decline)
             self.over(self.mark_stuck(job, now), "failed", is_unseen, now)
         if verb == "refuse":
-            worker.refused = attempt if worker.profile.may_refuse else None
+            worker.refused = attempt if worker.profile.may_decline else None
         else:
             worker.stuck.pop(attempt, None)
 
@@ -80,8 +82,8 @@ class Naive:
             run_once, known = next(self.run_once), w.since if w.state == "idle" else {}  # by service
             w.since = {service: known.get(service, run_once) for service in w.services}
             is_free = len(w.running) + len(w.stuck) < w.profile.capacity
-            w.state = ("idle" if w.asked else "detached") if is_free else "busy" if w.running else "unproven"
-            w.state = "resting" if w.state == "unproven" and [*w.stuck] == [w.refused] else w.state
+            w.state = ("idle" if w.asked else "detached") if is_free else "busy" if w.running else "stuck"
+            w.state = "backing off" if w.state == "stuck" and [*w.stuck] == [w.refused] else w.state
             w.state = w.mark or ("detached" if w.away < inf else w.state)
         ready = [j for j in self.jobs.values() if j.state == "waiting" and j.service not in self.paused]
         idle = [w for w in self.workers.values() if w.state == "idle"]
@@ -110,13 +112,13 @@ class Naive:
         job.tried.append(self.holder[attempt].id)
         if (
             (is_spent and job.spent >= job.options.attempts)
-            or job.deaths >= policy.max_deaths
+            or job.deaths >= policy.max_worker_deaths
             or (is_unseen and job.queue_due <= now)
         ):
             self.end(job, "timed out" if is_unseen else outcome, now)
         elif job.orphan <= now:
             self.end(job, "cancelled", now)
-        elif is_unseen and job.refusals % policy.max_refusals:
+        elif is_unseen and job.refusals % policy.max_undelivered:
             job.state, job.until = "waiting", job.queue_due
             self.match(now)
         else:
@@ -140,7 +142,7 @@ class Naive:
         if x.id in self.jobs:
             return inf if x.outcome else min(x.until, x.deadline, inf if x.state == "running" else x.orphan)
         lease = inf if x.profile.silent_while_busy and (x.running or x.stuck) else x.profile.lease
-        doubts = [since + x.profile.unproven_limit for since in x.stuck.values()]
+        doubts = [since + x.profile.stuck_timeout for since in x.stuck.values()]
         away = x.away + x.profile.detach_timeout if lease == inf else inf  # else its lease runs on (R64)
         return inf if x.mark == "gone" else min([x.seen + lease, away, *doubts])
 

@@ -129,7 +129,7 @@ def chosen(things: list[Any], number: int) -> Any:
 
 
 class AgainstTheModel(Machine):
-    policy = Policy(max_refusals=3, max_deaths=2)
+    policy = Policy(max_undelivered=3, max_worker_deaths=2)
 
     def __init__(self) -> None:
         super().__init__()
@@ -178,7 +178,7 @@ class AgainstTheModel(Machine):
     @rule(
         services=st.sampled_from([["a"], ["b"], ["a", "b"], ["b", "a"]]),
         capacity=st.sampled_from([1, 1, 2, 3]),
-        may_refuse=st.booleans(),
+        may_decline=st.booleans(),
         silent=st.booleans(),
         lease=st.sampled_from([inf, 7.3]),
         is_idle=st.booleans(),
@@ -188,7 +188,7 @@ class AgainstTheModel(Machine):
         self,
         services: list[str],
         capacity: int,
-        may_refuse: bool,
+        may_decline: bool,
         silent: bool,
         lease: float,
         is_idle: bool,
@@ -199,9 +199,9 @@ class AgainstTheModel(Machine):
         profile = WorkerProfile(
             lease=lease + own,
             silent_while_busy=silent,
-            may_refuse=may_refuse,
+            may_decline=may_decline,
             capacity=capacity,
-            unproven_limit=20.7 + own,
+            stuck_timeout=20.7 + own,
             detach_timeout=9.1 + own,
             pulls=asks is not None,
         )
@@ -387,7 +387,7 @@ def the_model() -> AgainstTheModel:
 
 def join(machine: AgainstTheModel, service: str, capacity: int = 1) -> None:
     """Let an idle worker join."""
-    machine.join([service], capacity, may_refuse=False, silent=False, lease=inf, is_idle=True, asks=None)
+    machine.join([service], capacity, may_decline=False, silent=False, lease=inf, is_idle=True, asks=None)
 
 
 def test_both_agree_about_a_worker_that_adds_a_service() -> None:
@@ -414,7 +414,7 @@ def test_both_agree_about_the_order_of_idle_workers_after_a_job_was_given_back()
 def test_both_agree_about_a_detached_worker_whose_lease_was_renewed() -> None:
     """A wide run found it: in the model, `detach_timeout` ended a worker that has a lease (R64)."""
     machine = the_model()
-    machine.join(["b"], 1, may_refuse=False, silent=False, lease=7.3, is_idle=True, asks=0)
+    machine.join(["b"], 1, may_decline=False, silent=False, lease=7.3, is_idle=True, asks=0)
     machine.reach(0, is_within=False, is_newest=True)
     machine.wait(5.2)
     machine.ask(0, 1, is_newest=True)
@@ -433,10 +433,10 @@ class AtTheBounds(Machine):
         max_memory=40,
         max_services=3,
         max_services_per_worker=2,
-        max_refusals=2,
-        max_deaths=2,
+        max_undelivered=2,
+        max_worker_deaths=2,
         max_attempts=3,
-        keep_outcomes=40.0,
+        outcome_retention=40.0,
         max_outcome_bytes=5_000,
     )
 
@@ -479,7 +479,7 @@ class AtTheBounds(Machine):
     @rule(
         services=st.lists(st.sampled_from(["a", "b", "c", "d", "e", ""]), max_size=3),
         capacity=st.integers(1, 3),
-        may_refuse=st.booleans(),
+        may_decline=st.booleans(),
         silent=st.booleans(),
         lease=st.sampled_from([inf, 6.0]),
         held=st.sampled_from([0.0, 20.0]),
@@ -491,7 +491,7 @@ class AtTheBounds(Machine):
         self,
         services: list[str],
         capacity: int,
-        may_refuse: bool,
+        may_decline: bool,
         silent: bool,
         lease: float,
         held: float,
@@ -502,9 +502,9 @@ class AtTheBounds(Machine):
         profile = WorkerProfile(
             lease=lease,
             silent_while_busy=silent,
-            may_refuse=may_refuse,
+            may_decline=may_decline,
             capacity=capacity,
-            unproven_limit=15.0,
+            stuck_timeout=15.0,
             detach_timeout=patience,
             pulls=pulls,
         )
@@ -653,7 +653,7 @@ class AtTheBounds(Machine):
             assert rounds < 100, "it never comes to rest"
             for service in list(broker.worker_registry.services):
                 if service not in helpers:
-                    helper = broker.join(NOBODY, None, "helper", [service], WorkerProfile(unproven_limit=inf), self.now)
+                    helper = broker.join(NOBODY, None, "helper", [service], WorkerProfile(stuck_timeout=inf), self.now)
                     assert helper is not None
                     helpers[service] = helper
                 broker.idle(helpers[service], self.now)

@@ -39,7 +39,7 @@ class DiaryMachine(RuleBasedStateMachine):
 
     def open(self, folder: Path, now: float) -> House:
         folder.mkdir(exist_ok=True)
-        house = House(folder, LIMITS, seed=str(self.runs), now=now, offset=WALL, keep_outcomes=KEEP)
+        house = House(folder, LIMITS, seed=str(self.runs), now=now, offset=WALL, outcome_retention=KEEP)
         house.store.failed = failed
         house.load()
         return house
@@ -66,9 +66,9 @@ class DiaryMachine(RuleBasedStateMachine):
         ):
             house.enqueue(payload, key=key, **job_options)
 
-    @rule(may_return=st.booleans(), capacity=st.integers(1, 3))
-    def join(self, may_return: bool, capacity: int) -> None:
-        self.house.worker(may_return=may_return, capacity=capacity)
+    @rule(can_resume=st.booleans(), capacity=st.integers(1, 3))
+    def join(self, can_resume: bool, capacity: int) -> None:
+        self.house.worker(can_resume=can_resume, capacity=capacity)
 
     def attempts(self) -> list[Attempt]:
         return [job.attempt for job in self.house.broker.jobs.values() if job.attempt is not None]
@@ -207,7 +207,7 @@ def check_same(kept: StoredJob, job: Job, resumable: Container[bytes]) -> None:
         assert (kept.token, kept.attempt) == (job.attempt.token, job.attempt.number)
         assert kept.worker == job.attempt.worker.name
         if job.attempt.token not in resumable:  # of one that was given out before a crash, the file knows more
-            assert kept.may_return == job.attempt.worker.profile.may_return
+            assert kept.can_resume == job.attempt.worker.profile.can_resume
     if job.state is DELAYED and job.spent:
         assert abs(kept.start_at - job.start_at) < 1e-3
 

@@ -113,7 +113,7 @@ class Fuzz:
     def __init__(self, start: str) -> None:
         self.rng = random.Random(start)
         job_timeout = self.rng.choice([0.5, 4])  # less than a worker may take for GIVE, or more
-        self.world = World(queue_timeout=3, job_timeout=job_timeout, worker_expire=6, unproven_limit=20)
+        self.world = World(queue_timeout=3, job_timeout=job_timeout, worker_expire=6, stuck_timeout=20)
         self.given: Counter[bytes] = Counter()  # by job: so often it was sent to a worker
         send = self.world.connections.send
 

@@ -26,7 +26,7 @@ class HttpCaller:
         self._calls: list[Exchange] = []
 
     def submit(self, payload: bytes) -> None:
-        headers = {"Dragoman-Wait": "true"}
+        headers = {"Dragoman-Wait-For-Worker": "true"}
         self._calls.append(Exchange(self._world, "POST", f"/v1/call/{SERVICE}", payload, headers, OPTIONS))
 
     def told(self) -> list[tuple[Outcome, bytes]]:

@@ -113,10 +113,10 @@ def _serve_one(world: World, callers: People, workers: People, outcome: Outcome)
 
     if outcome in callers.silent:
         assert caller.told() == []
-        assert world.counters.silent_endings == {outcome: 1}
+        assert world.counters.unreported_outcomes == {outcome: 1}
     else:
         assert caller.told() == [(outcome, b"good day" if outcome is Outcome.DONE else b"")]
-        assert world.counters.silent_endings == {}
+        assert world.counters.unreported_outcomes == {}
     turned_away = outcome is Outcome.REFUSED
     assert world.counters.ended[Outcome.DONE if turned_away else outcome] == world.counters.accepted == 1
     assert world.counters.refused == turned_away

@@ -56,13 +56,13 @@ def draw(seed: int) -> Plan:
     random = Random(f"native plan {seed}")
     is_exact = random.random() < 0.5
     faults = [fault for fault in HARMLESS if random.random() < 0.45]
-    options = ListenerOptions(resume=random.choice((4.0, LONG)), job_timeout=LONG, window=50)
+    options = ListenerOptions(client_resume_timeout=random.choice((4.0, LONG)), job_timeout=LONG, window=50)
     if not is_exact:
         faults += [fault for fault in HARMFUL if random.random() < 0.4]
         if "little kept" in faults:
             options = replace(options, max_kept_bytes=random.choice((0, 16, 100)))
         if "short resume" in faults:
-            options = replace(options, resume=random.choice((0.0, 0.2, 1.0)))
+            options = replace(options, client_resume_timeout=random.choice((0.0, 0.2, 1.0)))
     return Plan(
         seed,
         options,
@@ -260,7 +260,7 @@ def _places_of(stream: bytes) -> Iterator[tuple[int, bool]]:
 
 
 def directed(cuts: tuple[Cut, ...], session: type[WatchedNative] = WatchedNative) -> tuple[Report, DirectedRun]:
-    options = ListenerOptions(resume=LONG, job_timeout=LONG)
+    options = ListenerOptions(client_resume_timeout=LONG, job_timeout=LONG)
     plan = Plan(0, options, frozenset(), True, 1, 1, 2, 2, 4, 0.05, 0.1, 0.0)
     world = World(0)
     try:

@@ -68,11 +68,11 @@ RARE = (
     "second attempts",
     "takeovers",
     "third attempts",
-    "unproven closed at the limit",
-    "unproven freed by its late result",
-    "unproven freed by ready",
-    "unproven left its connection",
-    "unproven refused a pong",
+    "stuck closed at the limit",
+    "stuck freed by its late result",
+    "stuck freed by ready",
+    "stuck left its connection",
+    "stuck refused a pong",
     "workers adopted by ping",
     "workers expired",
     "workers held back",
@@ -201,7 +201,7 @@ class Oracle:
                 self.hit("workers expired")
                 require(not self._only_we_fail, "D13", f"{fields['worker']} pings and was found silent")
             elif "did not prove itself free" in fields["reason"]:
-                self.hit("unproven closed at the limit")
+                self.hit("stuck closed at the limit")
 
     # ---------------------------------------------------------------- the broker's books
 
@@ -273,7 +273,7 @@ class WatchedSession(PingPongBrokerSide):
         if unsent:
             self._oracle.hit("not started", len(unsent))
         if isinstance(peer.remote, RemoteWorker) and self._standing(peer.remote) is WorkerState.STUCK:
-            self._oracle.hit("unproven left its connection")
+            self._oracle.hit("stuck left its connection")
         super().lost(peer, unsent, now)
 
     def _compare(
@@ -295,9 +295,9 @@ class WatchedSession(PingPongBrokerSide):
             if remote.worker is not None and now < remote.worker.held_back_until:
                 hit("workers held back")
         elif before is WorkerState.STUCK and after is not WorkerState.STUCK:
-            hit("unproven freed by ready" if is_ready else "unproven freed by its late result")
+            hit("stuck freed by ready" if is_ready else "stuck freed by its late result")
         elif before is WorkerState.STUCK and word == [PING] and not is_answered:
-            hit("unproven refused a pong")
+            hit("stuck refused a pong")
         elif before is WorkerState.BUSY and is_ready:
             hit("ready instead of a result" if remote.attempt is None else "ready that crossed the job")
 

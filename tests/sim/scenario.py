@@ -85,7 +85,7 @@ class Plan:
         options = self.options
         attempts = options.attempts or 1
         way = attempts * (options.job_timeout + options.queue_timeout + 5.0)
-        longest = max(options.job_timeout, options.queue_timeout, options.unproven_limit, CARRIER_TIMEOUT, KEEP_ALIVE)
+        longest = max(options.job_timeout, options.queue_timeout, options.stuck_timeout, CARRIER_TIMEOUT, KEEP_ALIVE)
         return max(2 * longest, way)
 
 
@@ -118,7 +118,7 @@ def draw(seed: int) -> Plan:
         queue_timeout=random.choice((2.0, 5.0, 12.0)),
         attempts=random.choice((1, 3)),
         adopt_on_ping=random.random() < 0.7,
-        unproven_limit=random.choice((8.0, 20.0)),
+        stuck_timeout=random.choice((8.0, 20.0)),
     )
     faults = frozenset(fault for fault in FAULTS if random.random() < 0.3)
     callers = tuple(random.choice((1, 1, 3, 6)) for _ in range(random.randint(1, 4)))

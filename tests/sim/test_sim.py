@@ -82,11 +82,11 @@ def test_another_seed_is_another_story() -> None:
 
 
 def test_long_times() -> None:
-    """The defaults of the dialect: ten minutes for a job, an hour until an unproven worker is let go."""
+    """The defaults of the dialect: ten minutes for a job, an hour until an stuck worker is let go."""
     reports = [live(long_times(seed)) for seed in range(4)]
     hits = sum((report.hits for report in reports), Counter[str]())
     assert hits["answer timed out in the run"]
-    assert hits["unproven closed at the limit"]
+    assert hits["stuck closed at the limit"]
     assert max(report.seconds for report in reports) > 3600
 
 

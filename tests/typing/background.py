@@ -33,12 +33,14 @@ with Client("tcp://127.0.0.1:7400") as client:
     assert_type(client.health(), HealthView)
     assert_type(client.worker(7), WorkerView)
     assert_type(client.drain(7, now=True), WorkerView)
-    assert_type(client.recurring(), list[ScheduleView])
-    assert_type(client.recurrence("nightly"), ScheduleView)
-    assert_type(client.recur("nightly", "resize", b"all", cron="0 3 * * *", timezone="Europe/Rome"), ScheduleView)
-    assert_type(client.stop_recurring("nightly"), ScheduleView)
-    assert_type(client.pause_recurring("nightly"), ScheduleView)
-    assert_type(client.resume_recurring("nightly"), ScheduleView)
+    assert_type(client.schedules(), list[ScheduleView])
+    assert_type(client.schedule("nightly"), ScheduleView)
+    assert_type(
+        client.set_schedule("nightly", "resize", b"all", cron="0 3 * * *", timezone="Europe/Rome"), ScheduleView
+    )
+    assert_type(client.delete_schedule("nightly"), ScheduleView)
+    assert_type(client.pause_schedule("nightly"), ScheduleView)
+    assert_type(client.resume_schedule("nightly"), ScheduleView)
     assert_type(client.operation(WHY, JobRef(id=job)), WhyView)
     assert_type(client.pages(JOBS, ListJobsRequest(limit=5_000)), Iterator[list[Any]])
 
@@ -48,7 +50,7 @@ with Client("tcp://127.0.0.1:7400") as client:
     client.jobs(state="asleep")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     client.drain(7, True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
     client.operation(WHY, EmptyRequest())  # type: ignore[misc]  # pyright: ignore[reportArgumentType]
-    client.recur("nightly", "resize", hourly=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    client.set_schedule("nightly", "resize", hourly=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 with Client(codec="json") as objects:
     assert_type(objects.result(job), Any)
@@ -75,12 +77,12 @@ async def main() -> None:
         assert_type(await client.health(), HealthView)
         assert_type(await client.worker(7), WorkerView)
         assert_type(await client.drain(7, now=True), WorkerView)
-        assert_type(await client.recurring(), list[ScheduleView])
-        assert_type(await client.recurrence("tick"), ScheduleView)
-        assert_type(await client.recur("tick", "resize", every=60), ScheduleView)
-        assert_type(await client.stop_recurring("tick"), ScheduleView)
-        assert_type(await client.pause_recurring("tick"), ScheduleView)
-        assert_type(await client.resume_recurring("tick"), ScheduleView)
+        assert_type(await client.schedules(), list[ScheduleView])
+        assert_type(await client.schedule("tick"), ScheduleView)
+        assert_type(await client.set_schedule("tick", "resize", every=60), ScheduleView)
+        assert_type(await client.delete_schedule("tick"), ScheduleView)
+        assert_type(await client.pause_schedule("tick"), ScheduleView)
+        assert_type(await client.resume_schedule("tick"), ScheduleView)
         assert_type(await client.operation(WHY, JobRef(id=job)), WhyView)
         assert_type(client.pages(JOBS, ListJobsRequest(limit=5_000)), AsyncIterator[list[Any]])
         await client.enqueue("resize", patience=3)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]

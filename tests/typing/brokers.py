@@ -12,7 +12,7 @@ with LocalBroker() as broker:
     assert_type(broker.url, str)
     assert_type(broker.urls, dict[str, str])
     assert_type(broker.client(), Client[bytes])
-    assert_type(broker.client(codec="json", patient=False), Client[Any])
+    assert_type(broker.client(codec="json", wait_for_broker=False), Client[Any])
     broker.wait_for_workers(2, service="resize", timeout=5)
     broker.client(patience=3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
 

@@ -13,7 +13,7 @@ from dragoman import AsyncClient, AsyncJobFuture, Client, JobFuture
 with Client("tcp://127.0.0.1:7400") as client:
     assert_type(client, Client[bytes])
     assert_type(client.call("resize", b"big"), bytes)
-    assert_type(client.call("resize", b"big", timeout=30, priority=9, wait=True), bytes)
+    assert_type(client.call("resize", b"big", timeout=30, priority=9, wait_for_worker=True), bytes)
     assert_type(client.call("resize", "text is sent as UTF-8", codec="bytes"), bytes)
     assert_type(client.call("describe", {"picture": 42}, codec="json"), Any)
     assert_type(client.call("describe", {"picture": 42}, codec="cbor", attempts=3), Any)

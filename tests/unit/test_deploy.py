@@ -276,7 +276,7 @@ def test_the_dashboard_shows_what_an_operator_asks_first() -> None:
         "dragoman_workers",
         "dragoman_bad_messages_total",
         "dragoman_late_results_total",
-        "dragoman_diary_commit_seconds_bucket",
+        "dragoman_store_commit_seconds_bucket",
         "dragoman_loop_lag_seconds_bucket",
     }
 

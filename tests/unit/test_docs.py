@@ -380,7 +380,7 @@ def test_the_default_and_the_maximum_of_a_background_job_s_timeout_are_told_wher
         if row.startswith("| `timeout` |") and "one attempt" in row
     ]
     context = click.Context(dragoman)
-    enqueue, cron = (dragoman.get_command(context, name) for name in ("enqueue", "cron"))
+    enqueue, cron = (dragoman.get_command(context, name) for name in ("enqueue", "schedule"))
     assert enqueue is not None
     assert isinstance(cron, click.Group)
     helps = [

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 # Sections of the help, in their order, with the commands that have modules of their own.
 SECTIONS = {
-    "Run": ["serve", "worker", "config", "health", "diary"],
-    "Jobs": ["call", "enqueue", "result", "job", "jobs", "why", "cancel", "retry", "cron"],
+    "Run": ["serve", "worker", "config", "health", "store"],
+    "Jobs": ["call", "enqueue", "result", "job", "jobs", "why", "cancel", "retry", "schedule"],
     "Services and workers": ["services", "workers", "pause", "resume", "purge", "drain"],
 }
-MODULES = {name: name for names in SECTIONS.values() for name in names} | {"cron": "schedule", "diary": "store"}
-SECTION_OF = {"jobs": "Jobs", "cron": "Jobs"}  # by the group of an operation; of all others the last one
+MODULES = {name: name for names in SECTIONS.values() for name in names}
+SECTION_OF = {"jobs": "Jobs", "schedules": "Jobs"}  # by the group of an operation; of all others the last one
 
 
 class Sections(click.Group):

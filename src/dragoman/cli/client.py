@@ -39,7 +39,7 @@ def connected(url: str | None) -> Iterator[Client[bytes]]:
     """A client, which is closed in the end. An error that it raises ends the command."""
     from dragoman.sdk.client import Client
 
-    with ending_errors(), Client(url_or_default(url), patient=False) as client:
+    with ending_errors(), Client(url_or_default(url), wait_for_broker=False) as client:
         yield client
 
 

@@ -25,7 +25,7 @@ def commands_from(rows: Iterable[Operation[Any, Any]]) -> list[click.Command]:
 
 
 def command_name(row: Operation[Any, Any]) -> str:
-    """`pause`, `cron pause`, `show-worker`: words after `dragoman`."""
+    """`pause`, `schedule pause`, `show-worker`: words after `dragoman`."""
     return row.command or row.name.replace(" ", "-").replace("_", "-")
 
 

@@ -1,4 +1,4 @@
-"""`dragoman cron`: jobs that are made again and again."""
+"""`dragoman schedule`: jobs that are made again and again."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from dragoman.cli.request_options import given, request_options
 from dragoman.cli.tables import ago, plain, print_facts, print_json, print_table, text_of
 from dragoman.operations.schemas import EmptyRequest, ScheduleRef, ScheduleRequest, ScheduleView
 from dragoman.operations.table import (
-    PAUSE_RECURRING,
-    RECUR,
-    RECURRENCE,
-    RECURRING,
-    RESUME_RECURRING,
-    STOP_RECURRING,
+    DELETE_SCHEDULE,
+    PAUSE_SCHEDULE,
+    RESUME_SCHEDULE,
+    SCHEDULE,
+    SCHEDULES,
+    SET_SCHEDULE,
 )
 
 
 @click.group(
     epilog="""\b
 Examples:
-  dragoman cron set nightly report "all" --cron "0 3 * * *" --timezone Europe/Vienna
-  dragoman cron set poll check --every 30
-  dragoman cron list
+  dragoman schedule set nightly report "all" --cron "0 3 * * *" --timezone Europe/Vienna
+  dragoman schedule set poll check --every 30
+  dragoman schedule list
 """
 )
-def cron() -> None:
+def schedule() -> None:
     """Keep recurring jobs.
 
     They are made by a cron expression, or at an interval.
     """
 
 
-@cron.command("list")
+@schedule.command("list")
 @connect_option
 @json_option
 def list_(url: str | None, as_json: bool) -> None:
     """List recurring jobs."""
-    found = perform(url, RECURRING, EmptyRequest()).recurring
+    found = perform(url, SCHEDULES, EmptyRequest()).schedules
     if as_json:
         print_json(*found)
         return
@@ -62,21 +62,21 @@ def list_(url: str | None, as_json: bool) -> None:
     print_table(titles, rows, "There are no recurring jobs.")
 
 
-@cron.command()
+@schedule.command()
 @click.argument("name")
 @connect_option
 @json_option
 def show(name: str, url: str | None, as_json: bool) -> None:
     """Show the recurring job NAME."""
-    _print(perform(url, RECURRENCE, ScheduleRef(name=name)), as_json)
+    _print(perform(url, SCHEDULE, ScheduleRef(name=name)), as_json)
 
 
-@cron.command(
+@schedule.command(
     "set",
     epilog="""\b
 Examples:
-  dragoman cron set nightly report "all" --cron "0 3 * * *" --timezone Europe/Vienna
-  dragoman cron set poll check --every 30 --overlap
+  dragoman schedule set nightly report "all" --cron "0 3 * * *" --timezone Europe/Vienna
+  dragoman schedule set poll check --every 30 --overlap
 """,
 )
 @click.argument("name")
@@ -104,33 +104,33 @@ def set_(
     if (cron is None) == (every is None):
         fail("say one of --cron and --every", USAGE)
     request = ScheduleRequest(name=name, service=service, **given({"cron": cron, "every": every, **more}))
-    _print(perform(url, RECUR, request, read_payload(data)), as_json)
+    _print(perform(url, SET_SCHEDULE, request, read_payload(data)), as_json)
 
 
-@cron.command()
+@schedule.command()
 @click.argument("name")
 @connect_option
 def remove(name: str, url: str | None) -> None:
     """Remove the recurring job NAME. Jobs that it has made already are left alone."""
-    view = perform(url, STOP_RECURRING, ScheduleRef(name=name))
+    view = perform(url, DELETE_SCHEDULE, ScheduleRef(name=name))
     click.echo(f"{plain(view.name)} is removed")
 
 
-@cron.command()
+@schedule.command()
 @click.argument("name")
 @connect_option
 def pause(name: str, url: str | None) -> None:
     """Make no more jobs of NAME until it is resumed."""
-    view = perform(url, PAUSE_RECURRING, ScheduleRef(name=name))
+    view = perform(url, PAUSE_SCHEDULE, ScheduleRef(name=name))
     click.echo(f"{plain(view.name)} is paused")
 
 
-@cron.command()
+@schedule.command()
 @click.argument("name")
 @connect_option
 def resume(name: str, url: str | None) -> None:
     """Make jobs of NAME again, from now on."""
-    view = perform(url, RESUME_RECURRING, ScheduleRef(name=name))
+    view = perform(url, RESUME_SCHEDULE, ScheduleRef(name=name))
     click.echo(f"{plain(view.name)} is not paused any more; next {_next(view)}")
 
 

@@ -1,4 +1,4 @@
-"""`dragoman diary`: look after the file that background jobs are kept in."""
+"""`dragoman store`: look after the file that background jobs are kept in."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ T = TypeVar("T")
 
 
 @click.group()
-def diary() -> None:
+def store() -> None:
     """Look after a diary while no broker uses it."""
 
 
-@diary.command()
+@store.command()
 @click.argument("folder", metavar="DIR")
 def check(folder: str) -> None:
     """Check the diary in this folder, with all checksums: exit code 0, or 74 if it is damaged."""
@@ -28,12 +28,12 @@ def check(folder: str) -> None:
     if found.sentence:
         for line in found.jobs:
             click.echo(f"affected: {line}")
-        advice = "To read what can be read: dragoman diary recover"
+        advice = "To read what can be read: dragoman store recover"
         fail(f"the diary in {folder} is damaged: {found.sentence}. {advice}", DISK)
     click.echo("in order")
 
 
-@diary.command()
+@store.command()
 @click.argument("folder", metavar="DIR")
 @click.option("--force", is_flag=True, help="Do it even if the diary is in order.")
 def recover(folder: str, force: bool) -> None:
@@ -60,7 +60,7 @@ def recover(folder: str, force: bool) -> None:
     click.echo(f"the damaged file is {found.damaged}")
 
 
-@diary.command()
+@store.command()
 @click.argument("folder", metavar="DIR")
 def accept(folder: str) -> None:
     """Accept the diary in this folder as it is, for example a restored backup.
@@ -74,7 +74,7 @@ def accept(folder: str) -> None:
     click.echo("accepted: the next broker starts with what is in this folder")
 
 
-@diary.command()
+@store.command()
 @click.argument("pid", type=click.IntRange(min=1), metavar="PID")
 @click.argument("folder", metavar="DIR")
 def rescue(pid: int, folder: str) -> None:

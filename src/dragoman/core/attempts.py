@@ -150,21 +150,21 @@ class Attempts:
                 job, TIMED_OUT, b"", f"no worker took it within {job.options.queue_timeout:g} s", now
             )
         elif self._outlives_caller(job, now):
-            if job.refusals >= self._policy.max_refusals:
+            if job.refusals >= self._policy.max_undelivered:
                 job.refusals = 0
-                self._retry_at(job, now + self._policy.refusal_rest)
+                self._retry_at(job, now + self._policy.undelivered_delay)
             else:
                 self._delays.requeue(job, now)
 
     def refuse(self, attempt: Attempt, now: float) -> bool:
         """The worker would not take the job. It gets no other until it says that it is idle."""
         worker = attempt.worker
-        worker.refused = attempt.token if worker.profile.may_refuse else None
+        worker.refused = attempt.token if worker.profile.may_decline else None
         if attempt.job.attempt is not attempt:
             self._worker_registry.settle(worker, now)
             return False
         self.mark_stuck(attempt, now)
-        if worker.profile.may_refuse:
+        if worker.profile.may_decline:
             self.not_started(attempt, now)
         else:
             self.spend(attempt, FAILED, "its worker refused it", now)

@@ -32,7 +32,7 @@ class Components:
         self.effects: list[Effect] = []  # the runner walks through them in order
         self.owners = Owners()
         self.resumed_at = -inf  # when we last came back from a pause of our own (D13)
-        self.worker_registry = worker_registry = WorkerRegistry(policy.age_step, policy.max_services, first_worker)
+        self.worker_registry = worker_registry = WorkerRegistry(policy.priority_step, policy.max_services, first_worker)
         deadlines: Deadlines[Any] = Deadlines()
         self.events = Events(self.effects)
         self.job_registry = job_registry = JobRegistry(policy, counters, deadlines, self.effects, self.events)

@@ -27,7 +27,8 @@ class Counters:
         "ambiguous_results",
         "bad_messages",
         "clamped_timeouts",
-        "disconnected_slow",
+        "connections_closed_slow",
+        "connections_rejected",
         "dispatched",
         "done",
         "dropped",
@@ -37,17 +38,16 @@ class Counters:
         "false_expiries",
         "internal_errors",
         "late_results",
-        "peers_refused",
         "ready_while_busy",
         "refused",
         "released",
         "replayed_answers",
         "restored",
-        "silent_endings",
         "takeovers",
         "throttled_pings",
         "unclaimed_results",
         "undone",
+        "unreported_outcomes",
     )
 
     def __init__(self) -> None:
@@ -69,12 +69,12 @@ class Counters:
         self.throttled_pings = 0  # R49
         self.takeovers = 0  # T7: a routing id seen on a new connection
         self.internal_errors = 0  # R27
-        self.disconnected_slow = 0  # R17: peers that did not read
-        self.peers_refused = 0  # L7, R23
+        self.connections_closed_slow = 0  # R17: peers that did not read
+        self.connections_rejected = 0  # L7, R23
         self.clamped_timeouts = 0  # R72
         self.replayed_answers = 0  # R60, R63: said again because the request came again
         self.dropped: dict[str, Dropped] = {}  # by service; the server reports entries and removes them
-        self.silent_endings: dict[str, int] = {}  # R73: by outcome, where the wire has no word for it
+        self.unreported_outcomes: dict[str, int] = {}  # R73: by outcome, where the wire has no word for it
         self.bad_messages: dict[tuple[str, str], int] = {}  # D6, by dialect and reason
 
     @property
@@ -98,8 +98,8 @@ class Counters:
         dropped.causes[cause] = dropped.causes.get(cause, 0) + 1
         dropped.reason = reason
 
-    def silent_ending(self, outcome: Outcome) -> None:
-        self.silent_endings[outcome] = self.silent_endings.get(outcome, 0) + 1
+    def unreported_outcome(self, outcome: Outcome) -> None:
+        self.unreported_outcomes[outcome] = self.unreported_outcomes.get(outcome, 0) + 1
 
     def bad_message(self, dialect: str, reason: str) -> None:
         key = (dialect, reason)

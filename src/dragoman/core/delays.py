@@ -65,7 +65,7 @@ class Delays:
         if job.state is not WAITING:
             self._job_registry.move(job, WAITING)
         service = job.service
-        service.queue.put_back(job, job.arrival - job.options.priority * self._policy.age_step)
+        service.queue.put_back(job, job.arrival - job.options.priority * self._policy.priority_step)
         self._dispatch.hand_out(service, now)
         if job.state is WAITING:
             self._deadlines.arm(job, job.due())

@@ -63,7 +63,7 @@ class Expiry:
 
     def tick(self, now: float) -> None:
         """Judge everything that is due."""
-        most = self._counters.erased + self._policy.max_erasures
+        most = self._counters.erased + self._policy.max_deletes_per_tick
         for subject in self._deadlines.due(now):
             if isinstance(subject, Job):
                 self._judge_job(subject, now)
@@ -118,7 +118,7 @@ class Expiry:
         reason = _lateness(worker, now)
         self._counters.expired_workers += 1
         self._effects.append(RemoveWorker(worker, RemovalReason.EXPIRED, reason))
-        if worker.profile.ends_with_connection and stuck_since(worker) + worker.profile.unproven_limit > now:
+        if worker.profile.ends_with_connection and stuck_since(worker) + worker.profile.stuck_timeout > now:
             worker.seen = now  # its session hangs up in this turn, and says what never left; else we look again
             self._worker_registry.retire(worker)
             self._deadlines.arm(worker, worker_deadline(worker))
@@ -129,8 +129,8 @@ class Expiry:
 def _lateness(worker: Worker, now: float) -> str:
     """The reason to give up a worker that is due."""
     profile = worker.profile
-    if stuck_since(worker) + profile.unproven_limit <= now:
-        return f"it did not prove itself free within {profile.unproven_limit:g} s"
+    if stuck_since(worker) + profile.stuck_timeout <= now:
+        return f"it did not prove itself free within {profile.stuck_timeout:g} s"
     if worker.seen + lease_of(worker) > now:
         return f"its worker was out of reach for {profile.detach_timeout:g} s"
     return f"its worker was silent for {profile.lease:g} s"

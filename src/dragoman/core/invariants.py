@@ -10,7 +10,7 @@ from dragoman.core.errors import InvariantBroken
 from dragoman.core.leases import worker_deadline
 from dragoman.core.model import Job, Service, Worker
 from dragoman.core.owners import Owner
-from dragoman.core.states import BUSY, DETACHED, DRAINING, ENDED, GONE, IDLE, RESTING, RUNNING, STUCK, WAITING
+from dragoman.core.states import BACKING_OFF, BUSY, DETACHED, DRAINING, ENDED, GONE, IDLE, RUNNING, STUCK, WAITING
 
 
 def check(broker: Broker) -> None:
@@ -146,7 +146,7 @@ def _check_worker(broker: Broker, worker: Worker) -> None:
         raise broken("I2", f"worker {id} is {state} and listed as idle")
     if state is BUSY and not worker.running:
         raise broken("I2", f"worker {id} is busy with nothing")
-    if state is STUCK or state is RESTING:
+    if state is STUCK or state is BACKING_OFF:
         if worker.running or not worker.stuck:
             raise broken("I2", f"worker {id} is {state} of nothing")
     if worker.away_since != inf and state is not DETACHED and state is not DRAINING:

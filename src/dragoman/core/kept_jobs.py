@@ -202,7 +202,7 @@ class KeptJobs:
 
     def _keep(self, job: Job, now: float, refusal: RefusalReason | None) -> None:
         """Somebody may come back for this outcome: keep it for a while, within bounds (L20)."""
-        if refusal is RefusalReason.DIARY:  # never acknowledged and never stored: as if it had not come
+        if refusal is RefusalReason.STORE_UNAVAILABLE:  # never acknowledged and never stored: as if it had not come
             self.tell(job, refusal=refusal)
             self._return_to_quarantine(job)
             self._drop(job)
@@ -214,7 +214,7 @@ class KeptJobs:
                 self.tell(job, refusal=refusal)
                 self._drop(job)
             return
-        self._archive.keep(job, now + self._policy.keep_outcomes)
+        self._archive.keep(job, now + self._policy.outcome_retention)
         self._deadlines.arm(job, job.keep_until)
         if job.options.durable:
             self.save(job, AfterCommit.ANSWER)

@@ -17,7 +17,7 @@ def worker_deadline(worker: Worker) -> float:
 def lease_expired_at(worker: Worker) -> float:
     """When it is given up if nothing is heard of it. A life sign moves this, never a job's time (R6)."""
     lease = lease_of(worker)
-    due = min(worker.seen + lease, stuck_since(worker) + worker.profile.unproven_limit)
+    due = min(worker.seen + lease, stuck_since(worker) + worker.profile.stuck_timeout)
     if worker.away_since != inf and lease == inf:  # nothing else says for how long it is waited for
         due = min(due, worker.away_since + worker.profile.detach_timeout)
     return due

@@ -8,6 +8,7 @@ from dragoman.core.errors import InvariantBroken
 from dragoman.core.infinity import inf
 from dragoman.core.model import Job, Worker
 from dragoman.core.states import (
+    BACKING_OFF,
     BUSY,
     DELAYED,
     DETACHED,
@@ -15,7 +16,6 @@ from dragoman.core.states import (
     ENDED,
     GONE,
     IDLE,
-    RESTING,
     RUNNING,
     STARTING,
     STUCK,
@@ -34,10 +34,10 @@ JOB_MOVES: Final[dict[JobState, frozenset[JobState]]] = {
 WORKER_MOVES: Final[dict[WorkerState, frozenset[WorkerState]]] = {
     STARTING: frozenset({IDLE, DRAINING, GONE}),
     IDLE: frozenset({BUSY, DETACHED, DRAINING, GONE}),
-    BUSY: frozenset({IDLE, STUCK, RESTING, DETACHED, DRAINING, GONE}),
-    STUCK: frozenset({IDLE, BUSY, RESTING, DETACHED, DRAINING, GONE}),
-    RESTING: frozenset({IDLE, BUSY, DETACHED, DRAINING, GONE}),
-    DETACHED: frozenset({IDLE, BUSY, STUCK, RESTING, DRAINING, GONE}),
+    BUSY: frozenset({IDLE, STUCK, BACKING_OFF, DETACHED, DRAINING, GONE}),
+    STUCK: frozenset({IDLE, BUSY, BACKING_OFF, DETACHED, DRAINING, GONE}),
+    BACKING_OFF: frozenset({IDLE, BUSY, DETACHED, DRAINING, GONE}),
+    DETACHED: frozenset({IDLE, BUSY, STUCK, BACKING_OFF, DRAINING, GONE}),
     DRAINING: frozenset({GONE}),
     GONE: frozenset(),
 }
@@ -74,7 +74,7 @@ def settle(worker: Worker) -> WorkerState:
     elif worker.running:
         fitting = BUSY
     else:
-        fitting = RESTING if list(worker.stuck) == [worker.refused] else STUCK
+        fitting = BACKING_OFF if list(worker.stuck) == [worker.refused] else STUCK
     if fitting is not state:
         move_worker(worker, fitting)
     return fitting

@@ -346,9 +346,9 @@ class Service:
     )
     # fmt: on
 
-    def __init__(self, name: str, age_step: float) -> None:
+    def __init__(self, name: str, priority_step: float) -> None:
         self.name = name
-        self.queue: Queue[Job] = Queue(age_step)
+        self.queue: Queue[Job] = Queue(priority_step)
         self.idle: IdleList[Worker] = IdleList()
         self.held_back: IdleList[Worker] = IdleList()  # idle, but used last (R38)
         self.held_back_until = inf  # when the first of those may be trusted again

@@ -108,7 +108,7 @@ class OperatorVerbs(Components):
                 if problem is None:
                     self.effects.extend(Acknowledge(caller, job) for caller in job.callers)
                 elif job.state is not ENDED:
-                    self.attempts.end_early(job, REFUSED, f"diary: {problem}", now, RefusalReason.DIARY)
+                    self.attempts.end_early(job, REFUSED, f"diary: {problem}", now, RefusalReason.STORE_UNAVAILABLE)
 
     def extend_leases(self, gap: float, now: float) -> None:
         """We were paused, not they: no lease ran meanwhile (D13, R22)."""

@@ -18,12 +18,12 @@ class WorkerProfile:
 
     lease: float = inf  # how long a silent worker is believed to live
     silent_while_busy: bool = False  # D5: then the job's own timeout is the only judge
-    may_refuse: bool = False
+    may_decline: bool = False
     pulls: bool = False  # R131: it is given no more jobs than it asks for; others always ask
     capacity: int = 1
-    unproven_limit: float = 3_600.0  # how long an unproven worker is waited for (R36)
+    stuck_timeout: float = 3_600.0  # how long an unproven worker is waited for (R36)
     detach_timeout: float = 60.0  # how long one is waited for that is out of reach and has no lease to run out (R64)
-    may_return: bool = False  # it can name an attempt that it was given before the broker was started anew (R107)
+    can_resume: bool = False  # it can name an attempt that it was given before the broker was started anew (R107)
     comes_back: bool = False  # told to go, it joins again at once: its dialect has no word that ends a worker
     ends_with_connection: bool = False  # its session hangs up on a silent one, and then says what never left (R8)
     job_timeout: float = inf  # how long a job without any limit may run here: the listener's, where workers are silent

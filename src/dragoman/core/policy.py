@@ -14,7 +14,7 @@ class Policy:
     """The broker's limits and periods, in seconds and bytes. A listener may set its own terms; these bind them all."""
 
     # How waiting jobs are ordered: one step of priority is worth so many seconds of waiting.
-    age_step: float = 60.0
+    priority_step: float = 60.0
 
     # R15: what may wait, in count and in bytes.
     max_jobs: int = 1_000_000
@@ -37,22 +37,22 @@ class Policy:
     max_attempts: int = 100
 
     # R10, R11: spacing of attempts.
-    max_deaths: int = 3
+    max_worker_deaths: int = 3
     retry_first: float = 1.0
-    retry_after_loss: float = 0.1
+    retry_delay_after_loss: float = 0.1
     retry_cap: float = 60.0
     retry_jitter: float = 0.2
 
     # R8: so many hand-outs may fail unseen before the job rests a moment.
-    max_refusals: int = 10
-    refusal_rest: float = 0.1
+    max_undelivered: int = 10
+    undelivered_delay: float = 0.1
 
     # R107: how long a worker may take to deliver what it was given before the broker was started anew.
-    resume: float = 30.0
+    worker_resume_timeout: float = 30.0
 
     # R110: so many outcomes are erased in one go.
-    max_erasures: int = 1_000
+    max_deletes_per_tick: int = 1_000
 
     # L20: outcomes kept for those who come back, by time and by bytes.
-    keep_outcomes: float = 86_400.0
+    outcome_retention: float = 86_400.0
     max_outcome_bytes: int = GIB

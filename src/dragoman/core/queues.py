@@ -1,8 +1,8 @@
 """Jobs that wait, one queue a service.
 
-All are ordered by one fixed key, arrival - priority * age_step, so a job of low priority overtakes newer ones of high
-priority once it has waited long enough, and nobody starves. A key never changes, so jobs of one priority stand in the
-order they came: a lane for each priority is a plain deque, and choosing among ten lane heads costs the same whether ten
+All are ordered by one fixed key, arrival - priority * priority_step, so a job of low priority overtakes newer ones of
+high priority once it has waited long enough, and nobody starves. A key never changes, so jobs of one priority stay in
+their order: a lane for each priority is a plain deque, and choosing among ten lane heads costs the same whether ten
 or a million jobs wait. Jobs that come back (a retry, a hand-out nobody saw) keep their key and wait in a small heap.
 
 A job that leaves from the middle stays where it is as a dead entry until it reaches the head or is swept out.
@@ -36,10 +36,10 @@ J = TypeVar("J", bound=Queued)
 
 
 class Queue(Generic[J]):
-    __slots__ = ("_age_step", "_dead", "_lanes", "_next", "_returned", "length")
+    __slots__ = ("_dead", "_lanes", "_next", "_priority_step", "_returned", "length")
 
-    def __init__(self, age_step: float) -> None:
-        self._age_step = age_step
+    def __init__(self, priority_step: float) -> None:
+        self._priority_step = priority_step
         self._lanes: dict[int, deque[J]] = {}
         self._returned: list[tuple[float, int, J]] = []
         self._next = 0
@@ -55,7 +55,7 @@ class Queue(Generic[J]):
     def append(self, job: J, now: float) -> None:
         """A job that comes for the first time: last of its priority."""
         priority = job.priority
-        job.order = now - priority * self._age_step
+        job.order = now - priority * self._priority_step
         lane = self._lanes.get(priority)
         if lane is None:
             lane = self._lanes[priority] = deque()
@@ -72,8 +72,8 @@ class Queue(Generic[J]):
     def restore(self, job: J, arrival: float) -> None:
         """A job of an earlier run: at the end of its lane if that is its place, as it is for nearly all."""
         lane = self._lanes.get(job.priority)
-        if lane and lane[-1].order > arrival - job.priority * self._age_step:
-            self.put_back(job, arrival - job.priority * self._age_step)
+        if lane and lane[-1].order > arrival - job.priority * self._priority_step:
+            self.put_back(job, arrival - job.priority * self._priority_step)
         else:
             self.append(job, arrival)
 

@@ -18,6 +18,7 @@ class StoredJob:
 
     __slots__ = (
         "attempt",
+        "can_resume",
         "created",
         "deaths",
         "digest",
@@ -26,7 +27,6 @@ class StoredJob:
         "id",
         "keep_until",
         "key",
-        "may_return",
         "number",
         "options",
         "outcome",
@@ -58,7 +58,7 @@ class StoredJob:
         self.attempt = 0  # its number
         self.given = 0.0
         self.worker = ""  # the name of whom it was given to
-        self.may_return = False
+        self.can_resume = False
         # If it has ended:
         self.outcome: Outcome | None = None
         self.reason = ""
@@ -100,7 +100,7 @@ def _restore_ended(broker: Broker, job: Job, kept: StoredJob, now: float) -> Non
     job.result = ABSENT
     if not kept.quarantined:
         job.payload = b""
-    broker.job_registry.restore_ended(job, kept.outcome, min(kept.keep_until, now + broker.policy.keep_outcomes))
+    broker.job_registry.restore_ended(job, kept.outcome, min(kept.keep_until, now + broker.policy.outcome_retention))
     if not job.outlives_end:  # it ended just before the broker did
         broker.job_registry.erase(job)
 
@@ -108,7 +108,7 @@ def _restore_ended(broker: Broker, job: Job, kept: StoredJob, now: float) -> Non
 def _restore_running(broker: Broker, job: Job, kept: StoredJob, token: Token, now: float, nobody: Any) -> None:
     """It was given out. A worker that can name its attempt has some time to deliver; with others it is lost at once."""
     worker_registry = broker.worker_registry
-    profile = WorkerProfile(detach_timeout=broker.policy.resume)
+    profile = WorkerProfile(detach_timeout=broker.policy.worker_resume_timeout)
     worker = Worker(worker_registry.next_id(), nobody, None, kept.worker, profile, now)
     worker_registry.enter(worker, ())
     move_worker(worker, IDLE)
@@ -122,7 +122,7 @@ def _restore_running(broker: Broker, job: Job, kept: StoredJob, token: Token, no
     if result is not None:
         broker.succeed(attempt, result, now)
         broker.leave(worker, now, "it has delivered")
-    elif kept.may_return:
+    elif kept.can_resume:
         broker.attempts.restore_running(attempt)
         broker.detach(worker, now)
     else:

@@ -41,14 +41,14 @@ def are_spent(job: Job, worker: Worker, policy: Policy) -> bool:
     limit = job.options.attempts
     if limit is None:
         limit = max(job.options.default_attempts, worker.profile.attempts)
-    return job.spent >= min(limit, policy.max_attempts) or job.deaths >= policy.max_deaths
+    return job.spent >= min(limit, policy.max_attempts) or job.deaths >= policy.max_worker_deaths
 
 
 def back_off(job: Job, outcome: Outcome, policy: Policy, jitter: float) -> float:
     """How long the job rests before its next attempt (R11). `jitter` is between -1 and 1."""
     first, cap, spread = _back_off_profile(job, policy)
     if outcome is LOST and job.spent == 1:
-        delay = min(policy.retry_after_loss, cap)
+        delay = min(policy.retry_delay_after_loss, cap)
     else:
         delay = min(cap, first * 2.0 ** min(job.spent - 1, 32))
     return delay * (1.0 + spread * jitter)
@@ -57,7 +57,7 @@ def back_off(job: Job, outcome: Outcome, policy: Policy, jitter: float) -> float
 def longest_back_off(job: Job, policy: Policy) -> float:
     """The longest delay before the next attempt of a job that has spent some, however they ended."""
     first, cap, spread = _back_off_profile(job, policy)
-    longest = max(first * 2.0 ** min(job.spent - 1, 32), policy.retry_after_loss)
+    longest = max(first * 2.0 ** min(job.spent - 1, 32), policy.retry_delay_after_loss)
     return min(cap, longest) * (1.0 + spread)
 
 

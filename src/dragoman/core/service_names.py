@@ -14,10 +14,10 @@ WORKERS_SHARE: Final = 5  # one in so many names is reserved for workers: caller
 class ServiceNames:
     """The services that callers have asked for or workers offer, by name, up to a limit."""
 
-    __slots__ = ("_age_step", "_max_services", "services")
+    __slots__ = ("_max_services", "_priority_step", "services")
 
-    def __init__(self, age_step: float, max_services: int) -> None:
-        self._age_step = age_step
+    def __init__(self, priority_step: float, max_services: int) -> None:
+        self._priority_step = priority_step
         self._max_services = max_services
         self.services: dict[str, Service] = {}
 
@@ -38,7 +38,7 @@ class ServiceNames:
         """The service that a job of an earlier run is for: it comes back even beyond the bound of names."""
         service = self.services.get(name)
         if service is None:
-            service = self.services[name] = Service(name, self._age_step)
+            service = self.services[name] = Service(name, self._priority_step)
         return service
 
     def services_for(self, names: Collection[str], reserve: int = 0) -> list[Service] | None:
@@ -50,7 +50,7 @@ class ServiceNames:
             if len(self.services) + len(missing) > most:
                 return None
         for name in missing:
-            self.services[name] = Service(name, self._age_step)
+            self.services[name] = Service(name, self._priority_step)
         return [self.services[name] for name in names]
 
     def _forget_unused(self, keep: Collection[str]) -> None:

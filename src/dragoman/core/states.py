@@ -32,16 +32,16 @@ class RefusalReason(StrEnum):
     BUSY = "busy"
     DRAINING = "draining"
     KEY_REUSED = "key reused"
-    DIARY = "diary"
+    STORE_UNAVAILABLE = "store unavailable"
     INVALID = "invalid"
 
 
 class WorkerState(StrEnum):
-    STARTING = "booting"  # joined, has not yet said that it is free
+    STARTING = "starting"  # joined, has not yet said that it is free
     IDLE = "idle"  # has a free slot
     BUSY = "busy"  # every slot is taken
-    STUCK = "unproven"  # every slot is taken by attempts that ended without their result (D11)
-    RESTING = "resting"  # holds nothing, would not take a job, and is offered none for a moment (R98)
+    STUCK = "stuck"  # every slot is taken by attempts that ended without their result (D11)
+    BACKING_OFF = "backing off"  # holds nothing, would not take a job, and is offered none for a moment (R98)
     DETACHED = "detached"  # out of reach, or does not ask (R131): gets nothing, and its lease runs on (R64)
     DRAINING = "draining"  # finishes what it holds and gets nothing more
     GONE = "gone"
@@ -62,7 +62,7 @@ STARTING: Final = WorkerState.STARTING
 IDLE: Final = WorkerState.IDLE
 BUSY: Final = WorkerState.BUSY
 STUCK: Final = WorkerState.STUCK
-RESTING: Final = WorkerState.RESTING
+BACKING_OFF: Final = WorkerState.BACKING_OFF
 DETACHED: Final = WorkerState.DETACHED
 DRAINING: Final = WorkerState.DRAINING
 GONE: Final = WorkerState.GONE

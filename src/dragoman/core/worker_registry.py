@@ -14,8 +14,8 @@ from dragoman.core.states import BUSY, DRAINING, GONE, IDLE
 class WorkerRegistry(ServiceNames):
     __slots__ = ("_last_id", "workers")
 
-    def __init__(self, age_step: float, max_services: int, first_id: int) -> None:
-        super().__init__(age_step, max_services)
+    def __init__(self, priority_step: float, max_services: int, first_id: int) -> None:
+        super().__init__(priority_step, max_services)
         self._last_id = first_id - 1
         self.workers: dict[WorkerId, Worker] = {}
 

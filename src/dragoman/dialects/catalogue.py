@@ -62,7 +62,7 @@ _ROWS: Final = (
                 "attempts",
                 "job_timeout",
                 "queue_timeout",
-                "wait",
+                "wait_for_worker",
                 "id",
                 "progress",
                 "parts",
@@ -144,7 +144,9 @@ _ROWS: Final = (
         sides="dragoman.sdk.dialect_sides:http",
         worker="dragoman.sdk.http_worker:HttpWorker",
         shares_connections=True,
-        capabilities=frozenset({"timeout", "priority", "attempts", "job_timeout", "wait", "cancel", "background jobs"}),
+        capabilities=frozenset(
+            {"timeout", "priority", "attempts", "job_timeout", "wait_for_worker", "cancel", "background jobs"}
+        ),
     ),
 )
 DIALECTS: Final = {row.name: row for row in _ROWS}

@@ -29,7 +29,7 @@ class WorkerLimits(Protocol):
     def job_timeout(self) -> float: ...
 
     @property
-    def unproven_limit(self) -> float: ...
+    def stuck_timeout(self) -> float: ...
 
 
 def default_job_options(options: JobLimits) -> JobOptions:
@@ -47,6 +47,6 @@ def silent_worker(options: WorkerLimits, lease: float) -> WorkerProfile:
     return WorkerProfile(
         lease=lease,
         silent_while_busy=True,
-        unproven_limit=options.unproven_limit,
+        stuck_timeout=options.stuck_timeout,
         job_timeout=options.job_timeout or inf,
     )

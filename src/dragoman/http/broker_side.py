@@ -95,7 +95,7 @@ class HttpBrokerSide(TimedRecipient):
     ) -> HttpWorker | None:
         """A worker comes. It gets nothing before it asks. None: there are too many names of services."""
         remote = HttpWorker(self._broker.entropy.token().hex())
-        profile = _profile(capacity, lease, self.options.unproven_limit)
+        profile = _profile(capacity, lease, self.options.stuck_timeout)
         worker = self._broker.join(self, remote, name, services, profile, now, origin=origin)
         if worker is None:
             return None
@@ -287,9 +287,9 @@ class HttpBrokerSide(TimedRecipient):
 
 
 @lru_cache(maxsize=1024)
-def _profile(capacity: int, lease: float, unproven_limit: float) -> WorkerProfile:
+def _profile(capacity: int, lease: float, stuck_timeout: float) -> WorkerProfile:
     return WorkerProfile(
-        lease=lease, capacity=capacity, unproven_limit=unproven_limit, may_return=True, comes_back=True, pulls=True
+        lease=lease, capacity=capacity, stuck_timeout=stuck_timeout, can_resume=True, comes_back=True, pulls=True
     )
 
 

@@ -25,7 +25,7 @@ HEADERS = (
     Header("Dragoman-Job-Timeout", JobTimeout | None, "How long one attempt may run, in seconds; null: no limit."),
     Header("Dragoman-Priority", Priority, "The higher the sooner; a step is worth a minute of waiting."),
     Header("Dragoman-Attempts", Attempts, "How many workers it may be given to, one after the other."),
-    Header("Dragoman-Wait", bool, "Wait for a worker, even if none offers the service."),
+    Header("Dragoman-Wait-For-Worker", bool, "Wait for a worker, even if none offers the service."),
     Header("Idempotency-Key", Key, "A call of the same key joins the first one."),
 )
 KINDS = {header.name.lower().encode(): header for header in HEADERS}
@@ -46,7 +46,7 @@ class CallHeaders:
             job_timeout=said.get(b"dragoman-job-timeout", default) or inf,
             attempts=said.get(b"dragoman-attempts", options.attempts),
             priority=said.get(b"dragoman-priority", DEFAULT_PRIORITY),
-            waits=said.get(b"dragoman-wait", False),
+            waits=said.get(b"dragoman-wait-for-worker", False),
         )
 
 

@@ -93,11 +93,11 @@ class LimitedConnection(HttpToolsProtocol):
     def _crowd(self) -> RequestError | None:
         limits, watch = self._limits, self._watch
         is_near = is_local(self._host)
-        most = limits.max_connections_per_local_address if is_near else limits.max_connections_per_address
+        most = limits.max_connections_per_local_address if is_near else limits.max_connections_per_remote_address
         if len(watch) - len(watch.reserve) > limits.max_connections:
             detail = f"max_connections is {limits.max_connections}."
         elif watch.by_address[self._host] > most:
-            name = "max_connections_per_local_address" if is_near else "max_connections_per_address"
+            name = "max_connections_per_local_address" if is_near else "max_connections_per_remote_address"
             detail = f"{name} is {most}."
         else:
             return None

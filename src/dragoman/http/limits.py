@@ -21,6 +21,6 @@ class HttpLimits:
     max_memory: int = 1024 * MIB  # bodies that are under way, together
     max_send_buffer: int = 32 * MIB  # or one message, if that is more
     max_connections: int = 1024
-    max_connections_per_address: int = 128
+    max_connections_per_remote_address: int = 128
     max_connections_per_local_address: int = 1024  # loopback, Unix sockets
     max_streams: int = 64

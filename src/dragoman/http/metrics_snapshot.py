@@ -105,9 +105,9 @@ class MetricsSnapshot:
         self._write("dragoman_jobs_present", job_registry.present)
         self._write("dragoman_payload_bytes", job_registry.bytes)
         self._write("dragoman_outcomes_kept", len(job_registry.jobs) - job_registry.present)
-        self._write("dragoman_diary_problem", int(store.problem is not None))
-        self._begin("dragoman_diary_commit_seconds")
-        self._lines.append(histogram("dragoman_diary_commit_seconds", "", store.commits))
+        self._write("dragoman_store_unavailable", int(store.problem is not None))
+        self._begin("dragoman_store_commit_seconds")
+        self._lines.append(histogram("dragoman_store_commit_seconds", "", store.commits))
         self._begin("dragoman_loop_lag_seconds")
         self._lines.append(histogram("dragoman_loop_lag_seconds", "", self._context.runner.lag))
 
@@ -144,9 +144,9 @@ class MetricsSnapshot:
             await self._yield_to_loop()
 
     def _write_peers(self) -> None:
-        self._begin("dragoman_peers")
+        self._begin("dragoman_connections")
         for dialect, count in self._peers.items():
-            self._lines.append(sample("dragoman_peers", labels(dialect=dialect), count))
+            self._lines.append(sample("dragoman_connections", labels(dialect=dialect), count))
         for index, name in enumerate(("dragoman_received_bytes_total", "dragoman_sent_bytes_total")):
             self._begin(name)
             for dialect, counts in self._traffic.items():
@@ -160,9 +160,9 @@ class MetricsSnapshot:
         for (dialect, reason), count in counted.bad_messages.items():
             labelled = labels(dialect=dialect, reason=reason)
             self._lines.append(sample("dragoman_bad_messages_total", labelled, count))
-        self._begin("dragoman_silent_endings_total")
-        for outcome, count in counted.silent_endings.items():
-            self._lines.append(sample("dragoman_silent_endings_total", labels(outcome=outcome), count))
+        self._begin("dragoman_unreported_outcomes_total")
+        for outcome, count in counted.unreported_outcomes.items():
+            self._lines.append(sample("dragoman_unreported_outcomes_total", labels(outcome=outcome), count))
 
     # ---------------------------------------------------------------- how
 

@@ -34,7 +34,7 @@ TAGS = {
     "jobs": "Background jobs: on disk when they are accepted, and asked about later.",
     "services": "What callers ask for and workers offer.",
     "workers": "Whoever does jobs: listed and drained here, and those that speak HTTP do their work here.",
-    "cron": "Recurring jobs, by cron expressions or at intervals.",
+    "schedules": "Cron expressions and intervals that enqueue background jobs.",
     "events": "What happens, as it happens.",
     "health": "How the broker is.",
     "about": "About this interface.",

@@ -126,7 +126,7 @@ def _location(row: Operation[Any, Any]) -> Header:
 
 
 def _camel(name: str) -> str:
-    """`stopRecurring` for `stop recurring`."""
+    """`stopRecurring` for `delete schedule`."""
     first, *others = name.replace("_", " ").split(" ")
     return first + "".join(each.title() for each in others)
 

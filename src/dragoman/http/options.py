@@ -21,7 +21,7 @@ class ListenerOptions:
     long_poll: float = seconds(30.0, least=0.0, most=600.0)  # how long `next` may take
     max_workers: int = count(10_000, least=0)
     hosts: str = ""  # names besides loopback's by which requests may call us, with commas between them (T12)
-    unproven_limit: float = time_limit(3600.0)
+    stuck_timeout: float = time_limit(3600.0)
 
     def __post_init__(self) -> None:
         if self.lease > self.max_lease:

@@ -239,28 +239,28 @@ class OperationHandlers(TimedRecipient):
         self.broker.drain(worker, now, at_once=form.now, stays=worker.profile.comes_back)
         self._answer_when_saved(responder, lambda: worker_view(worker, now))
 
-    def recurring(self, form: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
-        responder.answer(SchedulesView(recurring=self.scheduler.list()))
+    def schedules(self, form: EmptyRequest, payload: Payload, responder: Responder, now: float) -> None:
+        responder.answer(SchedulesView(schedules=self.scheduler.list()))
 
-    def recur(self, form: ScheduleRequest, payload: Payload, responder: Responder, now: float) -> None:
+    def set_schedule(self, form: ScheduleRequest, payload: Payload, responder: Responder, now: float) -> None:
         if payload:
             form = replace(form, payload=None, payload_base64=b64encode(payload_of(form, payload)).decode())
         view = self.scheduler.put(form, now, now + self._offset())
         self._answer_when_saved(responder, lambda: view)
 
-    def recurrence(self, form: ScheduleRef, payload: Payload, responder: Responder, now: float) -> None:
+    def schedule(self, form: ScheduleRef, payload: Payload, responder: Responder, now: float) -> None:
         responder.answer(self.scheduler.get(form.name))
 
-    def stop_recurring(self, form: ScheduleRef, payload: Payload, responder: Responder, now: float) -> None:
+    def delete_schedule(self, form: ScheduleRef, payload: Payload, responder: Responder, now: float) -> None:
         view = self.scheduler.get(form.name)
         self.scheduler.remove(form.name)
         self._answer_when_saved(responder, lambda: view)
 
-    def pause_recurring(self, form: ScheduleRef, payload: Payload, responder: Responder, now: float) -> None:
+    def pause_schedule(self, form: ScheduleRef, payload: Payload, responder: Responder, now: float) -> None:
         view = self.scheduler.pause(form.name, now, now + self._offset())
         self._answer_when_saved(responder, lambda: view)
 
-    def resume_recurring(self, form: ScheduleRef, payload: Payload, responder: Responder, now: float) -> None:
+    def resume_schedule(self, form: ScheduleRef, payload: Payload, responder: Responder, now: float) -> None:
         view = self.scheduler.resume(form.name, now, now + self._offset())
         self._answer_when_saved(responder, lambda: view)
 
@@ -396,7 +396,7 @@ class OperationHandlers(TimedRecipient):
             if problem is None:
                 responder.answer(view())
             else:
-                responder.refuse(ErrorView(kind="diary", detail=problem))
+                responder.refuse(ErrorView(kind="store unavailable", detail=problem))
 
         self._store_access.when_saved(saved)
 
@@ -432,7 +432,7 @@ ERROR_KINDS: Final = {
     RefusalReason.BUSY: "busy",
     RefusalReason.DRAINING: "draining",
     RefusalReason.KEY_REUSED: "key reused",
-    RefusalReason.DIARY: "diary",
+    RefusalReason.STORE_UNAVAILABLE: "store unavailable",
     RefusalReason.INVALID: "invalid",
 }
 

@@ -1,16 +1,17 @@
-"""The desk for those who ask in JSON: forms are read, views are written, and what cannot be read is an objection."""
+"""Operations in JSON: decodes requests, encodes views, and reports a request that cannot be decoded as an error."""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
 from dragoman.core.failure import Failure
 from dragoman.core.model import Payload
 from dragoman.core.owners import Owner
+from dragoman.operations import older_names
 from dragoman.operations.handlers import OperationHandlers
-from dragoman.operations.responders import PendingRequest, Responder
+from dragoman.operations.responders import JsonResponder, PendingRequest, Responder
 from dragoman.operations.schemas import ErrorView, View
 from dragoman.operations.table import OPERATIONS
 from dragoman.operations.validation import explain
@@ -19,19 +20,8 @@ _readers: dict[str, msgspec.json.Decoder[Any]] = {}
 _writer = msgspec.json.Encoder()
 
 
-class JsonResponder(Protocol):
-    """Whoever asks by a wire. It is told one of these, once."""
-
-    @property
-    def owner(self) -> Owner | None: ...
-
-    def tell(self, view: bytes, payload: Payload, failure: Failure | None) -> None: ...
-
-    def object(self, kind: str, detail: str) -> None: ...
-
-
 class JsonOperations:
-    """The desk, as a wire sees it."""
+    """The operations for a dialect that carries requests and views as JSON."""
 
     def __init__(self, desk: OperationHandlers) -> None:
         self._desk = desk
@@ -39,6 +29,9 @@ class JsonOperations:
     def ask(
         self, question: str, form: bytes, payload: Payload, responder: JsonResponder, now: float
     ) -> PendingRequest | None:
+        if responder.edition < older_names.EDITION:
+            responder = older_names.OlderResponder(responder, question)
+            question = older_names.OPERATIONS.get(question, question)
         return call_json(self._desk, question, form, payload, _Written(responder), now)
 
     def leave(self, pending: Any, now: float) -> None:

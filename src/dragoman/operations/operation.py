@@ -64,7 +64,7 @@ class Operation(Generic[RequestType, ViewType]):
 
     @property
     def group(self) -> str:
-        """The kind of thing that it is about: `jobs`, `services`, `workers`, `cron` or `health`."""
+        """The kind of thing that it is about: `jobs`, `services`, `workers`, `schedules` or `health`."""
         return self.path.split("/")[2]
 
     @property
@@ -75,5 +75,5 @@ class Operation(Generic[RequestType, ViewType]):
     def all_errors(self) -> tuple[ErrorKind, ...]:
         """Kinds of errors that it may be answered with."""
         general: list[ErrorKind] = ["invalid"] if self.request.__struct_fields__ else []
-        general += ["loading", "diary"] if self.writes else []
+        general += ["loading", "store unavailable"] if self.writes else []
         return (*self.errors, *(each for each in general if each not in self.errors))

@@ -24,6 +24,21 @@ class Responder(Protocol):
     def refuse(self, problem: ErrorView) -> None: ...
 
 
+class JsonResponder(Protocol):
+    """The source of a call in JSON. It gets one of these, once."""
+
+    @property
+    def owner(self) -> Owner | None: ...
+
+    @property
+    def edition(self) -> int:
+        """The edition of operations and views that it uses (`older_names.py`)."""
+
+    def tell(self, view: bytes, payload: Payload, failure: Failure | None) -> None: ...
+
+    def object(self, kind: str, detail: str) -> None: ...
+
+
 class PendingRequest(Caller):
     """A call that waits for a job to be accepted, or for its outcome."""
 

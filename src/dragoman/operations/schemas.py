@@ -31,7 +31,7 @@ ServiceName = Annotated[
     ),
 ]
 WorkerNumber = Annotated[int, Meta(ge=0, le=2**53, description="Number of a worker, as the list of workers has it.")]
-CronName = Annotated[str, Meta(min_length=1, max_length=128, description="Name of the schedule.")]
+ScheduleName = Annotated[str, Meta(min_length=1, max_length=128, description="Name of the schedule.")]
 Key = Annotated[
     str,
     Meta(
@@ -100,7 +100,7 @@ ErrorKind = Literal[
     "busy",
     "draining",
     "loading",
-    "diary",
+    "store unavailable",
     "key reused",
     "no such service",
     "internal",
@@ -278,7 +278,7 @@ class WorkerView(View):
     services: list[str]
     capacity: int
     running: list[JobIdText]
-    unproven: int
+    stuck: int
     comes_back: bool
     silent: float
     lease: float | None
@@ -294,7 +294,7 @@ class WorkersView(View):
 class ScheduleRequest(OperationRequest):
     """A job that is made again and again, by a cron expression or at an interval; exactly one of the two is said."""
 
-    name: CronName
+    name: ScheduleName
     service: ServiceName
     cron: Annotated[
         str | None, Meta(description="Cron expression: minute, hour, day of the month, month, day of the week.")
@@ -317,7 +317,7 @@ class ScheduleRequest(OperationRequest):
 
 
 class ScheduleRef(OperationRequest):
-    name: CronName
+    name: ScheduleName
 
 
 class ScheduleView(View):
@@ -336,7 +336,7 @@ class ScheduleView(View):
 
 
 class SchedulesView(View):
-    recurring: list[ScheduleView]
+    schedules: list[ScheduleView]
 
 
 # ---------------------------------------------------------------- the broker

@@ -231,76 +231,76 @@ DRAIN: Final = Operation(
 
 # ---------------------------------------------------------------- schedules
 
-RECURRING: Final = Operation(
-    name="recurring",
+SCHEDULES: Final = Operation(
+    name="schedules",
     request=EmptyRequest,
     view=SchedulesView,
     summary="List schedules.",
     right="see",
     method="GET",
-    path="/v1/cron",
-    command="cron list",
-    returned="recurring",
+    path="/v1/schedules",
+    command="schedule list",
+    returned="schedules",
 )
-RECURRENCE: Final = Operation(
-    name="recurrence",
+SCHEDULE: Final = Operation(
+    name="schedule",
     request=ScheduleRef,
     view=ScheduleView,
     summary="Show one schedule.",
     right="see",
     method="GET",
-    path="/v1/cron/{name}",
+    path="/v1/schedules/{name}",
     errors=("not found",),
-    command="cron show",
+    command="schedule show",
 )
-RECUR: Final = Operation(
-    name="recur",
+SET_SCHEDULE: Final = Operation(
+    name="set schedule",
     request=ScheduleRequest,
     view=ScheduleView,
     summary="Create a schedule, or replace the one of this name. Exactly one of `cron` and `every` is needed.",
     right="administer",
     method="PUT",
-    path="/v1/cron/{name}",
+    path="/v1/schedules/{name}",
     writes=True,
     takes_payload=True,
     errors=("busy",),
-    command="cron set",
+    command="schedule set",
 )
-STOP_RECURRING: Final = Operation(
-    name="stop recurring",
+DELETE_SCHEDULE: Final = Operation(
+    name="delete schedule",
     request=ScheduleRef,
     view=ScheduleView,
     summary="Remove a schedule. Jobs that it has enqueued already stay.",
     right="administer",
     method="DELETE",
-    path="/v1/cron/{name}",
+    path="/v1/schedules/{name}",
     writes=True,
     errors=("not found",),
-    command="cron remove",
+    command="schedule remove",
 )
-PAUSE_RECURRING: Final = Operation(
-    name="pause recurring",
+PAUSE_SCHEDULE: Final = Operation(
+    name="pause schedule",
     request=ScheduleRef,
     view=ScheduleView,
     summary="Pause a schedule: it enqueues no jobs until it is resumed.",
     right="administer",
     method="POST",
-    path="/v1/cron/{name}/pause",
+    path="/v1/schedules/{name}/pause",
     writes=True,
     errors=("not found",),
-    command="cron pause",
+    command="schedule pause",
 )
-RESUME_RECURRING: Final = Operation(
-    name="resume recurring",
+RESUME_SCHEDULE: Final = Operation(
+    name="resume schedule",
     request=ScheduleRef,
     view=ScheduleView,
     summary="Resume a paused schedule.",
     right="administer",
     method="POST",
-    path="/v1/cron/{name}/resume",
+    path="/v1/schedules/{name}/resume",
     writes=True,
     errors=("not found",),
-    command="cron resume",
+    command="schedule resume",
 )
 
 # ---------------------------------------------------------------- the broker
@@ -333,12 +333,12 @@ OPERATIONS: Final[dict[str, Operation[Any, Any]]] = {
         WORKERS,
         WORKER,
         DRAIN,
-        RECURRING,
-        RECURRENCE,
-        RECUR,
-        STOP_RECURRING,
-        PAUSE_RECURRING,
-        RESUME_RECURRING,
+        SCHEDULES,
+        SCHEDULE,
+        SET_SCHEDULE,
+        DELETE_SCHEDULE,
+        PAUSE_SCHEDULE,
+        RESUME_SCHEDULE,
         HEALTH,
     )
 }

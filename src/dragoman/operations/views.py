@@ -121,7 +121,7 @@ def worker_view(worker: Worker, now: float) -> WorkerView:
         services=[service.name for service in worker.services],
         capacity=worker.profile.capacity,
         running=[attempt.job.id.hex() for attempt in worker.running.values()],
-        unproven=len(worker.stuck),
+        stuck=len(worker.stuck),
         comes_back=worker.profile.comes_back,
         silent=round(max(0.0, now - worker.seen), 3),
         lease=worker.profile.lease if worker.profile.lease != inf else None,

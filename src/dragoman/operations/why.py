@@ -8,6 +8,7 @@ from dragoman.core.broker import Broker
 from dragoman.core.leases import lease_of
 from dragoman.core.model import ABSENT, Job, Service, Worker
 from dragoman.core.states import (
+    BACKING_OFF,
     BUSY,
     DELAYED,
     DETACHED,
@@ -15,7 +16,6 @@ from dragoman.core.states import (
     DRAINING,
     ENDED,
     LOST,
-    RESTING,
     RUNNING,
     STARTING,
     STUCK,
@@ -95,7 +95,7 @@ def _what_they_do(workers: list[Worker], service: Service, now: float) -> str:
     words = {
         BUSY: "busy",
         STUCK: "not yet free after a job that was given up",
-        RESTING: "resting because they would not take a job",
+        BACKING_OFF: "resting because they would not take a job",
         DETACHED: "out of reach",
         DRAINING: "being drained",
         STARTING: "starting",

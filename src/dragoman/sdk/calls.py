@@ -40,13 +40,13 @@ class ClientSettings:
         codec: str,
         connect_timeout: float = 10.0,
         connections: int = CONNECTIONS,
-        patient: bool = True,
+        wait_for_broker: bool = True,
     ) -> None:
         """Raises AddressError and ValueError."""
         self.url = url_or_default(url)
         self.asking = SubmitOptionsCache(self.url)
         self._codec = codec_of(codec)
-        self._settings = settings_of(connect_timeout, connections, patient)
+        self._settings = settings_of(connect_timeout, connections, wait_for_broker)
 
     def _chosen(self, codec: str | None) -> Codec:
         return self._codec if codec is None else codec_of(codec)
@@ -85,7 +85,7 @@ class Calls(ClientSettings, Generic[Own, OfBytes, OfAny]):
         attempts: int | None = None,
         job_timeout: float | None = JOB_TIMEOUT,
         queue_timeout: float | None = QUEUE_TIMEOUT,
-        wait: bool = False,
+        wait_for_worker: bool = False,
     ) -> Any:
         """Submit a job and wait for its result. Raises JobError or BrokerUnavailable.
 
@@ -93,9 +93,9 @@ class Calls(ClientSettings, Generic[Own, OfBytes, OfAny]):
         said, it has no limit if there is a `timeout`, else that of the listener, which is 60 unless it was changed.
         `queue_timeout`: how long it may wait for a free worker. None means no limit, for all three; the longest that
         can be said otherwise is 49 days. `priority`: 0 to 9, the higher the sooner; 5 if it is not said. `attempts`:
-        how often it may be handed out. `wait`: wait for a worker even if none offers the service.
+        how often it may be handed out. `wait_for_worker`: wait for a worker even if none offers the service.
         """
-        asked = (service, timeout, job_timeout, queue_timeout, priority, attempts, wait, True)
+        asked = (service, timeout, job_timeout, queue_timeout, priority, attempts, wait_for_worker, True)
         return self._call(asked, payload, codec)
 
     def _call(self, asked: OptionValues, payload: Any, codec: str | None) -> Any:
@@ -128,11 +128,11 @@ class Submits(ClientSettings, Generic[Own, OfBytes, OfAny]):
         attempts: int | None = None,
         job_timeout: float | None = JOB_TIMEOUT,
         queue_timeout: float | None = QUEUE_TIMEOUT,
-        wait: bool = False,
+        wait_for_worker: bool = False,
     ) -> Any:
         """Submit a job and go on: its future. Options as for `call`."""
         submit_options = self.asking.submit_options(
-            service, timeout, job_timeout, queue_timeout, priority, attempts, wait
+            service, timeout, job_timeout, queue_timeout, priority, attempts, wait_for_worker
         )
         return self._enter(submit_options, payload, self._codec if codec is None else codec_of(codec))
 
@@ -165,7 +165,7 @@ class Maps(ClientSettings, Generic[Payloads, Own, OfBytes, OfAny]):
         attempts: int | None = None,
         job_timeout: float | None = JOB_TIMEOUT,
         queue_timeout: float | None = QUEUE_TIMEOUT,
-        wait: bool = False,
+        wait_for_worker: bool = False,
     ) -> Any:
         """The results of many jobs, in the order of their payloads.
 
@@ -175,7 +175,7 @@ class Maps(ClientSettings, Generic[Payloads, Own, OfBytes, OfAny]):
         cancelled.
         """
         submit_options = self.asking.submit_options(
-            service, timeout, job_timeout, queue_timeout, priority, attempts, wait, True
+            service, timeout, job_timeout, queue_timeout, priority, attempts, wait_for_worker, True
         )
         return self._map(submit_options, payloads, self._chosen(codec), window_of(self.asking.target, window))
 

@@ -52,8 +52,8 @@ class Client(
     Without a URL it is that of the environment (DRAGOMAN_URL), else tcp://127.0.0.1:7400.
 
     `connect_timeout` is how long a job waits for a connection, and how long one that is under way waits for a lost
-    connection to come back, before it ends in BrokerUnavailable. `patient=False`: if the very first attempt to connect
-    fails, that is final. `connections`: how many there may be where each carries one call at a time.
+    connection to come back, before it ends in BrokerUnavailable. With `wait_for_broker=False`, a first
+    attempt to connect that fails is final. `connections`: how many there may be where each carries one call at a time.
     """
 
     @overload

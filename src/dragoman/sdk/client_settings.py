@@ -21,13 +21,13 @@ def url_or_default(url: str | None) -> str:
     return url or os.environ.get(URL_VARIABLE) or DEFAULT_URL
 
 
-def settings_of(connect_timeout: float, connections: int, patient: bool) -> dict[str, Any]:
+def settings_of(connect_timeout: float, connections: int, wait_for_broker: bool) -> dict[str, Any]:
     """What an engine is told."""
     if not connect_timeout > 0:
         raise ValueError(f"connect_timeout={connect_timeout}: a number of seconds over 0")
     if connections < 1:
         raise ValueError(f"connections={connections}: at least 1")
-    return {"connect_timeout": connect_timeout, "connections": connections, "patient": patient}
+    return {"connect_timeout": connect_timeout, "connections": connections, "wait_for_broker": wait_for_broker}
 
 
 def as_sent(codec: Codec, payload: Any) -> bytes:

@@ -37,14 +37,14 @@ class Engine:
         *,
         connect_timeout: float,
         connections: int,
-        patient: bool = True,
+        wait_for_broker: bool = True,
         open: OpenLink = open_connection,
     ) -> None:
         self._target = target
         self._loop = loop
         self._wake = wake
         self._connect_timeout = connect_timeout
-        self._patient = patient
+        self._wait_for_broker = wait_for_broker
         self._open = open
         self.recognition = Recognition(target, "client")
         self._most = 1 if target.dialect.calls_at_once else connections
@@ -182,7 +182,7 @@ class Engine:
 
     def unreachable(self, problem: BrokerUnavailable) -> None:
         self._problem = problem
-        if (not self._patient and not self._was_up) or isinstance(problem, WrongDialect):
+        if (not self._wait_for_broker and not self._was_up) or isinstance(problem, WrongDialect):
             self._fail_waiting(inf, problem)
 
     def lost(self, connection: ClientConnection) -> None:

@@ -238,21 +238,21 @@ class ClientOperations(Performer, Generic[Result]):
 
         return self.operation(DRAIN, DrainRequest(id=worker, now=now))
 
-    def recurring(self) -> list[ScheduleView]:
+    def schedules(self) -> list[ScheduleView]:
         """List schedules."""
         from dragoman.operations.schemas import EmptyRequest
-        from dragoman.operations.table import RECURRING
+        from dragoman.operations.table import SCHEDULES
 
-        return self.operation(RECURRING, EmptyRequest()).recurring
+        return self.operation(SCHEDULES, EmptyRequest()).schedules
 
-    def recurrence(self, name: str) -> ScheduleView:
+    def schedule(self, name: str) -> ScheduleView:
         """Show one schedule."""
         from dragoman.operations.schemas import ScheduleRef
-        from dragoman.operations.table import RECURRENCE
+        from dragoman.operations.table import SCHEDULE
 
-        return self.operation(RECURRENCE, ScheduleRef(name=name))
+        return self.operation(SCHEDULE, ScheduleRef(name=name))
 
-    def recur(
+    def set_schedule(
         self,
         name: str,
         service: str,
@@ -293,10 +293,10 @@ class ClientOperations(Performer, Generic[Result]):
         - `codec`: Encoding of the payload. [default: the client's]
         """
         from dragoman.operations.schemas import ScheduleRequest
-        from dragoman.operations.table import RECUR
+        from dragoman.operations.table import SET_SCHEDULE
 
         return self.operation(
-            RECUR,
+            SET_SCHEDULE,
             ScheduleRequest(
                 name=name,
                 service=service,
@@ -315,29 +315,29 @@ class ClientOperations(Performer, Generic[Result]):
             self._encoded(payload, codec),
         )
 
-    def stop_recurring(self, name: str) -> ScheduleView:
+    def delete_schedule(self, name: str) -> ScheduleView:
         """Remove a schedule.
 
         Jobs that it has enqueued already stay.
         """
         from dragoman.operations.schemas import ScheduleRef
-        from dragoman.operations.table import STOP_RECURRING
+        from dragoman.operations.table import DELETE_SCHEDULE
 
-        return self.operation(STOP_RECURRING, ScheduleRef(name=name))
+        return self.operation(DELETE_SCHEDULE, ScheduleRef(name=name))
 
-    def pause_recurring(self, name: str) -> ScheduleView:
+    def pause_schedule(self, name: str) -> ScheduleView:
         """Pause a schedule: it enqueues no jobs until it is resumed."""
         from dragoman.operations.schemas import ScheduleRef
-        from dragoman.operations.table import PAUSE_RECURRING
+        from dragoman.operations.table import PAUSE_SCHEDULE
 
-        return self.operation(PAUSE_RECURRING, ScheduleRef(name=name))
+        return self.operation(PAUSE_SCHEDULE, ScheduleRef(name=name))
 
-    def resume_recurring(self, name: str) -> ScheduleView:
+    def resume_schedule(self, name: str) -> ScheduleView:
         """Resume a paused schedule."""
         from dragoman.operations.schemas import ScheduleRef
-        from dragoman.operations.table import RESUME_RECURRING
+        from dragoman.operations.table import RESUME_SCHEDULE
 
-        return self.operation(RESUME_RECURRING, ScheduleRef(name=name))
+        return self.operation(RESUME_SCHEDULE, ScheduleRef(name=name))
 
     def health(self) -> HealthView:
         """Show whether the broker takes new jobs, and if not, why; and how many jobs, workers and peers it has."""

@@ -23,7 +23,7 @@ class ClientOptions(TypedDict, total=False):
 
     connect_timeout: float
     connections: int
-    patient: bool
+    wait_for_broker: bool
 
 
 class CallOptions(TypedDict, total=False):
@@ -34,7 +34,7 @@ class CallOptions(TypedDict, total=False):
     attempts: int | None
     job_timeout: float | None
     queue_timeout: float | None
-    wait: bool
+    wait_for_worker: bool
 
 
 class MapOptions(CallOptions, total=False):

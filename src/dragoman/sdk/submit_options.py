@@ -30,13 +30,13 @@ class SubmitOptionsCache:
         queue_timeout: float | None = QUEUE_TIMEOUT,
         priority: int | None = None,
         attempts: int | None = None,
-        wait: bool = False,
+        wait_for_worker: bool = False,
         is_whole: bool = False,
     ) -> SubmitOptions:
         """`is_whole`: the parts of the result are joined in front of it. Raises Unsupported for what the wire cannot
         say, ValueError for what makes no sense, AddressError for a service that cannot be there."""
         timeout, job_timeout, queue_timeout = is_set(timeout), is_set(job_timeout), is_set(queue_timeout)
-        key = (service, timeout, job_timeout, queue_timeout, priority, attempts, wait, is_whole)
+        key = (service, timeout, job_timeout, queue_timeout, priority, attempts, wait_for_worker, is_whole)
         known = self._known.get(key)
         if known is not None:
             return known
@@ -50,8 +50,8 @@ class SubmitOptionsCache:
             if asked is not None and asked != inf:  # no limit is what there is, as far as the caller can say
                 self.needs(name)
         self._check_words(priority=priority, attempts=attempts)
-        if wait:
-            self.needs("wait")
+        if wait_for_worker:
+            self.needs("wait_for_worker")
         if len(self._known) >= MOST_KEPT:
             self._known.clear()
         made = self._known[key] = SubmitOptions(*key)

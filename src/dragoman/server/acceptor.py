@@ -37,7 +37,7 @@ class ListenerSocket:
 
 
 class Acceptor:
-    """Accepts connections on any number of sockets, no more in a second than `max_accepts`."""
+    """Accepts connections on any number of sockets, no more in a second than `max_accepts_per_second`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, connections: Connections, reports: Reports) -> None:
         self.accepted = 0  # connections of peers in this second
@@ -96,7 +96,7 @@ class Acceptor:
         second = int(clock.now())
         if second != self._second:
             self._second, self.accepted = second, 0
-        return self.accepted >= self._connections.limits.max_accepts
+        return self.accepted >= self._connections.limits.max_accepts_per_second
 
     def _rest_from_accepting(self, listening: socket.socket, listener_socket: ListenerSocket, seconds: float) -> None:
         """Those connected are served on, newcomers wait a moment."""

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 class AdmissionLimits:
     """The limits of all peers together."""
 
-    max_peers: int = 20_000
-    max_peers_per_address: int = 10_000  # on this machine
-    max_peers_per_remote_address: int = 256
-    max_accepts: int = 2_000  # new peers a second; more wait their turn (R23)
+    max_connections: int = 20_000
+    max_connections_per_local_address: int = 10_000  # on this machine
+    max_connections_per_remote_address: int = 256
+    max_accepts_per_second: int = 2_000  # new peers a second; more wait their turn (R23)
     max_memory: int = 1 << 30  # all send buffers together (R17)
     bad_messages: int = 20  # L23, in ten seconds
     late_iteration: float = 1.0  # D13
@@ -28,13 +28,13 @@ class Admission:
     def rejection_reason(self, address: str, is_local: bool, connected: int) -> str | None:
         """The reason why a new connection from this address is rejected, or None."""
         limits = self._limits
-        per_address = limits.max_peers_per_address
+        per_address = limits.max_connections_per_local_address
         if not is_local:
-            per_address = min(per_address, limits.max_peers_per_remote_address)
-        if connected >= limits.max_peers:
-            return f"{connected} peers are connected already (max_peers)"
+            per_address = min(per_address, limits.max_connections_per_remote_address)
+        if connected >= limits.max_connections:
+            return f"{connected} peers are connected already (max_connections)"
         if self._addresses.get(address, 0) >= per_address:
-            name = "max_peers_per_address" if is_local else "max_peers_per_remote_address"
+            name = "max_connections_per_local_address" if is_local else "max_connections_per_remote_address"
             return f"{self._addresses[address]} peers of this address are connected already ({name})"
         return None
 

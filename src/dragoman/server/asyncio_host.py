@@ -47,7 +47,7 @@ class AsyncioHost:
         self.acceptor = Acceptor(loop, connections, runner.reports)
         connections.wake = self._wake
         connections.dialler = self._dial
-        self._processes = Processes(loop, most_watched(connections.limits.max_peers))
+        self._processes = Processes(loop, most_watched(connections.limits.max_connections))
         connections.process_watch = self._processes.watch
         connections.later = loop.call_later
 

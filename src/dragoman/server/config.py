@@ -51,13 +51,13 @@ class Config:
     # Check all of the core's invariants after every verb, in production too.
     strict: bool = False
     loop: str = "auto"
-    max_peers: int = 20_000
-    max_peers_per_remote_address: int = 256
-    max_peers_per_address: int = 10_000
+    max_connections: int = 20_000
+    max_connections_per_remote_address: int = 256
+    max_connections_per_local_address: int = 10_000
     # R23: new peers a second.
-    max_accepts: int = 2_000
+    max_accepts_per_second: int = 2_000
     # L21: how large the diary's file may become.
-    max_diary: int = 10 << 30
+    max_store_size: int = 10 << 30
     policy: Policy = dataclasses.field(default_factory=Policy)
 
 
@@ -229,7 +229,7 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 _DEFAULT_RANGES: Mapping[type, tuple[float, float]] = {int: (1, 2**63 - 1), float: (0, 10 * 365 * 86_400)}
 _RANGES: Mapping[str, tuple[float, float]] = {
     "max_service_bytes": (1, 128),  # a service's name has at most 128 bytes on every wire
-    "refusal_rest": (0.001, 3_600),  # without a rest, a job that nobody takes would spin
+    "undelivered_delay": (0.001, 3_600),  # without a rest, a job that nobody takes would spin
     "retry_jitter": (0, 1),  # a share of the delay
     "max_outcome_bytes": (0, 2**63 - 1),  # 0 keeps none
 }

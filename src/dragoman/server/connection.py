@@ -60,7 +60,7 @@ class StreamConnection(interface.Connection):
         self.carrier = carrier
         self.label = label
         self.limits = limits
-        self.address = address  # what `max_peers_per_address` counts by
+        self.address = address  # what `max_connections_per_local_address` counts by
         self.owner = owner if owner is not None else Owner()  # whose limits its jobs count for
         self.owner.connections += 1
         self.process = 0  # its process id, if the kernel tells

@@ -66,7 +66,7 @@ class ConnectionEnds(interface.BrokerIO):
         """The reason why a new connection from this address is rejected, or None (L7)."""
         problem = self.admission.rejection_reason(address, is_local, len(self.peers))
         if problem is not None:
-            self._broker.counters.peers_refused += 1
+            self._broker.counters.connections_rejected += 1
             self._reports.log_limited("peer refused", address=address, reason=problem)
         return problem
 
@@ -199,7 +199,7 @@ class ConnectionEnds(interface.BrokerIO):
     def _shed(self, verdict: Verdict) -> None:
         if verdict is not None:
             peer, reason = verdict
-            self._broker.counters.disconnected_slow += 1
+            self._broker.counters.connections_closed_slow += 1
             self._reports.log_limited("peer costs too much", peer=peer, reason=reason)
             self.close(peer, reason)
 

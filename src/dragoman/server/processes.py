@@ -11,10 +11,10 @@ from functools import partial
 KEPT_BACK = 256  # descriptors that no watch may take: files, pipes, exchanges with workers
 
 
-def most_watched(max_peers: int) -> int:
+def most_watched(max_connections: int) -> int:
     """How many processes may be watched: each takes a descriptor, and peers come first."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return max_peers if soft == resource.RLIM_INFINITY else max(0, soft - max_peers - KEPT_BACK)
+    return max_connections if soft == resource.RLIM_INFINITY else max(0, soft - max_connections - KEPT_BACK)
 
 
 class Processes:

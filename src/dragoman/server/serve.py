@@ -72,10 +72,10 @@ class Server:
         self._log = log
         self.broker = Broker(config.policy, clock.SystemEntropy(), first_worker=first_worker)
         limits = AdmissionLimits(
-            max_peers=min(config.max_peers, raise_descriptor_limit()),
-            max_peers_per_address=config.max_peers_per_address,
-            max_peers_per_remote_address=config.max_peers_per_remote_address,
-            max_accepts=config.max_accepts,
+            max_connections=min(config.max_connections, raise_descriptor_limit()),
+            max_connections_per_local_address=config.max_connections_per_local_address,
+            max_connections_per_remote_address=config.max_connections_per_remote_address,
+            max_accepts_per_second=config.max_accepts_per_second,
             max_memory=config.policy.max_memory,
         )
         self.stopped: asyncio.Future[int] = loop.create_future()
@@ -267,7 +267,7 @@ class Server:
             self.stopped.set_result(code)
 
     def _open_store(self, folder: Path, release: str) -> SqliteStore:
-        limits = StoreLimits(max_diary=self._config.max_diary)
+        limits = StoreLimits(max_store_size=self._config.max_store_size)
         post = self._loop.call_soon_threadsafe
         store = SqliteStore(folder, post, clock.wall_offset, limits, author=release, progress=self._upgraded)
         store.failed = self._store_failed
@@ -323,7 +323,7 @@ def dump(broker: Broker) -> dict[str, object]:
                 "state": worker.state,
                 "services": [service.name for service in worker.services],
                 "running": [attempt.job.id.hex() for attempt in worker.running.values()],
-                "unproven": [attempt.job.id.hex() for attempt in worker.stuck.values()],
+                "stuck": [attempt.job.id.hex() for attempt in worker.stuck.values()],
             }
             for worker in broker.worker_registry.workers.values()
         ],

@@ -46,9 +46,9 @@ def fate_sums(row: Columns) -> tuple[int, int, int]:
     """`row`: FATE_COLUMNS. Returns the checksums of what decides, of what is only told, and of the result."""
     fate = cast("tuple[Any, ...]", row)
     number, start_at, spent, deaths, history, token, attempt, given = fate[:8]
-    worker, outcome, reason, quarantined, keep_until, result, may_return = fate[8:]
+    worker, outcome, reason, quarantined, keep_until, result, can_resume = fate[8:]
     start, begun, end = start_at or 0.0, given or 0.0, keep_until or 0.0
-    head = _pack_fate(number, start, begun, end, spent, deaths, attempt or 0, quarantined, may_return)
+    head = _pack_fate(number, start, begun, end, spent, deaths, attempt or 0, quarantined, can_resume)
     if token is not None:
         head += token
     if outcome is not None:

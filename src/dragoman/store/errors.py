@@ -6,8 +6,8 @@ import errno
 
 import apsw
 
-ADVICE = "run `dragoman diary recover` on its folder"
-BACKUP_ADVICE = f"{ADVICE}, or `dragoman diary accept` if you have restored a backup"
+ADVICE = "run `dragoman store recover` on its folder"
+BACKUP_ADVICE = f"{ADVICE}, or `dragoman store accept` if you have restored a backup"
 
 # What the system says when there is no room or no leave to write. SQLite has a word of its own for the first only.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)

@@ -12,7 +12,7 @@ class StoreLimits:
     """In seconds, bytes and counts."""
 
     # L21, R101: how large the file may become, and what is kept back for outcomes when the disk is full.
-    max_diary: int = 10 << 30
+    max_store_size: int = 10 << 30
     ballast: int = 16 * MIB
 
     # L21, R110: the log is carried over into the file when nobody waits for us, or when it has become so long.

@@ -9,8 +9,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-ADVICE: Final = "save it with `dragoman diary rescue` before you stop the broker"
-CUT_ADVICE: Final = "what was in it is lost; stop the broker, and run `dragoman diary recover`"
+ADVICE: Final = "save it with `dragoman store rescue` before you stop the broker"
+CUT_ADVICE: Final = "what was in it is lost; stop the broker, and run `dragoman store recover`"
 
 
 class Presence:

@@ -114,7 +114,7 @@ def recover(folder: Path, *, force: bool = False) -> Recovered | None:
         return None
     path = folder / NAME
     if not has_bytes(path) and is_blank(log_of(path)):
-        advice = "restore a backup, or begin with an empty diary by `dragoman diary accept`"
+        advice = "restore a backup, or begin with an empty diary by `dragoman store accept`"
         raise StoreError(f"nothing of {path} is left ({check(folder)}): {advice}")
     fresh, joined = folder / f"{NAME}.new", folder / f"{NAME}.joined"
     away = folder / f"{NAME}.damaged-{strftime('%Y%m%d-%H%M%S')}"
@@ -143,7 +143,7 @@ def accept(folder: Path) -> None:
     """
     path = folder / NAME
     if not has_bytes(path) and not is_blank(log_of(path)):
-        raise StoreError(f"{path} is gone, but its log is there: run `dragoman diary recover` on its folder")
+        raise StoreError(f"{path} is gone, but its log is there: run `dragoman store recover` on its folder")
     try:
         count = folder / COUNTER
         aside = folder / f"{COUNTER}.old"
@@ -154,7 +154,7 @@ def accept(folder: Path) -> None:
         if found:
             if aside.exists():
                 os.replace(aside, count)
-            raise StoreError(f"{path} is damaged ({found}): run `dragoman diary recover` on its folder")
+            raise StoreError(f"{path} is damaged ({found}): run `dragoman store recover` on its folder")
         aside.unlink(missing_ok=True)
     except OSError as error:
         raise StoreError(f"{path} cannot be used: {error}") from error

@@ -37,7 +37,7 @@ FATE_COLUMNS: Final = (
     "quarantined",
     "keep_until",
     "result",
-    "may_return",
+    "can_resume",
 )
 OUTCOME: Final = FATE_COLUMNS.index("outcome")
 QUARANTINED: Final = FATE_COLUMNS.index("quarantined")
@@ -120,11 +120,11 @@ def fate_row(job: Job, offset: float) -> Row:
     number: int | None = None
     given: float | None = None
     worker: str | None = None
-    may_return = 0
+    can_resume = 0
     if attempt is not None:
         token, number, given = attempt.token, attempt.number, attempt.given + offset
         worker = _text(attempt.worker.name)
-        may_return = int(attempt.worker.profile.may_return)
+        can_resume = int(attempt.worker.profile.can_resume)
     outcome = job.outcome
     return (
         job.number,
@@ -143,7 +143,7 @@ def fate_row(job: Job, offset: float) -> Row:
         int(job.quarantined or job.retried_as is not None),
         job.keep_until + offset if 0.0 <= job.keep_until < inf else None,
         _result(job),
-        may_return,
+        can_resume,
     )
 
 
@@ -252,7 +252,7 @@ def _options_of(text: str) -> JobOptions:
 
 def _add_fate(kept: StoredJob, fate: list[object] | Row, offset: float) -> None:
     start_at, spent, deaths, history, token, attempt, given, worker = fate[:8]
-    outcome, reason, quarantined, keep_until, may_return = fate[8:]
+    outcome, reason, quarantined, keep_until, can_resume = fate[8:]
     if type(spent) is not int or type(deaths) is not int or spent < 0 or deaths < 0:
         raise ValueError("its attempts were not counted")
     kept.spent, kept.deaths = spent, deaths
@@ -264,7 +264,7 @@ def _add_fate(kept: StoredJob, fate: list[object] | Row, offset: float) -> None:
         if type(token) is not bytes or type(attempt) is not int or type(worker) is not str:
             raise ValueError("to whom it was given is not known")
         kept.token, kept.attempt, kept.given = Token(token), attempt, _time(given) - offset
-        kept.worker, kept.may_return = worker, bool(may_return)
+        kept.worker, kept.can_resume = worker, bool(can_resume)
     if outcome is not None:
         kept.outcome = Outcome(_said(outcome))
         if reason is not None:

@@ -314,8 +314,8 @@ class Writer:
     def _look_at_size(self) -> None:
         """L21."""
         self._unlooked = 0
-        if statements.used_bytes(self._connection) >= self._limits.max_diary:
-            self.problem = f"it takes {self._limits.max_diary} bytes already (max_diary)"
+        if statements.used_bytes(self._connection) >= self._limits.max_store_size:
+            self.problem = f"it takes {self._limits.max_store_size} bytes already (max_store_size)"
 
     def _look_again(self) -> None:
         """Whether there is room by now, and leave to write: both for us and for what is kept back."""
@@ -328,7 +328,7 @@ class Writer:
         self._backlog.notes[AUTHOR] = self._author  # something to try with
         self._is_stuck = False
         self._flush_backlog()
-        if self._is_lost or self._is_stuck or statements.used_bytes(self._connection) >= self._limits.max_diary:
+        if self._is_lost or self._is_stuck or statements.used_bytes(self._connection) >= self._limits.max_store_size:
             return
         if self._ballast.make():
             self.problem = None

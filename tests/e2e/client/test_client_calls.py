@@ -68,7 +68,7 @@ def test_refusals_have_errors_of_their_own(client: Client) -> None:
 
 
 def test_wait_waits_for_a_worker(broker: Broker, client: Client) -> None:
-    job = client.submit("later", b"x", wait=True)
+    job = client.submit("later", b"x", wait_for_worker=True)
     late = HandWorker(broker.url, "later")
     try:
         assert job.result(PATIENCE) == b"x"
@@ -213,7 +213,7 @@ def test_a_job_that_has_ended_cannot_be_cancelled(client: Client) -> None:
 
 def test_progress_is_seen_while_it_runs(client: Client) -> None:
     reports: list[Any] = []
-    job = client.submit("later", b"report 3", wait=True)
+    job = client.submit("later", b"report 3", wait_for_worker=True)
     job.on_progress(reports.append)
     assert job.progress is None
     late = HandWorker(client.url, "later")
@@ -286,7 +286,10 @@ def test_an_executor_that_is_shut_down_cancels_if_it_is_told_to(client: Client, 
 def test_functions_run_on_workers_that_run_functions(programs: Programs, broker: Broker) -> None:
     words = ("dragoman.sdk.pickled_calls:run", "--service", "python", "--connect", f"native+{broker.url}")
     programs.dragoman("worker", *words)
-    with Client(broker.url) as client, client.executor("python", codec="pickle", wait=True, timeout=20) as pool:
+    with (
+        Client(broker.url) as client,
+        client.executor("python", codec="pickle", wait_for_worker=True, timeout=20) as pool,
+    ):
         assert list(pool.map(pow, [2, 3], [5, 2])) == [32, 9]
         assert asyncio.run(_in_executor(pool)) == "0b101"
         for kind in (JobFailed, ValueError):  # what was written for ProcessPoolExecutor catches the latter

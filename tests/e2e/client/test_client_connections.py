@@ -81,7 +81,7 @@ def test_without_a_broker_a_job_waits_as_long_as_it_is_told(worker: HandWorker) 
             with pytest.raises(BrokerUnavailable, match=told) as error:
                 client.call("echo", b"x")
             assert isinstance(error.value, ConnectionError)
-        with Client(f"tcp://{where}", patient=False) as client, pytest.raises(BrokerUnavailable, match=where):
+        with Client(f"tcp://{where}", wait_for_broker=False) as client, pytest.raises(BrokerUnavailable, match=where):
             client.call("echo", b"x")
         with Client(f"tcp://{where}") as client, pytest.raises(JobTimeout, match=r"no answer within 0\.1 s"):
             client.call("echo", b"x", timeout=0.1)
@@ -91,7 +91,7 @@ def test_a_broker_that_comes_late_is_waited_for(programs: Programs) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     with Client(f"tcp://127.0.0.1:{port}") as client:
-        job = client.submit("echo", b"x", wait=True)
+        job = client.submit("echo", b"x", wait_for_worker=True)
         broker = Broker(programs, port)
         worker = HandWorker(broker.url, "echo")
         assert job.result(PATIENCE) == b"x"

@@ -173,7 +173,7 @@ def joined(house: BrokerHouse, count: int = 1) -> None:
 
 
 def silent(house: BrokerHouse) -> dict[str, int]:
-    return {str(outcome): count for outcome, count in house.counters.silent_endings.items()}
+    return {str(outcome): count for outcome, count in house.counters.unreported_outcomes.items()}
 
 
 def tap(house: BrokerHouse, kind: int) -> list[bytes]:

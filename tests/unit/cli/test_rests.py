@@ -46,13 +46,13 @@ def test_a_recurring_job_says_how_long_to_rest(
         raise Asked
 
     monkeypatch.setattr(Client, "operation", operation)
-    ran = CliRunner().invoke(dragoman, ["cron", "set", "n", "s", "--every", "30", "--json", *words])
+    ran = CliRunner().invoke(dragoman, ["schedule", "set", "n", "s", "--every", "30", "--json", *words])
     assert (type(ran.exception), asked) == (Asked, [said])
 
 
 @pytest.mark.parametrize("words", [("--retry-first", "-1"), ("--retry-cap", "86401"), ("--retry-jitter", "1.1")])
 def test_a_rest_that_makes_no_sense_is_a_mistake_of_use(words: tuple[str, ...]) -> None:
-    for command in (["enqueue", "s"], ["cron", "set", "n", "s", "--every", "30"]):
+    for command in (["enqueue", "s"], ["schedule", "set", "n", "s", "--every", "30"]):
         ran = CliRunner().invoke(dragoman, [*command, *words])
         assert ran.exit_code == 2
         assert words[0] in ran.output

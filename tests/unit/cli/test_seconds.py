@@ -44,7 +44,7 @@ def test_enqueue_and_cron_take_none_for_no_limit(
         raise click.exceptions.Exit
 
     monkeypatch.setattr(Client, "_ask", perform)
-    for command in (("enqueue", "s"), ("cron", "set", "name", "s", "--every", "5")):
+    for command in (("enqueue", "s"), ("schedule", "set", "name", "s", "--every", "5")):
         assert CliRunner().invoke(dragoman, [*command, *words]).exit_code == 0
     assert sent == timeouts
 

@@ -17,14 +17,14 @@ from .world import Caller, CheckedBroker, attempt_of
 
 @pytest.mark.parametrize(
     ("kind", "state"),
-    [("idle", WorkerState.IDLE), ("busy", WorkerState.BUSY), ("unproven", WorkerState.STUCK)],
+    [("idle", WorkerState.IDLE), ("busy", WorkerState.BUSY), ("stuck", WorkerState.STUCK)],
 )
 def test_attached_worker_is_what_it_was(broker: CheckedBroker, kind: str, state: WorkerState) -> None:
     """R64."""
     worker = broker.worker()
     if kind != "idle":
         attempt = broker.running(worker)
-        if kind == "unproven":
+        if kind == "stuck":
             broker.withdraw(attempt.job, 0.0)
     broker.take()
     assert worker.state is state
@@ -94,15 +94,15 @@ def test_attached_worker_is_not_judged_by_the_old_time_out_of_reach(broker: Chec
     assert worker.state is WorkerState.GONE
 
 
-@pytest.mark.parametrize("kind", ["booting", "idle", "busy", "unproven", "draining"])
+@pytest.mark.parametrize("kind", ["starting", "idle", "busy", "stuck", "draining"])
 def test_worker_that_was_not_detached_is_only_seen(broker: CheckedBroker, kind: str) -> None:
     """D1: no word but `idle` makes it free."""
-    worker = broker.booting()
-    if kind != "booting":
+    worker = broker.starting()
+    if kind != "starting":
         broker.idle(worker, 0.0)
-    if kind in ("busy", "unproven", "draining"):
+    if kind in ("busy", "stuck", "draining"):
         attempt = broker.running(worker)
-        if kind == "unproven":
+        if kind == "stuck":
             broker.withdraw(attempt.job, 0.0)
         elif kind == "draining":
             broker.drain(worker, 0.0)
@@ -156,7 +156,7 @@ def test_result_of_a_detached_worker_ends_the_job_and_brings_no_other(broker: Ch
 
 @pytest.mark.parametrize("way", ["fail", "refuse", "reject"])
 def test_other_words_of_a_detached_worker_count_and_bring_no_job(broker: CheckedBroker, way: str) -> None:
-    attempt = away_busy(broker, may_refuse=True)
+    attempt = away_busy(broker, may_decline=True)
     following = broker.call(now=1.0)
     if way == "refuse":
         assert broker.refuse(attempt, 2.0)

@@ -15,7 +15,7 @@ from .world import Caller, CheckedBroker, attempt_of
 
 
 def late_attempt(broker: CheckedBroker) -> Attempt:
-    """One whose run time is over: its worker is unproven."""
+    """One whose run time is over: its worker is stuck."""
     attempt = broker.running(broker.worker())
     broker.tick(60.0)
     broker.take()
@@ -141,7 +141,7 @@ def test_late_result_is_dropped_and_proves_the_worker_free(broker: CheckedBroker
 
 @pytest.mark.parametrize(("verb", "argument"), [("succeed", b"late"), ("fail", "late")])
 def test_late_result_frees_the_worker_for_a_job_that_waits(broker: CheckedBroker, verb: str, argument: object) -> None:
-    """D11, I6. A bug: the tables did not let an unproven worker become busy, and the process stopped."""
+    """D11, I6. A bug: the tables did not let an stuck worker become busy, and the process stopped."""
     attempt = late_attempt(broker)
     job = broker.call(now=60.5)
     getattr(broker, verb)(attempt, argument, 61.0)
@@ -209,23 +209,23 @@ def test_late_word_that_is_no_result_changes_nothing(broker: CheckedBroker, verb
 
 def test_refused_job_goes_to_another_worker_at_once_and_spends_nothing(broker: CheckedBroker) -> None:
     """R8, D8."""
-    first, second = broker.worker(may_refuse=True), broker.worker()
+    first, second = broker.worker(may_decline=True), broker.worker()
     job = broker.call()
     broker.take()
     assert broker.refuse(attempt_of(job), 1.0)
     attempt = attempt_of(job)
     assert broker.take() == [SendJob(attempt)]
     assert (attempt.worker, attempt.number, job.spent, job.history) == (second, 1, 0, None)
-    assert first.state is WorkerState.RESTING
+    assert first.state is WorkerState.BACKING_OFF
 
 
 def test_worker_that_refused_gets_nothing_until_it_says_it_is_free(broker: CheckedBroker) -> None:
     """R8, D11."""
-    worker = broker.worker(may_refuse=True)
+    worker = broker.worker(may_decline=True)
     job = broker.call()
     broker.refuse(attempt_of(job), 1.0)
     broker.call(now=1.0)
-    assert (worker.state, job.state) == (WorkerState.RESTING, JobState.WAITING)
+    assert (worker.state, job.state) == (WorkerState.BACKING_OFF, JobState.WAITING)
     broker.take()
     broker.idle(worker, 2.0)
     assert broker.take() == [SendJob(attempt_of(job))]
@@ -272,7 +272,7 @@ def test_foreign_attempts_among_the_unseen_change_nothing(broker: CheckedBroker)
 
 def test_job_rests_a_moment_after_ten_refusals(broker: CheckedBroker) -> None:
     """R8."""
-    worker = broker.worker(may_refuse=True)
+    worker = broker.worker(may_decline=True)
     job = broker.call()
     for number in range(10):
         assert job.state is JobState.RUNNING, number
@@ -289,13 +289,13 @@ def test_job_rests_a_moment_after_ten_refusals(broker: CheckedBroker) -> None:
 
 def test_refusals_are_bounded_by_the_deadline(broker: CheckedBroker, caller: Caller) -> None:
     """R8."""
-    worker = broker.worker(may_refuse=True)
+    worker = broker.worker(may_decline=True)
     job = broker.call(caller=caller, deadline=5.0)
     broker.refuse(attempt_of(job), 1.0)
     broker.take()
     broker.tick(5.0)
     assert broker.take() == [DeliverOutcome(caller, job, Outcome.TIMED_OUT, reason="its deadline passed")]
-    assert worker.state is WorkerState.RESTING
+    assert worker.state is WorkerState.BACKING_OFF
 
 
 def test_workers_a_job_remembers_are_bounded(broker: CheckedBroker) -> None:
@@ -340,7 +340,7 @@ def test_attempt_that_is_over_before_its_give_was_carried_out_is_given_anew(brok
 
 def test_job_that_every_worker_refuses_waits_no_longer_than_its_queue_timeout(broker: CheckedBroker) -> None:
     """R8. A bug: the rest after ten refusals began the waiting anew, so that it never ended."""
-    worker = broker.worker(may_refuse=True)
+    worker = broker.worker(may_decline=True)
     job = broker.call(queue_timeout=5.0)
     now = 0.0
     while job.state is not JobState.ENDED and now < 20.0:

@@ -140,8 +140,8 @@ def test_next_deadline_is_never_when_nothing_is_due(broker: CheckedBroker) -> No
     assert broker.next_deadline() == 60.0
 
 
-def test_silent_worker_is_watched_again_after_it_was_unproven(broker: CheckedBroker) -> None:
-    """A bug: the far reminder of the unproven limit stayed, and the lease of the now idle worker was never judged."""
+def test_silent_worker_is_watched_again_after_it_was_stuck(broker: CheckedBroker) -> None:
+    """A bug: the far reminder of the stuck limit stayed, and the lease of the now idle worker was never judged."""
     worker = broker.worker(lease=5.0, silent_while_busy=True)
     attempt = broker.running(worker)
     broker.run_until(60.0)

@@ -46,9 +46,9 @@ def test_attempt_of_a_detached_worker_stays_open(broker: CheckedBroker, caller: 
     assert (attempt.job.attempt, attempt.worker.state, broker.take()) == (attempt, WorkerState.DETACHED, [])
 
 
-def test_booting_worker_is_not_detached(broker: CheckedBroker) -> None:
+def test_starting_worker_is_not_detached(broker: CheckedBroker) -> None:
     """R64: it has never been within reach; its lease judges it alone."""
-    worker = broker.booting()
+    worker = broker.starting()
     broker.detach(worker, 1.0)
     assert (worker.state, worker.away_since, broker.next_deadline()) == (WorkerState.STARTING, inf, inf)
     broker.idle(worker, 2.0)
@@ -142,7 +142,7 @@ def test_worker_that_was_silent_while_it_worked_has_its_lease_again_while_detach
 
 def test_detached_worker_in_doubt_is_judged_by_the_limit_of_doubt(broker: CheckedBroker) -> None:
     """R36, R64."""
-    attempt = away_busy(broker, unproven_limit=20.0)
+    attempt = away_busy(broker, stuck_timeout=20.0)
     broker.withdraw(attempt.job, 1.0)
     broker.take()
     broker.run_until(20.9)

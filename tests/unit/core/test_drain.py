@@ -75,9 +75,9 @@ def test_pause_and_resume_may_be_said_twice_and_of_the_unknown(broker: CheckedBr
 # -------------------------------------------------------------------- draining a worker
 
 
-@pytest.mark.parametrize("booting", [False, True])
-def test_worker_that_holds_nothing_is_dismissed_at_once(broker: CheckedBroker, booting: bool) -> None:
-    worker = broker.booting() if booting else broker.worker()
+@pytest.mark.parametrize("starting", [False, True])
+def test_worker_that_holds_nothing_is_dismissed_at_once(broker: CheckedBroker, starting: bool) -> None:
+    worker = broker.starting() if starting else broker.worker()
     broker.drain(worker, 1.0)
     assert broker.take() == [RemoveWorker(worker, RemovalReason.DRAINED, "drained")]
     assert worker.state is WorkerState.GONE
@@ -124,7 +124,7 @@ def test_worker_that_stays_is_not_dismissed_and_gets_nothing(broker: CheckedBrok
 
 
 @pytest.mark.parametrize("proof", ["late result", "idle"])
-def test_unproven_worker_is_dismissed_when_it_proves_itself_free(broker: CheckedBroker, proof: str) -> None:
+def test_stuck_worker_is_dismissed_when_it_proves_itself_free(broker: CheckedBroker, proof: str) -> None:
     """D11."""
     worker = broker.worker()
     attempt = broker.running(worker)

@@ -25,7 +25,7 @@ def test_job_that_timed_out_in_the_queue_is_counted(broker: CheckedBroker) -> No
 
 
 def test_job_that_no_worker_took_in_time_is_counted(broker: CheckedBroker) -> None:
-    worker = broker.worker(may_refuse=True)
+    worker = broker.worker(may_decline=True)
     job = broker.call(queue_timeout=10.0)
     broker.take()
     broker.refuse(attempt_of(job), 11.0)

@@ -138,7 +138,7 @@ def test_what_events_of_a_background_job_in_quarantine_say(broker: CheckedBroker
 
 def test_workers_join_drain_and_leave_once(broker: CheckedBroker) -> None:
     listen(broker, WORKER_JOINED | WORKER_DRAINING | WORKER_LEFT)
-    worker = broker.booting("a", "b", name="w", capacity=3)
+    worker = broker.starting("a", "b", name="w", capacity=3)
     broker.idle(worker, 0.0)
     broker.call(service="a")
     broker.drain(worker, 1.0)

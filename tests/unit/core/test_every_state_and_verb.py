@@ -48,7 +48,7 @@ def stage(broker: CheckedBroker, caller: Caller, job: Job, attempt: Attempt | No
 
 def begin(**profile: object) -> tuple[CheckedBroker, Caller, Worker]:
     broker = CheckedBroker()
-    profile.setdefault("may_refuse", True)
+    profile.setdefault("may_decline", True)
     return broker, Caller(), broker.worker(now=NOW, lease=1_000.0, **profile)
 
 
@@ -133,10 +133,10 @@ def job_quarantined() -> Scene:
     return scene
 
 
-def worker_booting() -> Scene:
+def worker_starting() -> Scene:
     broker, caller = alone()
     scene = stage(broker, caller, broker.call(service="f", caller=caller, now=NOW))
-    scene.worker = broker.booting(now=NOW, lease=1_000.0)
+    scene.worker = broker.starting(now=NOW, lease=1_000.0)
     return scene
 
 
@@ -155,7 +155,7 @@ def worker_half() -> Scene:
     return stage(broker, caller, attempt.job, attempt)
 
 
-def worker_unproven() -> Scene:
+def worker_stuck() -> Scene:
     return job_kept()
 
 
@@ -176,7 +176,7 @@ def worker_asking() -> Scene:
 def worker_deaf() -> Scene:
     """It pulls, and asks for nothing since it answered its last job."""
     broker = CheckedBroker()
-    caller, worker = Caller(), broker.booting(now=NOW, lease=1_000.0, may_refuse=True, pulls=True)
+    caller, worker = Caller(), broker.starting(now=NOW, lease=1_000.0, may_decline=True, pulls=True)
     broker.ask(worker, 1, NOW)
     broker.idle(worker, NOW)
     attempt = broker.running(worker, caller=caller, now=NOW)
@@ -188,7 +188,7 @@ def worker_pulled() -> Scene:
     """It pulls, and holds one of the two jobs that it has slots for."""
     broker = CheckedBroker()
     caller = Caller()
-    worker = broker.booting(now=NOW, lease=1_000.0, may_refuse=True, pulls=True, capacity=2)
+    worker = broker.starting(now=NOW, lease=1_000.0, may_decline=True, pulls=True, capacity=2)
     broker.ask(worker, 1, NOW)
     broker.idle(worker, NOW)
     attempt = broker.running(worker, caller=caller, now=NOW)
@@ -209,7 +209,7 @@ def worker_staying() -> Scene:
 
 
 def worker_doubt() -> Scene:
-    """Draining, and unproven."""
+    """Draining, and stuck."""
     scene = job_kept()
     scene.broker.drain(scene.worker, NOW)
     return scene
@@ -229,7 +229,7 @@ def worker_away_busy() -> Scene:
 
 
 def worker_away_doubt() -> Scene:
-    return away(worker_unproven())
+    return away(worker_stuck())
 
 
 def worker_away_drain() -> Scene:
@@ -337,9 +337,9 @@ tick         w       w       w        w       r       r       r       r      D  
 far          w       T       T        w       w       T       T       T      D     C    F
 """
 
-# o booting, i idle, b busy, u unproven, r resting, a away (detached), d draining, g gone.
+# o starting, i idle, b busy, u stuck, r backing off, a away (detached), d draining, g gone.
 WORKERS = """
-            booting idle busy half unproven rest draining staying doubt away_idle away_busy away_doubt away_drain gone
+            starting idle busy half stuck rest draining staying doubt away_idle away_busy away_doubt away_drain gone
 submit      o       b    b    b    u        r    d        d       d     a         a         a          d          g
 withdraw    o       i    u    i    u        r    d        d       d     a         a         a          d          g
 caller_away o       i    b    i    u        r    d        d       d     a         a         a          d          g
@@ -440,7 +440,7 @@ def letter_of_job(job: Job) -> str:
 
 
 def letter_of_worker(worker: Worker) -> str:
-    return {"booting": "o", "detached": "a"}.get(worker.state, worker.state[0])
+    return {"starting": "o", "detached": "a", "stuck": "u", "backing off": "r"}.get(worker.state, worker.state[0])
 
 
 def cells(table: str) -> list[tuple[str, str, str]]:

@@ -30,7 +30,7 @@ class Busy(CheckedBroker):
         self.doubtful = self.worker("u", name="doubtful")
         self.withdraw(self.running(self.doubtful, service="u").job, 0.0)
         self.free = self.worker("f", name="free")
-        self.boot = self.booting("g", name="boot")
+        self.boot = self.starting("g", name="boot")
         self.away = self.worker("h", name="away")
         self.detach(self.away, 0.0)
         self.first = self.call(b"first", queue_timeout=50.0)
@@ -112,7 +112,7 @@ def _(b: Busy) -> None:
     b.worker_registry.services["s"].idle.append(b.busy)
 
 
-@damage("I2", "a booting worker is listed as held back")
+@damage("I2", "a starting worker is listed as held back")
 def _(b: Busy) -> None:
     b.worker_registry.services["g"].held_back.append(b.boot)
 
@@ -153,7 +153,7 @@ def _(b: Busy) -> None:
     b.boot.state = WorkerState.BUSY
 
 
-@damage("I2", "a worker is unproven of nothing")
+@damage("I2", "a worker is stuck of nothing")
 def _(b: Busy) -> None:
     b.boot.state = WorkerState.STUCK
 
@@ -221,7 +221,7 @@ def _(b: Busy) -> None:
     b.wide.stuck.clear()
 
 
-@damage("I10", "a worker is unproven of a current attempt")
+@damage("I10", "a worker is stuck of a current attempt")
 def _(b: Busy) -> None:
     attempt = attempt_of(b.run)
     b.wide.stuck[attempt.token] = attempt
@@ -306,7 +306,7 @@ def test_damage_is_found_and_named(letter: str, do: Damage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("who", "state"), [("free", "idle"), ("busy", "busy"), ("doubtful", "unproven"), ("boot", "booting")]
+    ("who", "state"), [("free", "idle"), ("busy", "busy"), ("doubtful", "stuck"), ("boot", "starting")]
 )
 def test_worker_that_is_out_of_reach_and_not_said_to_be_is_found(who: str, state: str) -> None:
     """I2, R64."""

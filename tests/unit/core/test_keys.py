@@ -106,7 +106,7 @@ def test_same_key_at_another_service_is_another_job(broker: CheckedBroker) -> No
 
 
 def test_key_is_forgotten_with_the_outcome(broker: CheckedBroker) -> None:
-    """R24: kept `keep_outcomes`."""
+    """R24: kept `outcome_retention`."""
     broker.worker()
     job = broker.call(key="k")
     broker.succeed(attempt_of(job), b"", 1.0)
@@ -245,7 +245,7 @@ def test_all_who_joined_hear_that_the_diary_failed(broker: CheckedBroker, caller
     broker.take()
     broker.saved(1, 1.0, problem="disk full")
     assert broker.take() == [
-        DeliverOutcome(each, job, Outcome.REFUSED, reason="diary: disk full", refusal=RefusalReason.DIARY)
+        DeliverOutcome(each, job, Outcome.REFUSED, reason="diary: disk full", refusal=RefusalReason.STORE_UNAVAILABLE)
         for each in (caller, other)
     ]
     assert broker.jobs == {}

@@ -25,14 +25,14 @@ JOB_TABLE = {
     JobState.ENDED: set(),
 }
 
-WORKING = {WorkerState.IDLE, WorkerState.BUSY, WorkerState.STUCK, WorkerState.RESTING, WorkerState.DETACHED}
+WORKING = {WorkerState.IDLE, WorkerState.BUSY, WorkerState.STUCK, WorkerState.BACKING_OFF, WorkerState.DETACHED}
 STOPPING = {WorkerState.DRAINING, WorkerState.GONE}
 WORKER_TABLE = {
     WorkerState.STARTING: {WorkerState.IDLE} | STOPPING,
-    WorkerState.IDLE: WORKING - {WorkerState.IDLE, WorkerState.STUCK, WorkerState.RESTING} | STOPPING,
+    WorkerState.IDLE: WORKING - {WorkerState.IDLE, WorkerState.STUCK, WorkerState.BACKING_OFF} | STOPPING,
     WorkerState.BUSY: WORKING - {WorkerState.BUSY} | STOPPING,
     WorkerState.STUCK: WORKING - {WorkerState.STUCK} | STOPPING,
-    WorkerState.RESTING: WORKING - {WorkerState.RESTING, WorkerState.STUCK} | STOPPING,
+    WorkerState.BACKING_OFF: WORKING - {WorkerState.BACKING_OFF, WorkerState.STUCK} | STOPPING,
     WorkerState.DETACHED: WORKING - {WorkerState.DETACHED} | STOPPING,
     WorkerState.DRAINING: {WorkerState.GONE},
     WorkerState.GONE: set(),
@@ -113,7 +113,7 @@ def test_every_worker_may_go_and_nobody_comes_back(state: WorkerState) -> None:
     ],
 )
 def test_state_of_a_working_worker_follows_its_slots(running: int, stuck: int, fitting: WorkerState) -> None:
-    """D11: unproven is counted for each slot."""
+    """D11: stuck is counted for each slot."""
     worker = a_worker(WorkerState.BUSY, capacity=2)
     for number in range(running + stuck):
         held = worker.running if number < running else worker.stuck

@@ -86,7 +86,7 @@ def test_orphan_that_is_given_back_after_its_grace_is_not_started_again(
     broker: CheckedBroker, caller: Caller, way: str
 ) -> None:
     """R18, R64. A bug: where another worker was free, it was handed out once more."""
-    attempt = broker.running(broker.worker(may_refuse=True), caller=caller, attempts=3, orphan_grace=5.0)
+    attempt = broker.running(broker.worker(may_decline=True), caller=caller, attempts=3, orphan_grace=5.0)
     broker.worker()
     broker.caller_away(attempt.job.callers[0], 1.0)
     give_back(broker, attempt, way, 6.0)
@@ -98,7 +98,7 @@ def test_orphan_that_is_given_back_after_its_grace_is_not_started_again(
 @pytest.mark.parametrize("way", RETURNS)
 def test_orphan_that_is_given_back_within_its_grace_waits_for_the_rest_of_it(broker: CheckedBroker, way: str) -> None:
     """R18, R64."""
-    attempt = broker.running(broker.worker(may_refuse=True), attempts=3, orphan_grace=5.0)
+    attempt = broker.running(broker.worker(may_decline=True), attempts=3, orphan_grace=5.0)
     broker.pause("s")
     broker.caller_away(attempt.job.callers[0], 1.0)
     give_back(broker, attempt, way, 5.0)
@@ -111,7 +111,7 @@ def test_orphan_that_is_given_back_within_its_grace_waits_for_the_rest_of_it(bro
 @pytest.mark.parametrize("way", RETURNS)
 def test_running_call_whose_caller_is_back_is_started_again(broker: CheckedBroker, way: str) -> None:
     """R64: though its grace had been over meanwhile."""
-    attempt = broker.running(broker.worker(may_refuse=True), attempts=3, orphan_grace=5.0)
+    attempt = broker.running(broker.worker(may_decline=True), attempts=3, orphan_grace=5.0)
     other = broker.worker()
     broker.caller_away(attempt.job.callers[0], 1.0)
     broker.run_until(10.0)

@@ -53,7 +53,7 @@ def test_all_callers_together_leave_room_for_names_that_workers_offer() -> None:
     broker = CheckedBroker(max_services=10, max_services_per_caller=1)
     taken = [enqueue(broker, f"s{number}", Owner()) for number in range(10)]
     assert [job is not None for job in taken] == [True] * 8 + [False] * 2
-    worker = broker.booting("a", "b")
+    worker = broker.starting("a", "b")
     assert broker.join(NOBODY, None, "w", ["c"], worker.profile, 0.0) is None
 
 

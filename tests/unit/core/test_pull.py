@@ -9,7 +9,7 @@ from .world import Caller, CheckedBroker, attempt_of
 
 
 def puller(broker: CheckedBroker, capacity: int = 1, asks: int = 1, now: float = 0.0) -> Worker:
-    worker = broker.booting(pulls=True, capacity=capacity, lease=10.0, now=now)
+    worker = broker.starting(pulls=True, capacity=capacity, lease=10.0, now=now)
     broker.ask(worker, asks, now)
     broker.idle(worker, now)
     return worker
@@ -17,7 +17,7 @@ def puller(broker: CheckedBroker, capacity: int = 1, asks: int = 1, now: float =
 
 def test_worker_that_pulls_is_given_nothing_before_it_asks(broker: CheckedBroker) -> None:
     """R131."""
-    worker = broker.booting(pulls=True)
+    worker = broker.starting(pulls=True)
     broker.idle(worker, 0.0)
     job = broker.call()
     assert (worker.state, job.attempt) == (WorkerState.DETACHED, None)

@@ -71,7 +71,7 @@ def test_lowest_priority_does_not_starve_under_a_steady_stream_of_the_highest(br
 
 
 def test_age_step_is_policy(broker: CheckedBroker) -> None:
-    quick = CheckedBroker(age_step=1.0)
+    quick = CheckedBroker(priority_step=1.0)
     quick.call(b"old", priority=4, now=0.0)
     quick.call(b"new", priority=5, now=2.0)
     assert served(quick, 2, 2.0) == [b"old", b"new"]

@@ -61,7 +61,7 @@ def test_ending_is_one_more_entry_of_the_history_and_ends_a_row_of_refusals() ->
         (5, 0, 50, 1, 1, True),  # max_attempts
         (4, 0, 50, 1, 1, False),
         (2, 2, 50, 1, 1, False),
-        (3, 3, 50, 1, 1, True),  # max_deaths
+        (3, 3, 50, 1, 1, True),  # max_worker_deaths
     ],
 )
 def test_attempts_are_spent_by_number_or_by_deaths(
@@ -69,7 +69,7 @@ def test_attempts_are_spent_by_number_or_by_deaths(
 ) -> None:
     """D8, R10, L18."""
     job = a_job(spent, deaths, attempts=wished, default_attempts=default)
-    assert are_spent(job, a_worker(attempts=workers), Policy(max_attempts=5, max_deaths=3)) is verdict
+    assert are_spent(job, a_worker(attempts=workers), Policy(max_attempts=5, max_worker_deaths=3)) is verdict
 
 
 @pytest.mark.parametrize(
@@ -90,5 +90,5 @@ def test_attempts_are_spent_by_number_or_by_deaths(
 )
 def test_rest_doubles_up_to_the_cap_and_varies(spent: int, outcome: Outcome, jitter: float, seconds: float) -> None:
     """R11."""
-    policy = Policy(retry_first=2.0, retry_after_loss=0.25, retry_cap=50.0, retry_jitter=0.5)
+    policy = Policy(retry_first=2.0, retry_delay_after_loss=0.25, retry_cap=50.0, retry_jitter=0.5)
     assert back_off(a_job(spent), outcome, policy, jitter) == pytest.approx(seconds)

@@ -128,7 +128,7 @@ def test_first_retry_after_a_lost_worker_is_quick(broker: CheckedBroker) -> None
 
 
 def test_job_that_kills_its_workers_ends_after_three_deaths(broker: CheckedBroker, caller: Caller) -> None:
-    """R10: min(attempts, max_deaths)."""
+    """R10: min(attempts, max_worker_deaths)."""
     broker.worker()
     job = broker.call(caller=caller, attempts=50, job_timeout=1e9)
     for now in (0.0, 10.0, 20.0):
@@ -139,7 +139,7 @@ def test_job_that_kills_its_workers_ends_after_three_deaths(broker: CheckedBroke
 
 
 def test_fewer_attempts_than_deaths_allowed_decide(broker: CheckedBroker) -> None:
-    """R10: min(attempts, max_deaths)."""
+    """R10: min(attempts, max_worker_deaths)."""
     broker.worker()
     job = broker.call(attempts=2)
     for now in (0.0, 10.0):
@@ -191,7 +191,7 @@ def test_retry_stands_where_its_arrival_puts_it(broker: CheckedBroker) -> None:
 
 def test_refusals_in_between_spend_nothing(broker: CheckedBroker) -> None:
     """R8, R9."""
-    worker = broker.worker(may_refuse=True)
+    worker = broker.worker(may_decline=True)
     job = broker.call(attempts=2)
     broker.refuse(attempt_of(job), 0.0)
     broker.idle(worker, 0.0)
@@ -266,7 +266,7 @@ def test_retry_is_refused_while_the_broker_drains(broker: CheckedBroker) -> None
 
 def test_retry_of_a_forgotten_job_makes_nothing(broker: CheckedBroker) -> None:
     job = quarantined(broker)
-    broker.tick(1.0 + broker.policy.keep_outcomes)
+    broker.tick(1.0 + broker.policy.outcome_retention)
     assert broker.retry(job, 1e6) is None
 
 
@@ -295,7 +295,7 @@ def test_retried_job_leaves_the_quarantine_and_is_not_retried_again(broker: Chec
     assert third is not None
     assert (third.retry_of, again.retried_as, job.retried_as) == (again.id, third.id, again.id)
     broker.save_all(5.0)
-    broker.run_until(4.0 + broker.policy.keep_outcomes)
+    broker.run_until(4.0 + broker.policy.outcome_retention)
     assert broker.jobs == {third.id: third}
 
 

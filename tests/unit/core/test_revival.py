@@ -31,8 +31,8 @@ def kept(number: int = 1, *, service: str = "s", created: float = 900.0, delay: 
     return found
 
 
-def given(number: int = 1, *, may_return: bool = True, **facts: Any) -> StoredJob:
-    return kept(number, token=TOKEN, attempt=1, worker="w", may_return=may_return, **{"given": 990.0, **facts})
+def given(number: int = 1, *, can_resume: bool = True, **facts: Any) -> StoredJob:
+    return kept(number, token=TOKEN, attempt=1, worker="w", can_resume=can_resume, **{"given": 990.0, **facts})
 
 
 def revive(broker: CheckedBroker, found: StoredJob, now: float = NOW) -> Job:
@@ -140,7 +140,7 @@ def test_run_time_and_keep_time_are_no_longer_after_the_wall_clock_was_set_back(
     running = revive(broker, given(1, given=NOW + 90_000.0))
     ended = revive(broker, kept(2, outcome=Outcome.DONE, keep_until=NOW + 190_000.0))
     assert attempt_of(running).given == NOW
-    assert ended.keep_until == NOW + broker.plain.policy.keep_outcomes
+    assert ended.keep_until == NOW + broker.plain.policy.outcome_retention
 
 
 def test_retry_goes_on_with_its_history(broker: CheckedBroker) -> None:
@@ -156,7 +156,7 @@ def test_retry_goes_on_with_its_history(broker: CheckedBroker) -> None:
 
 def test_running_job_whose_worker_cannot_name_it_is_lost_at_once(broker: CheckedBroker) -> None:
     """R107, R9."""
-    job = revive(broker, given(may_return=False))
+    job = revive(broker, given(can_resume=False))
     assert (job.state, job.spent, job.deaths) == (JobState.DELAYED, 1, 1)
     assert job.history == [AttemptRecord(1, "w", Outcome.LOST, "the broker died while it ran")]
     assert broker.worker_registry.workers == {}
@@ -164,14 +164,14 @@ def test_running_job_whose_worker_cannot_name_it_is_lost_at_once(broker: Checked
 
 def test_worker_of_an_earlier_run_is_marked_in_the_event_of_its_end(broker: CheckedBroker) -> None:
     broker.events.subscribe(WORKER_JOINED | WORKER_LEFT, lambda event, now: None)
-    revive(broker, given(may_return=False))
+    revive(broker, given(can_resume=False))
     (event,) = [each.event for each in broker.take() if isinstance(each, PublishEvent)]
     assert isinstance(event, WorkerEvent)
     assert (event.kind, event.name, event.is_restored) == (WORKER_LEFT, "w", True)
 
 
 def test_running_job_that_had_no_more_attempts_ends_lost(broker: CheckedBroker) -> None:
-    job = revive(broker, given(may_return=False, spent=2))
+    job = revive(broker, given(can_resume=False, spent=2))
     assert (job.outcome, job.quarantined) == (Outcome.LOST, True)
 
 
@@ -289,7 +289,7 @@ def test_promised_jobs_come_back_beyond_every_bound() -> None:
 
 def test_many_outcomes_that_end_together_are_erased_a_few_at_a_time() -> None:
     """R110."""
-    broker = CheckedBroker(max_erasures=10)
+    broker = CheckedBroker(max_deletes_per_tick=10)
     for number in range(1, 26):
         revive(broker, kept(number, outcome=Outcome.DONE, keep_until=NOW + 1.0))
     left = []

@@ -180,8 +180,8 @@ def test_service_is_known_once_a_worker_has_offered_it(broker: CheckedBroker, ca
     assert (job.state, broker.take()) == (JobState.WAITING, [])
 
 
-def test_booting_worker_makes_its_service_known_and_gets_nothing(broker: CheckedBroker, caller: Caller) -> None:
-    worker = broker.booting()
+def test_starting_worker_makes_its_service_known_and_gets_nothing(broker: CheckedBroker, caller: Caller) -> None:
+    worker = broker.starting()
     job = broker.submit("s", b"x", caller, JobOptions(), 0.0)
     assert job is not None
     assert (job.state, worker.state) == (JobState.WAITING, WorkerState.STARTING)
@@ -280,7 +280,7 @@ def test_paused_name_is_not_forgotten() -> None:
     assert broker.worker_registry.services["s"].paused
 
 
-@pytest.mark.parametrize("way", ["delayed", "unsaved", "resting"])
+@pytest.mark.parametrize("way", ["delayed", "unsaved", "backing off"])
 def test_name_of_a_job_that_is_in_no_queue_is_not_forgotten(way: str) -> None:
     """A bug: a service with a delayed, resting or unsaved job was forgotten, and the job waited where nobody looks."""
     broker = CheckedBroker(max_services=1)

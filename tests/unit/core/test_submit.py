@@ -215,7 +215,7 @@ def test_no_patience_at_all_means_now_or_never(broker: CheckedBroker, caller: Ca
 
 
 def test_attempt_that_runs_longer_than_job_timeout_is_timed_out(broker: CheckedBroker, caller: Caller) -> None:
-    """R7, D11: the worker is recalled and unproven."""
+    """R7, D11: the worker is recalled and stuck."""
     worker = broker.worker()
     job = broker.call(caller=caller, job_timeout=5.0)
     attempt = attempt_of(job)

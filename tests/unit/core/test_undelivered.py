@@ -119,7 +119,7 @@ def test_undelivered_attempt_that_is_over_and_holds_no_slot_changes_nothing(brok
 def test_job_that_is_undelivered_again_and_again_rests(broker: CheckedBroker) -> None:
     """R8: after ten in a row."""
     job = broker.running().job
-    for _ in range(broker.policy.max_refusals):
+    for _ in range(broker.policy.max_undelivered):
         broker.undelivered(attempt_of(job), 1.0)
     assert (job.state, job.spent, broker.counters.dispatched) == (JobState.DELAYED, 0, 10)
     broker.tick(1.1)

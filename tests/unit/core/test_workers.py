@@ -1,4 +1,4 @@
-"""Workers: alive is not idle, unproven is not idle, and silence has its limit."""
+"""Workers: alive is not idle, stuck is not idle, and silence has its limit."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def stuck(broker: CheckedBroker, worker: Worker, now: float = 1.0, **job_options
 # -------------------------------------------------------------------- alive, idle
 
 
-def test_worker_is_booting_until_it_says_it_is_idle(broker: CheckedBroker) -> None:
-    worker = broker.booting()
+def test_worker_is_starting_until_it_says_it_is_idle(broker: CheckedBroker) -> None:
+    worker = broker.starting()
     broker.seen(worker, 1.0)
     broker.call(now=1.0)
     assert (worker.state, broker.take()) == (WorkerState.STARTING, [])
@@ -37,7 +37,7 @@ def test_worker_is_booting_until_it_says_it_is_idle(broker: CheckedBroker) -> No
 
 def test_worker_that_boots_for_too_long_is_dismissed(broker: CheckedBroker) -> None:
     """R86: its lease runs."""
-    worker = broker.booting(lease=5.0)
+    worker = broker.starting(lease=5.0)
     broker.tick(5.0)
     assert broker.take() == [RemoveWorker(worker, RemovalReason.EXPIRED, "its worker was silent for 5 s")]
 
@@ -112,7 +112,7 @@ def test_worker_that_is_silent_while_it_works_has_its_lease_again_when_idle(brok
 
 def test_every_word_about_an_attempt_is_a_life_sign(broker: CheckedBroker) -> None:
     """D1: even a late one."""
-    worker = broker.worker(lease=5.0, may_refuse=True)
+    worker = broker.worker(lease=5.0, may_decline=True)
     attempt = broker.running(worker)
     for number, say in enumerate(
         (
@@ -149,10 +149,10 @@ def test_new_life_of_a_worker_is_another_worker(broker: CheckedBroker, caller: C
     assert not broker.succeed(attempt, b"of the old life", 2.0)
 
 
-# -------------------------------------------------------------------- unproven
+# -------------------------------------------------------------------- stuck
 
 
-def test_unproven_worker_gets_nothing_whatever_life_it_shows(broker: CheckedBroker) -> None:
+def test_stuck_worker_gets_nothing_whatever_life_it_shows(broker: CheckedBroker) -> None:
     """D11, R7, R36: a PING never frees it."""
     worker = broker.worker(lease=5.0)
     stuck(broker, worker)
@@ -163,7 +163,7 @@ def test_unproven_worker_gets_nothing_whatever_life_it_shows(broker: CheckedBrok
     assert (worker.state, job.state, broker.take()) == (WorkerState.STUCK, JobState.WAITING, [])
 
 
-def test_unproven_worker_that_says_it_is_free_is_believed(broker: CheckedBroker) -> None:
+def test_stuck_worker_that_says_it_is_free_is_believed(broker: CheckedBroker) -> None:
     """D11, R36."""
     worker = broker.worker()
     stuck(broker, worker)
@@ -172,8 +172,8 @@ def test_unproven_worker_that_says_it_is_free_is_believed(broker: CheckedBroker)
     assert broker.call(now=3.0).state is JobState.RUNNING
 
 
-def test_unproven_worker_that_says_it_is_free_gets_the_job_that_waits(broker: CheckedBroker) -> None:
-    """D11, I6. A bug: the tables did not let an unproven worker become busy, and the process stopped."""
+def test_stuck_worker_that_says_it_is_free_gets_the_job_that_waits(broker: CheckedBroker) -> None:
+    """D11, I6. A bug: the tables did not let an stuck worker become busy, and the process stopped."""
     worker = broker.worker()
     stuck(broker, worker)
     job = broker.call(now=2.0)
@@ -182,9 +182,9 @@ def test_unproven_worker_that_says_it_is_free_gets_the_job_that_waits(broker: Ch
     assert worker.state is WorkerState.BUSY
 
 
-def test_unproven_worker_is_waited_for_so_long_and_no_longer(broker: CheckedBroker) -> None:
+def test_stuck_worker_is_waited_for_so_long_and_no_longer(broker: CheckedBroker) -> None:
     """R36."""
-    worker = broker.worker(unproven_limit=100.0)
+    worker = broker.worker(stuck_timeout=100.0)
     stuck(broker, worker)
     broker.seen(worker, 100.0)
     broker.run_until(100.9)
@@ -193,7 +193,7 @@ def test_unproven_worker_is_waited_for_so_long_and_no_longer(broker: CheckedBrok
     assert broker.take() == [RemoveWorker(worker, RemovalReason.EXPIRED, "it did not prove itself free within 100 s")]
 
 
-def test_unproven_worker_that_falls_silent_is_gone_when_its_lease_is(broker: CheckedBroker) -> None:
+def test_stuck_worker_that_falls_silent_is_gone_when_its_lease_is(broker: CheckedBroker) -> None:
     worker = broker.worker(lease=5.0)
     stuck(broker, worker)
     broker.tick(6.0)
@@ -202,7 +202,7 @@ def test_unproven_worker_that_falls_silent_is_gone_when_its_lease_is(broker: Che
 
 def test_worker_that_was_proven_is_not_judged_by_the_old_limit(broker: CheckedBroker) -> None:
     """R5."""
-    worker = broker.worker(unproven_limit=100.0)
+    worker = broker.worker(stuck_timeout=100.0)
     attempt = stuck(broker, worker)
     broker.succeed(attempt, b"late", 50.0)
     broker.run_until(200.0)
@@ -229,7 +229,7 @@ def test_worker_of_several_slots_takes_all_that_waits_when_it_comes(broker: Chec
     assert (worker.state, jobs[3].state) == (WorkerState.BUSY, JobState.WAITING)
 
 
-def test_each_slot_is_unproven_by_itself(broker: CheckedBroker) -> None:
+def test_each_slot_is_stuck_by_itself(broker: CheckedBroker) -> None:
     """D11."""
     worker = broker.worker(capacity=2)
     stuck(broker, worker)
@@ -270,9 +270,9 @@ def test_word_of_being_free_proves_all_slots_but_those_where_a_job_runs(broker: 
     assert (worker.state, list(worker.running.values()), worker.stuck) == (WorkerState.IDLE, [running], {})
 
 
-def test_unproven_limit_counts_for_each_slot(broker: CheckedBroker) -> None:
-    """R36. A bug: with two slots that were unproven by turns, each proven soon, the first one's time ran on."""
-    worker = broker.worker(capacity=2, unproven_limit=100.0)
+def test_stuck_limit_counts_for_each_slot(broker: CheckedBroker) -> None:
+    """R36. A bug: with two slots that were stuck by turns, each proven soon, the first one's time ran on."""
+    worker = broker.worker(capacity=2, stuck_timeout=100.0)
     doubtful = stuck(broker, worker, now=0.0)
     for now in range(10, 300, 10):
         following = stuck(broker, worker, now=float(now))
@@ -282,9 +282,9 @@ def test_unproven_limit_counts_for_each_slot(broker: CheckedBroker) -> None:
     assert worker.state is WorkerState.IDLE
 
 
-def test_oldest_unproven_slot_counts(broker: CheckedBroker) -> None:
+def test_oldest_stuck_slot_counts(broker: CheckedBroker) -> None:
     """R36: new doubt does not renew the old one's time."""
-    worker = broker.worker(capacity=2, unproven_limit=100.0)
+    worker = broker.worker(capacity=2, stuck_timeout=100.0)
     stuck(broker, worker, now=0.0)
     broker.succeed(stuck(broker, worker, now=50.0), b"late", 60.0)
     broker.run_until(100.0)
@@ -320,9 +320,9 @@ def test_pause_does_not_move_a_life_sign_into_the_future(broker: CheckedBroker) 
     assert worker.seen == 34.0
 
 
-def test_our_own_pause_does_not_count_as_being_unproven(broker: CheckedBroker) -> None:
+def test_our_own_pause_does_not_count_as_being_stuck(broker: CheckedBroker) -> None:
     """D13: kills nobody, by whatever clock. Doubtful before: only the lease was moved."""
-    worker = broker.worker(unproven_limit=100.0)
+    worker = broker.worker(stuck_timeout=100.0)
     stuck(broker, worker)
     broker.extend_leases(500.0, 501.0)
     broker.tick(501.0)

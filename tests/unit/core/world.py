@@ -116,11 +116,11 @@ class CheckedBroker:
 
     def worker(self, *services: str, now: float = 0.0, name: str = "w", held: float = 0.0, **profile: Any) -> Worker:
         """A worker that has joined and said it is free."""
-        worker = self.booting(*services, now=now, name=name, held=held, **profile)
+        worker = self.starting(*services, now=now, name=name, held=held, **profile)
         self.idle(worker, now)
         return worker
 
-    def booting(self, *services: str, now: float = 0.0, name: str = "w", held: float = 0.0, **profile: Any) -> Worker:
+    def starting(self, *services: str, now: float = 0.0, name: str = "w", held: float = 0.0, **profile: Any) -> Worker:
         names = services or ("s",)
         worker = self.join(NOBODY, None, name, names, WorkerProfile(**profile), now, held_back_until=held)
         assert worker is not None

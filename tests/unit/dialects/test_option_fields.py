@@ -16,7 +16,7 @@ class Options:
     pulse: float = seconds(10.0, least=0.01, most=20.0)
     job_timeout: float = time_limit(60.0)
     queue_timeout: float = time_limit(0.0)
-    unproven_limit: float = time_limit(3600.0)
+    stuck_timeout: float = time_limit(3600.0)
     liveness: int = count(3)
     window: int = count(5, least=0, most=9)
     attempts: int | None = attempts()
@@ -28,7 +28,7 @@ def test_each_kind_of_field_has_its_range() -> None:
         "pulse": {"min": 0.01, "max": 20.0},
         "job_timeout": {"min": 0.0},
         "queue_timeout": {"min": 0.0},
-        "unproven_limit": {"min": 0.0},
+        "stuck_timeout": {"min": 0.0},
         "liveness": {"min": 1},
         "window": {"min": 0, "max": 9},
         "attempts": {"min": 1, "max": 100},
@@ -51,8 +51,8 @@ def test_a_limit_of_zero_is_none() -> None:
 
 
 def test_what_a_listener_says_is_what_its_jobs_and_workers_get() -> None:
-    options = Options(job_timeout=5.0, queue_timeout=7.0, attempts=4, unproven_limit=9.0)
+    options = Options(job_timeout=5.0, queue_timeout=7.0, attempts=4, stuck_timeout=9.0)
     jobs, workers = default_job_options(options), silent_worker(options, 3.0)
     assert (jobs.job_timeout, jobs.queue_timeout, jobs.attempts, jobs.waits) == (5.0, 7.0, 4, True)
-    assert (workers.lease, workers.job_timeout, workers.unproven_limit) == (3.0, 5.0, 9.0)
+    assert (workers.lease, workers.job_timeout, workers.stuck_timeout) == (3.0, 5.0, 9.0)
     assert workers.silent_while_busy

@@ -126,7 +126,7 @@ def test_unknown_service_fails_at_once(world: World) -> None:
 
 
 def test_caller_may_wait_for_a_worker_to_come(world: World) -> None:
-    call = world.begin("POST", "/v1/call/s", content=b"x", headers={"Dragoman-Wait": "true"})
+    call = world.begin("POST", "/v1/call/s", content=b"x", headers={"Dragoman-Wait-For-Worker": "true"})
     worker = Worker(world)
     worker.says("result", token(worker.takes()), b"y")
     assert world.finish(call).content == b"y"
@@ -175,7 +175,7 @@ def test_same_key_joins_the_first_call(world: World) -> None:
 def test_who_joins_a_job_by_its_key_has_a_patience_of_its_own(world: World) -> None:
     """R122. It waited for as long as the first job took, whatever it had said."""
     name = world.enqueue(key="k", delay=1_000.0)
-    headers = {"Idempotency-Key": "k", "Dragoman-Timeout": "5", "Dragoman-Wait": "true"}
+    headers = {"Idempotency-Key": "k", "Dragoman-Timeout": "5", "Dragoman-Wait-For-Worker": "true"}
     joined = world.begin("POST", "/v1/call/s", content=b"x", headers=headers)
     world.wait(6.0)
     answer = world.finish(joined)
@@ -208,8 +208,8 @@ def test_keys_wait_until_the_jobs_of_the_last_run_are_read(world: World) -> None
         ({"Dragoman-Timeout": "7"}, (inf, 7.0, None, 5, False)),
         ({"Dragoman-Timeout": "7", "Dragoman-Job-Timeout": "3"}, (3.0, 7.0, None, 5, False)),
         ({"Dragoman-Priority": "9", "Dragoman-Attempts": "3"}, (60.0, inf, 3, 9, False)),
-        ({"Dragoman-Wait": "1"}, (60.0, inf, None, 5, True)),
-        ({"Dragoman-Wait": "false", "Dragoman-Unknown": "x"}, (60.0, inf, None, 5, False)),
+        ({"Dragoman-Wait-For-Worker": "1"}, (60.0, inf, None, 5, True)),
+        ({"Dragoman-Wait-For-Worker": "false", "Dragoman-Unknown": "x"}, (60.0, inf, None, 5, False)),
     ],
 )
 def test_headers_are_wishes(world: World, said: dict[str, str], expected: Any) -> None:
@@ -234,7 +234,7 @@ def test_headers_are_wishes(world: World, said: dict[str, str], expected: Any) -
         *(("Dragoman-Job-Timeout", word) for word in ("0", "86401", "5s")),
         *(("Dragoman-Priority", word) for word in ("-1", "10", "1.5", "high")),
         *(("Dragoman-Attempts", word) for word in ("0", "101", "two")),
-        *(("Dragoman-Wait", word) for word in ("perhaps", "2")),
+        *(("Dragoman-Wait-For-Worker", word) for word in ("perhaps", "2")),
         *(("Idempotency-Key", word) for word in ("", "k" * 257, "a\tb")),
     ],
 )
@@ -319,6 +319,6 @@ def test_call_that_the_server_stops_is_withdrawn(world: World) -> None:
     ],
 )
 def test_null_is_no_limit(world: World, headers: dict[str, str], limits: tuple[float, float]) -> None:
-    world.begin("POST", "/v1/call/s", content=b"x", headers={**headers, "Dragoman-Wait": "true"})
+    world.begin("POST", "/v1/call/s", content=b"x", headers={**headers, "Dragoman-Wait-For-Worker": "true"})
     (job,) = world.broker.jobs.values()
     assert (job.deadline - job.created, job.options.job_timeout) == limits

@@ -383,7 +383,7 @@ def test_our_own_pause_makes_nobody_late(world: World) -> None:
 
 
 def test_connections_from_one_address_are_bounded(world: World) -> None:
-    world.serve(limits=HttpLimits(max_connections=5, max_connections_per_address=2))
+    world.serve(limits=HttpLimits(max_connections=5, max_connections_per_remote_address=2))
     far = [world.visit(("192.0.2.1", port)) for port in (1, 2, 3)]
     near = [world.visit(("127.0.0.1", port)) for port in (1, 2, 3, 4)]
     for visit in (far[2], near[3]):
@@ -392,7 +392,7 @@ def test_connections_from_one_address_are_bounded(world: World) -> None:
     assert [visit.statuses for visit in near] == [[], [], [], [503]]
     assert b"\r\nretry-after: 1\r\n" in far[2].transport.written
     assert world.reports == [("too-many-connections", "192.0.2.1:3"), ("too-many-connections", "127.0.0.1:4")]
-    assert json.loads(far[2].body)["detail"] == "max_connections_per_address is 2."
+    assert json.loads(far[2].body)["detail"] == "max_connections_per_remote_address is 2."
     assert json.loads(near[3].body)["detail"] == "max_connections is 5."
 
 
@@ -459,7 +459,7 @@ def test_health_check_must_come_at_once(world: World, said: bytes) -> None:
 
 
 def test_connections_in_the_reserve_take_no_place_of_others(world: World) -> None:
-    world.serve(limits=HttpLimits(max_connections=2, max_connections_per_address=1))
+    world.serve(limits=HttpLimits(max_connections=2, max_connections_per_remote_address=1))
     first, second = (world.visit(("192.0.2.1", port)) for port in (1, 2))
     first.transport.close()
     world.run_once()

@@ -42,7 +42,7 @@ def test_jobs_are_counted_by_service_and_outcome(scraped: Scraped) -> None:
     assert told["dragoman_jobs_total{service=resize,outcome=done}"] == 1
     assert told["dragoman_jobs_total{service=resize,outcome=failed}"] == 1
     assert told["dragoman_jobs_total{service=resize,outcome=timed out}"] == 0
-    assert told["dragoman_jobs_accepted_total"] == told["dragoman_jobs_handed_out_total"] == 2
+    assert told["dragoman_jobs_accepted_total"] == told["dragoman_jobs_dispatched_total"] == 2
 
 
 def test_queues_tell_how_many_wait_run_and_rest_and_for_how_long(scraped: Scraped) -> None:
@@ -90,17 +90,17 @@ def test_workers_are_counted_by_service_dialect_and_state(scraped: Scraped) -> N
 
 def test_every_count_of_the_core_is_told(scraped: Scraped) -> None:
     """A counter that is added there must be named here."""
-    shown_otherwise = {"done", "undone", "bad_messages", "silent_endings", "dropped"}  # the last one in the log
+    shown_otherwise = {"done", "undone", "bad_messages", "unreported_outcomes", "dropped"}  # the last one in the log
     assert set(COUNTERS) == set(Counters.__slots__) - shown_otherwise
     counters = scraped.broker.counters
     for number, attribute in enumerate(COUNTERS, start=1):
         setattr(counters, attribute, number)
     counters.bad_message("memodb", "not CBOR")
-    counters.silent_ending(Outcome.LOST)
+    counters.unreported_outcome(Outcome.LOST)
     told = scraped.numbers()
     assert [told[name] for name, _ in COUNTERS.values()] == list(range(1, len(COUNTERS) + 1))
     assert told["dragoman_bad_messages_total{dialect=memodb,reason=not CBOR}"] == 1
-    assert told["dragoman_silent_endings_total{outcome=lost}"] == 1
+    assert told["dragoman_unreported_outcomes_total{outcome=lost}"] == 1
 
 
 def test_the_diary_and_the_loop_tell_how_they_do(scraped: Scraped) -> None:
@@ -110,9 +110,9 @@ def test_the_diary_and_the_loop_tell_how_they_do(scraped: Scraped) -> None:
     scraped.store.problem = "the disk is full"
     scraped.problems.append("the disk is full")
     after = scraped.numbers()
-    assert before["dragoman_diary_commit_seconds_sum"] == 0.2
+    assert before["dragoman_store_commit_seconds_sum"] == 0.2
     assert before["dragoman_loop_lag_seconds_bucket{le=0.005}"] == 1
-    assert (before["dragoman_diary_problem"], after["dragoman_diary_problem"]) == (0, 1)
+    assert (before["dragoman_store_unavailable"], after["dragoman_store_unavailable"]) == (0, 1)
     assert (before["dragoman_ready"], after["dragoman_ready"]) == (1, 0)
 
 
@@ -145,8 +145,11 @@ def test_bytes_of_peers_that_have_gone_are_counted_on(scraped: Scraped) -> None:
     for told in (before, after):
         assert told["dragoman_received_bytes_total{dialect=controller}"] == 210
         assert told["dragoman_sent_bytes_total{dialect=controller}"] == 21
-    assert (before["dragoman_peers{dialect=controller}"], after["dragoman_peers{dialect=controller}"]) == (2, 1)
-    assert after["dragoman_peers{dialect=http}"] == 3
+    assert (before["dragoman_connections{dialect=controller}"], after["dragoman_connections{dialect=controller}"]) == (
+        2,
+        1,
+    )
+    assert after["dragoman_connections{dialect=http}"] == 3
 
 
 # ---------------------------------------------------------------- how it is told

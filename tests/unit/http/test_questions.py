@@ -50,7 +50,7 @@ def test_one_caller_cannot_take_all_names() -> None:
     said = expect_problem(world.ask("POST", "/v1/jobs?service=c"), 429, "busy")
     assert "HTTP on this machine has jobs for 2 names" in said["detail"]
     assert "max_services_per_caller" in said["detail"]
-    expect_problem(world.ask("POST", "/v1/call/c", headers={"dragoman-wait": "true"}), 429, "busy")
+    expect_problem(world.ask("POST", "/v1/call/c", headers={"dragoman-wait-for-worker": "true"}), 429, "busy")
     world.close()
 
 
@@ -193,7 +193,7 @@ def test_a_broker_that_still_reads_its_diary(world: World) -> None:
 
 def test_a_diary_that_cannot_write(world: World) -> None:
     world.store.problem = "the disk is full"
-    said = expect_problem(world.ask("POST", "/v1/jobs", json={"service": "s"}), 507, "diary")
+    said = expect_problem(world.ask("POST", "/v1/jobs", json={"service": "s"}), 507, "store-unavailable")
     assert "the disk is full" in said["detail"]
 
 
@@ -503,7 +503,7 @@ def test_a_body_of_the_wrong_kind(world: World) -> None:
 
 def test_a_change_that_the_diary_cannot_write(world: World) -> None:
     world.store.problem = "the disk is full"
-    expect_problem(world.ask("POST", "/v1/services/s/pause"), 507, "diary")
+    expect_problem(world.ask("POST", "/v1/services/s/pause"), 507, "store-unavailable")
 
 
 # ---------------------------------------------------------------- workers
@@ -531,22 +531,22 @@ def test_a_worker_that_is_not_there(world: World, method: str, rest: str, id: st
 
 
 def test_a_recurring_job_is_made_shown_paused_resumed_and_removed(world: World) -> None:
-    view = world.ask("PUT", "/v1/cron/a%2Fb", json={"service": "s", "every": 60, "payload": "x"}).json()
+    view = world.ask("PUT", "/v1/schedules/a%2Fb", json={"service": "s", "every": 60, "payload": "x"}).json()
     assert (view["name"], view["every"], view["paused"]) == ("a/b", 60, False)
-    assert world.ask("GET", "/v1/cron/a%2Fb").json() == view
-    assert world.ask("GET", "/v1/cron").json() == {"recurring": [view]}
-    assert world.ask("POST", "/v1/cron/a%2Fb/pause").json()["paused"] is True
-    assert world.ask("POST", "/v1/cron/a%2Fb/resume").json()["paused"] is False
+    assert world.ask("GET", "/v1/schedules/a%2Fb").json() == view
+    assert world.ask("GET", "/v1/schedules").json() == {"schedules": [view]}
+    assert world.ask("POST", "/v1/schedules/a%2Fb/pause").json()["paused"] is True
+    assert world.ask("POST", "/v1/schedules/a%2Fb/resume").json()["paused"] is False
     world.wait(61)
     (made,) = world.ask("GET", "/v1/jobs").json()["jobs"]
     assert made["service"] == "s"
-    assert world.ask("DELETE", "/v1/cron/a%2Fb").json()["runs"] == 1
-    assert world.ask("GET", "/v1/cron").json() == {"recurring": []}
+    assert world.ask("DELETE", "/v1/schedules/a%2Fb").json()["runs"] == 1
+    assert world.ask("GET", "/v1/schedules").json() == {"schedules": []}
 
 
 @pytest.mark.parametrize(("method", "rest"), [("GET", ""), ("DELETE", ""), ("POST", "/pause"), ("POST", "/resume")])
 def test_a_recurring_job_that_is_not_there(world: World, method: str, rest: str) -> None:
-    expect_problem(world.ask(method, f"/v1/cron/none{rest}"), 404, "not-found")
+    expect_problem(world.ask(method, f"/v1/schedules/none{rest}"), 404, "not-found")
 
 
 @pytest.mark.parametrize(
@@ -564,8 +564,8 @@ def test_a_recurring_job_that_is_not_there(world: World, method: str, rest: str)
     ],
 )
 def test_a_recurring_job_that_cannot_be_meant(world: World, name: str, body: Any) -> None:
-    expect_problem(world.ask("PUT", f"/v1/cron/{name}", json=body), 422, "invalid")
-    assert world.ask("GET", "/v1/cron").json() == {"recurring": []}
+    expect_problem(world.ask("PUT", f"/v1/schedules/{name}", json=body), 422, "invalid")
+    assert world.ask("GET", "/v1/schedules").json() == {"schedules": []}
 
 
 # ---------------------------------------------------------------- paths
@@ -584,7 +584,7 @@ def test_a_path_that_leads_nowhere(world: World, path: str) -> None:
         ("PATCH", "/v1/jobs", "GET, HEAD, POST"),
         ("PUT", f"/v1/jobs/{UNKNOWN}", "DELETE, GET, HEAD"),
         ("GET", "/v1/services/s/pause", "POST"),
-        ("OPTIONS", "/v1/cron/x", "DELETE, GET, HEAD, PUT"),
+        ("OPTIONS", "/v1/schedules/x", "DELETE, GET, HEAD, PUT"),
     ],
 )
 def test_a_method_that_a_path_does_not_know(world: World, method: str, path: str, allowed: str) -> None:

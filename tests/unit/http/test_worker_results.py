@@ -324,7 +324,7 @@ def restore_running(world: World, attempts: int = 3) -> Token:
     """A background job that was given to an HTTP worker by an earlier run."""
     kept = StoredJob(1, JobId(bytes(16)), "s", JobOptions(durable=True, waits=True, attempts=attempts), world.now - 5)
     kept.token, kept.attempt, kept.given, kept.worker = Token(b"t" * 16), 1, world.now - 4, "w"
-    kept.may_return = True
+    kept.can_resume = True
     restore(world.broker, kept, world.now, WorkerSession())
     return kept.token
 

@@ -36,7 +36,7 @@ def test_worker_that_joins_is_told_who_it_is_and_what_is_expected_of_it(world: W
     assert worker.path == f"/v1/workers/{worker.core.id}"
     shown = world.ask("GET", worker.path).json()
     assert (shown["name"], shown["dialect"], shown["services"]) == ("w1", "http", ["s", "t"])
-    assert (shown["capacity"], shown["state"], shown["lease"]) == (2, "booting", 20.0)
+    assert (shown["capacity"], shown["state"], shown["lease"]) == (2, "starting", 20.0)
 
 
 @pytest.mark.parametrize(

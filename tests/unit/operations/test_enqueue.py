@@ -126,7 +126,7 @@ def test_full_disk_refuses_and_forgets(world: World) -> None:
     """R101."""
     world.store.problem = "disk full"
     told = world.ask("enqueue", b"x", service="s", key="k")
-    assert (told.kind, world.broker.jobs) == ("diary", {})
+    assert (told.kind, world.broker.jobs) == ("store unavailable", {})
     world.store.problem = None
     world.enqueue(key="k")
 

@@ -11,24 +11,24 @@ from .world import WALL, World
 
 def test_recurring_job_is_made_again_and_again(world: World) -> None:
     world.worker()
-    assert world.ask("recur", b"tick", name="n", service="s", every=10.0).runs == 0
+    assert world.ask("set schedule", b"tick", name="n", service="s", every=10.0).runs == 0
     world.wait(25.0)
-    view = world.ask("recurrence", name="n")
+    view = world.ask("schedule", name="n")
     assert (view.runs + view.skipped, view.last_job in {job.id.hex() for job in world.broker.jobs.values()}) == (
         2,
         True,
     )
     assert [job.payload for job in world.broker.jobs.values()] == [b"tick"]
     assert list(world.store.notes) == ["cron/n"]
-    assert [each.name for each in world.ask("recurring").recurring] == ["n"]
-    assert world.ask("pause recurring", name="n").paused
-    assert not world.ask("resume recurring", name="n").paused
-    world.ask("stop recurring", name="n")
-    assert (world.store.notes, world.ask("recurrence", name="n").kind) == ({}, "not found")
+    assert [each.name for each in world.ask("schedules").schedules] == ["n"]
+    assert world.ask("pause schedule", name="n").paused
+    assert not world.ask("resume schedule", name="n").paused
+    world.ask("delete schedule", name="n")
+    assert (world.store.notes, world.ask("schedule", name="n").kind) == ({}, "not found")
 
 
 def test_run_and_what_is_noted_of_it_are_one_transaction(world: World) -> None:
-    world.ask("recur", name="n", service="s", every=10.0)
+    world.ask("set schedule", name="n", service="s", every=10.0)
     applied: list[list[str]] = []
     apply = world.store.apply
 
@@ -43,19 +43,19 @@ def test_run_and_what_is_noted_of_it_are_one_transaction(world: World) -> None:
 
 def test_run_that_a_full_disk_refuses_is_made_when_there_is_room(world: World) -> None:
     """It had counted as made, and what was noted of it said so: it was lost."""
-    world.ask("recur", name="n", service="s", every=10.0)
+    world.ask("set schedule", name="n", service="s", every=10.0)
     world.store.problem = "the disk is full"
     world.wait(12.0)
     assert world.broker.jobs == {}
-    assert world.ask("recurrence", name="n").runs == 0
+    assert world.ask("schedule", name="n").runs == 0
     world.store.problem = None
     world.wait(1.5)
     (job,) = world.broker.jobs.values()
-    view = world.ask("recurrence", name="n")
+    view = world.ask("schedule", name="n")
     assert (view.runs, view.last_job) == (1, job.id.hex())
     assert view.last == datetime.fromtimestamp(WALL + 1_010.0, UTC)
     world.wait(10.0)
-    assert world.ask("recurrence", name="n").skipped == 1
+    assert world.ask("schedule", name="n").skipped == 1
 
 
 def test_a_job_runs_for_sixty_seconds_at_most_unless_it_says_otherwise(world: World) -> None:

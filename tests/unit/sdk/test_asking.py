@@ -115,5 +115,5 @@ def test_a_default_that_is_said_is_sent() -> None:
 def test_the_default_is_the_number_in_the_signature(kind: Any, method: str) -> None:
     parameters = inspect.signature(getattr(kind, method)).parameters
     assert {name: parameters[name].default for name in DEFAULTS} == DEFAULTS
-    for name in ("enqueue", "recur"):
+    for name in ("enqueue", "set schedule"):
         assert inspect.signature(getattr(kind, name)).parameters["timeout"].default == 60.0

@@ -252,7 +252,7 @@ def test_a_broker_that_comes_back_is_found_by_the_next_job() -> None:
 
 def test_who_is_not_patient_is_told_at_once() -> None:
     async def main() -> None:
-        world = World(NATIVE, patient=False)
+        world = World(NATIVE, wait_for_broker=False)
         world.problem = "nobody there"
         (job,) = jobs_of(1)
         world.enter(job)

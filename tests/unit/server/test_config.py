@@ -61,15 +61,15 @@ def test_a_flag_s_source_is_written_with_dashes() -> None:
 
 
 def test_the_file_may_come_from_the_environment(tmp_path: Path) -> None:
-    path = write(tmp_path, "max_peers = 7")
+    path = write(tmp_path, "max_connections = 7")
     config, entries = load({}, {"DRAGOMAN_CONFIG": path}, None)
-    assert config.max_peers == 7
-    assert sourced(entries, "max_peers").source == f"file {path}"
+    assert config.max_connections == 7
+    assert sourced(entries, "max_connections").source == f"file {path}"
 
 
 def test_the_flag_names_the_file_before_the_environment_does(tmp_path: Path) -> None:
-    config, _ = load({}, {"DRAGOMAN_CONFIG": "/nonexistent.toml"}, write(tmp_path, "max_peers = 7"))
-    assert config.max_peers == 7
+    config, _ = load({}, {"DRAGOMAN_CONFIG": "/nonexistent.toml"}, write(tmp_path, "max_connections = 7"))
+    assert config.max_connections == 7
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_the_environment_may_set_any_key(variable: str, text: str, name: str, va
         ({"listen": ("tcp://h:1",)}, "listen", ("tcp://h:1",), "arguments"),
         ({"strict": True}, "strict", True, "flag --strict"),
         ({"strict": False}, "strict", False, "flag --strict"),
-        ({"max_peers": 5}, "max_peers", 5, "flag --set max_peers"),
+        ({"max_connections": 5}, "max_connections", 5, "flag --set max_connections"),
         ({"max_memory": "1GiB"}, "max_memory", 1 << 30, "flag --set max_memory"),
         ({"drain_timeout": 5}, "drain_timeout", 5.0, "flag --drain-timeout"),
     ],
@@ -128,9 +128,9 @@ def test_a_flag_comes_as_text_or_with_its_type(flags: dict[str, object], name: s
 
 
 def test_flags_and_variables_that_are_empty_count_as_not_given(tmp_path: Path) -> None:
-    path = write(tmp_path, 'listen = ["tcp://h:1"]\nmax_peers = 7')
-    config, _ = load({"listen": (), "data": None}, {"DRAGOMAN_MAX_PEERS": "", "DRAGOMAN_CONFIG": ""}, path)
-    assert (config.listen, config.max_peers, config.data) == (("tcp://h:1",), 7, "")
+    path = write(tmp_path, 'listen = ["tcp://h:1"]\nmax_connections = 7')
+    config, _ = load({"listen": (), "data": None}, {"DRAGOMAN_MAX_CONNECTIONS": "", "DRAGOMAN_CONFIG": ""}, path)
+    assert (config.listen, config.max_connections, config.data) == (("tcp://h:1",), 7, "")
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_flags_and_variables_that_are_empty_count_as_not_given(tmp_path: Path) -
     [
         ("max_job = 1", "key 'max_job' is not known (did you mean 'max_jobs'?)"),
         ("drain-timeout = 1", "key 'drain-timeout' is not known (did you mean 'drain_timeout'?)"),
-        ("zzz = 1", "key 'zzz' is not known; known are age_step, data,"),
+        ("zzz = 1", "key 'zzz' is not known; known are data, drain_timeout,"),
         ("[policy]\nmax_jobs = 1", "key 'policy' is not known"),
         ("config = 'x'", "key 'config' is not known"),
         ("max_jobs = '1000'", "max_jobs is '1000' but must be a whole number"),
@@ -155,13 +155,13 @@ def test_flags_and_variables_that_are_empty_count_as_not_given(tmp_path: Path) -
         ("log_level = 'loud'", "must be one of debug, info, warning, error"),
         ("loop = 'trio'", "must be one of auto, uvloop, asyncio"),
         ("max_jobs = 0", "max_jobs is 0 but must be 1 or more"),
-        ("max_peers = -1", "max_peers is -1 but must be 1 or more"),
-        ("max_accepts = 0", "must be 1 or more"),
+        ("max_connections = -1", "max_connections is -1 but must be 1 or more"),
+        ("max_accepts_per_second = 0", "must be 1 or more"),
         ("max_memory = 9223372036854775808", "must be 9223372036854775807 or less"),
         ("drain_timeout = -0.5", "drain_timeout is -0.5 but must be 0 or more"),
         ("drain_timeout = nan", "drain_timeout is nan but must be a finite number"),
         ("drain_timeout = inf", "must be a finite number"),
-        pytest.param("keep_outcomes = 1" + "0" * 400, "must be 315360000 or less", id="more than a float holds"),
+        pytest.param("outcome_retention = 1" + "0" * 400, "must be 315360000 or less", id="more than a float holds"),
         ("retry_jitter = 1.5", "must be 1 or less"),
         ("max_service_bytes = 129", "must be 128 or less"),
         ("strict = true\nmax_jobs = \n", "is not TOML: Invalid value (at line 2"),

@@ -95,7 +95,7 @@ def test_every_cause_has_advice() -> None:
     world = World()
     causes = [
         QUEUE_TIMEOUT,
-        *(each for each in RefusalReason if each not in (RefusalReason.DRAINING, RefusalReason.DIARY)),
+        *(each for each in RefusalReason if each not in (RefusalReason.DRAINING, RefusalReason.STORE_UNAVAILABLE)),
     ]
     for cause in causes:
         world.drop(f"of {cause}", cause)

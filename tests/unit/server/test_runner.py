@@ -241,7 +241,7 @@ def test_a_large_message_that_has_left_is_no_excuse_for_a_backlog_of_small_ones(
         if not peer.is_lost:
             send(100)
     assert peer.is_lost
-    assert world.broker.counters.disconnected_slow == 1
+    assert world.broker.counters.connections_closed_slow == 1
 
 
 # ---------------------------------------------------------------- workers that have just come

@@ -73,7 +73,7 @@ def test_new_jobs_are_refused_and_calls_go_on(house: House, disk: Disk, kind: st
     [refused] = house.answers()
     assert (refused.outcome, refused.refusal, refused.reason) == (
         Outcome.REFUSED,
-        RefusalReason.DIARY,
+        RefusalReason.STORE_UNAVAILABLE,
         f"diary: {sentence}",
     )
     assert (house.broker.jobs, house.store.problem, house.failures) == ({}, sentence, [])
@@ -252,7 +252,7 @@ def test_full_disk_is_noticed_by_erasures_that_waited_for_the_check(
     real = writer.check_file
     monkeypatch.setattr(writer, "check_file", lambda *facts: real(*facts) if may_check.is_set() else None)
     limits = StoreLimits(ballast=0, check_budget=-1.0, retry=0.01, idle=0.001)
-    house = House(tmp_path, limits, vfs=disk.name, keep_outcomes=10.0)
+    house = House(tmp_path, limits, vfs=disk.name, outcome_retention=10.0)
     house.broker.withdraw(house.enqueue(), house.now)
     house.settle()
     house.now += 11.0
@@ -269,15 +269,19 @@ def test_full_disk_is_noticed_by_erasures_that_waited_for_the_check(
 
 def test_file_that_has_reached_its_bound_takes_no_new_jobs(tmp_path: Path) -> None:
     """L21. Those that end make room."""
-    house = House(tmp_path, StoreLimits(ballast=0, max_diary=400_000, retry=0.01, idle=0.001), keep_outcomes=10.0)
+    house = House(
+        tmp_path, StoreLimits(ballast=0, max_store_size=400_000, retry=0.01, idle=0.001), outcome_retention=10.0
+    )
     house.worker(capacity=100)
     while house.store.problem is None:
         house.enqueue(b"x" * 50_000)
         house.settle()
-    assert house.store.problem == "it takes 400000 bytes already (max_diary)"
+    assert house.store.problem == "it takes 400000 bytes already (max_store_size)"
     house.enqueue()
     house.settle()
-    assert {each.refusal for each in house.answers()} == {RefusalReason.DIARY}  # one may have met the bound before
+    assert {each.refusal for each in house.answers()} == {
+        RefusalReason.STORE_UNAVAILABLE
+    }  # one may have met the bound before
     for give in house.given():
         house.broker.succeed(give.attempt, b"", house.now)
     house.settle()
@@ -292,7 +296,7 @@ def test_jobs_that_end_and_are_erased_make_room_on_a_full_disk(
     limits = StoreLimits(ballast=200_000, retry=0.005, idle=0.005, busy_wal=200_000)
     monkeypatch.setattr(Ballast, "has_room", lambda _: disk.room(tmp_path) >= 2 * limits.ballast)
     disk.capacity = 3_000_000
-    house = House(tmp_path, limits, vfs=disk.name, keep_outcomes=10.0)
+    house = House(tmp_path, limits, vfs=disk.name, outcome_retention=10.0)
     house.worker(capacity=10_000)
     while house.store.problem is None:
         house.enqueue(b"x" * 3_000)
@@ -332,7 +336,7 @@ def test_disk_that_fails_stops_everything(house: House, disk: Disk, kind: str) -
     assert house.caller.of(Acknowledge, DeliverOutcome) == []
     assert len(house.failures) == 1
     assert house.store.problem == house.failures[0]
-    assert "failed" in house.failures[0] or "dragoman diary recover" in house.failures[0]
+    assert "failed" in house.failures[0] or "dragoman store recover" in house.failures[0]
 
 
 def test_restart_after_a_failure_finds_what_was_acknowledged(house: House, disk: Disk, tmp_path: Path) -> None:

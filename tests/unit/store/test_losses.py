@@ -176,7 +176,7 @@ def test_lost_commits_are_refused_and_what_is_left_is_recovered(
         os.truncate(log(folder), used)
     do(folder)
     before = {each.name: each.read_bytes() for each in folder.iterdir() if each.name.startswith("diary")}
-    with pytest.raises(StoreError, match=rf"{sentence}.*: run `dragoman diary recover` on its folder"):
+    with pytest.raises(StoreError, match=rf"{sentence}.*: run `dragoman store recover` on its folder"):
         start(folder)
     found = recovery.examine(folder)
     assert sentence in found.sentence
@@ -306,7 +306,7 @@ def test_restored_backup_starts_when_it_was_accepted(tmp_path: Path) -> None:
         house.settle()
     house.close()
     (folder / "diary.db").write_bytes(backup)
-    with pytest.raises(StoreError, match=r"5 jobs that .*or `dragoman diary accept` if you have restored a backup"):
+    with pytest.raises(StoreError, match=r"5 jobs that .*or `dragoman store accept` if you have restored a backup"):
         start(folder)
     recovery.accept(folder)
     house = start(folder)
@@ -327,7 +327,7 @@ def test_empty_folder_of_earlier_brokers_is_accepted_as_a_new_one(tmp_path: Path
 def test_what_is_damaged_in_itself_is_not_accepted(tmp_path: Path, killed: tuple[Path, list[bytes]]) -> None:
     folder = copied(killed[0], tmp_path / "data")
     flip(log(folder), in_frame(log(folder), 0.25))
-    with pytest.raises(StoreError, match=r"its log is damaged at .* run `dragoman diary recover`"):
+    with pytest.raises(StoreError, match=r"its log is damaged at .* run `dragoman store recover`"):
         recovery.accept(folder)
     assert (folder / "commits").exists()
 
@@ -398,7 +398,7 @@ def refuses(folder: Path, payloads: dict[bytes, bytes]) -> bool:
         house.restoring.start()
         house.loop.run_until(lambda: house.is_loaded or house.failures)
         if house.failures:
-            assert "run `dragoman diary recover`" in house.failures[0]
+            assert "run `dragoman store recover`" in house.failures[0]
             return True
         assert set(house.broker.jobs) == set(payloads)
         assert house.notes == {"pause/s": "ann"}

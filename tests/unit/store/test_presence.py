@@ -65,9 +65,9 @@ def test_nothing_is_acknowledged_after_the_files_are_gone(tmp_path: Path, way: s
     house.enqueue()
     house.settle()
     assert house.accepted() == [first.id]
-    assert [each.refusal for each in house.answers()] == [RefusalReason.DIARY] * 2
+    assert [each.refusal for each in house.answers()] == [RefusalReason.STORE_UNAVAILABLE] * 2
     assert house.store.problem is not None
-    assert house.store.problem.endswith("save it with `dragoman diary rescue` before you stop the broker")
+    assert house.store.problem.endswith("save it with `dragoman store rescue` before you stop the broker")
     assert house.answers()[0].reason == f"diary: {house.store.problem}"
     assert said == [house.store.problem], "once"
     assert house.failures == []

@@ -50,7 +50,7 @@ def jobs(draw: st.DrawFn) -> Job:
     job.history = draw(st.none() | st.lists(endings, min_size=1, max_size=4))
     job.start_at = draw(times)
     if draw(st.booleans()):
-        worker = Worker(WorkerId(1), None, None, draw(said), WorkerProfile(may_return=draw(st.booleans())), 0.0)
+        worker = Worker(WorkerId(1), None, None, draw(said), WorkerProfile(can_resume=draw(st.booleans())), 0.0)
         job.attempt = Attempt(job, draw(st.integers(1, 100)), Token(draw(sixteen)), worker, draw(times), 0.0)
     else:
         job.outcome = draw(st.none() | st.sampled_from(Outcome))
@@ -96,9 +96,9 @@ def test_every_field_comes_back(job: Job, before: float, after: float, has_fate:
             job.attempt.number,
             moved(job.attempt.given),
         )
-        assert (kept.worker, kept.may_return) == (
+        assert (kept.worker, kept.can_resume) == (
             as_stored(job.attempt.worker.name),
-            job.attempt.worker.profile.may_return,
+            job.attempt.worker.profile.can_resume,
         )
     assert (kept.outcome, kept.quarantined) == (job.outcome, job.quarantined)
     if job.outcome is not None:

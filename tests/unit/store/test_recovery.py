@@ -116,7 +116,7 @@ def test_a_job_that_makes_no_sense_is_found_and_left_out(tmp_path: Path, change:
     house.restoring.start()
     house.loop.run_until(lambda: house.failures)
     assert house.failures[0].startswith("the diary is damaged (")
-    assert house.failures[0].endswith(": run `dragoman diary recover` on its folder")
+    assert house.failures[0].endswith(": run `dragoman store recover` on its folder")
     house.close()
     found = recovery.recover(tmp_path)
     assert found is not None
@@ -168,7 +168,7 @@ def test_a_note_that_is_no_text_is_left_out(tmp_path: Path) -> None:
     filled(tmp_path, 1)
     spoil(tmp_path, f"INSERT INTO note(key, value) VALUES ('pause/t', {BAD_TEXT})")
     assert recovery.check(tmp_path) == "1 notes cannot be read"
-    with pytest.raises(StoreError, match="dragoman diary recover"):
+    with pytest.raises(StoreError, match="dragoman store recover"):
         House(tmp_path)
     found = recovery.recover(tmp_path)
     assert found is not None
@@ -187,7 +187,7 @@ def test_a_file_that_was_cut_off_gives_what_it_has(tmp_path: Path, left: float) 
     expected = sum(cells for page, cells in leaves(tmp_path) if page <= kept)
     os.truncate(tmp_path / "diary.db", kept * 4096 + 100)
     assert recovery.check(tmp_path) != ""
-    with pytest.raises(StoreError, match="dragoman diary recover"):
+    with pytest.raises(StoreError, match="dragoman store recover"):
         House(tmp_path)
     found = recovery.recover(tmp_path)
     assert found is not None

@@ -37,7 +37,7 @@ def test_file_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None
     house.settle()
     house.close()
     file = raw(tmp_path)
-    file.execute("ALTER TABLE fate DROP COLUMN may_return")
+    file.execute("ALTER TABLE fate DROP COLUMN can_resume")
     file.execute("DELETE FROM note WHERE key IN ('format', 'commits')")
     file.pragma("user_version", 1)
     file.close()
@@ -79,7 +79,7 @@ def test_damaged_file_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     filled(tmp_path)
     damage(tmp_path, 40)
     before = (tmp_path / "diary.db").read_bytes()
-    with pytest.raises(StoreError, match=r"is damaged .*: run `dragoman diary recover` on its folder"):
+    with pytest.raises(StoreError, match=r"is damaged .*: run `dragoman store recover` on its folder"):
         House(tmp_path)
     assert (tmp_path / "diary.db").read_bytes() == before
 
@@ -98,14 +98,14 @@ def test_damage_is_found_later_if_there_was_no_time_at_the_start(tmp_path: Path)
     damage(tmp_path, 40)
     house = House(tmp_path, StoreLimits(ballast=0, check_budget=-1.0, idle=0.001))
     house.loop.run_until(lambda: house.failures)
-    assert "dragoman diary recover" in house.failures[0]
+    assert "dragoman store recover" in house.failures[0]
     house.close()
 
 
 def test_nothing_is_erased_before_the_check(tmp_path: Path) -> None:
     """R109."""
     filled(tmp_path, 3)
-    house = House(tmp_path, StoreLimits(ballast=0, check_budget=-1.0, idle=3_600.0), keep_outcomes=1.0)
+    house = House(tmp_path, StoreLimits(ballast=0, check_budget=-1.0, idle=3_600.0), outcome_retention=1.0)
     house.load()
     for job in list(house.broker.jobs.values()):
         house.broker.withdraw(job, house.now)

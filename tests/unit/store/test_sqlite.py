@@ -183,7 +183,7 @@ def test_job_that_ran_with_a_worker_that_cannot_come_back_has_lost_an_attempt(ho
 def test_worker_that_can_name_its_attempt_may_still_deliver(houses: Any) -> None:
     """R107."""
     house = houses()
-    house.worker(may_return=True)
+    house.worker(can_resume=True)
     job = house.enqueue()
     house.settle()
     token = house.given()[0].attempt.token
@@ -198,7 +198,7 @@ def test_worker_that_can_name_its_attempt_may_still_deliver(houses: Any) -> None
 
 def test_erased_job_is_gone_for_good(houses: Any) -> None:
     """R110."""
-    house = houses(keep_outcomes=10.0)
+    house = houses(outcome_retention=10.0)
     house.worker()
     job = house.enqueue()
     house.settle()

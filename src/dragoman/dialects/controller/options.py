@@ -33,7 +33,7 @@ class ListenerOptions:
     restart_on_mismatch: OnMismatch = OnMismatch.PROBE  # R91
     uid_allow: str = ""  # R84: user ids, with commas between them; empty: our own and root
     mode: str = ""  # of the folder if we make it, octal; empty: 0700
-    unproven_limit: float = seconds(3600.0)  # how long the result of a cancelled job is waited for
+    stuck_timeout: float = seconds(3600.0)  # how long the result of a cancelled job is waited for
 
 
 @dataclass(frozen=True, slots=True)

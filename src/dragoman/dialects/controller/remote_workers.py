@@ -55,7 +55,7 @@ class RemoteWorkers:
         self._broker = broker
         self._io = io
         self._options = options
-        self._profile = WorkerProfile(may_refuse=True, unproven_limit=options.unproven_limit, attempts=ATTEMPTS)
+        self._profile = WorkerProfile(may_decline=True, stuck_timeout=options.stuck_timeout, attempts=ATTEMPTS)
         self.by_id: dict[int, RemoteWorker] = {}
         self.dropped: dict[int, float] = {}  # ids that were dropped, and when (R88)
         self.count_of: dict[str, int] = {}  # by uid

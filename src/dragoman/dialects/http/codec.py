@@ -91,7 +91,7 @@ def write_call(submit_options: SubmitOptions) -> tuple[bytes, bytes]:
     if submit_options.attempts is not None:
         fields.append(b"dragoman-attempts: %d\r\n" % submit_options.attempts)
     if submit_options.waits:
-        fields.append(b"dragoman-wait: true\r\n")
+        fields.append(b"dragoman-wait-for-worker: true\r\n")
     return b"POST /v1/call/" + path_part(submit_options.service).encode(), b"".join(fields)
 
 

@@ -282,7 +282,7 @@ class MajordomoBrokerSide(BrokerSide):
     ) -> None:
         if type(message) is TooLarge:
             self._broker.counters.refused += 1
-            self._broker.counters.silent_ending(REFUSED)
+            self._broker.counters.unreported_outcome(REFUSED)
             raise Malformed("too large", f"{message.size} bytes are over max_payload {self._max_payload}")
         assert type(message) is list
         request = read_client(message, caller.wire)
@@ -308,7 +308,7 @@ class MajordomoBrokerSide(BrokerSide):
         if answer.outcome is DONE and job is not None:
             self._io.send(peer, write_client_reply(caller.wire, job.service.name, answer.result))
         else:
-            self._broker.counters.silent_ending(answer.outcome)  # R73
+            self._broker.counters.unreported_outcome(answer.outcome)  # R73
 
     def _pass_on(self, progress: DeliverProgress) -> None:
         """A part of a result. What a job reports besides has no word here."""

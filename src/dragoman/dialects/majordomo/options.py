@@ -15,7 +15,7 @@ class ListenerOptions:
     job_timeout: float = time_limit(60.0)  # 0 = none
     queue_timeout: float = time_limit(0.0)  # 0 = none: this wire has no message for a time-out
     attempts: int | None = attempts()
-    unproven_limit: float = time_limit(3600.0)
+    stuck_timeout: float = time_limit(3600.0)
 
 
 @dataclass(frozen=True, slots=True)

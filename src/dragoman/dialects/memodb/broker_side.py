@@ -53,7 +53,7 @@ class MemoDbBrokerSide(BrokerSide):
         self._profile = WorkerProfile(
             lease=options.heartbeat_after + options.heartbeat_timeout,
             silent_while_busy=True,
-            unproven_limit=options.unproven_limit,
+            stuck_timeout=options.stuck_timeout,
             detach_timeout=options.detach_timeout,
             comes_back=True,
             pulls=True,  # a parked request asks for one job

@@ -133,7 +133,7 @@ class Callers:
         assert job is not None
         self._close(call)
         self._broker.caller_gone(call, now, reason)
-        self._broker.counters.silent_ending(CANCELLED)
+        self._broker.counters.unreported_outcome(CANCELLED)
         log_about_peer(self._io, call.peer, "call dropped", job=job.id.hex(), reason=reason)
 
     def make_room(self, peer: Connection, now: float) -> bool:
@@ -149,7 +149,7 @@ class Callers:
             if call.job is not None:
                 self._silence(call, f"too many requests wait for an answer ({limit})", now)
                 return True
-        self._broker.counters.silent_ending(REFUSED)
+        self._broker.counters.unreported_outcome(REFUSED)
         log_about_peer(self._io, peer, "no room", parked=parked, everywhere=everywhere, limit=limit)
         return False
 
@@ -175,7 +175,7 @@ class Callers:
             return
         if answer.outcome is not DONE:
             self._close(call)
-            self._broker.counters.silent_ending(answer.outcome)  # R73
+            self._broker.counters.unreported_outcome(answer.outcome)  # R73
             return
         self.waiting -= 1
         call.is_answered = True

@@ -15,7 +15,7 @@ class ListenerOptions:
     attempts: int | None = attempts()
     detach_timeout: float = seconds(60.0)  # R64: how long a worker whose connection is gone may take to come back
     orphan_grace: float = time_limit(5.0)  # R64: the same for a caller whose job waits
-    unproven_limit: float = seconds(3600.0)  # how long the result of a cancelled job is waited for
+    stuck_timeout: float = seconds(3600.0)  # how long the result of a cancelled job is waited for
     keep_answers: float = time_limit(120.0)  # R63: for clients that ask again
     max_kept_bytes: int = count(64 << 20, least=0)  # R63: all of those together
     max_parked: int = count(100_000)  # R76: requests without an answer, all peers together

@@ -154,7 +154,14 @@ class NativeBrokerSide(BrokerSide):
     def _welcome(self, peer: Connection, role: Role, window: int = 0, resumed: bool = False, epoch: str = "") -> None:
         options = self._options
         welcome = Welcome(
-            options.heartbeat, options.lease, self._max_payload, window, options.resume, resumed, epoch, self._about
+            options.heartbeat,
+            options.lease,
+            self._max_payload,
+            window,
+            options.client_resume_timeout,
+            resumed,
+            epoch,
+            self._about,
         )
         self._io.send(peer, write_welcome(welcome, role))
 

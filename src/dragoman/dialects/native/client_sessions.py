@@ -63,6 +63,7 @@ class ClientSession(Caller):
         "away_until",
         "connection",
         "done",
+        "edition",
         "epoch",
         "peer",
         "refused",
@@ -76,6 +77,7 @@ class ClientSession(Caller):
         self.secret = secret  # its session and epoch, by which it is known again; empty: it does not come back
         self.epoch = epoch
         self.window = window
+        self.edition = 1  # of operations and their views
         self.peer: Connection | None = None  # none while it is away
         self.connection = 0  # which of its connections this is, or was the last
         self.asks: dict[bytes, Any] = {}  # questions under way on its connection, by their numbers

@@ -34,6 +34,7 @@ from dragoman.dialects.native.messages import (
     ACK,
     BYE,
     CANCEL,
+    EDITION,
     ERROR,
     FAILED,
     HEARTBEAT,
@@ -106,7 +107,9 @@ class ClientSide(sides.ClientSide):
 
     def __init__(self, options: ClientOptions, port: ClientIO, session: str, name: str = "") -> None:
         self._port = port
-        self._hello = Hello(Role.CLIENT, session=session if options.resume else "", window=options.window, name=name)
+        self._hello = Hello(
+            Role.CLIENT, name=name, session=session if options.resume else "", window=options.window, edition=EDITION
+        )
         self._welcome: Welcome | None = None  # none: not connected, or not yet welcome
         self._max_payload = 0  # 0: the broker has never said
         self._keeps_sessions = False

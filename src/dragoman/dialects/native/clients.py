@@ -104,7 +104,7 @@ class Clients:
     def enter(self, peer: Connection, hello: Hello, now: float) -> tuple[ClientSession, bool]:
         """The client that has said HELLO, and whether it resumes an earlier session."""
         options = self._options
-        session = hello.session if options.resume > 0 else ""
+        session = hello.session if options.client_resume_timeout > 0 else ""
         client = self.sessions.take(session + hello.epoch) if session else None
         resumed = client is not None
         if client is None:  # also if it is known, and our WELCOME never arrived: then it means an earlier one
@@ -119,6 +119,7 @@ class Clients:
             former.remote = None
             self._io.close(former, "its client came back on a new connection")
         client.peer = peer
+        client.edition = hello.edition
         client.connection += 1
         peer.remote = client
         self._broker.caller_back(client)
@@ -128,11 +129,11 @@ class Clients:
         """Its connection has ended: it may come back for a while."""
         self.asks.leave(client, now)
         client.peer = None
-        if not client.secret or self._options.resume <= 0:
+        if not client.secret or self._options.client_resume_timeout <= 0:
             self._abandon(client, now)
             return
         self._broker.caller_away(client, now)
-        for forgotten in self.sessions.note_away(client, now + self._options.resume):
+        for forgotten in self.sessions.note_away(client, now + self._options.client_resume_timeout):
             self._abandon(forgotten, now)
 
     def leave(self, client: ClientSession) -> None:
@@ -145,7 +146,7 @@ class Clients:
         due = self.sessions.next_due()
         if due > now:
             return due
-        judged = self._broker.resumed_at + min(GRACE, self._options.resume)
+        judged = self._broker.resumed_at + min(GRACE, self._options.client_resume_timeout)
         if judged > now:
             return judged
         for client in self.sessions.overdue(now):
@@ -221,7 +222,7 @@ class Clients:
             attempts=order.attempts or options.attempts,
             priority=DEFAULT_PRIORITY if order.priority == UNSAID_PRIORITY else order.priority,
             waits=bool(order.flags & Flag.WAIT),
-            orphan_grace=options.resume,
+            orphan_grace=options.client_resume_timeout,
             streams=not order.flags & Flag.WHOLE,
         )
         plan = ParsedSubmit(order, job_options)

@@ -107,6 +107,7 @@ def read_hello(message: Message) -> Hello:
         session="" if is_worker else _session(about),
         epoch="" if is_worker else _text(about, "epoch", ""),
         window=0 if is_worker else _count(about, "window", 0, LONGEST),
+        edition=1 if is_worker else _count(about, "edition", 1, LONGEST),
     )
 
 
@@ -122,6 +123,8 @@ def write_hello(hello: Hello) -> list[Frame]:
         about["epoch"] = hello.epoch
     if hello.window:
         about["window"] = hello.window
+    if hello.edition > 1:
+        about["edition"] = hello.edition
     return [bytes((HELLO, hello.version, hello.role)), json.dumps(about).encode()]
 
 

@@ -9,6 +9,7 @@ from typing import Final
 from dragoman.core.states import Outcome
 
 VERSION: Final = 1
+EDITION: Final = 2  # of operations and their views, as our clients use them
 NAME: Final = 16  # bytes of a job's id, and of an attempt's token
 NUMBER: Final = 8  # bytes of a request's number
 MOST_NAMES: Final = 1024  # in one message
@@ -112,6 +113,7 @@ class Hello:
     session: str = ""
     epoch: str = ""  # what the last WELCOME said of the session
     window: int = 0  # 0: not said
+    edition: int = 1  # a client: of operations and their views
 
 
 @dataclass(frozen=True, slots=True)

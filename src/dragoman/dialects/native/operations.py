@@ -46,6 +46,10 @@ class PendingOperation:
     def owner(self) -> Owner | None:
         return self._client.owner
 
+    @property
+    def edition(self) -> int:
+        return self._client.edition
+
     def tell(self, view: bytes, payload: Frame, failure: Failure | None = None) -> None:
         if self._is_waited_for():
             frames = write_tell(self._number, view, payload, failure)

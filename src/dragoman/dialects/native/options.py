@@ -15,10 +15,10 @@ class ListenerOptions:
     queue_timeout: float = time_limit(0.0)  # 0 = none
     attempts: int | None = attempts()
     window: int = count(1000, most=1_000_000)
-    resume: float = time_limit(30.0)
+    client_resume_timeout: float = time_limit(30.0)
     max_kept_bytes: int = count(16 << 20, least=0)
     max_sessions: int = count(10_000, least=0)
-    unproven_limit: float = time_limit(3600.0)
+    stuck_timeout: float = time_limit(3600.0)
 
     def __post_init__(self) -> None:
         if self.heartbeat >= self.lease:

@@ -109,11 +109,11 @@ class RemoteWorkers:
         options = self._options
         profile = WorkerProfile(
             lease=options.lease,
-            may_refuse=True,
+            may_decline=True,
             capacity=hello.capacity,
-            unproven_limit=options.unproven_limit,
+            stuck_timeout=options.stuck_timeout,
             ends_with_connection=True,
-            may_return=hello.returns,
+            can_resume=hello.returns,
             max_payload=self._max_payload,
         )
         self._profile[hello.capacity, hello.returns] = profile

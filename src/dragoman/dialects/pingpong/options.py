@@ -18,7 +18,7 @@ class ListenerOptions:
     queue_timeout: float = time_limit(60.0)
     attempts: int | None = attempts()
     adopt_on_ping: bool = True  # R30
-    unproven_limit: float = time_limit(3600.0)  # R36
+    stuck_timeout: float = time_limit(3600.0)  # R36
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,7 +76,7 @@ class RemoteWorkers:
         self._options = options
         self._profile = silent_worker(options, options.worker_expire)
         # R38: a threaded worker that outlived our last run may still be at an old job when it pings.
-        self._trust_after = started + (options.job_timeout or self._profile.unproven_limit)
+        self._trust_after = started + (options.job_timeout or self._profile.stuck_timeout)
 
     def receive(self, remote: RemoteWorker, parsed: WorkerMessage, now: float) -> None:
         """A word that is no result."""

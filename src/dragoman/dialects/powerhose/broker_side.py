@@ -123,7 +123,7 @@ class PowerhoseBrokerSide(BrokerSide):
         self._carrier = carrier  # of the connections that we open
         self._limits = limits  # the line's, for them
         profile = silent_worker(options, options.worker_expire)
-        self._profile = replace(profile, may_refuse=True, attempts=ATTEMPTS, comes_back=True)
+        self._profile = replace(profile, may_decline=True, attempts=ATTEMPTS, comes_back=True)
         job_options = replace(default_job_options(options), default_attempts=ATTEMPTS)
         self._frontend = Frontend(broker, io, options.service, job_options, max_payload)
         self._remotes: dict[str, PowerhoseWorker] = {}

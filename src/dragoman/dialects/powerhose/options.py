@@ -17,7 +17,7 @@ class ListenerOptions:
     attempts: int | None = attempts()
     base: str = ""  # folders, with a colon between them, under which ipc endpoints may lie
     dial_allow: str = ""  # addresses and networks, with a comma between them, that may be dialled besides our own
-    unproven_limit: float = seconds(3600.0)
+    stuck_timeout: float = seconds(3600.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ def test_r98_busy_sends_the_job_to_another_worker_at_once_and_spends_nothing(wor
     fellow, other = world.worker(edition), world.worker(edition)
     caller = world.submit(attempts=1)
     fellow.call("SET_TASK").answer("BUSY")
-    assert fellow.state == "resting"
+    assert fellow.state == "backing off"
     other.finish(other.take())
     assert caller.outcome is Outcome.DONE
     assert caller.job is not None
@@ -50,7 +50,7 @@ def test_r98_what_ends_the_wait_of_a_busy_worker(world: World, how: str) -> None
         world.wait(0.002)
     fellow.call("SET_TASK").answer("BUSY", held.task)
     world.wait(1)
-    assert fellow.state == "resting"
+    assert fellow.state == "backing off"
     if how == "pulse":
         fellow.ok(0)
     elif how == "status":
@@ -78,7 +78,7 @@ def test_r98_a_pulse_with_its_old_task_does_not_end_the_wait(world: World) -> No
     world.wait(0.05)
     fellow.ok(held.task)
     assert fellow.calls() == []
-    assert fellow.state == "resting"
+    assert fellow.state == "backing off"
 
 
 def test_r98_the_result_that_makes_it_busy_is_fetched_even_if_its_fetch_me_came_during_set_task(world: World) -> None:
@@ -102,7 +102,7 @@ def test_r98_busy_to_a_job_that_was_cancelled_meanwhile(world: World) -> None:
     call = fellow.call("SET_TASK")
     world.withdraw(caller)
     call.answer("BUSY")
-    assert fellow.state == "resting"
+    assert fellow.state == "backing off"
     world.wait(0.11)
     assert fellow.state == "idle"
 

@@ -154,7 +154,7 @@ def test_r99_set_task_without_an_answer_is_asked_about_at_the_jobs_time_out_and_
     world.wait(1.01)
     assert caller.outcome is Outcome.TIMED_OUT
     fellow.call("GET_STATUS").answer("OK", call.task)
-    assert fellow.state == "unproven"
+    assert fellow.state == "stuck"
     assert call.is_open
     second = world.submit(b"second")
     assert fellow.calls() == []  # its exchange is open still

@@ -97,7 +97,7 @@ def test_d11_a_job_cancelled_inside_its_exchange_frees_the_worker_when_that_has_
     call = fellow.call("SET_TASK")
     world.withdraw(first)
     second = world.submit(b"second")
-    assert fellow.state == "unproven"
+    assert fellow.state == "stuck"
     fellow.fetch_me(call.task)
     call.answer("OK", call.task)
     fellow.call("FETCH").answer("OK", call.task, b"late")
@@ -122,7 +122,7 @@ def test_d11_a_job_cancelled_while_its_result_is_fetched(world: World) -> None:
     fellow.fetch_me(call.task)
     fetch = fellow.call("FETCH")
     world.withdraw(caller)
-    assert fellow.state == "unproven"
+    assert fellow.state == "stuck"
     fetch.answer("OK", call.task, b"late")
     assert fellow.state == "idle"
     assert caller.outcome is Outcome.CANCELLED
@@ -130,7 +130,7 @@ def test_d11_a_job_cancelled_while_its_result_is_fetched(world: World) -> None:
 
 
 def test_a_hung_exchange_of_a_cancelled_job_does_not_keep_its_worker_for_ever() -> None:
-    world = World(unproven_limit=100)
+    world = World(stuck_timeout=100)
     fellow = world.worker(next_pulse=1000)
     caller = world.submit(job_timeout=500)
     call = fellow.call("SET_TASK")
@@ -158,9 +158,9 @@ def test_a_drained_worker_finishes_its_job_and_is_told_to_restart(world: World, 
     assert fellow.pulse("OK") == Told("UNKNOWN_ID")
 
 
-@pytest.mark.parametrize("state", ["booting", "idle"])
+@pytest.mark.parametrize("state", ["starting", "idle"])
 def test_a_worker_without_a_job_is_drained_at_once(world: World, state: str) -> None:
-    fellow = world.register() if state == "booting" else world.worker()
+    fellow = world.register() if state == "starting" else world.worker()
     world.broker.drain(fellow.remote.worker, world.now)
     world.run_once()
     assert fellow.state == "gone"

@@ -17,7 +17,7 @@ FOREIGN = 4711
 # What a worker may be at. Its previous task, if it has had one, is task 1.
 STATES = (
     "unknown",
-    "booting",
+    "starting",
     "idle",
     "given",  # its SET_TASK is not answered
     "busy",
@@ -28,7 +28,7 @@ STATES = (
     "draining",
     "asked",  # its lease is over, and its GET_STATUS not answered
 )
-OPEN = ("booting", "given", "fetched", "given, cancelled", "cancelled, late fetch", "asked")
+OPEN = ("starting", "given", "fetched", "given, cancelled", "cancelled, late fetch", "asked")
 
 
 class Scene:
@@ -37,7 +37,7 @@ class Scene:
         self.caller = Caller()
         self.open: Call | None = None
         self.previous, self.own = 0, 0
-        if state == "booting":
+        if state == "starting":
             self.fellow = world.register(edition)
             world.wait(0.05)
             self.open = self.fellow.call("GET_STATUS")
@@ -147,18 +147,18 @@ unknown
     FETCH_ME foreign     UNKNOWN_ID; gone
     SHUTDOWN             UNKNOWN_ID; gone
     nonsense             UNKNOWN_TYPE; gone; bad
-booting
+starting
     OK 0                 OK; idle
     OK own               OK; idle
     OK previous          OK; idle
     OK foreign           OK; idle
-    OK by another        UNKNOWN_ID; booting
+    OK by another        UNKNOWN_ID; starting
     FETCH_ME 0           OK; idle; FETCH
     FETCH_ME own         OK; idle; FETCH
     FETCH_ME previous    OK; idle; FETCH
     FETCH_ME foreign     OK; idle; FETCH
     SHUTDOWN             OK; gone
-    nonsense             UNKNOWN_TYPE; booting; bad
+    nonsense             UNKNOWN_TYPE; starting; bad
     answer OK            -; idle
     answer foreign       -; idle
     answer NO_FETCH      -; idle
@@ -166,7 +166,7 @@ booting
     answer TASK_FAILED   -; idle
     answer FAILED        -; gone
     answer unknown       -; gone
-    answer cut           -; booting
+    answer cut           -; starting
 idle
     OK 0                 OK; idle
     OK own               OK; idle
@@ -194,7 +194,7 @@ given
     answer OK            -; busy
     answer foreign       -; busy
     answer NO_FETCH      -; gone; again
-    answer BUSY          -; resting
+    answer BUSY          -; backing off
     answer TASK_FAILED   -; idle; again
     answer FAILED        -; gone; again
     answer unknown       -; gone; again
@@ -232,21 +232,21 @@ fetched
     answer unknown       -; gone; again
     answer cut           -; busy; FETCH
 given, cancelled
-    OK 0                 OK; unproven
-    OK own               OK; unproven
-    OK previous          OK; unproven
-    OK foreign           OK; unproven
-    OK by another        UNKNOWN_ID; unproven
-    FETCH_ME 0           OK; unproven
-    FETCH_ME own         OK; unproven
-    FETCH_ME previous    OK; unproven
-    FETCH_ME foreign     OK; unproven
+    OK 0                 OK; stuck
+    OK own               OK; stuck
+    OK previous          OK; stuck
+    OK foreign           OK; stuck
+    OK by another        UNKNOWN_ID; stuck
+    FETCH_ME 0           OK; stuck
+    FETCH_ME own         OK; stuck
+    FETCH_ME previous    OK; stuck
+    FETCH_ME foreign     OK; stuck
     SHUTDOWN             OK; gone
-    nonsense             UNKNOWN_TYPE; unproven; bad
+    nonsense             UNKNOWN_TYPE; stuck; bad
     answer OK            -; idle
     answer foreign       -; idle
     answer NO_FETCH      -; gone
-    answer BUSY          -; resting
+    answer BUSY          -; backing off
     answer TASK_FAILED   -; idle
     answer FAILED        -; gone
     answer unknown       -; gone
@@ -273,16 +273,16 @@ cancelled, late fetch
     answer cut           -; idle; FETCH
 resting
     OK 0                 OK; busy; SET_TASK
-    OK own               OK; resting; GET_STATUS
-    OK previous          OK; resting
-    OK foreign           OK; resting; GET_STATUS
-    OK by another        UNKNOWN_ID; resting
-    FETCH_ME 0           OK; resting; FETCH
-    FETCH_ME own         OK; resting; FETCH
-    FETCH_ME previous    OK; resting; FETCH
-    FETCH_ME foreign     OK; resting; FETCH
+    OK own               OK; backing off; GET_STATUS
+    OK previous          OK; backing off
+    OK foreign           OK; backing off; GET_STATUS
+    OK by another        UNKNOWN_ID; backing off
+    FETCH_ME 0           OK; backing off; FETCH
+    FETCH_ME own         OK; backing off; FETCH
+    FETCH_ME previous    OK; backing off; FETCH
+    FETCH_ME foreign     OK; backing off; FETCH
     SHUTDOWN             OK; gone
-    nonsense             UNKNOWN_TYPE; resting; bad
+    nonsense             UNKNOWN_TYPE; backing off; bad
 draining
     OK 0                 OK; draining
     OK own               OK; draining

@@ -32,9 +32,9 @@ def test_workers_take_turns(world: World) -> None:
 def test_d13_our_own_pause_kills_nobody(world: World) -> None:
     fellow, caller, call = world.busy(next_pulse=10, job_timeout=1000)
     idle = world.worker(next_pulse=10)
-    booting = world.register(next_pulse=10, listens=False)
+    starting = world.register(next_pulse=10, listens=False)
     world.late(500)
-    assert (idle.state, fellow.state, booting.state) == ("idle", "busy", "booting")
+    assert (idle.state, fellow.state, starting.state) == ("idle", "busy", "starting")
     assert idle.calls() == fellow.calls() == []
     fellow.finish(call)
     assert caller.outcome is Outcome.DONE

@@ -320,7 +320,7 @@ class World(DialectWorld):
         process: int = 0,
         listener: int | None = None,
     ) -> Fellow:
-        """A worker that has registered, and is booting. Its socket is there unless told otherwise. `process` sends its
+        """A worker that has registered, and is starting. Its socket is there unless told otherwise. `process` sends its
         pulses, and listens on its socket unless `listener` does."""
         visitor = self.visit(address, process)
         visitor.say(pulse("REGISTER", edition, next_pulse=next_pulse))
@@ -334,7 +334,7 @@ class World(DialectWorld):
         self.listening_by[fellow.id] = process if listener is None else listener
         if listens:
             self.sockets.add(fellow.id)
-        assert fellow.state == "booting"
+        assert fellow.state == "starting"
         return fellow
 
     def worker(self, edition: str = "seed", address: str = UID, next_pulse: int = 60, **processes: int) -> Fellow:
@@ -426,7 +426,7 @@ class World(DialectWorld):
         if remote.wants_fetch:
             assert remote.exchange is not None, "its FETCH waits for nothing"
         if worker.stuck and remote.exchange is None:
-            assert remote.retry_at < inf, "it is unproven, and nothing will prove it"
+            assert remote.retry_at < inf, "it is stuck, and nothing will prove it"
         if remote.exchange is not None:
             assert remote.exchange.peer is not None
             assert not remote.exchange.is_given_up

@@ -73,7 +73,7 @@ def test_a_result_over_max_payload_fails_its_job_and_frees_its_worker(speech: Sp
     worker, client = world.busy(speech)
     assert worker.reply(bytes(MAX_PAYLOAD)) == []
     assert world.ended == {"failed": 1}
-    assert world.counters.silent_endings == {Outcome.FAILED: 1}
+    assert world.counters.unreported_outcomes == {Outcome.FAILED: 1}
     assert world.state(worker) == "idle"
     assert client.told() == []
     assert worker.reply(b"again") == []
@@ -105,7 +105,7 @@ def test_a_request_over_max_payload_gets_silence(speech: Speech) -> None:
         assert client.call(bytes(MAX_PAYLOAD)) == []
     assert world.bad == {"too large": 2}
     assert world.counters.refused == 2
-    assert world.counters.silent_endings == {Outcome.REFUSED: 2}
+    assert world.counters.unreported_outcomes == {Outcome.REFUSED: 2}
 
 
 def test_a_large_message_of_somebody_unknown_gets_silence() -> None:

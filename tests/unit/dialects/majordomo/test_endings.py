@@ -121,7 +121,7 @@ def test_a_request_while_the_broker_drains_gets_silence() -> None:
     world.worker()
     world.broker.close(world.now)
     world.client()
-    assert world.counters.silent_endings == {Outcome.REFUSED: 1}
+    assert world.counters.unreported_outcomes == {Outcome.REFUSED: 1}
 
 
 def test_a_withdrawn_job_ends_in_silence_and_its_late_reply_proves_the_worker() -> None:
@@ -129,11 +129,11 @@ def test_a_withdrawn_job_ends_in_silence_and_its_late_reply_proves_the_worker() 
     worker, client = world.busy()
     world.broker.withdraw(world.job(), world.now)
     world.run_once()
-    assert world.state(worker) == "unproven"
+    assert world.state(worker) == "stuck"
     worker.reply()
     assert world.state(worker) == "idle"
     assert client.told() == []
-    assert world.counters.silent_endings == {Outcome.CANCELLED: 1}
+    assert world.counters.unreported_outcomes == {Outcome.CANCELLED: 1}
 
 
 @every

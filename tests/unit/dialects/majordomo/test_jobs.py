@@ -70,7 +70,7 @@ def test_a_request_for_a_service_without_workers_waits_for_queue_timeout_and_end
     world.wait(4)
     assert client.told() == []
     assert world.ended == {"timed out": 1}
-    assert world.counters.silent_endings == {Outcome.TIMED_OUT: 1}
+    assert world.counters.unreported_outcomes == {Outcome.TIMED_OUT: 1}
 
 
 def test_by_default_a_request_waits_for_a_worker_as_long_as_its_client_is_there() -> None:
@@ -154,4 +154,4 @@ def test_a_part_of_a_job_that_is_over_is_dropped() -> None:
     assert worker.reply(b"one", part=True) == []
     assert client.told() == []
     assert (world.counters.dropped_parts, world.counters.late_results) == (1, 0)
-    assert world.state(worker) == "unproven"
+    assert world.state(worker) == "stuck"

@@ -13,7 +13,7 @@ def test_d2_d11_a_reply_after_the_jobs_time_is_late_and_proves_its_worker() -> N
     world = World(job_timeout=5)
     worker, client = world.busy()
     world.wait(5)
-    assert world.state(worker) == "unproven"
+    assert world.state(worker) == "stuck"
     other = world.client(b"next")
     assert worker.words() == ["HEARTBEAT", "HEARTBEAT"]
     old = worker.client
@@ -24,18 +24,18 @@ def test_d2_d11_a_reply_after_the_jobs_time_is_late_and_proves_its_worker() -> N
     assert other.done(b"in time")
 
 
-def test_a_heartbeat_does_not_prove_an_unproven_worker() -> None:
+def test_a_heartbeat_does_not_prove_an_stuck_worker() -> None:
     """D1: alive is not idle."""
     world = World(job_timeout=5)
     worker, _ = world.busy()
     world.wait(5)
     world.client(b"next")
     assert "next" not in worker.heartbeat()
-    assert world.state(worker) == "unproven"
+    assert world.state(worker) == "stuck"
 
 
-def test_an_unproven_worker_is_waited_for_unproven_limit() -> None:
-    world = World(job_timeout=5, unproven_limit=20)
+def test_an_stuck_worker_is_waited_for_stuck_limit() -> None:
+    world = World(job_timeout=5, stuck_timeout=20)
     worker, _ = world.busy()
     world.wait_beating(26, worker)
     assert worker.words()[-1] == "DISCONNECT"

@@ -13,7 +13,7 @@ from case_tables import check_every_row
 from .world import MAX_PAYLOAD, SPEECHES, Side, Speech, World
 
 JOB_TIMEOUT = 20.0
-STATES = ("new", "idle", "answered", "busy", "unproven", "parted")
+STATES = ("new", "idle", "answered", "busy", "stuck", "parted")
 
 
 def arrange(state: str, speech: Speech) -> tuple[World, Side]:
@@ -29,7 +29,7 @@ def arrange(state: str, speech: Speech) -> tuple[World, Side]:
             worker.reply()
         return world, worker
     worker, _ = world.busy(speech)
-    if state == "unproven":
+    if state == "stuck":
         world.wait(JOB_TIMEOUT)
     elif state == "parted":
         world.broker.drain(world.worker_of(worker), world.now, at_once=True)
@@ -66,7 +66,7 @@ def message_of(word: str, worker: Side) -> list[bytes]:
     return [*speech.worker, *rest[word]]
 
 
-# For new, idle, answered, busy, unproven, parted.
+# For new, idle, answered, busy, stuck, parted.
 RUBBISH = (
     "DISCONNECT; parted; bad",
     "DISCONNECT; parted; bad",
@@ -84,7 +84,7 @@ TABLE = {
         "DISCONNECT; parted; bad",
         "-; idle",
     ),
-    "HEARTBEAT": ("DISCONNECT; parted; bad", "-; idle", "-; idle", "-; busy", "-; unproven", "-; parted"),
+    "HEARTBEAT": ("DISCONNECT; parted; bad", "-; idle", "-; idle", "-; busy", "-; stuck", "-; parted"),
     "DISCONNECT": ("-; parted", "-; parted", "-; parted", "-; parted; lost", "-; parted", "-; parted"),
     "REPLY": (
         "DISCONNECT; parted; bad",
@@ -123,7 +123,7 @@ TABLE = {
         "DISCONNECT; parted; bad",
         "-; idle; part",
         "-; busy",  # its client speaks 0.1: it is kept for the result
-        "-; unproven; part",
+        "-; stuck; part",
         "-; parted; part",
     ),
     **dict.fromkeys(

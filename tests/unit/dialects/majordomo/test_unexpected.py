@@ -24,7 +24,7 @@ def test_ready_from_a_busy_worker_is_answered_with_disconnect_and_its_job_is_los
     assert worker.ready() == ["DISCONNECT"]
     assert world.ended == {"lost": 1}
     assert client.told() == []
-    assert world.counters.silent_endings == {Outcome.LOST: 1}
+    assert world.counters.unreported_outcomes == {Outcome.LOST: 1}
 
 
 def test_d8_with_more_attempts_another_worker_gets_the_job_of_one_that_was_out_of_turn() -> None:

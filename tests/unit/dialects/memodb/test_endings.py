@@ -217,9 +217,9 @@ def test_a_cancelled_job_is_silence_for_its_caller_and_its_worker_s_result_is_dr
     world.broker.withdraw(world.job(), world.now)
     world.run_once()
     assert world.silences == {"cancelled": 1}
-    assert world.state(id) == "unproven"
+    assert world.state(id) == "stuck"
     world.wait(100)
-    assert world.state(id) == "unproven"
+    assert world.state(id) == "stuck"
     other.ask(7, job(b"next"))
     assert side.heard() == []
     assert side.ask(2, result(id, b"of the cancelled")) == given(2, id, b"next")
@@ -229,7 +229,7 @@ def test_a_cancelled_job_is_silence_for_its_caller_and_its_worker_s_result_is_dr
 
 
 def test_a_worker_of_a_cancelled_job_is_not_waited_for_for_ever() -> None:
-    world = World(unproven_limit=100)
+    world = World(stuck_timeout=100)
     side, caller = world.connect(), world.connect()
     id = world.busy_worker(side, caller)
     world.broker.withdraw(world.job(), world.now)

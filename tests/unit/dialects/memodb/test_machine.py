@@ -32,7 +32,7 @@ class Hostile:
             max_kept_bytes=random.choice([0, 2_000, 1 << 20]),
             orphan_grace=random.choice([0.0, 5.0]),
             detach_timeout=random.choice([3.0, 30.0]),
-            unproven_limit=random.choice([5.0, 3_600.0]),
+            stuck_timeout=random.choice([5.0, 3_600.0]),
         )
         self.ids: list[bytes] = [b"", b"short", b"sixteen bytes it"]
         self.sides: list[Side] = [self.world.connect() for _ in range(2)]

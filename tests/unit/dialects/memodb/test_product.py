@@ -26,7 +26,7 @@ BUSY = tuple(f"{last} busy" for last in LASTS)
 CANCELLED = tuple(f"{last} cancelled" for last in LASTS)
 DRAINING = tuple(f"{last} draining" for last in LASTS)
 STATES = ("unknown", *PARKED, *OWING, *BUSY, *CANCELLED, *DRAINING)
-NAMES = {"parked": "idle", "owing": "detached", "busy": "busy", "cancelled": "unproven", "draining": "draining"}
+NAMES = {"parked": "idle", "owing": "detached", "busy": "busy", "cancelled": "stuck", "draining": "draining"}
 
 
 class Scene:
@@ -119,7 +119,7 @@ def row(unknown: str, parked: str, owing: str, busy: str, cancelled: str, draini
 
 def staying(note: str) -> dict[str, str]:
     """Silence, and nothing changes."""
-    names = ("idle", "detached", "busy", "unproven", "draining")
+    names = ("idle", "detached", "busy", "stuck", "draining")
     return row(*(f"-; {state}; {note}" for state in ("gone", *names)))
 
 
@@ -128,7 +128,7 @@ AGAIN = row(
     "-; idle",  # R60: nothing new happens
     "HEARTBEAT; detached; again",
     "JOB; busy; again",
-    "JOB; unproven; again",  # as it was said the first time
+    "JOB; stuck; again",  # as it was said the first time
     "JOB; draining; again",
 )
 

@@ -243,7 +243,7 @@ class World(DialectWorld):
 
     @property
     def silences(self) -> dict[str, int]:
-        return {str(outcome): count for outcome, count in self.counters.silent_endings.items()}
+        return {str(outcome): count for outcome, count in self.counters.unreported_outcomes.items()}
 
     # ---------------------------------------------------------------- what must hold
 

@@ -49,6 +49,8 @@ class Replay:
     def __init__(self, path: Path) -> None:
         about, *self._lines = map(json.loads, path.read_text().splitlines())
         options = {name: _number(value) for name, value in re.findall(r"(\w+)=([^&]+)", about["options"])}
+        if "resume" in options:  # the name of the option at that time
+            options["client_resume_timeout"] = options.pop("resume")
         max_payload = options.pop("max_payload", MAX_PAYLOAD)
         self._world = World(max_payload=max_payload, offset=about["began"] - START, about="dragoman", **options)
         self._ends: dict[int, End] = {}

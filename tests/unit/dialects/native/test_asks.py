@@ -108,7 +108,7 @@ def test_the_same_key_is_the_same_job() -> None:
         ("enqueue", {"service": "a\0b"}, "invalid"),
         ("resume", {"name": "nobody's"}, "not found"),
         ("drain", {"id": 77}, "not found"),
-        ("stop recurring", {"name": "nothing"}, "not found"),
+        ("delete schedule", {"name": "nothing"}, "not found"),
     ],
 )
 def test_what_cannot_be_answered_is_an_objection(question: str, form: object, kind: str) -> None:

@@ -311,8 +311,8 @@ def test_a_heartbeat_must_be_shorter_than_the_lease(options: dict[str, float]) -
 def test_defaults_are_those_of_the_page() -> None:
     options = ListenerOptions()
     assert (options.heartbeat, options.lease, options.job_timeout, options.queue_timeout) == (2.5, 10, 60, 0)
-    assert (options.attempts, options.window, options.resume) == (None, 1000, 30)
-    assert (options.max_kept_bytes, options.max_sessions, options.unproven_limit) == (16 << 20, 10_000, 3600)
+    assert (options.attempts, options.window, options.client_resume_timeout) == (None, 1000, 30)
+    assert (options.max_kept_bytes, options.max_sessions, options.stuck_timeout) == (16 << 20, 10_000, 3600)
     assert WorkerOptions() == WorkerOptions("default", 0)
     assert ClientOptions() == ClientOptions("default", 256, True)
 

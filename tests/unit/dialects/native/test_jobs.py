@@ -289,7 +289,7 @@ def test_a_job_that_runs_for_too_long_is_recalled() -> None:
     world.wait(3.01)
     assert client.told() == [("FAILED", "timed out", id, "", "no result within 3 s", "")]
     assert worker.told() == [("RECALL", token, "no result within 3 s")]
-    assert world.state(worker) == "unproven"
+    assert world.state(worker) == "stuck"
 
 
 def test_a_broker_that_is_full_refuses_as_busy() -> None:

@@ -25,12 +25,12 @@ class Hostile:
         self.random = random = Random(run)
         self.world = World(
             window=random.choice((1, 3, 50)),
-            resume=random.choice((0.0, 1.0, 30.0)),
+            client_resume_timeout=random.choice((0.0, 1.0, 30.0)),
             max_kept_bytes=random.choice((0, 100, 10_000)),
             max_sessions=random.choice((0, 1, 5)),
             attempts=random.choice((None, 2)),
             job_timeout=random.choice((0.0, 1.0, 60.0)),
-            unproven_limit=random.choice((1.0, 3600.0)),
+            stuck_timeout=random.choice((1.0, 3600.0)),
         )
         self.ends: list[End] = []
         self.tokens: list[bytes] = [new_id(99)]

@@ -137,7 +137,7 @@ def row(before: str, client: str, *by_worker: str) -> dict[str, str]:
     return {"before HELLO": before, **dict.fromkeys(CLIENTS, client), **workers}
 
 
-NAMES = ("idle", "busy", "unproven", "draining", "draining")
+NAMES = ("idle", "busy", "stuck", "draining", "draining")
 
 
 def error(code: str, before: str = "hello first") -> dict[str, str]:
@@ -155,7 +155,7 @@ def work(*workers: str) -> dict[str, str]:
     return row("ERROR hello first; closed", "ERROR role; there", *workers)
 
 
-LATE = ("-; idle; late", "-; busy; late", "-; unproven; late", "-; draining; late", "-; draining; late")
+LATE = ("-; idle; late", "-; busy; late", "-; stuck; late", "-; draining; late", "-; draining; late")
 QUIET = tuple(f"-; {name}" for name in NAMES)
 TABLE = {
     "HELLO": error("twice") | {"before HELLO": "WELCOME; there"},
@@ -173,7 +173,7 @@ TABLE = {
     "PROGRESS": work(
         "-; idle",
         "-; busy; progress to its client",
-        "-; unproven",
+        "-; stuck",
         "-; draining; progress to its client",
         "-; draining",
     ),
@@ -181,7 +181,7 @@ TABLE = {
     "PART": work(
         "-; idle",
         "-; busy; part to its client",
-        "-; unproven",
+        "-; stuck",
         "-; draining; part to its client",
         "-; draining",
     ),

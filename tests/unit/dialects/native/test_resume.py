@@ -206,7 +206,7 @@ def test_whoever_comes_too_late_is_not_resumed() -> None:
 
 
 def test_resume_is_the_time_to_come_back() -> None:
-    world = World(resume=5.0)
+    world = World(client_resume_timeout=5.0)
     assert world.connect().say(*hello(1, {}))[0][2]["resume"] == 5.0
     world.client(SECRET).cut()
     world.wait(4.9)
@@ -218,7 +218,7 @@ def test_resume_is_the_time_to_come_back() -> None:
 
 
 def test_with_resume_0_nobody_comes_back() -> None:
-    world = World(resume=0.0)
+    world = World(client_resume_timeout=0.0)
     client = world.client(SECRET)
     world.submit(client, b"job", flags=1)
     client.cut()
@@ -257,7 +257,7 @@ def test_another_secret_is_another_session() -> None:
 def test_a_session_whose_welcome_never_arrived_is_not_the_one_that_its_client_means() -> None:
     """The broker had forgotten a client and begun a new session with it, but that WELCOME got lost. When it came
     once more it was told that its session was resumed and that its jobs were missing, and so they ran twice."""
-    world = World(resume=5.0)
+    world = World(client_resume_timeout=5.0)
     worker, client = world.worker(), world.client(SECRET)
     token, _ = world.running(worker, client)
     known = world.epochs[SECRET]
@@ -564,7 +564,7 @@ def test_with_max_sessions_0_nobody_comes_back() -> None:
 
 
 def test_clients_that_come_and_go_leave_nothing_behind() -> None:
-    world = World(resume=1.0)
+    world = World(client_resume_timeout=1.0)
     for number in range(50):
         client = world.client(f"{number:032x}")
         world.submit(client, b"job", flags=1)

@@ -16,7 +16,7 @@ def recalled(world: World, worker: End, client: End) -> tuple[bytes, bytes]:
     token, id = world.running(worker, client)
     assert [said[1] for said in client.say(*names("CANCEL", id))] == ["cancelled"]
     assert [said[0] for said in worker.told()] == ["RECALL"]
-    assert world.state(worker) == ("unproven" if world.broker.worker_registry.workers else "gone")
+    assert world.state(worker) == ("stuck" if world.broker.worker_registry.workers else "gone")
     return token, id
 
 
@@ -146,7 +146,7 @@ def test_progress_of_an_attempt_that_is_over_reaches_nobody_and_frees_no_slot() 
     for word in ("PROGRESS", "PART"):
         assert worker.say(*report(word, token, b"half")) == []
     assert client.told() == []
-    assert world.state(worker) == "unproven"
+    assert world.state(worker) == "stuck"
 
 
 def test_another_worker_s_token_is_not_answered() -> None:
@@ -237,8 +237,8 @@ def test_a_recalled_job_with_attempts_left_goes_to_another_worker_and_its_first_
     assert client.told() == [("RESULT", id, b"DONE")]
 
 
-def test_a_worker_that_never_answers_a_recall_is_dismissed_after_unproven_limit() -> None:
-    world = World(unproven_limit=50.0)
+def test_a_worker_that_never_answers_a_recall_is_dismissed_after_stuck_limit() -> None:
+    world = World(stuck_timeout=50.0)
     worker, client = world.worker(), world.client()
     recalled(world, worker, client)
     world.wait(49, worker)
@@ -283,7 +283,7 @@ def test_tokens_that_are_returned_twice_or_were_never_given_are_passed_over() ->
 
 def test_a_job_that_everybody_returns_rests_now_and_then() -> None:
     """R8: it is not handed out for ever in one turn."""
-    world = World(policy=Policy(max_refusals=3))
+    world = World(policy=Policy(max_undelivered=3))
     worker, client = world.worker(), world.client()
     token, id = world.running(worker, client)
     for _ in range(2):
@@ -405,4 +405,4 @@ def test_a_client_that_reads_nothing_costs_no_more_than_its_send_buffer() -> Non
         worker.receive(result((token, bytes(99_000))))
         world.run_once()
     assert client.is_over
-    assert world.counters.disconnected_slow == 1
+    assert world.counters.connections_closed_slow == 1

@@ -148,7 +148,7 @@ def test_r16_a_result_over_max_payload_fails_the_job_and_frees_the_worker(editio
     assert world.bad == {"too large": 1}
 
 
-def test_r16_a_message_over_max_payload_from_an_unproven_worker_proves_it_free() -> None:
+def test_r16_a_message_over_max_payload_from_an_stuck_worker_proves_it_free() -> None:
     world = World(job_timeout=5)
     worker, _ = world.busy_worker()
     world.wait(6)

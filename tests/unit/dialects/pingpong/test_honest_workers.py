@@ -56,7 +56,7 @@ class HonestWorker:
 def test_i3_i4_honest_workers_give_every_caller_at_most_one_answer_and_its_own(edition: Edition, seed: int) -> None:
     """D1 to D4 in any order of events: nobody gets two jobs at once, nobody gets another's result."""
     random = Random(seed)
-    world = World(edition=edition, job_timeout=6, queue_timeout=20, attempts=random.choice([1, 3]), unproven_limit=40)
+    world = World(edition=edition, job_timeout=6, queue_timeout=20, attempts=random.choice([1, 3]), stuck_timeout=40)
     workers = [HonestWorker(world, random) for _ in range(3)]
     asked: list[tuple[Side, bytes]] = []
     for number in range(300):

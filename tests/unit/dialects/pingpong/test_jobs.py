@@ -219,8 +219,8 @@ def test_r38_a_worker_held_back_stands_among_the_others_once_that_time_is_over()
     assert adopted.told() == [[b"1"]]
 
 
-def test_r38_without_a_job_timeout_the_caution_lasts_for_unproven_limit() -> None:
-    world = World(started=0.0, job_timeout=0, unproven_limit=50)
+def test_r38_without_a_job_timeout_the_caution_lasts_for_stuck_limit() -> None:
+    world = World(started=0.0, job_timeout=0, stuck_timeout=50)
     early = world.worker()
     world.tell(early, PING)
     ready = world.ready_worker()

@@ -172,7 +172,7 @@ def test_r46_exits_are_a_second_apart_so_that_pings_under_way_do_not_close_the_c
     assert worker.closed is None
 
 
-def test_r46_an_unproven_worker_is_told_to_exit_once_it_proves_free() -> None:
+def test_r46_an_stuck_worker_is_told_to_exit_once_it_proves_free() -> None:
     world = World(job_timeout=5)
     worker, _ = world.busy_worker()
     world.wait(6)

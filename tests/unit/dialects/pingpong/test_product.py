@@ -16,7 +16,7 @@ from .world import DISCONNECT, EXIT, JOB_COMPLETE, PACKAGE, PING, PLAIN, PONG, R
 JOB_TIMEOUT = 10
 STATES = ("unknown", "idle", "fresh", "long", "silent", "pinging", "exiting")
 # The states above, as the broker and the session call them.
-NAMES = {"fresh": "busy", "long": "busy", "silent": "unproven", "pinging": "unproven"}
+NAMES = {"fresh": "busy", "long": "busy", "silent": "stuck", "pinging": "stuck"}
 
 
 def arrange(state: str, edition: Edition) -> tuple[World, Side, Side | None]:
@@ -90,8 +90,8 @@ SAME = {
         "PONG; idle",  # R31
         "PONG; busy",  # R32
         "PONG; busy",
-        "-; unproven",  # R36, back in its loop
-        "PONG; unproven",  # R36, threaded
+        "-; stuck",  # R36, back in its loop
+        "PONG; stuck",  # R36, threaded
         "EXIT; exiting",
     ),
     "PING 7": (  # R47
@@ -99,13 +99,13 @@ SAME = {
         "PONG 7; idle",
         "PONG 7; busy",
         "PONG 7; busy",
-        "-; unproven",
-        "PONG 7; unproven",
+        "-; stuck",
+        "PONG 7; stuck",
         "EXIT; exiting",
     ),
     # Never a result, and a life sign of whoever is known.
-    "PONG": ("-; unknown", "-; idle", "-; busy", "-; busy", "-; unproven", "-; unproven", "-; exiting"),
-    "EXIT": ("-; unknown", "-; idle", "-; busy", "-; busy", "-; unproven", "-; unproven", "-; exiting"),
+    "PONG": ("-; unknown", "-; idle", "-; busy", "-; busy", "-; stuck", "-; stuck", "-; exiting"),
+    "EXIT": ("-; unknown", "-; idle", "-; busy", "-; busy", "-; stuck", "-; stuck", "-; exiting"),
     "too large": (
         "PONG; unknown; bad",
         "PONG; idle; bad",
@@ -131,8 +131,8 @@ WRONG_TOKEN = (
     "PONG; idle; late",
     "PONG; busy; late",
     "PONG; busy; late",
-    "PONG; unproven; late",
-    "PONG; unproven; late",
+    "PONG; stuck; late",
+    "PONG; stuck; late",
     "PONG; exiting; late",
 )
 BAD = tuple(f"-; {NAMES.get(state, state)}; bad" for state in STATES)  # R48, D6

@@ -13,7 +13,7 @@ def test_cancel_while_it_is_asked_sends_no_job_and_give_frees_the_worker() -> No
     bench, caller = world.asked()
     world.withdraw()
     assert caller.ending() == "cancelled"
-    assert bench.state == "waking, unproven"
+    assert bench.state == "waking, stuck"
     waiting = world.call(b"next")
     assert bench.told() == []
     bench.say(GIVE)
@@ -31,13 +31,13 @@ def test_cancel_while_it_is_asked_and_no_give_comes() -> None:
     assert world.workers == 0
 
 
-def test_cancel_while_it_works_leaves_the_worker_unproven_until_its_result() -> None:
+def test_cancel_while_it_works_leaves_the_worker_stuck_until_its_result() -> None:
     """D11: it may end what it does; its result reaches nobody."""
     world = World()
     bench, caller = world.busy()
     world.withdraw()
     assert caller.ending() == "cancelled"
-    assert bench.state == "working, unproven"
+    assert bench.state == "working, stuck"
     waiting = world.call(b"next")
     assert bench.told() == []
     bench.finish(b"late")
@@ -48,11 +48,11 @@ def test_cancel_while_it_works_leaves_the_worker_unproven_until_its_result() -> 
 
 
 def test_a_cancelled_worker_that_never_answers_is_let_go_in_the_end() -> None:
-    world = World(unproven_limit=100)
+    world = World(stuck_timeout=100)
     bench, _ = world.busy()
     world.withdraw()
     world.wait_pinging(99, bench, every=3)
-    assert bench.state == "working, unproven"
+    assert bench.state == "working, stuck"
     world.wait(1)
     assert bench.state == "away"
     assert bench.end.is_over

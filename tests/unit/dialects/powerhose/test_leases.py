@@ -60,7 +60,7 @@ def test_a_give_restarts_the_lease() -> None:
     world.wait(5)
     bench.say(GIVE)
     world.withdraw()
-    assert bench.state == "working, unproven"
+    assert bench.state == "working, stuck"
     (worker,) = world.broker.worker_registry.workers.values()
     assert worker.seen == world.now
 

@@ -41,8 +41,8 @@ STATES = (
 )
 # The states above, as the world calls them.
 NAMES = {
-    "asked in vain": "waking, unproven",
-    "cancelled": "working, unproven",
+    "asked in vain": "waking, stuck",
+    "cancelled": "working, stuck",
     "leaving": "working, draining",
 }
 CONNECTED = ("idle", "waking", "asked in vain", "working", "cancelled", "leaving")
@@ -105,9 +105,9 @@ NAMED_PING = (
     "PONG; dialling",
     "PONG; idle",
     "PONG; waking",
-    "PONG; waking, unproven",
+    "PONG; waking, stuck",
     "PONG; working",  # R59
-    "PONG; working, unproven",
+    "PONG; working, stuck",
     "PONG; working, draining",  # R58
 )
 NAMED_REMOVE = (

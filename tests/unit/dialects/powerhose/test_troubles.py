@@ -61,7 +61,7 @@ def test_any_two_troubles_one_after_the_other_leave_everything_in_order(stage: s
     """The world checks all its books after each; in the end every caller that stayed is told once."""
 
     def check(first: str, second: str) -> None:
-        world = World(unproven_limit=10, job_timeout=5)
+        world = World(stuck_timeout=10, job_timeout=5)
         bench, caller = getattr(world, stage)()
         for trouble in (first, second):
             if not bench.registrant.is_over:

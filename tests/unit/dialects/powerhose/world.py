@@ -227,7 +227,7 @@ class World(DialectWorld):
         post = self.session._remotes.get(endpoint)
         if post is None:
             return "unknown"
-        if post.worker is not None and str(post.worker.state) in ("draining", "unproven"):
+        if post.worker is not None and str(post.worker.state) in ("draining", "stuck"):
             return f"{post.stage.value}, {post.worker.state}"
         if post.stage is WorkerStage.AWAY and self.now < post.retry_at:
             return "resting"

@@ -11,14 +11,14 @@ from .world import PING, PONG, READY, World, both, error, finish
 
 
 @both
-def test_r42_r7_a_job_slower_than_job_timeout_ends_timed_out_and_its_worker_is_unproven(edition: Edition) -> None:
+def test_r42_r7_a_job_slower_than_job_timeout_ends_timed_out_and_its_worker_is_stuck(edition: Edition) -> None:
     world = World(edition=edition, job_timeout=5)
     worker, caller = world.busy_worker()
     world.wait(4.9)
     assert caller.told() == []
     world.wait(0.2)
     assert caller.told() == error("timed out: no result within 5 s")
-    assert world.state(worker) == "unproven"
+    assert world.state(worker) == "stuck"
     world.call(b"next")
     assert worker.told() == []
 
@@ -91,7 +91,7 @@ def test_r36_one_that_fell_silent_and_pings_again_gets_no_pong_and_comes_back_wi
         assert world.tell(worker, PING) == []
         assert world.tell(worker, PING, b"1") == []
         world.wait(1)
-    assert world.state(worker) == "unproven"
+    assert world.state(worker) == "stuck"
     world.lose(worker)
     again = world.ready_worker()
     world.call(b"next")
@@ -103,11 +103,11 @@ def test_r36_one_that_pinged_all_along_is_threaded_and_keeps_its_pong(edition: E
     world = World(edition=edition, job_timeout=5)
     worker, _ = world.busy_worker()
     world.wait_pinging(worker, 6)
-    assert world.state(worker) == "unproven"
+    assert world.state(worker) == "stuck"
     for _ in range(3):
         world.wait(1)
         assert world.tell(worker, PING) == [[PONG]]
-    assert world.state(worker) == "unproven"
+    assert world.state(worker) == "stuck"
     finish(world, worker, b"old")
     assert world.state(worker) == "idle"
 
@@ -129,7 +129,7 @@ def test_r36_a_worker_silent_before_its_time_out_that_pings_again_is_back_in_its
     world.wait(5)
     assert world.tell(worker, PING) == [[PONG]]
     world.wait_pinging(worker, 6)
-    assert world.state(worker) == "unproven"
+    assert world.state(worker) == "stuck"
     assert world.tell(worker, PING) == []
 
 
@@ -153,45 +153,45 @@ def test_d13_a_pause_of_our_own_is_not_the_workers_silence() -> None:
     world.broker.extend_leases(8, world.now)
     world.tell(worker, PING)
     world.wait(1)
-    assert world.state(worker) == "unproven"
+    assert world.state(worker) == "stuck"
     assert world.tell(worker, PING) == [[PONG]]
 
 
 @both
-def test_r36_after_unproven_limit_the_connection_is_closed(edition: Edition) -> None:
+def test_r36_after_stuck_limit_the_connection_is_closed(edition: Edition) -> None:
     """It must come on a new connection: a PING on the old one would make a worker idle that may still compute."""
-    world = World(edition=edition, job_timeout=5, unproven_limit=20)
+    world = World(edition=edition, job_timeout=5, stuck_timeout=20)
     worker, _ = world.busy_worker()
     world.wait_pinging(worker, 24)
-    assert world.state(worker) == "unproven"
+    assert world.state(worker) == "stuck"
     world.wait(2)
     assert worker.closed is not None
     assert not world.broker.worker_registry.workers
 
 
-def test_r36_a_silent_unproven_worker_is_not_expired_by_worker_expire() -> None:
+def test_r36_a_silent_stuck_worker_is_not_expired_by_worker_expire() -> None:
     world = World(job_timeout=5, worker_expire=3)
     worker, _ = world.busy_worker()
     world.wait(60)
-    assert world.state(worker) == "unproven"
+    assert world.state(worker) == "stuck"
 
 
 @both
-def test_r36_a_cancelled_job_leaves_its_worker_unproven_and_tells_the_caller(edition: Edition) -> None:
+def test_r36_a_cancelled_job_leaves_its_worker_stuck_and_tells_the_caller(edition: Edition) -> None:
     world = World(edition=edition)
     worker, caller = world.busy_worker()
     world.broker.withdraw(world.job(), world.now, "withdrawn by an operator")
     world.settle()
     assert caller.told() == error("cancelled: withdrawn by an operator")
     assert worker.told() == []  # this wire has no word for it
-    assert world.state(worker) == "unproven"
+    assert world.state(worker) == "stuck"
     finish(world, worker, b"in vain")
     assert world.state(worker) == "idle"
     assert caller.told() == []
 
 
-def test_r36_a_draining_unproven_worker_that_is_back_in_its_loop_gets_no_pong_either() -> None:
-    """It would otherwise ping until unproven_limit instead of coming again."""
+def test_r36_a_draining_stuck_worker_that_is_back_in_its_loop_gets_no_pong_either() -> None:
+    """It would otherwise ping until stuck_timeout instead of coming again."""
     world = World(job_timeout=5)
     worker, _ = world.busy_worker()
     world.wait(6)

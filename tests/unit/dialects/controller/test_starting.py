@@ -16,7 +16,7 @@ def test_a_worker_is_idle_when_it_has_answered_on_its_socket(world: World) -> No
     assert fellow.calls() == []
     world.wait(0.002)
     status = fellow.call("GET_STATUS")
-    assert fellow.state == "booting"
+    assert fellow.state == "starting"
     status.answer()
     assert fellow.state == "busy"
     fellow.call("SET_TASK")
@@ -40,18 +40,18 @@ def test_r87_its_socket_is_tried_every_50_ms_for_5_s(world: World) -> None:
     assert 95 <= tries <= 100
     world.wait(20)
     assert len(world.reached) == tries
-    assert fellow.state == "booting"
+    assert fellow.state == "starting"
     assert world.said("worker not dialled") == 0
     world.sockets.add(fellow.id)
     fellow.ok()
     assert fellow.state == "idle"
 
 
-def test_r87_a_refused_dial_while_booting_is_tried_again(world: World) -> None:
+def test_r87_a_refused_dial_while_starting_is_tried_again(world: World) -> None:
     fellow = world.register()
     world.refusing.add(fellow.id)
     world.wait(1)
-    assert fellow.state == "booting"
+    assert fellow.state == "starting"
     world.refusing.clear()
     world.wait(0.1)
     fellow.call("GET_STATUS").answer()
@@ -61,7 +61,7 @@ def test_r87_a_refused_dial_while_booting_is_tried_again(world: World) -> None:
 def test_r86_a_worker_that_never_heard_of_its_registration_is_dropped_with_its_lease(world: World) -> None:
     fellow = world.register(next_pulse=7, listens=False)
     world.wait(8.9)
-    assert fellow.state == "booting"
+    assert fellow.state == "starting"
     world.wait(0.2)
     assert fellow.state == "gone"
 
@@ -71,9 +71,9 @@ def test_a_boot_look_that_is_not_answered_is_repeated_and_read_all_the_same(worl
     world.wait(2.2)
     first, second, *_ = calls = fellow.calls()
     assert [call.word for call in calls] == ["GET_STATUS"] * len(calls)
-    assert fellow.state == "booting"
+    assert fellow.state == "starting"
     first.answer()
-    assert fellow.state == "booting"
+    assert fellow.state == "starting"
     assert second.is_open
     calls[-1].answer()
     assert fellow.state == "idle"
