@@ -21,7 +21,7 @@ help:
 	@echo "make test     install what the tests need, lint, and run all tests"
 	@echo "make lint     ruff and mypy --strict"
 	@echo "make format   let ruff format the sources"
-	@echo "make generate  write what comes from the table of operations: methods of clients, docs/operations.md"
+	@echo "make generate  write what comes from the code: methods of clients, docs/operations.md, pages in docs/reference"
 	@echo "make docs     build the documentation as a site: open build/site/index.html"
 	@echo "make bench    measure against bare servers, such as libzmq's proxy (ARGS=--quick for a short run)"
 	@echo "make clean    remove .venv, .venv-dev and caches"
@@ -73,6 +73,8 @@ format: $(DEV)/.installed
 generate: $(DEV)/.installed
 	$(DEV)/bin/python tools/client_methods.py
 	$(DEV)/bin/python tools/operations_page.py
+	$(DEV)/bin/python tools/settings_page.py
+	$(DEV)/bin/python tools/commands_page.py
 
 docs: $(DEV)/.installed
 	NO_MKDOCS_2_WARNING=1 $(DEV)/bin/mkdocs build --quiet --strict

@@ -235,6 +235,23 @@ _RANGES: Mapping[str, tuple[float, float]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class SettingRange:
+    """The values that a setting may have: one of `choices`, or a `kind` from `least` to `most` if these are given."""
+
+    kind: str
+    choices: tuple[str, ...] = ()
+    least: float | None = None
+    most: float | None = None
+
+
+def setting_range(name: str) -> SettingRange:
+    """The range of one setting, for the reference page. Raises KeyError for an unknown name."""
+    kind = _KINDS[name]
+    least, most = _RANGES.get(name, _DEFAULT_RANGES.get(kind, (None, None)))
+    return SettingRange(_KIND_NAMES[kind], _CHOICES.get(name, ()), least, most)
+
+
 def _flag(name: str) -> str:
     """How a person gave this on the command line."""
     if name == "listen":
