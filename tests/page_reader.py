@@ -136,9 +136,8 @@ class Reader(Programs):
 
     def has_typed_all(self, but: tuple[str, ...] = ()) -> None:
         """Every command of the page has been typed, but for those that begin like these."""
-        assert [
-            each for each in self.page.shown if each not in self.typed and not each.startswith(but or ("\0",))
-        ] == []
+        left = [each for each in self.page.shown if each not in self.typed and not each.startswith(but)]
+        assert left == [], f"not typed: {left}"
 
     def at_home(self, text: str) -> str:
         return re.sub(r"\b7[45]\d\d\b", lambda port: self.ports.get(port[0], port[0]), text)

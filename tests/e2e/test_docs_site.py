@@ -50,8 +50,11 @@ def test_the_site_is_built_without_a_warning_and_needs_no_network(tmp_path: Path
     assert foreign == set()
     assert [path.name for path in site.rglob("*.css") if re.search(r"url\(['\"]?(https?:)?//", path.read_text())] == []
 
-    found = json.loads((site / "search" / "search_index.json").read_text())["docs"]
-    texts = {each["location"]: each["title"] + each["text"] for each in found}
+    spilt = re.compile(r"<p>(?:(?!</p>).)*?^(?:- |\d+\. |\|).*?$", re.MULTILINE | re.DOTALL)
+    assert {name: found[0] for name, text in pages.items() if (found := spilt.search(text))} == {}, "a list or a table"
+
+    indexed = json.loads((site / "search" / "search_index.json").read_text())["docs"]
+    texts = {each["location"]: each["title"] + each["text"] for each in indexed}
     assert "a flag of the job" in texts["glossary.html#jobs"].lower()
     assert any(place.startswith("repository/CONTRIBUTING.html") for place in texts)
     assert (site / "search" / "search_index.js").read_text().startswith("var __index = ")  # for pages from a folder

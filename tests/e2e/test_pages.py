@@ -38,6 +38,12 @@ def reads(tmp_path: Path) -> Iterator[Reads]:
         each.end_all()
 
 
+def test_every_page_with_a_task_is_read_here() -> None:
+    pages = [ROOT / "docs" / "tutorial.md", *(ROOT / "docs" / "how-to").glob("*.md")]
+    read = re.findall(r'reads\("(docs/.*?)"\)', Path(__file__).read_text())
+    assert {path.relative_to(ROOT).as_posix() for path in pages} <= set(read)
+
+
 # -------------------------------------------------------------------- README
 
 
