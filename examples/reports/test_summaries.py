@@ -12,7 +12,7 @@ import summaries
 
 @pytest.fixture
 def client(dragoman_broker: LocalBroker, dragoman_client: Client[bytes]) -> Iterator[Client[bytes]]:
-    """A client of a broker that has our worker. Both fixtures come with Dragoman."""
+    """A client of a broker with the worker. Both fixtures come with Dragoman."""
     worker = Worker(dragoman_broker.url, threads=1)
     worker.service("summarise")(summaries.summarise)
     thread = threading.Thread(target=worker.run)
