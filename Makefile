@@ -13,7 +13,7 @@ COMPILED := $(wildcard $(VENV)/lib/python*/site-packages/dragoman/core/broker.*.
 # Where this is set, each of the hundreds of processes of the tests would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run install compile test test-programs lint bench docs format generate clean
+.PHONY: help run install compile test test-programs test-builds compiled-product rewritten-tests lint bench docs format generate clean
 
 help:
 	@echo "make run      start the broker on its defaults (ARGS=... for more); installs into .venv first, interpreted"
@@ -24,7 +24,7 @@ help:
 	@echo "make generate  write what comes from the code: methods of clients, docs/operations.md, pages in docs/reference"
 	@echo "make docs     build the documentation as a site: open build/site/index.html"
 	@echo "make bench    measure against bare servers, such as libzmq's proxy (ARGS=--quick for a short run)"
-	@echo "make clean    remove .venv, .venv-dev and caches"
+	@echo "make clean    remove .venv, .venv-dev, .build and caches"
 	@echo ".venv holds the product; once it is compiled it stays compiled (DRAGOMAN_PURE=1 make install: interpreted);"
 	@echo ".venv-dev runs the sources as they are, for tests and tools"
 
@@ -40,8 +40,20 @@ compile: | $(VENV)/bin/python
 	@$(BIN)/dragoman --version
 	@touch $(VENV)/.installed
 
-test: $(DEV)/.installed test-programs lint
+test: $(DEV)/.installed test-programs
+	@$(MAKE) --no-print-directory -j2 lint $(if $(ARGS),,test-builds)
 	$(DEV)/bin/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+
+# What the tests would otherwise make while they run: the compiled product in one of their processes while the others
+# wait for it, and rewritten assertions in each of their processes. With ARGS the tests do so, for few may need them.
+test-builds: compiled-product rewritten-tests
+
+compiled-product: $(DEV)/.installed
+	@echo "Compiling the product for tests/compiled into .build, if a source has changed: about a minute on two cores"
+	@$(DEV)/bin/python tests/compiled/product.py
+
+rewritten-tests: $(DEV)/.installed
+	@$(DEV)/bin/python -m pytest --collect-only -q -n 0 >/dev/null 2>&1 || true
 
 # Programs that the tests let our listeners talk to, or build such with, and that no package index has.
 test-programs:
@@ -84,7 +96,7 @@ bench: install $(DEV)/.installed
 	$(DEV)/bin/python -m bench $(ARGS)
 
 clean:
-	rm -rf $(VENV) $(DEV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(DEV) .build build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 %/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \

@@ -189,11 +189,33 @@ def _use_all_cores(compiler: Any) -> None:
     compile_some = compiler.compile
 
     def compile_all(sources: Iterable[str], **options: Any) -> list[str]:
+        generated = {source for source in sources if Path(source).name.startswith("__native_")}
+        shared = _translate_headers(compiler, **options) if generated else []
+
+        def compile_one(source: str) -> Any:
+            return compile_some([source], **options | {"extra_preargs": shared if source in generated else []})
+
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            objects = pool.map(lambda source: compile_some([source], **options), sources)
-            return [each for some in objects for each in some]
+            return [each for some in pool.map(compile_one, sources) for each in some]
 
     compiler.compile = compile_all
+
+
+def _translate_headers(
+    compiler: Any, include_dirs: Iterable[str] = (), extra_postargs: Iterable[str] = (), **others: Any
+) -> list[str]:
+    """Translate the headers that all generated files share, once: they are the greater part of most of these files.
+
+    Returns the options that use them. A compiler that cannot use the translation reads the headers themselves.
+    """
+    if compiler.compiler_type != "unix":
+        return []
+    header = Path("build", "shared_headers.h")
+    header.write_text(f'#include "__native_internal_{LIBRARY}.h"\n')
+    folders = [f"-I{folder}" for folder in (*include_dirs, *compiler.include_dirs)]
+    words = [*compiler.compiler_so, *folders, *extra_postargs, "-x", "c-header", str(header), "-o", f"{header}.gch"]
+    done = subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603
+    return ["-include", str(header)] if done.returncode == 0 else []
 
 
 if __name__ == "__main__":

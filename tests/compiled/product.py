@@ -1,18 +1,26 @@
-"""The compiled product: one build for all tests of a run, with the C that it was compiled from."""
+"""The compiled product: one build for all tests, with the C that it was compiled from.
+
+Run as a program, which `make test` does before the tests, this module builds it below `.build`. Tests that find no
+build of the present sources there build it themselves.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
 import zipfile
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "dragoman"
+BUILDS = ROOT / ".build"
 NOTE = "dragoman is not compiled, it will be interpreted: "
 
 # Optimization is the greater part of a C compiler's work, and the tests ask for behaviour only. The C files are in a
@@ -29,29 +37,53 @@ exec {compiler} "$@" -O0
 class Product:
     package: Path  # a folder with the compiled package in it
     generated: Path  # a folder with the C of every compiled module
+    wheel: Path  # the wheel that the package was unpacked from
 
 
-def build_once(folder: Path) -> Product:
-    """The product in this folder, built by the first of the processes that ask for it."""
-    product = Product(folder / "all", folder / "generated")
-    folder.mkdir(exist_ok=True)
-    with open(folder / "lock", "w") as lock:
+def build_once(builds: Path = BUILDS) -> Product:
+    """The product of the present sources, built by the first process that asks for it.
+
+    A build of other sources is removed.
+    """
+    builds.mkdir(exist_ok=True)
+    with open(builds / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not product.package.exists():
-            _build(folder, product)
-    return product
+        folder = builds / f"product-{fingerprint()}"
+        if not folder.exists():
+            for old in builds.glob("product-*"):
+                shutil.rmtree(old)
+            unfinished = builds / "unfinished"
+            shutil.rmtree(unfinished, ignore_errors=True)
+            unfinished.mkdir()
+            _build(unfinished)
+            unfinished.rename(folder)
+    (wheel,) = folder.glob("*.whl")
+    return Product(folder / "all", folder / "generated", wheel)
 
 
-def _build(folder: Path, product: Product) -> None:
-    product.generated.mkdir(exist_ok=True)
+def fingerprint() -> str:
+    """A name for everything that a build depends on: sources, the build's own code, Python, mypy, the compiler."""
+    names = [ROOT / "pyproject.toml", ROOT / "hatch_build.py", Path(__file__)]
+    names += sorted(path for path in PACKAGE.rglob("*") if path.is_file() and path.suffix != ".pyc")
+    digest = hashlib.sha256()
+    for part in (sys.version, sys.prefix, version("mypy"), version("setuptools"), sysconfig.get_config_var("CC")):
+        digest.update(f"{part}\0".encode())
+    for path in names:
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(ROOT)}\0{len(content)}\0".encode() + content)
+    return digest.hexdigest()[:16]
+
+
+def _build(folder: Path) -> None:
+    generated = folder / "generated"
+    generated.mkdir()
     script = folder / "cc"
-    script.write_text(COMPILER.format(compiler=sysconfig.get_config_var("CC"), generated=product.generated))
+    script.write_text(COMPILER.format(compiler=sysconfig.get_config_var("CC"), generated=generated))
     script.chmod(0o755)
     wheel, said = build_wheel(folder, ROOT, CC=str(script))
     assert NOTE not in said, said[said.index(NOTE) :].splitlines()[0]
     with zipfile.ZipFile(wheel) as packed:
-        packed.extractall(folder / "unpacked")
-    (folder / "unpacked").rename(product.package)
+        packed.extractall(folder / "all")
 
 
 def build_wheel(folder: Path, repository: Path, **environment: str) -> tuple[Path, str]:
@@ -65,3 +97,7 @@ def build_wheel(folder: Path, repository: Path, **environment: str) -> tuple[Pat
     assert done.returncode == 0, said
     (wheel,) = folder.glob("*.whl")
     return wheel, said
+
+
+if __name__ == "__main__":
+    build_once()

@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -124,6 +125,25 @@ def test_compiled_product_does_jobs_of_an_earlier_run(compiled: Path, programs: 
             assert client.result(job, timeout=60) == end.upper().encode()
         broker.terminate()
         assert broker.ends() == 0, broker.err
+
+
+@pytest.mark.timeout(600)
+def test_the_wheel_installs_without_a_compiler_and_is_compiled(product: Product, tmp_path: Path) -> None:
+    tag = f"cp{sys.version_info.major}{sys.version_info.minor}"
+    assert f"-{tag}-{tag}-" in product.wheel.name
+    venv = tmp_path / "venv"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
+    (packages,) = venv.glob("lib/python*/site-packages")
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))  # those of the tests
+    no_compiler = {name: value for name, value in os.environ.items() if name != "CC"} | {"PATH": ""}
+    pip = (sys.executable, "-m", "pip", "--python", str(venv / "bin" / "python"), "install", "--no-index", "--no-deps")
+    subprocess.run([*pip, str(product.wheel)], env=no_compiler, check=True, capture_output=True)
+    for words in ([str(venv / "bin" / "dragoman")], [str(venv / "bin" / "python"), "-m", "dragoman"]):
+        done = subprocess.run([*words, "--version"], env=no_compiler, cwd=tmp_path, capture_output=True, text=True)
+        assert (done.returncode, "(compiled)" in done.stdout) == (0, True), done.stdout + done.stderr
+    where = "import dragoman.core.broker as module; print(module.__file__)"
+    done = subprocess.run([venv / "bin" / "python", "-c", where], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout.startswith(str(packages)), done.stdout
 
 
 def small_repository(folder: Path) -> Path:
