@@ -17,7 +17,7 @@ from dragoman.carriers.carrier import Frame
 from dragoman.sdk.address import SocketAddress, TcpAddress, UnixAddress
 from dragoman.server.admission import AdmissionLimits
 from dragoman.server.connection_limits import ConnectionLimits
-from dragoman.streams.sockets import AddressInUse
+from dragoman.streams.sockets import AddressInUse, tune
 from dragoman.streams.stream import Stream
 from programs import until
 
@@ -128,6 +128,14 @@ def test_every_tcp_connection_is_tuned(house: House) -> None:
         assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         assert connected.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
         assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 20_000
+
+
+def test_a_connection_is_tuned_where_the_system_lacks_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(socket, "TCP_KEEPIDLE")
+    monkeypatch.delattr(socket, "TCP_USER_TIMEOUT")
+    with socket.socket() as connected:
+        tune(connected)
+        assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT) == 3
 
 
 def test_a_house_that_closes_leaves_no_descriptor_open(loop_name: str, free_path: Path) -> None:

@@ -9,10 +9,8 @@ import socket
 import stat
 import termios
 
-KEEPALIVE_IDLE = 15
-KEEPALIVE_EVERY = 5
-KEEPALIVE_TRIES = 3
-USER_TIMEOUT_MS = 20_000
+# Seconds, and milliseconds for the last. Set where the system has them: macOS has neither the first nor the last.
+TCP_OPTIONS = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 20_000}
 BACKLOG = 1024
 
 
@@ -110,10 +108,9 @@ def tune(connected: socket.socket) -> None:
         return
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE)
-    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_EVERY)
-    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEPALIVE_TRIES)
-    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, USER_TIMEOUT_MS)
+    for option, value in TCP_OPTIONS.items():
+        if hasattr(socket, option):
+            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 def describe(connected: socket.socket) -> tuple[str, str, int]:
