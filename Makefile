@@ -35,7 +35,7 @@ run: $(VENV)/.installed
 install: $(if $(and $(COMPILED),$(if $(filter-out 0,$(DRAGOMAN_PURE)),,1)),$(VENV)/.installed,compile)
 
 compile: | $(VENV)/bin/python
-	@echo "Installing into $(VENV) and, where there is a C compiler, compiling the hot path: one to three minutes on two cores"
+	@echo "Installing into $(VENV) and, where there is a C compiler, compiling the hot path: one to three minutes if two cores are free"
 	$(BIN)/$(PIP) .
 	@$(BIN)/dragoman --version
 	@touch $(VENV)/.installed
@@ -49,7 +49,7 @@ test: $(DEV)/.installed test-programs
 test-builds: compiled-product rewritten-tests
 
 compiled-product: $(DEV)/.installed
-	@echo "Compiling the product for tests/compiled into .build, if a source has changed: about a minute on two cores"
+	@echo "Compiling the product for tests/compiled into .build, if a source has changed: about a minute if two cores are free"
 	@$(DEV)/bin/python tests/compiled/product.py
 
 rewritten-tests: $(DEV)/.installed
@@ -111,7 +111,7 @@ ifeq ($(COMPILED),)
 	@echo "Installing into $(VENV), interpreted: about 20 seconds. 'make install' compiles the hot path: half the CPU per job"
 	@DRAGOMAN_PURE=later $(BIN)/$(PIP) --no-compile .
 else
-	@echo "The sources have changed: compiling the hot path again: one to three minutes on two cores"
+	@echo "The sources have changed: compiling the hot path again: one to three minutes if two cores are free"
 	@DRAGOMAN_PURE=never $(BIN)/$(PIP) . || { echo "$(VENV) still holds the compiled install of older sources." \
 		"Correct what is reported above, or replace it by an interpreted one: DRAGOMAN_PURE=1 make install" >&2; exit 2; }
 endif
