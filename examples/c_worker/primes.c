@@ -1,11 +1,12 @@
-/* A worker in C that speaks Dragoman's own dialect (docs/dialects/native.md) with libzmq, and needs nothing of ours.
+/* A worker in C that uses the native dialect (docs/dialects/native.md) with libzmq, and no code of Dragoman.
  *
  *   gcc -O2 -Wall -Wextra -o primes primes.c -lzmq -pthread      (Debian: apt-get install gcc libc6-dev libzmq3-dev)
  *   ./primes tcp://127.0.0.1:7400
  *   dragoman call primes 1000000 --connect tcp://127.0.0.1:7400  (in another terminal; prints 78498)
  *
- * One thread computes and the other talks to the broker, so that heartbeats go on however long a job takes. At Ctrl-C
- * or SIGTERM it gives back what it has not begun, ends what it has, and leaves. If the broker is silent, it ends. */
+ * One thread computes and the other communicates with the broker, so that heartbeats continue during long jobs. On
+ * Ctrl-C or SIGTERM it returns the jobs it has not started, finishes the others, and leaves. If the broker is silent,
+ * it ends. */
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -16,21 +17,21 @@
 #include <unistd.h>
 #include <zmq.h>
 
-enum { WELCOME = 0x02, ERROR = 0x03, BYE = 0x06, JOB = 0x30, RECALL = 0x31 }; /* words of the broker */
+enum { WELCOME = 0x02, ERROR = 0x03, BYE = 0x06, JOB = 0x30, RECALL = 0x31 }; /* messages of the broker */
 enum { TOKEN = 16, RECORD = 38 };                                             /* bytes: of a token, of a job's record */
-enum { CAPACITY = 4, STOPPED = -1, NOT_A_NUMBER = -2 };                       /* one job runs, three lie ready */
+enum { CAPACITY = 4, STOPPED = -1, NOT_A_NUMBER = -2 };                       /* one job runs, three are ready */
 
 static struct job {
     char token[TOKEN], number[24];
     int is_held, is_answered;
     long long found;
-    atomic_int has_begun, must_stop; /* these two, both threads use at the same time */
+    atomic_int has_begun, must_stop; /* both threads use these two at the same time */
 } jobs[CAPACITY];
 static void *broker, *thread;
 static int is_leaving;
-static double heartbeat = 2.5, lease = 10, last_said, last_heard; /* seconds; the broker will say which */
+static double heartbeat = 2.5, lease = 10, last_said, last_heard; /* seconds; WELCOME has the broker's values */
 
-/* ---- The work: how many primes are there up to a number? Put yours here. */
+/* ---- The work: count the primes up to a number. Replace it with your own. */
 
 static long long count_primes(struct job *job) {
     char *end;
@@ -55,7 +56,7 @@ static void *compute(void *main_thread) {
     return NULL;
 }
 
-/* ---- What we say: a message has a head, which begins with its word, and further frames. */
+/* ---- Outgoing messages: a head, which begins with the message type, and further frames. */
 
 static double now(void) {
     struct timespec time;
@@ -83,21 +84,21 @@ static void answer(struct job *job) {
     }
 }
 
-static void withdraw(const char *token) { /* one job; without a token, all that have not begun */
+static void withdraw(const char *token) { /* one job; without a token, all that have not started */
     for (struct job *job = jobs; job < jobs + CAPACITY; job++) {
         if (!job->is_held || job->is_answered || (token ? memcmp(job->token, token, TOKEN) : job->has_begun)) continue;
-        job->must_stop = 1; /* if it runs, the thread stops, and then we answer */
+        job->must_stop = 1; /* if it runs, the answer follows when the thread has stopped */
         if (!job->has_begun) say_return(job->token), job->is_answered = 1;
     }
 }
 
-/* ---- What we hear. */
+/* ---- Incoming messages. */
 
 static void take(const char *record, const char *payload, int size) {
     struct job *job = jobs;
     while (job < jobs + CAPACITY && job->is_held) job++;
     if (is_leaving || job == jobs + CAPACITY) { say_return(record); return; }
-    memcpy(job->token, record, TOKEN); /* then come the job's id, the number of the attempt, and the time it may take */
+    memcpy(job->token, record, TOKEN); /* followed by the job's id, the attempt's number, and the time it may run */
     snprintf(job->number, sizeof job->number, "%.*s", size < 24 ? size : 0, payload);
     job->is_held = 1, job->is_answered = job->has_begun = job->must_stop = 0;
     zmq_send(thread, &job, sizeof job, 0);
@@ -117,9 +118,9 @@ static void hear(void) {
         fprintf(stderr, "connected\n");
     }
     if (*head == RECALL) withdraw(head + 1);
-    if (*head == ERROR) fprintf(stderr, "the broker did not understand: %s\n", second);
+    if (*head == ERROR) fprintf(stderr, "the broker reported an error: %s\n", second);
     if (*head == BYE) exit(is_leaving ? 0 : 1);
-} /* HEARTBEAT, and words that are newer than this program: it lives, that is all */
+} /* HEARTBEAT, and message types newer than this program: they only show that the broker is alive */
 
 int main(int count, char **words) {
     void *context = zmq_ctx_new(), *other_end = zmq_socket(context, ZMQ_PAIR);
@@ -129,7 +130,7 @@ int main(int count, char **words) {
     int signals = signalfd(-1, &told, 0);
     zmq_bind(thread, "inproc://thread"), zmq_connect(other_end, "inproc://thread");
     pthread_create(&(pthread_t){0}, NULL, compute, other_end);
-    zmq_setsockopt(broker, ZMQ_RECONNECT_IVL, &(int){3600000}, sizeof(int)); /* as good as never: it needs a HELLO */
+    zmq_setsockopt(broker, ZMQ_RECONNECT_IVL, &(int){3600000}, sizeof(int)); /* never: it needs a HELLO */
     if (count != 2 || zmq_connect(broker, words[1])) return fprintf(stderr, "usage: %s tcp://HOST:PORT\n", *words), 2;
     say("\x01\x01\x02", 3, ZMQ_SNDMORE), say("{\"services\": [\"primes\"], \"capacity\": 4}", 39, 0); /* HELLO */
     for (last_heard = now(); now() - last_heard < lease;) {
@@ -140,8 +141,8 @@ int main(int count, char **words) {
         if (items[0].revents) hear();
         if (items[1].revents) zmq_recv(thread, &job, sizeof job, 0), answer(job), job->is_held = 0;
         if (items[2].revents && read(signals, &(struct signalfd_siginfo){0}, sizeof(struct signalfd_siginfo)) > 0) {
-            if (is_leaving++) return 1;         /* told so twice */
-            say("\x05", 1, 0), withdraw(NULL); /* DRAIN, and RETURN of what has not begun */
+            if (is_leaving++) return 1;         /* second signal */
+            say("\x05", 1, 0), withdraw(NULL); /* DRAIN, and RETURN of jobs that have not started */
         }
         if (now() - last_said >= heartbeat) say("\x04", 1, 0); /* HEARTBEAT */
     }

@@ -1,8 +1,8 @@
-"""The work: a function in a module that both sides can import, as for any process pool."""
+"""The function that is run. Both sides must be able to import its module, as for any process pool."""
 
 import math
 
 
 def digit_sum(number: int) -> int:
-    """Of the factorial of a number."""
+    """Return the digit sum of the factorial of a number."""
     return sum(map(int, str(math.factorial(number))))

@@ -1,4 +1,4 @@
-"""Digit sums of factorials. How to run it, and what is changed: see README.md."""
+"""Digit sums of factorials. README.md has the commands and the differences."""
 
 from concurrent.futures import ProcessPoolExecutor
 

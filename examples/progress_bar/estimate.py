@@ -1,9 +1,9 @@
-"""Pi, from darts that are thrown by many workers at once, with a bar that shows how far they are.
+"""An estimate of pi from random darts, computed by many workers at once, with a progress bar.
 
     python estimate.py
 
-With one or more workers of pi.py in other terminals. The bar goes to standard error, and only to a terminal, so that
-the result can be redirected.
+Start one or more workers of pi.py in other terminals first. The bar is written to standard error, and only if that is a
+terminal, so that the result can be redirected.
 """
 
 import sys
@@ -16,7 +16,7 @@ JOBS, DARTS = 20, 50_000
 
 
 class Bar:
-    """Jobs as a bar. Drawn in one write each time: reports come in the client's own thread, results in ours."""
+    """A progress bar of jobs. Each draw is one write: reports arrive in the client's thread, results in this one."""
 
     WIDTH = 40
 
@@ -36,7 +36,7 @@ class Bar:
 
 
 def share(job: JobFuture[Any]) -> float:
-    """How much of a job is done, from 0 to 1. Its latest report is such as {"done": 3000, "total": 50000}."""
+    """Return the finished fraction of a job, from 0 to 1. A report looks like {"done": 3000, "total": 50000}."""
     if job.done():
         return 1.0
     report = job.progress
@@ -50,7 +50,7 @@ def main() -> None:
         for job in jobs:
             job.on_progress(bar.draw)
         hits = 0
-        for job in client.as_completed(jobs):  # each as soon as it has ended
+        for job in client.as_completed(jobs):  # in the order in which they end
             hits += job.result()
             bar.draw()
         bar.end()

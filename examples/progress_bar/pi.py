@@ -1,8 +1,8 @@
-"""A worker that throws darts, and says how many it has thrown.
+"""A worker that throws random darts, and reports its progress.
 
     dragoman worker pi:worker
 
-In this folder, as often as you like. The darts are ordered by estimate.py.
+Run it in this folder, in any number of processes. estimate.py submits the jobs.
 """
 
 import random
@@ -14,13 +14,13 @@ worker = Worker("tcp://127.0.0.1:7400")
 
 @worker.service("darts", codec="json")
 def darts(task: dict[str, int], ctx: Context) -> int:
-    """How many of so many darts hit the circle. A handler with a second parameter gets the job's context in it."""
+    """Return the number of darts that hit the circle. A parameter annotated Context gets the job's context."""
     chance = random.Random(task["seed"])
     hits = 0
     for number in range(task["darts"]):
         hits += chance.random() ** 2 + chance.random() ** 2 < 1
         if number % 1000 == 999:
-            ctx.progress(number + 1, task["darts"])  # the caller's job.progress, and its on_progress
-            if ctx.cancelled:  # nobody waits any more
+            ctx.progress(number + 1, task["darts"])  # for the caller's job.progress and on_progress
+            if ctx.cancelled:  # the result is no longer wanted
                 break
     return hits

@@ -17,8 +17,8 @@ def shrink(source: Path, target: Path) -> None:
     pictures = sorted(path for path in source.iterdir() if path.suffix.lower() in SUFFIXES)
     target.mkdir(exist_ok=True)
     with Client("tcp://127.0.0.1:7400") as client:
-        # Results come in the order of the pictures, whoever makes them. Files are read a little ahead of that and no
-        # more, so that a folder may be larger than memory.
+        # Results arrive in the order of the pictures. Files are read only a little ahead of the results, so that a
+        # folder may be larger than memory.
         thumbnails = client.map("thumbnail", (path.read_bytes() for path in pictures))
         for path, thumbnail in zip(pictures, thumbnails, strict=True):
             (target / f"{path.stem}.jpg").write_bytes(thumbnail)
@@ -28,5 +28,5 @@ def shrink(source: Path, target: Path) -> None:
 if __name__ == "__main__":
     try:
         shrink(Path(sys.argv[1]), Path(sys.argv[2]))
-    except JobFailed as error:  # what the worker's function raised
-        sys.exit(f"a picture could not be made small: {error.remote_message}")
+    except JobFailed as error:  # the worker's function raised an exception
+        sys.exit(f"cannot shrink a picture: {error.remote_message}")

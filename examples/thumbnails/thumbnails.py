@@ -1,10 +1,10 @@
-"""A worker that makes pictures small. It needs Pillow: pip install pillow
+"""A worker that shrinks pictures. It needs Pillow: pip install pillow
 
     dragoman worker thumbnails:worker
     python shrink.py pictures small
 
-The first in this folder, as often as you like, also on other machines. The second, in another terminal, sends it all
-pictures of a folder; see shrink.py.
+Run the first command in this folder, in any number of processes, also on other machines. The second, in another
+terminal, sends it all pictures of a folder; see shrink.py.
 """
 
 import io
@@ -17,10 +17,10 @@ worker = Worker("tcp://127.0.0.1:7400")
 
 @worker.service("thumbnail")
 def thumbnail(picture: bytes) -> bytes:
-    """Any format that Pillow reads goes in; a JPEG of at most 128 × 128 points comes out.
+    """Convert a picture in any format that Pillow reads to a JPEG of at most 128 × 128 pixels.
 
-    What this raises, say for a file that is no picture, is raised again where the job came from, as JobFailed. And if
-    Pillow ever crashes, that costs this one job: handlers run in child processes, one for each core.
+    An exception, such as for a file that is not a picture, is raised again in the caller, as JobFailed. If Pillow
+    crashes, only this job is lost: handlers run in child processes, one for each core.
     """
     small = io.BytesIO()
     with Image.open(io.BytesIO(picture)) as image:

@@ -1,8 +1,8 @@
-"""A worker that takes numbers apart, for the web application in web_app.py.
+"""A worker that factors numbers, for the web application in web_app.py.
 
     dragoman worker factors:worker
 
-In this folder, as often as you like.
+Run it in this folder, in any number of processes.
 """
 
 from dragoman import Worker
@@ -12,7 +12,7 @@ worker = Worker("tcp://127.0.0.1:7400")
 
 @worker.service("factors", codec="json")
 def factors(number: int) -> list[int]:
-    """The prime factors, the smallest first. With codec="json", payload and result are objects, not bytes."""
+    """Return the prime factors, smallest first. With codec="json", payload and result are objects, not bytes."""
     if number < 1:
         raise ValueError(f"{number} has no prime factors")
     found = []

@@ -111,7 +111,7 @@ def test_a_file_that_is_no_picture_ends_it_with_the_workers_reason(house: House)
     (pictures / "wrong.png").write_text("not a picture")
     done = house.type("python shrink.py pictures small", "shrink.py")
     assert done.ends() == 1
-    assert done.err.startswith("a picture could not be made small: cannot identify image file")
+    assert done.err.startswith("cannot shrink a picture: cannot identify image file")
 
 
 # -------------------------------------------------------------------- a web view
@@ -140,7 +140,7 @@ def test_a_web_view_answers_with_what_a_worker_found(house: House) -> None:
     house.fetch("web_view")
     web = Web(house)
     status, said = web.get("/factors/1001")
-    assert (status, said["error"]) == (404, "nobody offers this service at the moment")
+    assert (status, said["error"]) == (404, "no worker offers this service")
     house.work("dragoman worker factors:worker", "factors.py")
     assert web.get("/factors/1001") == (200, {"number": 1001, "factors": [7, 11, 13]})
     status, said = web.get("/factors/0")
@@ -163,7 +163,7 @@ def test_a_web_view_says_so_when_there_is_too_much_to_do(house: House) -> None:
         with pytest.raises(Busy):  # the broker has the first
             client.call("factors", 10)
         status, said = web.get("/factors/10")
-    assert (status, said["error"]) == (429, "too much to do, please come back")
+    assert (status, said["error"]) == (429, "too many jobs are waiting; retry later")
 
 
 def test_a_web_view_says_so_when_the_broker_is_away(house: House) -> None:
@@ -171,7 +171,7 @@ def test_a_web_view_says_so_when_the_broker_is_away(house: House) -> None:
     web = Web(house)
     house.broker.kill()
     status, said = web.get("/factors/10")
-    assert (status, said["error"]) == (503, "the broker is away")
+    assert (status, said["error"]) == (503, "the broker is unavailable; retry later")
 
 
 # -------------------------------------------------------------------- a progress bar
@@ -253,7 +253,7 @@ def test_a_shell_script_is_a_worker(house: House) -> None:
     assert long.out.split() == ["20000", "dragoman"]
     empty = house.run("call", "words", "1 + 1 = 2", "--connect", house.url)
     assert empty.ends() == 1
-    assert "there are no words in it" in empty.err
+    assert "the text has no words" in empty.err
 
 
 # -------------------------------------------------------------------- a worker in C
