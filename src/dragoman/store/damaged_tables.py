@@ -19,7 +19,7 @@ from dragoman.store.sealing import UNSEALED
 from dragoman.store.statements import read_note
 
 # Columns that older files do not have, and the values that stand for them.
-SINCE = {"can_resume": "0", "head_sum": "NULL", "told_sum": "NULL", "body_sum": "NULL"}
+SINCE = {"may_return": "0", "head_sum": "NULL", "told_sum": "NULL", "body_sum": "NULL"}
 UNTOLD = -1  # in the place of the checksum of columns that are told, but decide nothing
 
 

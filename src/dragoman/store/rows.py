@@ -37,7 +37,7 @@ FATE_COLUMNS: Final = (
     "quarantined",
     "keep_until",
     "result",
-    "can_resume",
+    "may_return",
 )
 OUTCOME: Final = FATE_COLUMNS.index("outcome")
 QUARANTINED: Final = FATE_COLUMNS.index("quarantined")

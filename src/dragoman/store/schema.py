@@ -32,7 +32,7 @@ CREATE TABLE job(
 CREATE TABLE fate(
     number INTEGER PRIMARY KEY, start_at REAL, spent INTEGER NOT NULL, deaths INTEGER NOT NULL, history TEXT,
     token BLOB, attempt INTEGER, given REAL, worker TEXT, outcome TEXT, reason TEXT, quarantined INTEGER NOT NULL,
-    keep_until REAL, result BLOB, can_resume INTEGER NOT NULL DEFAULT 0,
+    keep_until REAL, result BLOB, may_return INTEGER NOT NULL DEFAULT 0,
     head_sum INTEGER, told_sum INTEGER, body_sum INTEGER
 ) STRICT;
 CREATE TABLE note(key TEXT PRIMARY KEY, value TEXT NOT NULL, sum INTEGER) STRICT, WITHOUT ROWID;
@@ -40,7 +40,7 @@ CREATE TABLE note(key TEXT PRIMARY KEY, value TEXT NOT NULL, sum INTEGER) STRICT
 
 # From each version to the next: the columns that come new. Checksums of the rows that are there follow (seal_all).
 MIGRATIONS: dict[int, dict[str, tuple[str, ...]]] = {
-    1: {"fate": ("can_resume INTEGER NOT NULL DEFAULT 0",)},  # nobody could come back before
+    1: {"fate": ("may_return INTEGER NOT NULL DEFAULT 0",)},  # nobody could come back before
     2: {
         "job": ("head_sum INTEGER", "body_sum INTEGER"),
         "fate": ("head_sum INTEGER", "told_sum INTEGER", "body_sum INTEGER"),
