@@ -33,6 +33,7 @@ from dragoman.server.serve import Server, loop_factory
 from dragoman.server.tuning import tune_process
 from dragoman.store import schema
 from dragoman.store.checksums import ALL_JOB_COLUMNS, sealed_job
+from dragoman.store.file_names import NAME
 from dragoman.store.rows import RowEncoder
 
 BODY = b"x" * 512
@@ -265,7 +266,7 @@ async def restart(jobs: int, folder: Path) -> dict[str, float]:
 
 def fill(folder: Path, jobs: int) -> None:
     """A diary as a broker would leave it that was killed with so many jobs waiting."""
-    connection = schema.open_file(folder / schema.NAME)
+    connection = schema.open_file(folder / NAME)
     schema.bring_up_to_date(connection)
     scribe, service, entropy, now = RowEncoder(), Service("s", 60.0), clock.SystemEntropy(), clock.now()
     connection.execute("BEGIN IMMEDIATE")

@@ -102,7 +102,7 @@ def at_once(house: Survivor, submit: Callable[[], None]) -> None:
 
 def written(house: Survivor, submit: Callable[[], None]) -> None:
     """It is in the diary's log, or about to be."""
-    log = house.data / "diary.db-wal"
+    log = house.data / "store.db-wal"
     before = log.stat().st_mtime_ns
     submit()
     until(lambda: log.stat().st_mtime_ns != before, "something is written")

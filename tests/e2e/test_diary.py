@@ -45,7 +45,7 @@ def test_kill_at_any_instant_loses_no_acknowledged_job(programs: Programs, tmp_p
     last = programs.start(sys.executable, DRIVER, str(folder), "0")
     assert last.ends() == 0
     check_all_here(last.out, accepted)
-    file = apsw.Connection(str(folder / "diary.db"))
+    file = apsw.Connection(str(folder / "store.db"))
     jobs, ids, spent = file.execute(
         "SELECT count(*), count(DISTINCT id), max(spent) FROM job LEFT JOIN fate USING (number)"
     ).fetchall()[0]
@@ -90,7 +90,7 @@ def test_damaged_diary_is_refused_and_recovered(programs: Programs, tmp_path: Pa
     made(programs, folder)
     sound = programs.dragoman("store", "check", str(folder))
     assert (sound.ends(), sound.out) == (0, "in order\n")
-    with open(folder / "diary.db", "r+b") as file:
+    with open(folder / "store.db", "r+b") as file:
         file.seek(10 * 4096)
         file.write(b"\xff" * 4096)
     broken = programs.dragoman("store", "check", str(folder))
@@ -111,7 +111,7 @@ def test_a_diary_with_a_bad_byte_is_refused_and_recovered(programs: Programs, tm
     """The file was whole for SQLite: the check found nothing, and recovery ended in a traceback."""
     folder = tmp_path / "data"
     made(programs, folder)
-    file = apsw.Connection(str(folder / "diary.db"))
+    file = apsw.Connection(str(folder / "store.db"))
     file.execute("UPDATE job SET service = CAST(x'61ff' AS TEXT) WHERE number = (SELECT max(number) FROM job)")
     file.close()
     broken = programs.dragoman("store", "check", str(folder))
@@ -139,7 +139,7 @@ def test_a_diary_in_order_is_recovered_only_by_force(programs: Programs, tmp_pat
     forced = programs.dragoman("store", "recover", str(folder), "--force")
     assert forced.ends() == 0
     assert "recovered: 200 jobs" in forced.out
-    assert list(folder.glob("diary.db.damaged-*"))
+    assert list(folder.glob("store.db.damaged-*"))
     assert (folder / "epoch").read_text() == epoch, "it is no run of a broker"
 
 
@@ -158,7 +158,7 @@ def test_folders_without_a_diary_are_told_from_damaged_ones(programs: Programs, 
 def test_diary_of_a_newer_release_is_refused(programs: Programs, tmp_path: Path) -> None:
     folder = tmp_path / "data"
     made(programs, folder)
-    file = apsw.Connection(str(folder / "diary.db"))
+    file = apsw.Connection(str(folder / "store.db"))
     file.pragma("user_version", 99)
     file.execute("UPDATE note SET value = '99' WHERE key = 'format'")
     file.close()

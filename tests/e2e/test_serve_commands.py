@@ -164,8 +164,8 @@ def test_the_data_folder_is_ours_alone_and_each_start_is_a_new_epoch(programs: P
         assert {each.name: stat.S_IMODE(each.stat().st_mode) for each in folder.iterdir()} == {
             "lock": 0o600,
             "epoch": 0o600,
-            "diary.db": 0o600,
-            "diary.db-wal": 0o600,
+            "store.db": 0o600,
+            "store.db-wal": 0o600,
             "ballast": 0o600,
         }
         assert (folder / "lock").read_text().strip() == str(broker.pid)

@@ -51,7 +51,7 @@ def test_log_that_is_damaged_after_a_kill_is_refused_and_recovered(programs: Pro
     broker, http = serve(programs, folder)
     ids = enqueue(http, 30)
     broker.kill()
-    log = folder / "diary.db-wal"
+    log = folder / "store.db-wal"
     content = bytearray(log.read_bytes())
     content[len(content.rstrip(b"\0")) // 4] ^= 0xFF  # zeros at its end are room
     log.write_bytes(content)
@@ -85,12 +85,12 @@ def test_backup_in_a_folder_that_knows_of_more_starts_after_it_was_accepted(prog
     ids = enqueue(http, 2)
     broker.terminate()
     assert broker.ends() == 0
-    backup = (folder / "diary.db").read_bytes()
+    backup = (folder / "store.db").read_bytes()
     broker, http = serve(programs, folder)
     enqueue(http, 2)
     broker.terminate()
     assert broker.ends() == 0
-    (folder / "diary.db").write_bytes(backup)
+    (folder / "store.db").write_bytes(backup)
     refused = programs.dragoman("serve", "http://127.0.0.1:0", "--data", str(folder))
     assert refused.ends() == 74
     assert "2 jobs that were accepted between these times are missing" in refused.err
@@ -141,7 +141,7 @@ def test_files_that_are_gone_are_noticed_and_saved(programs: Programs, tmp_path:
     shutil.rmtree(folder)
     if way == "replaced":
         folder.mkdir()
-        (folder / "diary.db").touch()
+        (folder / "store.db").touch()
     status, body = ask(f"{http}/v1/jobs?service=s", b"too late")
     assert status == 507
     assert "dragoman store rescue" in json.loads(body)["detail"]
@@ -168,7 +168,7 @@ def test_rescue_of_what_is_no_broker_says_so(programs: Programs, tmp_path: Path)
     stranger = programs.start("sleep", 60)
     other = programs.run("store", "rescue", stranger.pid, tmp_path / "saved")
     assert other.process.returncode == 74
-    assert f"process {stranger.pid} has no diary.db open" in other.err
+    assert f"process {stranger.pid} has no store.db open" in other.err
     gone = programs.start("true")
     gone.ends()
     none = programs.run("store", "rescue", gone.pid, tmp_path / "saved")

@@ -175,7 +175,7 @@ class DiaryMachine(RuleBasedStateMachine):
         self.runs += 1
         folder = self.root / str(self.runs)
         folder.mkdir()
-        for path in self.house.store.path.parent.glob("diary.db*"):
+        for path in self.house.store.path.parent.glob("store.db*"):
             shutil.copyfile(path, folder / path.name)
         return folder
 

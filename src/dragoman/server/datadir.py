@@ -14,8 +14,9 @@ from dragoman.server.folders import insist_on_mode, insist_on_owner, is_link, op
 from dragoman.store.ballast import Ballast
 from dragoman.store.counter import sync_folder
 from dragoman.store.errors import NO_ROOM
+from dragoman.store.file_names import NAME as STORE
+from dragoman.store.file_names import adopt_older
 from dragoman.store.losses import EPOCH, without_store
-from dragoman.store.schema import NAME as STORE
 
 T = TypeVar("T")
 
@@ -28,7 +29,7 @@ class DataFolderLocked(Exception):
 
 
 class FolderLock:
-    """Nobody else may use the folder until it is closed."""
+    """Excludes other users of the folder until it is closed. Files of an earlier release get their present names."""
 
     def __init__(self, path: Path) -> None:
         self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -40,6 +41,11 @@ class FolderLock:
             raise DataFolderLocked(
                 f"the data folder {path} is in use by the broker with process id {holder}"
             ) from error
+        try:
+            adopt_older(path)
+        except BaseException:
+            self.close()
+            raise
         try:
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)

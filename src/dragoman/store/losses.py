@@ -16,9 +16,10 @@ from dragoman.store import statements
 from dragoman.store.counter import NAME as COUNTER
 from dragoman.store.counter import Count, read_count
 from dragoman.store.errors import ADVICE, BACKUP_ADVICE, StoreCorrupted
+from dragoman.store.file_names import NAME, log_of, name_in
 from dragoman.store.log import HEADER, Log, is_blank
 from dragoman.store.salvage import jobs_in, page_size_of
-from dragoman.store.schema import COMMITS, NAME, damaged, has_bytes, is_new
+from dragoman.store.schema import COMMITS, damaged, has_bytes, is_new
 
 EPOCH = "epoch"  # the file beside the store that keeps worker numbers of different runs apart
 MOST_NAMED = 10  # jobs in one sentence
@@ -40,13 +41,10 @@ class Loss:
         return damaged(path, self.sentence(), BACKUP_ADVICE if self.is_short else ADVICE)
 
 
-def log_of(path: Path) -> Path:
-    return Path(f"{path}-wal")
-
-
 def is_there(folder: Path) -> bool:
-    """Whether there is a diary, or something that a lost one left behind."""
-    return any((folder / name).exists() for name in (NAME, f"{NAME}-wal", COUNTER, EPOCH))
+    """Whether there is a store, or a file that a lost one left behind."""
+    path = folder / name_in(folder)
+    return any(each.exists() for each in (path, log_of(path), folder / COUNTER, folder / EPOCH))
 
 
 def without_store(folder: Path) -> Loss | None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from dragoman.store.file_names import log_of
 from dragoman.store.log import Log, last_size
-from dragoman.store.losses import log_of
 from dragoman.store.salvage import page_size_of
 from dragoman.store.schema import has_bytes
 

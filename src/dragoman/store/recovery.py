@@ -27,13 +27,13 @@ from dragoman.store.damaged_tables import (
     notes_of,
 )
 from dragoman.store.errors import StoreCorrupted, StoreError, temporary_error
+from dragoman.store.file_names import NAME, log_of
 from dragoman.store.log import is_blank
-from dragoman.store.losses import Loss, after_opening, bad_epoch, before_opening, log_of, without_store
+from dragoman.store.losses import Loss, after_opening, bad_epoch, before_opening, without_store
 from dragoman.store.rebuilding import rebuild
 from dragoman.store.rows import FATE_COLUMNS, JOB_COLUMNS, Row
 from dragoman.store.schema import (
     COMMITS,
-    NAME,
     OWN_NOTES,
     VERSION,
     bring_up_to_date,

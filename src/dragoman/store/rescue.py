@@ -10,8 +10,9 @@ from pathlib import Path
 
 from dragoman.store.counter import sync_folder
 from dragoman.store.errors import StoreError
-from dragoman.store.losses import EPOCH, log_of
-from dragoman.store.schema import NAME, has_bytes
+from dragoman.store.file_names import NAME, OLDER_NAME, log_of
+from dragoman.store.losses import EPOCH
+from dragoman.store.schema import has_bytes
 
 OPEN_FILES = Path("/proc")
 GONE = " (deleted)"  # what the system puts behind the name of a file that was removed
@@ -41,9 +42,10 @@ def find_open_files(pid: int, proc: Path = OPEN_FILES) -> OpenFiles:
     except OSError as error:
         advice = "run this as the user that the broker runs as"
         raise StoreError(f"the open files of process {pid} cannot be read ({error.strerror}): {advice}") from error
-    if NAME not in found:
+    name = NAME if NAME in found else OLDER_NAME
+    if name not in found:
         raise StoreError(f"process {pid} has no {NAME} open: give the process id of the broker")
-    return OpenFiles(found[NAME], found.get(f"{NAME}-wal"), found.get(EPOCH))
+    return OpenFiles(found[name], found.get(f"{name}-wal"), found.get(EPOCH))
 
 
 def rescue(pid: int, folder: Path, proc: Path = OPEN_FILES) -> None:

@@ -10,10 +10,10 @@ from time import monotonic
 import apsw
 
 from dragoman.store.errors import ADVICE, StoreCorrupted, StoreError
+from dragoman.store.file_names import NAME, log_of
 from dragoman.store.sealing import FIRST, UNSEALED
 from dragoman.store.statements import write_note
 
-NAME = "diary.db"
 APPLICATION = 0x44524147  # "DRAG"
 VERSION = 3
 AUTHOR = "author"  # under this note: which release wrote the file last
@@ -118,7 +118,7 @@ def _migrate(connection: apsw.Connection, version: int) -> None:
 def make_store(folder: Path, author: str = "") -> None:
     """Make an empty store, unless there is a file already, or its log: SQLite would remove that."""
     path = folder / NAME
-    if has_bytes(path) or has_bytes(Path(f"{path}-wal")):
+    if has_bytes(path) or has_bytes(log_of(path)):
         return
     connection = open_file(path)
     try:

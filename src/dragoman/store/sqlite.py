@@ -20,10 +20,11 @@ from dragoman.core.store_entries import DeleteJob, StoreJob, StoreValue
 from dragoman.store import statements
 from dragoman.store.ballast import Ballast
 from dragoman.store.errors import FULL, InvalidRow, StoreError, temporary_error
+from dragoman.store.file_names import NAME
 from dragoman.store.limits import StoreLimits
 from dragoman.store.losses import after_opening, before_opening, has_leftovers
 from dragoman.store.rows import RowEncoder, read_result
-from dragoman.store.schema import NAME, OWN_NOTES, bring_up_to_date, check_file, damaged, open_file, within
+from dragoman.store.schema import OWN_NOTES, bring_up_to_date, check_file, damaged, open_file, within
 from dragoman.store.sealing import Progress, seal_all
 from dragoman.store.writer import CloseRequest, FetchRequest, LoadRequest, Writer, WriteRequest
 

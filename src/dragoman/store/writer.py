@@ -24,6 +24,7 @@ from dragoman.store.ballast import Ballast
 from dragoman.store.commit import Commit
 from dragoman.store.counter import Count, Counter
 from dragoman.store.errors import describe, temporary_error
+from dragoman.store.file_names import NAME
 from dragoman.store.large_payloads import LargePayloads
 from dragoman.store.limits import StoreLimits
 from dragoman.store.loader import Loader
@@ -31,7 +32,7 @@ from dragoman.store.log import size_of_log
 from dragoman.store.log_room import LogRoom
 from dragoman.store.presence import Presence, cut
 from dragoman.store.rows import Row
-from dragoman.store.schema import AUTHOR, COMMITS, NAME, check_file
+from dragoman.store.schema import AUTHOR, COMMITS, check_file
 
 Call = Callable[[], None]
 LOOK_BYTES: Final = 4 << 20  # so much is written before we look at the file's size again

@@ -14,7 +14,7 @@ from .world import House
 
 def raw(folder: Path) -> apsw.Connection:
     """Nobody else has it open."""
-    return apsw.Connection(str(folder / "diary.db"))
+    return apsw.Connection(str(folder / "store.db"))
 
 
 def filled(folder: Path, jobs: int = 300, size: int = 700) -> list[bytes]:
@@ -28,7 +28,7 @@ def filled(folder: Path, jobs: int = 300, size: int = 700) -> list[bytes]:
 
 
 def damage(folder: Path, page: int) -> None:
-    with open(folder / "diary.db", "r+b") as file:
+    with open(folder / "store.db", "r+b") as file:
         file.seek(page * 4096)
         file.write(b"\xff" * 4096)
 

@@ -85,7 +85,7 @@ def test_store_drops_the_large_payload_of_a_job_that_is_done(tmp_path: Path, res
         house.broker.succeed(give.attempt, b"", house.now)
     house.settle()
     house.close()
-    file = apsw.Connection(str(tmp_path / "diary.db"))
+    file = apsw.Connection(str(tmp_path / "store.db"))
     found = dict(file.execute("SELECT id, length(payload) FROM job").fetchall())
     file.close()
     assert found == {small.id: len(SMALL), big.id: 0}
@@ -119,7 +119,7 @@ def test_job_that_ends_and_is_retried_in_one_commit_is_stored_in_quarantine(tmp_
     house.worker()
     assert house.given_payloads() == [BIG]
     house.close()
-    file = apsw.Connection(str(tmp_path / "diary.db"))
+    file = apsw.Connection(str(tmp_path / "store.db"))
     found = file.execute("SELECT quarantined, length(payload) FROM job JOIN fate USING (number) WHERE id = ?", (id,))
     assert found.fetchall() == [(1, len(BIG))]
     file.close()

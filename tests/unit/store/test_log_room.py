@@ -18,11 +18,11 @@ BUSY = StoreLimits(ballast=0, idle=3_600.0, retry=3_600.0)  # nothing is merged 
 
 
 def size(folder: Path) -> int:
-    return (folder / "diary.db-wal").stat().st_size
+    return (folder / "store.db-wal").stat().st_size
 
 
 def used(folder: Path) -> int:
-    with Log(folder / "diary.db-wal") as log:
+    with Log(folder / "store.db-wal") as log:
         return size_of_log(sum(log.frame(index).is_ours for index in range(log.count)), PAGE)
 
 
@@ -96,7 +96,7 @@ def test_room_is_written_by_the_file_system_layer_of_the_store(tmp_path: Path) -
         until(lambda: size(tmp_path) >= STEP)
         house.enqueue()
         house.settle()
-        assert len(disk.platters["diary.db-wal"].safe) == size(tmp_path)
+        assert len(disk.platters["store.db-wal"].safe) == size(tmp_path)
         house.close()
     finally:
         disk.unregister()

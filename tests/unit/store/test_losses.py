@@ -93,11 +93,11 @@ def zero(path: Path, first: int, last: int) -> None:
 
 
 def log(folder: Path) -> Path:
-    return folder / "diary.db-wal"
+    return folder / "store.db-wal"
 
 
 def store(folder: Path) -> Path:
-    return folder / "diary.db"
+    return folder / "store.db"
 
 
 Damage = Callable[[Path], object]
@@ -282,7 +282,7 @@ def test_power_cut_leaves_nothing_that_looks_like_damage(tmp_path: Path) -> None
         for name, content in files.items():
             if name:
                 (folder / name).write_bytes(content)
-        if "diary.db" not in files or not files["diary.db"]:
+        if "store.db" not in files or not files["store.db"]:
             continue
         house = House(folder, BUSY, seed="again")
         house.load()
@@ -299,13 +299,13 @@ def test_restored_backup_starts_when_it_was_accepted(tmp_path: Path) -> None:
     old = house.enqueue(b"old")
     house.settle()
     house.close()
-    backup = (folder / "diary.db").read_bytes()
+    backup = (folder / "store.db").read_bytes()
     house = start(folder)
     for _ in range(5):
         house.enqueue()
         house.settle()
     house.close()
-    (folder / "diary.db").write_bytes(backup)
+    (folder / "store.db").write_bytes(backup)
     with pytest.raises(StoreError, match=r"5 jobs that .*or `dragoman store accept` if you have restored a backup"):
         start(folder)
     recovery.accept(folder)

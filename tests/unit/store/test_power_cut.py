@@ -71,7 +71,7 @@ def missing(folder: Path, image: Image) -> list[bytes]:
     for name, left in files.items():
         if name:
             (folder / name).write_bytes(left)
-    connection = open_file(folder / "diary.db")
+    connection = open_file(folder / "store.db")
     try:
         assert check_file(connection, lambda: False) == ""
         bring_up_to_date(connection)
@@ -89,7 +89,7 @@ def test_power_cut_loses_nothing_that_was_acknowledged(tmp_path: Path, disk: Dis
     images = live(tmp_path / "live", disk, random, IMAGES)
     lost = [missing(tmp_path / str(number), image) for number, image in enumerate(images)]
     assert sum(len(accepted) for _, accepted, _ in images) > 1_000
-    assert sum(files.get("diary.db-wal", b"").endswith(bytes(10_000)) for files, _, _ in images) > IMAGES // 4  # room
+    assert sum(files.get("store.db-wal", b"").endswith(bytes(10_000)) for files, _, _ in images) > IMAGES // 4  # room
     assert [each for each in lost if each] == []
 
 

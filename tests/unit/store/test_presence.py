@@ -25,8 +25,8 @@ def replace_folder(folder: Path) -> None:
 
 
 WAYS: dict[str, Callable[[Path], object]] = {
-    "file removed": lambda folder: (folder / "diary.db").unlink(),
-    "log removed": lambda folder: (folder / "diary.db-wal").unlink(),
+    "file removed": lambda folder: (folder / "store.db").unlink(),
+    "log removed": lambda folder: (folder / "store.db-wal").unlink(),
     "folder removed": lambda folder: shutil.rmtree(folder),
     "folder moved away": lambda folder: folder.rename(folder.with_name("elsewhere")),
     "folder replaced": replace_folder,
@@ -38,13 +38,13 @@ def test_nothing_is_acknowledged_after_the_log_was_cut(tmp_path: Path) -> None:
     house = House(tmp_path, SLOW)
     first = house.enqueue()
     house.settle()
-    with open(tmp_path / "diary.db-wal", "r+b") as log:
+    with open(tmp_path / "store.db-wal", "r+b") as log:
         log.truncate(0)
     house.enqueue()
     house.settle()
     assert house.accepted() == [first.id]
     assert house.store.problem is not None
-    assert "diary.db-wal was cut to " in house.store.problem
+    assert "store.db-wal was cut to " in house.store.problem
     house.close()
 
 
@@ -106,7 +106,7 @@ def test_what_the_files_have_is_right_when_they_come_back(tmp_path: Path) -> Non
 
 def test_it_is_noticed_when_nobody_wants_anything(tmp_path: Path) -> None:
     house = House(tmp_path, LIMITS)
-    (tmp_path / "diary.db").unlink()
+    (tmp_path / "store.db").unlink()
     until(lambda: house.store.problem is not None)
     house.close()
 

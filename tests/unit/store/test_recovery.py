@@ -121,7 +121,7 @@ def test_a_job_that_makes_no_sense_is_found_and_left_out(tmp_path: Path, change:
     found = recovery.recover(tmp_path)
     assert found is not None
     assert (found.jobs, found.left_out, found.places) == (19, 1, 0)
-    assert files(tmp_path) <= {"diary.db", "ballast"}
+    assert files(tmp_path) <= {"store.db", "ballast"}
     assert recovery.check(tmp_path) == ""
     again = House(tmp_path)
     again.load()
@@ -182,10 +182,10 @@ def test_a_note_that_is_no_text_is_left_out(tmp_path: Path) -> None:
 def test_a_file_that_was_cut_off_gives_what_it_has(tmp_path: Path, left: float) -> None:
     """SQLite refuses a file that is shorter than its header says."""
     ids = filled(tmp_path)
-    pages = (tmp_path / "diary.db").stat().st_size // 4096
+    pages = (tmp_path / "store.db").stat().st_size // 4096
     kept = int(pages * left)
     expected = sum(cells for page, cells in leaves(tmp_path) if page <= kept)
-    os.truncate(tmp_path / "diary.db", kept * 4096 + 100)
+    os.truncate(tmp_path / "store.db", kept * 4096 + 100)
     assert recovery.check(tmp_path) != ""
     with pytest.raises(StoreError, match="dragoman store recover"):
         House(tmp_path)
@@ -227,7 +227,7 @@ def test_rows_that_only_the_log_has_are_found(tmp_path: Path) -> None:
     with file:
         file.executemany(f"INSERT INTO job VALUES ({marks})", [sealed_job(row) for row in rows])
     file.close()
-    assert (tmp_path / "diary.db-wal").stat().st_size > 0
+    assert (tmp_path / "store.db-wal").stat().st_size > 0
     damage(tmp_path, 10)
     found = recovery.recover(tmp_path)
     assert found is not None
@@ -236,9 +236,9 @@ def test_rows_that_only_the_log_has_are_found(tmp_path: Path) -> None:
 
 def test_a_whole_diary_is_left_alone(tmp_path: Path) -> None:
     filled(tmp_path, 3)
-    before = (tmp_path / "diary.db").read_bytes()
+    before = (tmp_path / "store.db").read_bytes()
     assert recovery.recover(tmp_path) is None
-    assert (tmp_path / "diary.db").read_bytes() == before
+    assert (tmp_path / "store.db").read_bytes() == before
     assert not list(tmp_path.glob("*damaged*"))
 
 
@@ -255,7 +255,7 @@ def test_a_new_diary_that_cannot_be_written_leaves_nothing_behind(
     monkeypatch.setattr(recovery, "bring_up_to_date", full)
     with pytest.raises(StoreError, match=r"a new diary cannot be written in .*: the disk is full"):
         recovery.recover(tmp_path)
-    assert files(tmp_path) == before | {"diary.db-wal"}, "an empty one, of the look at it"
+    assert files(tmp_path) == before | {"store.db-wal"}, "an empty one, of the look at it"
     assert not list(tmp_path.glob("*damaged*"))
 
 
@@ -264,14 +264,14 @@ def test_a_file_of_another_program_is_not_recovered(tmp_path: Path) -> None:
     for force in (False, True):
         with pytest.raises(StoreError):
             recovery.recover(tmp_path, force=force)
-    assert files(tmp_path) == {"diary.db"}
+    assert files(tmp_path) == {"store.db"}
 
 
 @pytest.mark.parametrize("byte", [b"\x00", b"\xff", b"x"])
 def test_a_file_whose_tables_cannot_be_found_is_left_as_it_is(tmp_path: Path, byte: bytes) -> None:
     """Without a word of what the columns are there is nothing to go by: that is said, and nothing is made up."""
     filled(tmp_path, 3)
-    path = tmp_path / "diary.db"
+    path = tmp_path / "store.db"
     path.write_bytes(path.read_bytes().replace(b"payload BLOB", byte + b"ayload BLOB"))
     before = path.read_bytes()
     assert recovery.check(tmp_path) != ""

@@ -37,7 +37,7 @@ def test_file_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None
     house.settle()
     house.close()
     file = raw(tmp_path)
-    file.execute("ALTER TABLE fate DROP COLUMN can_resume")
+    file.execute("ALTER TABLE fate DROP COLUMN may_return")
     file.execute("DELETE FROM note WHERE key IN ('format', 'commits')")
     file.pragma("user_version", 1)
     file.close()
@@ -63,7 +63,7 @@ def test_file_that_is_in_use_is_refused(tmp_path: Path) -> None:
     """R105: whoever has it, even without our lock."""
     house = House(tmp_path)
     with pytest.raises(StoreError, match="in use by another program"):
-        schema.open_file(tmp_path / "diary.db")
+        schema.open_file(tmp_path / "store.db")
     house.close()
 
 
@@ -78,14 +78,14 @@ def test_damaged_file_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
     """R109: nobody makes an empty one in its place."""
     filled(tmp_path)
     damage(tmp_path, 40)
-    before = (tmp_path / "diary.db").read_bytes()
+    before = (tmp_path / "store.db").read_bytes()
     with pytest.raises(StoreError, match=r"is damaged .*: run `dragoman store recover` on its folder"):
         House(tmp_path)
-    assert (tmp_path / "diary.db").read_bytes() == before
+    assert (tmp_path / "store.db").read_bytes() == before
 
 
 def test_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "diary.db").write_bytes(b"something else entirely" * 400)
+    (tmp_path / "store.db").write_bytes(b"something else entirely" * 400)
     with pytest.raises(StoreError, match="is damaged"):
         House(tmp_path)
     with pytest.raises(StoreError, match="can be read"):

@@ -339,8 +339,8 @@ def test_file_is_for_us_alone(houses: Any, tmp_path: Path) -> None:
     houses(limits=LIMITS)
     assert {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {
         "ballast": 0o600,
-        "diary.db": 0o600,
-        "diary.db-wal": 0o600,
+        "store.db": 0o600,
+        "store.db-wal": 0o600,
     }
 
 

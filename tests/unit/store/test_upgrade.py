@@ -14,6 +14,7 @@ from dragoman.core.failure import Failure
 from dragoman.core.model import Job
 from dragoman.core.states import JobState, Outcome
 from dragoman.store import recovery, schema, sealing
+from dragoman.store.file_names import adopt_older
 from dragoman.store.sqlite import SqliteStore
 
 from .test_losses import copied
@@ -29,6 +30,7 @@ def taken(kind: str, target: Path) -> tuple[Path, dict[str, list[str]]]:
     shutil.copytree(FIXTURES / kind, target)
     ids: dict[str, list[str]] = json.loads((target / "ids.json").read_text())
     (target / "ids.json").unlink()
+    adopt_older(target)
     return target, ids
 
 
@@ -69,7 +71,7 @@ def test_folder_of_the_release_before_is_brought_up_to_date(tmp_path: Path, kind
     assert recovery.check(folder) == ""
     check_all(folder, ids)
     assert recovery.check(folder) == ""
-    file = apsw.Connection(str(folder / "diary.db"))
+    file = apsw.Connection(str(folder / "store.db"))
     assert file.pragma("user_version") == schema.VERSION
     for table in ("job", "fate"):
         assert file.execute(f"SELECT count(*) FROM {table} WHERE head_sum IS NULL OR body_sum IS NULL").get == 0
