@@ -78,7 +78,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """What people write Python with is loaded when it is first asked for."""
+    """Load public names on first use, so that `import dragoman` is fast."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"dragoman.{_HOMES.get(name, 'sdk.errors')}"), name)

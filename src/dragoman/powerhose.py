@@ -3,7 +3,7 @@
     with Master("ipc:///tmp/master-routing.ipc") as master:
         result = master.execute("42", b"data", timeout=60)
 
-It is a whole broker with one listener, on an event loop in a thread of its own. It keeps nothing on disk.
+It is a whole broker with one listener, on an event loop in its own thread. It stores nothing on disk.
 """
 
 from __future__ import annotations
@@ -42,14 +42,15 @@ class Master:
     """Gives jobs to Powerhose workers. Any number of threads may call `execute` at once."""
 
     def __init__(self, endpoint: str = DEFAULT_ENDPOINT, **options: str | float | bool) -> None:
-        """Listen at `endpoint`, as ZeroMQ writes it; `options` are those of a powerhose listener's URL.
+        """Listen at `endpoint`, a ZeroMQ address. `options` are those of a powerhose listener's URL.
 
-        Raises AddressError for what cannot be used, and PlaceTaken (an OSError) where another program listens.
+        Raises AddressError for an invalid address or option, and AddressInUse (an OSError) if another program listens
+        there.
         """
         query = "&".join(f"{name}={quote(_written(value), safe='')}" for name, value in options.items())
         self._url = url_from_endpoint(endpoint, "powerhose") + (f"?{query}" if query else "")
         self._lock = threading.Lock()
-        self._calls: set[_Call] = set()  # under way; guarded by the lock
+        self._calls: set[_Call] = set()  # in progress; guarded by the lock
         self._thread = ThreadedServer((self._url,), log, "master")
         [(listener, places)] = self._thread.opened
         self._endpoint = dict(places)["workers"]
@@ -57,18 +58,19 @@ class Master:
         self._thread.ended.add_done_callback(lambda _: self._fail_all())
 
     def execute(self, job_id: str, data: bytes, timeout: float | None = None) -> bytes:
-        """The result of the job. Raises JobError: JobTimeout, JobLost, …; BrokerUnavailable once the master is closed.
+        """Run a job and return its result. Raises JobError: JobTimeout, JobLost, …; BrokerUnavailable once closed.
 
-        Workers are told `job_id` as it is. `timeout` is the caller's patience over everything, and then only what was
-        given to the master by name (`queue_timeout`, `job_timeout`) ends a job sooner. Without it their defaults do.
+        Workers receive `job_id` unchanged. `timeout`: seconds to wait for the result, including queueing and all
+        attempts. With it, only a `queue_timeout` or `job_timeout` that was passed to the master ends a job sooner;
+        without it, their defaults do.
         """
         name = _check_id(job_id)
         if timeout is not None and (isnan(timeout) or timeout < 0):
-            raise ValueError(f"timeout {timeout:g} is no number of seconds")
-        payload = bytes(memoryview(data))  # the caller may change its own buffer later
+            raise ValueError(f"timeout {timeout:g} is not a number of seconds from 0")
+        payload = bytes(memoryview(data))  # the caller may change its buffer later
         if len(payload) > self._max_payload:
-            told = f"refused: payload of {len(payload)} bytes is over max_payload {self._max_payload}"
-            raise PayloadTooLarge(told)
+            message = f"refused: payload of {len(payload)} bytes is over max_payload {self._max_payload}"
+            raise PayloadTooLarge(message)
         call = _Call(name)
         with self._lock:
             self._calls.add(call)
@@ -83,12 +85,12 @@ class Master:
                 self._thread.post(lambda: self._abandon(call))
 
     def close(self) -> None:
-        """Stop listening, end every connection and the thread. Jobs under way end with an error."""
+        """Stop listening, end every connection and the thread. Running jobs end with an error."""
         self._thread.close()
 
     @property
     def endpoint(self) -> str:
-        """Where workers register, as ZeroMQ writes it: the port is told where any free one was asked for."""
+        """Address at which workers register, as ZeroMQ writes it, with the actual port."""
         return self._endpoint
 
     def __enter__(self) -> Self:
@@ -108,11 +110,11 @@ class Master:
             call.fail(BrokerUnavailable(CLOSED))
 
     def _read_options(self, listener: Listener) -> None:
-        said, url = listener.address.options, listener.address.url
-        own = read_options(PowerhoseOptions, said, url, also=said)
-        self._max_payload = read_options(ListenerOptions, said, url, also=said).max_payload
+        given, url = listener.address.options, listener.address.url
+        own = read_options(PowerhoseOptions, given, url, also=given)
+        self._max_payload = read_options(ListenerOptions, given, url, also=given).max_payload
         self._service = own.service
-        self._patient = JobOptions(
+        self._default_options = JobOptions(
             queue_timeout=own.queue_timeout,
             job_timeout=own.job_timeout or inf,
             attempts=own.attempts,
@@ -120,15 +122,15 @@ class Master:
             waits=True,
         )
         self._until_deadline = replace(
-            self._patient,
-            queue_timeout=own.queue_timeout if "queue_timeout" in said else inf,
-            job_timeout=own.job_timeout or inf if "job_timeout" in said else inf,
+            self._default_options,
+            queue_timeout=own.queue_timeout if "queue_timeout" in given else inf,
+            job_timeout=own.job_timeout or inf if "job_timeout" in given else inf,
         )
 
     def _submit(self, call: _Call, payload: bytes, timeout: float | None) -> None:
         server, now = self._thread.server, clock.now()
         if timeout is None:
-            server.broker.submit(self._service, payload, call, self._patient, now)
+            server.broker.submit(self._service, payload, call, self._default_options, now)
         else:
             job_options = self._until_deadline
             server.broker.submit(self._service, payload, call, job_options, now, deadline=now + timeout)
@@ -141,11 +143,11 @@ class Master:
 
 
 class _Call(Caller):
-    """A caller inside this program, which has named its job."""
+    """A caller inside this program, with the name of its job."""
 
     def __init__(self, job_name: bytes) -> None:
         super().__init__(_Deliveries())
-        self.job_name = job_name  # what the session tells workers
+        self.job_name = job_name  # the job id that workers receive
         self.result: concurrent.futures.Future[bytes] = concurrent.futures.Future()
 
     def answer(self, answer: DeliverOutcome) -> None:
@@ -160,7 +162,7 @@ class _Call(Caller):
 
 
 class _Deliveries(Recipient):
-    """Hands outcomes to the callers of this program."""
+    """Delivers outcomes to the callers of this program."""
 
     def execute(self, effect: Effect, now: float) -> None:
         if isinstance(effect, DeliverOutcome):
@@ -170,15 +172,13 @@ class _Deliveries(Recipient):
 
 
 def _check_id(job_id: str) -> bytes:
-    """A worker finds the end of the id by the first separator behind it, so it must not hold one, nor begin one."""
+    """Check and encode a job id. Workers find its end by the first separator, so it must not contain or begin one."""
     name = job_id.encode()
     if not name or SEPARATOR in name or name.endswith(b":"):
-        raise ValueError(
-            f"job id {job_id!r} cannot be told on this wire: no empty one, no ':::' in it, no ':' at its end"
-        )
+        raise ValueError(f"job id {job_id!r} cannot be sent: it must not be empty, contain ':::' or end with ':'")
     return name
 
 
 def _written(value: str | float | bool) -> str:
-    """A value as it stands in a URL."""
+    """Return a value as it is written in a URL."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -34,7 +34,7 @@ HOT = {
     "core.job_registry:JobRegistry.admit": Slow(),
     "core.job_registry:JobRegistry.end": Slow(),
     "core.worker_registry:WorkerRegistry.pick": Slow(),
-    "core.worker_registry:WorkerRegistry.occupy": Slow(),
+    "core.worker_registry:WorkerRegistry.take_slot": Slow(),
     "core.worker_registry:WorkerRegistry.settle": Slow(),
     "core.idle:IdleList.append": Slow(),
     "core.idle:IdleList.move_to_end": Slow(),

@@ -50,7 +50,7 @@ class Survivor:
         self._flags = flags
         self.start()
 
-    def start(self, until: str = "diary read") -> Program:
+    def start(self, until: str = "jobs restored") -> Program:
         """Start it, and wait until it has printed this."""
         self.broker = self.try_to_start()
         self.broker.prints(until)

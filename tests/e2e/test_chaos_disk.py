@@ -57,7 +57,7 @@ def test_a_full_disk_refuses_new_jobs_and_nothing_else(programs: Programs, disk:
             client.enqueue("later", LARGE.encode())
         status, _, body = house.ask("GET", "/readyz")
         assert status == 503
-        assert b"the diary cannot write: the disk is full" in body
+        assert b"the store cannot write: the disk is full" in body
         assert house.numbers()["dragoman_store_unavailable"] == 1
 
         assert len(client.call("work", b"a call goes on")) == 32
@@ -117,7 +117,7 @@ def test_a_broker_starts_on_a_full_disk_in_the_room_of_the_ballast(programs: Pro
     assert not (disk.seen / "data" / "epoch.new").exists()
     status, _, body = house.ask("GET", "/readyz")
     assert status == 503
-    assert b"the diary cannot write: the disk is full" in body
+    assert b"the store cannot write: the disk is full" in body
     status, problem = house.say("POST", "/v1/jobs", service="later", payload="small")
     assert (status, problem["detail"]) == (507, "diary: the disk is full")
     with Client(house.native) as client:
@@ -159,7 +159,7 @@ def test_a_disk_without_any_room_and_without_ballast_is_no_place_to_start(progra
 def test_a_diary_of_its_largest_size_refuses_new_jobs_until_something_is_erased(programs: Programs) -> None:
     house = Survivor(programs, "--set", "max_store_size=6MiB")
     accepted, problem = submit_until_full(house)
-    assert problem["detail"] == "diary: it takes 6291456 bytes already (max_store_size)"
+    assert problem["detail"] == "diary: the store takes 6291456 bytes, the maximum (max_store_size)"
     assert len(accepted) * len(LARGE) > 4 << 20
     assert house.say("POST", "/v1/services/later/purge")[1]["purged"] == len(accepted)
     until(lambda: house.ask("GET", "/readyz")[0] == 200, "there is room again")

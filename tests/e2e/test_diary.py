@@ -65,7 +65,7 @@ def check_all_here(said: str, accepted: set[str]) -> None:
 def test_broker_says_where_its_diary_is(programs: Programs, tmp_path: Path) -> None:
     broker = programs.dragoman("serve", LISTEN, "--data", str(tmp_path / "data"))
     broker.prints(f"background jobs are kept in {re.escape(str(tmp_path / 'data'))}")
-    broker.prints("diary read")
+    broker.prints("jobs restored")
     broker.signal(signal.SIGTERM)
     assert broker.ends() == 0
 
@@ -124,7 +124,7 @@ def test_a_diary_with_a_bad_byte_is_refused_and_recovered(programs: Programs, tm
     assert recovery.ends() == 0
     assert "left out: 1 jobs or notes that cannot be read" in recovery.out
     again = programs.dragoman("serve", LISTEN, "--data", str(folder))
-    again.prints("diary read")
+    again.prints("jobs restored")
     assert not list(folder.glob("*.new*"))
     assert "Traceback" not in broken.err + broker.err + recovery.err
 
@@ -164,7 +164,7 @@ def test_diary_of_a_newer_release_is_refused(programs: Programs, tmp_path: Path)
     file.close()
     broker = programs.dragoman("serve", LISTEN, "--data", str(folder))
     assert broker.ends() == 74
-    assert "give another folder (--data)" in broker.err
+    assert "name another folder (--data)" in broker.err
 
 
 @pytest.mark.parametrize("command", ["check", "recover"])
@@ -185,7 +185,7 @@ def test_disk_that_fails_ends_the_broker_with_its_own_code(tmp_path: Path) -> No
         try:
             server.listen()
             assert isinstance(server.store, SqliteStore)
-            server.store.failed("the diary failed (a disk)")
+            server.store.failed("the store failed (a disk)")
             return await asyncio.wait_for(server.stopped, 10)
         finally:
             server.close()

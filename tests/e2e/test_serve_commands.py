@@ -82,7 +82,7 @@ def test_serve_off_loopback_with_insecure_warns(programs: Programs) -> None:
 
 def test_serve_without_a_frontend_says_that_it_takes_workers_only(programs: Programs) -> None:
     program = programs.dragoman("serve", "pingpong+tcp://127.0.0.1:0", "--data", "memory")
-    program.prints("takes workers only")
+    program.prints("accepts workers only")
 
 
 @pytest.mark.parametrize("taken", ["backend", "frontend"])
@@ -101,7 +101,7 @@ def test_a_hangup_neither_stops_a_broker_nor_changes_it(programs: Programs) -> N
     broker = programs.dragoman("serve", "tcp://127.0.0.1:0", "--data", "memory")
     url = broker.prints(r"(tcp://127.0.0.1:\d+)")
     os.kill(broker.pid, signal.SIGHUP)
-    broker.prints("SIGHUP changes nothing")
+    broker.prints("SIGHUP ignored")
     programs.dragoman("worker", "--exec", "cat", "--service", "echo", "--connect", url)
     broker.prints("worker joined")
     called = programs.dragoman("call", "echo", "still here", "--connect", url)
@@ -188,7 +188,7 @@ def test_a_data_folder_where_everybody_may_write_ends_with_74_and_the_command_to
     folder.chmod(0o777)
     program = programs.dragoman("serve", "http://127.0.0.1:0", "--data", folder)
     assert program.ends() == 74
-    assert f"everybody may write there: run chmod o-w {folder}" in program.err
+    assert f"all users may write there: run chmod o-w {folder}" in program.err
 
 
 def test_an_epoch_that_is_no_number_ends_with_74_and_is_named(programs: Programs, tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def test_files_that_are_gone_are_noticed_and_saved(programs: Programs, tmp_path:
     assert (saved / "epoch").read_text() == epoch
     again = programs.run("store", "rescue", broker.pid, saved)
     assert again.process.returncode == 74
-    assert "give an empty folder" in again.err
+    assert "name an empty folder" in again.err
     broker.signal(signal.SIGTERM)
     assert broker.ends() == 74
     _, http = serve(programs, saved)
@@ -188,4 +188,4 @@ def test_check_and_the_start_agree_about_an_epoch_that_is_no_number(programs: Pr
     assert refused.ends() == 74
     checked = programs.run("store", "check", folder)
     assert checked.ends() == 74
-    assert "does not hold a number" in checked.err
+    assert "does not contain a number" in checked.err

@@ -436,7 +436,7 @@ def test_a_frozen_peer_of_zmtp_31_is_lost_and_one_of_30_is_left_to_tcp(broker_ho
     frozen = crowd.enter_context(Raw(house.callers)).greet()
     heard = frozen.rest()
     assert heard.startswith(b"\x04\x07\x04PING")
-    assert house.journal.mentions("peer silent")
+    assert house.journal.mentions("nothing received for")
     assert [each.carrier.peer_version for each in house.runner.connections.peers] == [(3, 0)]
     assert_pings([old])
 
@@ -479,7 +479,7 @@ def test_our_own_pause_expires_no_worker(broker_house: Start, visitors: Visitors
         until(lambda: all(now > then + 2 for now, then in zip(workers.pongs, before, strict=True)), "all have PONGs")
         assert house.counters.expired_workers == 0
         assert sorted(house.broker.worker_registry.workers) == joined
-        assert house.journal.mentions("paused")
+        assert house.journal.mentions("event loop stalled")
 
 
 def test_a_pause_takes_no_peer_for_frozen(broker_house: Start, visitors: Visitors) -> None:

@@ -389,7 +389,7 @@ def test_the_folder_and_its_socket_are_ours_alone(broker_house: Start, url: str,
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ("frontend=7000", "no callers"),
+        ("frontend=7000", "controller has no frontend: callers use another dialect"),
         ("uid_allow=root", "uid_allow is a list of numbers"),
         ("mode=rwx", "mode an octal number"),
         ("edition=third", "edition"),

@@ -300,4 +300,4 @@ def received(visitors: Visitors, kind: int, place: SocketAddress) -> tuple[zmq.S
 def assert_nothing_left(house: House) -> None:
     until(lambda: not house.runner.connections.peers and not house.host._dials, "peers and dials are forgotten")
     assert not house.runner.connections.admission.addresses
-    assert house.runner.connections.life_signs.watched == 0
+    assert house.runner.connections.heartbeats.watched == 0

@@ -322,7 +322,7 @@ def test_d13_a_pause_of_the_brokers_own_expires_nobody(programs: Programs, calle
     began = time.monotonic()
     until(lambda: time.monotonic() - began > 1.7, "longer than the lease and than D13's second")
     broker.go_on()
-    broker.prints("paused")
+    broker.prints("event loop stalled")
     caller = callers.dealer(broker.callers)
     ask(caller, b"job")
     assert answer(caller) == b"W did job"

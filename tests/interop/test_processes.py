@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from dragoman.server.processes import Processes, most_watched
+from dragoman.server.processes import Processes, max_watched
 from dragoman.server.serve import loop_factory
 
 PATIENCE = 15.0
@@ -93,4 +93,4 @@ def test_a_process_that_cannot_be_watched(
 @pytest.mark.parametrize(("soft", "most"), [(1024, 256), (20_480, 224), (20_000, 0), (524_288, 504_032), (-1, 20_000)])
 def test_peers_come_before_watches(monkeypatch: pytest.MonkeyPatch, soft: int, most: int) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (soft, soft))
-    assert most_watched(512 if soft == 1024 else 20_000) == most
+    assert max_watched(512 if soft == 1024 else 20_000) == most

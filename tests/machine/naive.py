@@ -8,12 +8,12 @@ from types import SimpleNamespace as Record
 
 class Naive:
     def __init__(self, policy, jitter):
-        self.policy, self.jitter, self.run_once, self.paused = policy, jitter, count(), set()
+        self.policy, self.jitter, self.sequence, self.paused = policy, jitter, count(), set()
         self.jobs, self.workers, self.holder = {}, {}, {}  # holder: (job's id, which hand-out) -> worker
 
     def submit(self, id, service, job_options, deadline, now):
         job = self.jobs[id] = Record(
-            id=id, service=service, job_options=job_options, deadline=deadline, arrival=now, tried=[]
+            id=id, service=service, options=job_options, deadline=deadline, arrival=now, tried=[]
         )
         job.state, job.outcome, job.attempt, job.until, job.queue_due = (
             "delayed",
@@ -79,8 +79,8 @@ class Naive:
         """See who is idle and who is drained; then the best job goes to its best worker, again and again."""
         for w in self.workers.values():
             w.mark = "gone" if w.mark == "draining" and not (w.running or w.stuck) else w.mark
-            run_once, known = next(self.run_once), w.since if w.state == "idle" else {}  # by service
-            w.since = {service: known.get(service, run_once) for service in w.services}
+            number, known = next(self.sequence), w.since if w.state == "idle" else {}  # by service
+            w.since = {service: known.get(service, number) for service in w.services}
             is_free = len(w.running) + len(w.stuck) < w.profile.capacity
             w.state = ("idle" if w.asked else "detached") if is_free else "busy" if w.running else "stuck"
             w.state = "backing off" if w.state == "stuck" and [*w.stuck] == [w.refused] else w.state

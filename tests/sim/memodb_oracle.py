@@ -38,7 +38,7 @@ from dragoman.dialects.memodb.records import ConnectionRecord, MemoDbWorker, Pen
 from dragoman.server.connection import StreamConnection
 from dragoman.server.connections import Connections
 from dragoman.server.runner import Runner
-from sim.oracle import LATE_GIVE, require, result_of
+from sim.oracle import LATE_SEND, require, result_of
 from sim.world import World
 
 __all__ = ["RARE", "MemoDbOracle", "WatchedMemoDb", "books", "require", "result_of"]
@@ -224,7 +224,7 @@ class MemoDbOracle:
             require(now >= job.arrival + queue_timeout, "R6", f"{name} after {now - job.arrival:.3f} s")
 
     def recalls(self, attempt: Attempt, now: float) -> None:
-        due = attempt.given + attempt.job.options.job_timeout - LATE_GIVE
+        due = attempt.given + attempt.job.options.job_timeout - LATE_SEND
         require(now >= due, "R6", f"{bytes(attempt.job.payload[:16])!r} was given {now - attempt.given:.3f} s ago")
 
     def turns_away(self, worker_id: bytes) -> None:
@@ -232,7 +232,7 @@ class MemoDbOracle:
         self.hit("unknown id after a restart got DISCONNECT" if is_old else "late RESULT got DISCONNECT")
 
     def remarked(self, event: str, fields: dict[str, Any]) -> None:
-        if event == "paused":
+        if event == "event loop stalled":
             self.hit("broker paused")
         elif event == "internal error":
             raise fields["exception"]

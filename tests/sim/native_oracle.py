@@ -141,7 +141,7 @@ class NativeOracle:
         self.hit("takeovers", broker.counters.takeovers)
 
     def remarked(self, event: str, fields: dict[str, Any]) -> None:
-        if event == "paused":
+        if event == "event loop stalled":
             self.hit("broker paused")
         elif event == "internal error":
             raise fields["exception"]

@@ -45,7 +45,7 @@ from dragoman.server.connection import StreamConnection
 from dragoman.server.connections import Connections
 from sim.world import World
 
-LATE_GIVE = 0.05  # the run time may count from the decision if the job left no later than this
+LATE_SEND = 0.05  # the run time may count from the decision if the job left no later than this
 SECRET = b"known to honest workers only"
 
 RARE = (
@@ -179,7 +179,7 @@ class Oracle:
         require(job.spent <= self.said[job.id], "D8", f"{name}: {job.spent} spent, {self.said[job.id]} sent")
         if answer.outcome is Outcome.TIMED_OUT and "no result" in answer.reason:
             self.hit("answer timed out in the run")
-            is_due = now >= self.given[job.id] + self._options.job_timeout - LATE_GIVE
+            is_due = now >= self.given[job.id] + self._options.job_timeout - LATE_SEND
             require(is_due, "R6", f"{name} was given {now - self.given[job.id]:.3f} s ago")
         elif answer.outcome is Outcome.TIMED_OUT:
             self.hit("answer timed out in the queue")
@@ -190,9 +190,9 @@ class Oracle:
             require(not self._nobody_drops or answer.outcome is not Outcome.FAILED, "R34", name)
 
     def remarked(self, event: str, fields: dict[str, Any]) -> None:
-        if event == "paused":
+        if event == "event loop stalled":
             self.hit("broker paused")
-        elif event == "peer silent":
+        elif event == "connection closed" and "nothing received" in fields["reason"]:
             self.hit("peers silent")
         elif event == "internal error":
             raise fields["exception"]
@@ -200,7 +200,7 @@ class Oracle:
             if "was silent" in fields["reason"]:
                 self.hit("workers expired")
                 require(not self._only_we_fail, "D13", f"{fields['worker']} pings and was found silent")
-            elif "did not prove itself free" in fields["reason"]:
+            elif "was stuck for" in fields["reason"]:
                 self.hit("stuck closed at the limit")
 
     # ---------------------------------------------------------------- the broker's books

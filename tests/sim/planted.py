@@ -71,17 +71,17 @@ class ExpiryByState(Expiry):
 
     __slots__ = ()
 
-    def _judge_job(self, job: Job, now: float) -> None:
+    def _check_job(self, job: Job, now: float) -> None:
         if job.state is JobState.WAITING:
             self._attempts.end_early(job, Outcome.TIMED_OUT, "no worker was free", now)
         elif job.state is JobState.DELAYED:
             self._delays.wake(job, now)
         elif job.attempt is not None:
-            self._attempts.overrun(job.attempt, now)
+            self._attempts.time_out(job.attempt, now)
 
-    def _judge_worker(self, worker: Worker, now: float) -> None:
+    def _check_worker(self, worker: Worker, now: float) -> None:
         if worker.state is not WorkerState.GONE:
-            super()._judge_worker(worker, now)
+            super()._check_worker(worker, now)
 
 
 class Ungenerational(Deadlines[Any]):

@@ -1,1 +1,1 @@
-"""What a job broker is. Pure: no I/O, no clock, no random, no log, no async; standard library only."""
+"""The pure state machine of the broker: no I/O, no clock, no random, no log, no async; standard library only."""

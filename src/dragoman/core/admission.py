@@ -1,4 +1,4 @@
-"""Whether a job may come in at all, before anything is known of it but its service; and words for its end."""
+"""Admission checks for a submitted job: draining, service name, unknown service; reasons of some outcomes."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from dragoman.core.owners import Owner
 from dragoman.core.policy import Policy
 from dragoman.core.states import RefusalReason
 
-PATIENCE_OVER: Final = "its deadline passed"
+DEADLINE_PASSED: Final = "its deadline passed"
 CALLER_GONE: Final = "its caller has gone"
 GIVEN_BACK: Final = "given back by its worker"
 STOPPED: Final = "the broker stopped while it ran"
-GOODBYE: Final = "the broker stops"
-BEING_DRAINED: Final = f"{RefusalReason.DRAINING}: the broker is about to stop"
+BROKER_STOPS: Final = "the broker stops"
+REFUSED_DRAINING: Final = f"{RefusalReason.DRAINING}: the broker is about to stop"
 
 
 def refusal_for(
     name: str, service: Service | None, job_options: JobOptions, policy: Policy, is_draining: bool, owner: Owner | None
 ) -> tuple[RefusalReason, str] | None:
-    """Why a job for this service is turned away, or None. `service` is the one of that name, if there is one."""
+    """Return the reason to refuse a job for this service, or None. `service` is None if the name is unknown."""
     if is_draining:
         return RefusalReason.DRAINING, "the broker is about to stop"
     if service is None and not is_name(name, policy.max_service_bytes):
@@ -40,11 +40,11 @@ def refusal_for(
 
 
 def can_offer(services: Collection[str], policy: Policy) -> bool:
-    """Whether a worker may offer these: not too many, and names."""
+    """Whether a worker may offer these services: not too many, and all names are valid."""
     if not 0 < len(services) <= policy.max_services_per_worker:
         return False
     return all(is_name(each, policy.max_service_bytes) for each in services)
 
 
 def too_many_services(known: int) -> tuple[RefusalReason, str]:
-    return RefusalReason.BUSY, f"{known} services are known already (max_services)"
+    return RefusalReason.BUSY, f"{known} services exist, the maximum (max_services); raise the limit"

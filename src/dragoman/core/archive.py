@@ -1,4 +1,4 @@
-"""Ended jobs whose outcome is kept for whoever comes back, and the idempotency keys by which they are found (R24)."""
+"""Ended jobs whose outcome is kept for later requests, and the idempotency keys that find them (R24)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 from dragoman.core.model import Job
 
-OBJECT_BYTES: Final = 1024  # what a job costs besides its bytes: an outcome of none is not free
+OBJECT_BYTES: Final = 1024  # cost of a job besides its bytes: an empty outcome is not free
 
 
 class Archive:
@@ -33,17 +33,17 @@ class Archive:
         self.bytes += _cost(job)
 
     def drop(self, job: Job) -> None:
-        """Forget a job, kept or not."""
+        """Remove a job, kept or not."""
         if job.key is not None and self._keys.get((job.service.name, job.key)) is job:
-            del self._keys[job.service.name, job.key]  # else a later one has it
+            del self._keys[job.service.name, job.key]  # otherwise a later job has the key
         if job.is_archived:
             self.bytes -= _cost(job)
             job.keep_until = -1.0
             while self._kept and not self._kept[0].is_archived:
                 self._kept.popleft()
 
-    def beyond_bounds(self) -> Iterator[Job]:
-        """The oldest outcomes, for as long as all of them together take too much (L20)."""
+    def over_limit(self) -> Iterator[Job]:
+        """Yield the oldest outcomes while all of them together exceed the limit (L20)."""
         while self.bytes > self._max_bytes and self._kept:
             yield self._kept[0]
 

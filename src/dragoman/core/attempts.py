@@ -1,9 +1,8 @@
-"""Attempts that end without a result: their worker is gone, failed, refused the job, or took too long.
+"""Attempts that end without a result: the worker left, failed, declined the job, or timed out.
 
-One question decides what follows. If no worker can have seen the job, it goes back to its place in the queue and the
-attempt does not count (`not_started`, R8). If a worker may have seen it, the attempt is spent (`spend`, R9): the job is
-tried again after its retry delay, or ends. If the worker may still be at it, its slot stays taken until it proves free
-(`doubt`, D11).
+If no worker can have seen the job, it returns to its place in the queue and the attempt does not count (`not_started`,
+R8). If a worker may have seen it, the attempt is used up (`spend`, R9): the job is retried after its retry delay, or
+ends. If the worker may still run it, its slot stays taken until the worker proves free (`mark_stuck`, D11).
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from dragoman.core.admission import BEING_DRAINED, CALLER_GONE, GIVEN_BACK
+from dragoman.core.admission import CALLER_GONE, GIVEN_BACK, REFUSED_DRAINING
 from dragoman.core.counters import Counters
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.delays import Delays
@@ -25,7 +24,7 @@ from dragoman.core.job_registry import JobRegistry
 from dragoman.core.leases import lease_expired_at
 from dragoman.core.model import ABSENT, Attempt, Job, Token, Worker
 from dragoman.core.policy import Policy
-from dragoman.core.retries import are_spent, back_off, note_ending, remember_tried
+from dragoman.core.retries import attempts_used_up, back_off, record_attempt, remember_tried
 from dragoman.core.states import CANCELLED, FAILED, GONE, LOST, REFUSED, TIMED_OUT, WAITING, Outcome, RefusalReason
 from dragoman.core.worker_registry import WorkerRegistry
 
@@ -58,7 +57,7 @@ class Attempts:
         dispatch: Dispatch,
         delays: Delays,
     ) -> None:
-        self.resumable: dict[Token, Attempt] = {}  # given out by an earlier run, and perhaps still under way (R107)
+        self.resumable: dict[Token, Attempt] = {}  # attempts of an earlier run that may still be running (R107)
         self._policy = policy
         self._entropy = entropy
         self._counters = counters
@@ -72,21 +71,21 @@ class Attempts:
     # ---------------------------------------------------------------- reasons to end
 
     def leave(self, worker: Worker, now: float, reason: str, unseen: Iterable[Attempt]) -> None:
-        """End the attempts of a worker that has gone. Those in `unseen` cannot have reached it."""
+        """End the attempts of a worker that left. Those in `unseen` cannot have reached it."""
         if worker.state is GONE:
             return
         held = self._dispatch.remove(worker, reason)
         never_left = {attempt.token for attempt in unseen}
         for attempt in held:
-            if attempt.token in never_left or take_back(attempt, self._effects):
+            if attempt.token in never_left or unsend(attempt, self._effects):
                 self.not_started(attempt, now)
             else:
                 self.spend(attempt, LOST, reason, now)
 
-    def overrun(self, attempt: Attempt, now: float) -> None:
-        """End an attempt whose run time is over (R7): it is spent, its worker unproven."""
+    def time_out(self, attempt: Attempt, now: float) -> None:
+        """Time out an attempt (R7): it is used up, and its worker is stuck."""
         worker = attempt.worker
-        if take_back(attempt, self._effects):  # we came late, not the worker
+        if unsend(attempt, self._effects):  # the broker was late, not the worker
             self.not_started(attempt, now)
             self._free_unsent(attempt, now)
             return
@@ -98,11 +97,11 @@ class Attempts:
     def end_early(
         self, job: Job, outcome: Outcome, reason: str, now: float, refusal: RefusalReason | None = None
     ) -> None:
-        """End a job in any state. A worker that holds it is told, and is unproven until it proves free."""
+        """End a job in any state. A worker that holds it is notified, and is stuck until it proves free."""
         attempt = job.attempt
         if job.state is WAITING and job.order != inf:
             job.service.queue.remove(job)
-        is_unseen = attempt is not None and take_back(attempt, self._effects)
+        is_unseen = attempt is not None and unsend(attempt, self._effects)
         if attempt is not None and not is_unseen:
             self.mark_stuck(attempt, now)
             self._effects.append(CancelAttempt(attempt, reason))
@@ -113,24 +112,24 @@ class Attempts:
     # ---------------------------------------------------------------- the worker's slot
 
     def _free_unsent(self, attempt: Attempt, now: float) -> None:
-        """Free the slot of an attempt that its worker was never sent: it still asks for a job."""
+        """Free the slot of an attempt that was never sent: the worker still requests a job."""
         worker = attempt.worker
         del worker.running[attempt.token]
         worker.asked += 1
         self._dispatch.freed(worker, now)
 
     def mark_stuck(self, attempt: Attempt, now: float) -> None:
-        """Mark the slot as unproven: the attempt is over, but its worker may still be at it (D11)."""
+        """Mark the slot as stuck: the attempt has ended, but its worker may still run it (D11)."""
         worker = attempt.worker
         del worker.running[attempt.token]
         attempt.stuck_since = now
         worker.stuck[attempt.token] = attempt
         self._worker_registry.settle(worker, now)
-        # What else it runs is no sooner due than it was; to ask that again each time would cost a crowd its square.
+        # No other attempt is due earlier than before. Recomputing that for each attempt would take quadratic time.
         self._deadlines.arm(worker, lease_expired_at(worker))
 
     def late_result(self, attempt: Attempt, now: float) -> None:
-        """Count a result that came after its attempt had ended. It only proves the worker free (D2, D11)."""
+        """Count a result that came after its attempt had ended. It only frees the worker's slot (D2, D11)."""
         self._counters.late_results += 1
         if attempt.worker.stuck.pop(attempt.token, None) is not None:
             self._dispatch.freed(attempt.worker, now)
@@ -138,13 +137,13 @@ class Attempts:
     # ---------------------------------------------------------------- the job
 
     def not_started(self, attempt: Attempt, now: float) -> None:
-        """Put the job back to its place in the queue: no worker can have seen it, so no attempt is spent (R8)."""
+        """Return the job to its place in the queue: no worker can have seen it, so no attempt is used up (R8)."""
         job = attempt.job
-        self._job_registry.part_with(attempt)
+        self._job_registry.detach_attempt(attempt)
         job.refusals += 1
         remember_tried(job, attempt.worker)
         if self._dispatch.is_draining and not job.options.durable:
-            self._job_registry.end(job, REFUSED, b"", BEING_DRAINED, now, RefusalReason.DRAINING)
+            self._job_registry.end(job, REFUSED, b"", REFUSED_DRAINING, now, RefusalReason.DRAINING)
         elif job.queue_due <= now:
             self._job_registry.end(
                 job, TIMED_OUT, b"", f"no worker took it within {job.options.queue_timeout:g} s", now
@@ -157,7 +156,7 @@ class Attempts:
                 self._delays.requeue(job, now)
 
     def refuse(self, attempt: Attempt, now: float) -> bool:
-        """The worker would not take the job. It gets no other until it says that it is idle."""
+        """The worker declined the job. It gets no other job until it reports ready."""
         worker = attempt.worker
         worker.refused = attempt.token if worker.profile.may_decline else None
         if attempt.job.attempt is not attempt:
@@ -167,11 +166,11 @@ class Attempts:
         if worker.profile.may_decline:
             self.not_started(attempt, now)
         else:
-            self.spend(attempt, FAILED, "its worker refused it", now)
+            self.spend(attempt, FAILED, "its worker declined it", now)
         return True
 
     def undelivered(self, attempt: Attempt, now: float) -> None:
-        """The job never left us: its worker is as free as it was."""
+        """Free the worker of an attempt that was never sent."""
         worker = attempt.worker
         if attempt.job.attempt is attempt:
             del worker.running[attempt.token]
@@ -181,24 +180,24 @@ class Attempts:
         self._dispatch.freed(worker, now)
 
     def give_back(self, attempt: Attempt, delay: float, priority: int | None, spends: bool, now: float) -> bool:
-        """The worker will not finish the job, and is free again. False if the attempt was over already."""
+        """Return the job of a worker that will not finish it. The worker is free. False if the attempt had ended."""
         worker, job = attempt.worker, attempt.job
         if job.attempt is not attempt:
             if worker.stuck.pop(attempt.token, None) is not None:
                 self._dispatch.freed(worker, now)
             return False
-        self._note_new_wishes(job, delay, priority)
+        self._update_options(job, delay, priority)
         del worker.running[attempt.token]
         if spends:
             self.spend(attempt, FAILED, GIVEN_BACK, now, delay=delay)
         else:
-            self._set_aside(attempt, delay, now)
+            self._requeue_later(attempt, delay, now)
         self._dispatch.freed(worker, now)
         return True
 
-    def _note_new_wishes(self, job: Job, delay: float, priority: int | None) -> None:
-        """The job asks for what its worker said. The store has that, too: after a restart, a job that has spent no
-        attempt rests at most for the delay that it asks for (R25)."""
+    def _update_options(self, job: Job, delay: float, priority: int | None) -> None:
+        """Change the job's options as its worker requests. The store gets them, too: after a restart, a job that has
+        used no attempt is delayed at most by the delay in its options (R25)."""
         job_options = job.options
         if priority is not None and priority != job_options.priority:
             job_options = replace(job_options, priority=priority)
@@ -209,15 +208,15 @@ class Attempts:
             if job_options.durable:
                 self._job_registry.rewrite(job)
 
-    def _set_aside(self, attempt: Attempt, delay: float, now: float) -> None:
+    def _requeue_later(self, attempt: Attempt, delay: float, now: float) -> None:
         """Queue the job of an attempt that does not count, after a delay."""
         job = attempt.job
-        self._job_registry.part_with(attempt)
+        self._job_registry.detach_attempt(attempt)
         remember_tried(job, attempt.worker)
         job.refusals = 0
         job.queue_due = inf
         if self._dispatch.is_draining and not job.options.durable:
-            self._job_registry.end(job, REFUSED, b"", BEING_DRAINED, now, RefusalReason.DRAINING)
+            self._job_registry.end(job, REFUSED, b"", REFUSED_DRAINING, now, RefusalReason.DRAINING)
         elif self._outlives_caller(job, now):
             self._retry_after(job, delay, now)
 
@@ -230,15 +229,15 @@ class Attempts:
         failure: Failure | None = None,
         delay: float | None = None,
     ) -> None:
-        """Count the attempt: a worker may have seen the job (R9). While attempts remain, it is tried again after
-        `delay`, or as R11 says."""
+        """Use up the attempt: a worker may have seen the job (R9). While attempts remain, the job is retried after
+        `delay`, or as R11 defines."""
         job = attempt.job
-        self._job_registry.part_with(attempt)
+        self._job_registry.detach_attempt(attempt)
         job.service.ran.observe(now - attempt.given)
         job.queue_due = inf  # the next attempt may wait as long as the first
         reason = reason.encode("utf-8", "replace")[: self._policy.max_error_bytes].decode("utf-8", "ignore")
-        note_ending(job, attempt.worker, outcome, reason)
-        is_last = are_spent(job, attempt.worker, self._policy)
+        record_attempt(job, attempt.worker, outcome, reason)
+        is_last = attempts_used_up(job, attempt.worker, self._policy)
         if is_last or (self._dispatch.is_draining and not job.options.durable):
             job.quarantined = job.options.durable
             self._job_registry.end(job, outcome, b"", reason, now, failure=failure)
@@ -249,7 +248,7 @@ class Attempts:
                 self._retry_at(job, now + back_off(job, outcome, self._policy, self._entropy.jitter()))
 
     def _outlives_caller(self, job: Job, now: float) -> bool:
-        """A call whose callers have all gone is not started again (R18), nor is one that they did not come back for."""
+        """Whether the job goes on. A call whose callers all left, or did not return in time, is cancelled (R18)."""
         if job.is_kept or (job.callers and job.orphan_due > now):
             return True
         self._job_registry.end(job, CANCELLED, b"", CALLER_GONE, now)
@@ -261,7 +260,7 @@ class Attempts:
             self._job_registry.save(job)
 
     def _retry_after(self, job: Job, delay: float, now: float) -> None:
-        """The delay is the worker's: none means at once."""
+        """Retry after the delay that the worker chose; 0 means at once."""
         if delay > 0.0:
             self._retry_at(job, now + delay)
             return
@@ -279,21 +278,21 @@ class Attempts:
         return token in self.resumable
 
     def claim_resumable(self, token: Token) -> Attempt | None:
-        """The attempt of an earlier run with this token, once: whoever names it was given it."""
+        """Return the attempt of an earlier run with this token, once. The token proves that the worker was sent it."""
         return self.resumable.pop(token, None)
 
 
-def take_back(attempt: Attempt, effects: list[Effect]) -> bool:
-    """If the attempt's Give has not been carried out yet, see that it never is: nobody can have seen the job.
+def unsend(attempt: Attempt, effects: list[Effect]) -> bool:
+    """Remove the attempt's SendJob if it has not been executed. True: no worker can have seen the job.
 
-    The runner may be walking through `effects`. It marks a Give as sent before it carries it out, so only an entry
-    that is still ahead of it is removed.
+    The runner may be iterating over `effects`. It marks a SendJob as sent before it executes it, so only an entry that
+    is still ahead of it is removed.
     """
-    if attempt.is_sent:  # without asking, a crowd that ends in one tick would cost its square
+    if attempt.is_sent:  # without this check, many attempts that end in one tick would take quadratic time
         return False
     for index, effect in enumerate(effects):
         if type(effect) is SendJob and effect.attempt is attempt:
             del effects[index]
             return True
-    # Otherwise it waits for its payload or its commit, and will find that it is too late.
+    # Otherwise it waits for its payload or its commit, which then finds that the attempt has ended.
     return attempt.job.payload is ABSENT or attempt.job.options.durable

@@ -1,12 +1,12 @@
-"""The broker: verbs in, effects out.
+"""The broker: method calls in, effects out.
 
-Sessions translate what peers say into these verbs; the broker decides, changes its state, and appends to `effects` what
-must now happen. Every verb takes the time as an argument and is called by one owner, one at a time. Nothing here waits.
+Broker sides translate messages into these calls. The broker decides, changes its state, and appends effects. Every
+method takes the time as an argument, and one owner calls them, one at a time. Nothing here waits.
 
-The way of a job: `submit` lets it in (or answers *refused*), `core/dispatch.py` queues it or gives it to a worker (an
+A job's path: `submit` accepts it or appends a refusal, `core/dispatch.py` queues it or sends it to a worker (an
 attempt), and `succeed` ends the attempt and the job. `core/attempts.py` ends attempts without a result (`fail`,
-`refuse`, `leave`), and `core/expiry.py` judges what is due (`tick`). Verbs that name an attempt which is no longer the
-current one change no job (D2): they are late.
+`refuse`, `leave`), and `core/expiry.py` handles time-outs (`tick`). A call that names an attempt which is no longer
+current is late: it changes no job (D2).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from dragoman.core.states import CANCELLED, DONE, ENDED, FAILED, REFUSED, RUNNIN
 
 
 class Broker(OptionalVerbs):
-    """Decides what happens to jobs and workers. Has one method for each request of peers, operators, store or clock.
-    This class has the verbs of every dialect; those it inherits are for operators, or for some dialects only."""
+    """Decides about jobs and workers: one method per request of connections, operators, the store or the clock. This
+    class has the methods that every dialect uses; inherited ones are for operators, or for some dialects only."""
 
     # ---------------------------------------------------------------- callers
 
@@ -46,50 +46,48 @@ class Broker(OptionalVerbs):
         id: JobId | None = None,
         owner: Owner | None = None,
     ) -> Job | None:
-        """Let a job in. None means that it was refused, and an Answer says why. `id`: if it brought one."""
+        """Accept a job. None: it was refused, and a DeliverOutcome has the reason. `id`: chosen by the caller."""
         known = self.worker_registry.services.get(service)
         if known is None or self.dispatch.is_draining or not known.is_known:
             refusal = refusal_for(service, known, job_options, self.policy, self.is_draining, owner)
             if refusal is not None:
-                return self._turn_away(service, caller, *refusal)
+                return self._refuse(service, caller, *refusal)
             known = self.worker_registry.service(service)
             if known is None:
-                return self._turn_away(service, caller, *too_many_services(len(self.worker_registry.services)))
+                return self._refuse(service, caller, *too_many_services(len(self.worker_registry.services)))
         if key is not None:
             first = self.job_registry.first_with(known, key)
-            misuse = self.job_registry.misuse(key, first, payload, job_options)
-            if misuse is not None:
-                return self._turn_away(service, caller, *misuse)
+            key_conflict = self.job_registry.key_conflict(key, first, payload, job_options)
+            if key_conflict is not None:
+                return self._refuse(service, caller, *key_conflict)
             if first is not None:
                 self.job_registry.join_first(first, caller)
                 return first
         if id is None:
             id = self.entropy.job_id()
-        elif (clash := self.job_registry.clash(id, job_options)) is not None:
-            return self._turn_away(service, caller, *clash)
+        elif (id_conflict := self.job_registry.id_conflict(id, job_options)) is not None:
+            return self._refuse(service, caller, *id_conflict)
         job = self.job_registry.admit(id, known, payload, (caller,), job_options, now, key, owner)
         if job is None:
-            return self._turn_away(
-                service, caller, RefusalReason.BUSY, self.job_registry.lack_of_room(known, key, owner)
-            )
+            return self._refuse(service, caller, RefusalReason.BUSY, self.job_registry.limit_reached(known, key, owner))
         job.deadline = deadline
         caller.add_job(job)
         if job_options.durable or job_options.delay > 0.0:
-            self.delays.welcome(job, now)
+            self.delays.add(job, now)
         else:
             self.dispatch.queue(job, now)
         return job
 
     def withdraw(self, job: Job, now: float, reason: str = "withdrawn") -> bool:
-        """Cancel a job in whatever state it is. False if it had ended already."""
+        """Cancel a job in any state. False if it had already ended."""
         if job.state is ENDED:
             return False
         self.attempts.end_early(job, CANCELLED, reason, now)
         return True
 
     def caller_gone(self, caller: Caller, now: float, reason: str = CALLER_GONE) -> None:
-        """The caller has gone for good, and is told nothing more. Of its calls, those that wait end at once (R18) and
-        those that run may end (R19). A job that is kept, or that others wait for, goes on."""
+        """Remove a caller that left for good. Its waiting calls end at once (R18); its running calls may finish (R19).
+        A job that is kept, or that other callers wait for, continues."""
         for job in caller.open_jobs():
             caller.remove_job(job)
             job.callers = tuple(other for other in job.callers if other is not caller)
@@ -110,8 +108,8 @@ class Broker(OptionalVerbs):
         held_back_until: float = 0.0,
         origin: str = "",
     ) -> Worker | None:
-        """A worker comes. It is *booting* until it says that it is idle. None: it offers more names than we keep.
-        `origin`: the label of its connection, for those who follow events."""
+        """Add a worker. It is *starting* until `idle` is called. None: too many or invalid service names. `origin`: the
+        label of its connection, for events."""
         offered = (
             self.worker_registry.services_for(dict.fromkeys(services)) if can_offer(services, self.policy) else None
         )
@@ -127,22 +125,22 @@ class Broker(OptionalVerbs):
         return worker
 
     def idle(self, worker: Worker, now: float) -> bool:
-        """The worker says it is free: so it is, unless a job of ours runs there (D1)."""
+        """Mark the worker as free, unless a current attempt runs there (D1)."""
         worker.seen = now
         return self.dispatch.idle(worker, now)
 
     def seen(self, worker: Worker, now: float) -> None:
-        """A life sign: it extends the lease and nothing else (D1, R6)."""
+        """A heartbeat: renews the lease and nothing else (D1, R6)."""
         worker.seen = now
 
     def leave(self, worker: Worker, now: float, reason: str, unseen: Iterable[Attempt] = ()) -> None:
-        """The worker has gone. Of what it held, `unseen` cannot have reached it (R8); the rest may have (R9)."""
+        """Remove a worker that left. The attempts in `unseen` cannot have reached it (R8); the others may have (R9)."""
         self.attempts.leave(worker, now, reason, unseen)
 
     # ---------------------------------------------------------------- attempts
 
     def succeed(self, attempt: Attempt, result: Payload, now: float) -> bool:
-        """The attempt's result. False if it came too late: it then only proves the worker free (D2, D11)."""
+        """Finish an attempt with its result. False if it came late: it then only frees the worker's slot (D2, D11)."""
         worker = attempt.worker
         worker.seen = now
         job = attempt.job
@@ -167,8 +165,8 @@ class Broker(OptionalVerbs):
         failure: Failure | None = None,
         outcome: Outcome = FAILED,
     ) -> bool:
-        """End an attempt that its worker could not do; the worker is free again. False if it came late.
-        `outcome` is LOST if the worker died of the job, or a part of it that ran the job."""
+        """End an attempt that failed; the worker is free again. False if it came late. `outcome` is LOST if the worker,
+        or the process that ran the job, died."""
         worker = attempt.worker
         worker.seen = now
         if attempt.job.attempt is not attempt:
@@ -180,7 +178,7 @@ class Broker(OptionalVerbs):
         return True
 
     def reject(self, attempt: Attempt, reason: str, now: float) -> bool:
-        """This worker's wire cannot carry the job: it ends *failed* and was never sent. The worker stays free."""
+        """End a job *failed* that the worker's dialect cannot carry. It was never sent; the worker stays free."""
         if attempt.job.attempt is not attempt:
             return False
         del attempt.worker.running[attempt.token]
@@ -189,19 +187,19 @@ class Broker(OptionalVerbs):
         return True
 
     def undelivered(self, attempt: Attempt, now: float) -> None:
-        """The job never left us, so its worker is as free as it was, and another may have the job at once (R8)."""
+        """Return a job that was never sent: its worker is free, and another worker may get the job at once (R8)."""
         self.attempts.undelivered(attempt, now)
 
     # ---------------------------------------------------------------- time
 
     def tick(self, now: float) -> None:
-        """Judge everything that is due."""
+        """Handle everything that is due."""
         self._expiry.tick(now)
 
     def next_deadline(self) -> float:
         return self._deadlines.next()
 
-    def _turn_away(self, service: str, caller: Caller, refusal: RefusalReason, reason: str) -> Job | None:
+    def _refuse(self, service: str, caller: Caller, refusal: RefusalReason, reason: str) -> Job | None:
         self.counters.refuse(self.worker_registry.counted_as(service), refusal, reason)
         self.effects.append(DeliverOutcome(caller, None, REFUSED, b"", f"{refusal}: {reason}", refusal))
         return None

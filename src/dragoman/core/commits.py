@@ -13,9 +13,9 @@ from dragoman.core.store_entries import StoreJob, StoreValue
 class AfterCommit(Enum):
     """The action that follows once a save is committed."""
 
-    ACCEPT = auto()  # acknowledge the job to its callers
-    GIVE = auto()  # send the attempt to its worker
-    ANSWER = auto()  # send the outcome to the job's callers
+    ACKNOWLEDGE = auto()  # acknowledge the job to its callers
+    SEND = auto()  # send the attempt to its worker
+    DELIVER = auto()  # send the outcome to the job's callers
     NOTHING = auto()
 
 
@@ -26,17 +26,17 @@ class PendingCommits:
     __slots__ = ("_held", "_unwritten", "last", "safe")
 
     def __init__(self) -> None:
-        self.last = 0  # the number of the newest save
-        self.safe = 0  # and of the last that the store has committed
+        self.last = 0  # number of the newest save
+        self.safe = 0  # number of the last save that the store has committed
         self._held: deque[tuple[int, Held]] = deque()
-        self._unwritten: list[Held] = []  # attempts whose save failed: the store writes them as soon as it can (R101)
+        self._unwritten: list[Held] = []  # attempts whose save failed: the store writes them later (R101)
 
-    def hold(self, job: Job, promise: AfterCommit, rewrites: bool = False) -> StoreJob:
-        """Store the job as it is now. With `AfterCommit.GIVE`, its current attempt waits for that."""
+    def hold(self, job: Job, after_commit: AfterCommit, rewrites: bool = False) -> StoreJob:
+        """Store the job as it is now. With `AfterCommit.SEND`, its current attempt is held until the commit."""
         self.last += 1
         if not job.number:
             job.number = self.last
-        self._held.append((self.last, (job, promise, job.attempt if promise is AfterCommit.GIVE else None)))
+        self._held.append((self.last, (job, after_commit, job.attempt if after_commit is AfterCommit.SEND else None)))
         return StoreJob(job, self.last, rewrites)
 
     def note(self, key: str, value: str | None) -> StoreValue:
@@ -45,20 +45,20 @@ class PendingCommits:
         return StoreValue(key, value, self.last)
 
     def release(self, number: int, is_written: bool) -> Iterator[Held]:
-        """All that was held for saves up to this one, in order; attempts only if the store has them."""
+        """Yield what was held for saves up to this one, in order. Attempts are released only if the store has them."""
         self.safe = max(self.safe, number)
         if is_written and self._unwritten:
             unwritten, self._unwritten = self._unwritten, []
             yield from unwritten
         while self._held and self._held[0][0] <= number:
             held = self._held.popleft()[1]
-            if is_written or held[1] is not AfterCommit.GIVE:
+            if is_written or held[1] is not AfterCommit.SEND:
                 yield held
             else:
                 self._unwritten.append(held)
 
     def has_accepted(self, job: Job) -> bool:
-        """Whether the store has this background job."""
+        """Whether the store has committed this background job."""
         return job.number <= self.safe
 
     @property

@@ -1,4 +1,4 @@
-"""Components of the broker, and how they are connected."""
+"""Components of the broker and their connections."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dragoman.core.worker_registry import WorkerRegistry
 
 
 class Components:
-    """The state of a broker: registries of jobs and workers, and the classes that decide about them."""
+    """State of a broker: registries of jobs and workers, and the classes that decide about them."""
 
     def __init__(
         self, policy: Policy, entropy: Entropy, counters: Counters | None = None, first_worker: int = 1
@@ -29,9 +29,9 @@ class Components:
         self.policy = policy
         self.entropy = entropy
         self.counters = counters = counters if counters is not None else Counters()
-        self.effects: list[Effect] = []  # the runner walks through them in order
+        self.effects: list[Effect] = []  # the runner executes them in order
         self.owners = Owners()
-        self.resumed_at = -inf  # when we last came back from a pause of our own (D13)
+        self.resumed_at = -inf  # time at which the last pause of the broker ended (D13)
         self.worker_registry = worker_registry = WorkerRegistry(policy.priority_step, policy.max_services, first_worker)
         deadlines: Deadlines[Any] = Deadlines()
         self.events = Events(self.effects)
@@ -52,7 +52,7 @@ class Components:
 
     @property
     def is_draining(self) -> bool:
-        """Whether the broker is about to stop: it accepts no job and gives none to a worker."""
+        """Whether the broker is shutting down: it accepts and dispatches no jobs."""
         return self.dispatch.is_draining
 
     @is_draining.setter

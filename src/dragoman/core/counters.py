@@ -1,4 +1,4 @@
-"""What the broker counts: plain integers on one object."""
+"""Counters of the broker: plain integers on one object."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 from dragoman.core.states import DONE, Outcome, RefusalReason
 
 MOST_NAMED: Final = 1_000  # services whose dropped jobs are counted by name
-UNNAMED: Final = ""  # stands for all other services, and for names that are no services
+UNNAMED: Final = ""  # stands for all other services, and for names of unknown services
 QUEUE_TIMEOUT: Final = "queue time-out"
 
 
@@ -17,7 +17,7 @@ class Dropped:
     __slots__ = ("causes", "reason")
 
     def __init__(self) -> None:
-        self.causes: dict[str, int] = {}  # jobs by cause: QUEUE_TIMEOUT or a Refusal
+        self.causes: dict[str, int] = {}  # jobs by cause: QUEUE_TIMEOUT or a RefusalReason
         self.reason = ""  # of the latest one
 
 
@@ -51,45 +51,45 @@ class Counters:
     )
 
     def __init__(self) -> None:
-        self.accepted = 0  # jobs that were let in
+        self.accepted = 0  # jobs accepted
         self.restored = 0  # jobs of an earlier run that had not ended
-        self.released = 0  # R135: quarantined jobs that were let in again
-        self.refused = 0  # submits turned away at the door
-        self.done = 0  # accepted jobs that ended so
-        self.undone = dict.fromkeys(Outcome, 0)  # and those that ended otherwise
-        self.erased = 0  # kept outcomes that were forgotten
+        self.released = 0  # R135: quarantined jobs that were released
+        self.refused = 0  # submits refused
+        self.done = 0  # accepted jobs that ended `done`
+        self.undone = dict.fromkeys(Outcome, 0)  # accepted jobs that ended otherwise
+        self.erased = 0  # kept outcomes that were deleted
         self.dispatched = 0  # attempts
         self.late_results = 0  # R2
         self.unclaimed_results = 0  # R19
-        self.dropped_parts = 0  # of results, late
+        self.dropped_parts = 0  # late parts of results
         self.expired_workers = 0
-        self.false_expiries = 0  # R88: dropped workers that turned out to live
+        self.false_expiries = 0  # R88: removed workers that turned out to be alive
         self.ready_while_busy = 0  # R34
         self.ambiguous_results = 0  # R44
         self.throttled_pings = 0  # R49
         self.takeovers = 0  # T7: a routing id seen on a new connection
         self.internal_errors = 0  # R27
-        self.connections_closed_slow = 0  # R17: peers that did not read
+        self.connections_closed_slow = 0  # R17: connections that did not read
         self.connections_rejected = 0  # L7, R23
         self.clamped_timeouts = 0  # R72
-        self.replayed_answers = 0  # R60, R63: said again because the request came again
+        self.replayed_answers = 0  # R60, R63: replies sent again for a repeated request
         self.dropped: dict[str, Dropped] = {}  # by service; the server reports entries and removes them
-        self.unreported_outcomes: dict[str, int] = {}  # R73: by outcome, where the wire has no word for it
+        self.unreported_outcomes: dict[str, int] = {}  # R73: by outcome, where the dialect has no message for it
         self.bad_messages: dict[tuple[str, str], int] = {}  # D6, by dialect and reason
 
     @property
     def ended(self) -> dict[Outcome, int]:
-        """Accepted jobs by how they ended."""
+        """Accepted jobs by outcome."""
         return self.undone | {DONE: self.done}
 
     def refuse(self, service: str, cause: RefusalReason, reason: str) -> None:
-        """Count a submit that was turned away. `service`: UNNAMED if there is no such service."""
+        """Count a refused submit. `service`: UNNAMED if there is no such service."""
         self.refused += 1
         if cause is not RefusalReason.DRAINING:  # expected, and logged as `draining`
             self.drop(service, cause, reason)
 
     def drop(self, service: str, cause: str, reason: str) -> None:
-        """Count a job that no worker was given. Costs nothing where all goes well."""
+        """Count a job that was dropped before an attempt. Not on the hot path."""
         dropped = self.dropped.get(service)
         if dropped is None:
             if len(self.dropped) >= MOST_NAMED:

@@ -1,9 +1,9 @@
-"""One heap of due times.
+"""Timers of jobs and workers: one heap of due times.
 
-An entry is a reminder, not a verdict: when it comes up, its subject is asked what is due *now*, and sets a new reminder
-if that is later. So a life sign costs no heap work at all, and nothing can expire by a time that has since moved (R5).
-Each entry carries the number of the reminder that set it; one whose subject has been reminded, disarmed or armed
-earlier since then is dead, and dead entries are swept out before they outnumber the living three to one (I11).
+A timer does not decide. When it fires, the subject's current due time is computed, and a new timer is set if that is
+later. So a heartbeat costs no heap work, and nothing expires by a due time that has moved since (R5). Each entry has
+the number of its timer. An entry whose subject has fired, been disarmed or been armed earlier since is dead. Dead
+entries are swept out before they outnumber the live ones three to one (I11).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ SWEEP_FLOOR: Final = 64
 
 
 class Subject(Protocol):
-    alarm: float  # when it is reminded next; inf = not at all
-    alarm_number: int  # which entry of the heap that is
+    alarm: float  # time of its next timer; inf: none
+    alarm_number: int  # number of its entry in the heap
 
 
 S = TypeVar("S", bound=Subject)
@@ -31,13 +31,13 @@ class Deadlines(Generic[S]):
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, S]] = []
         self._number = 0
-        self.armed = 0  # subjects with a living entry
+        self.armed = 0  # subjects with a live entry
 
     def __len__(self) -> int:
         return len(self._heap)
 
     def arm(self, subject: S, due: float) -> None:
-        """See that the subject is reminded at `due` or earlier."""
+        """Set the subject's timer to `due`, unless it has an earlier one."""
         before = subject.alarm
         if due >= before:
             return
@@ -47,7 +47,7 @@ class Deadlines(Generic[S]):
         heappush(self._heap, (due, number, subject))
         if before == inf:
             self.armed += 1
-        elif len(self._heap) > SWEEP_FLOOR + 3 * self.armed:  # the entry that it had is dead
+        elif len(self._heap) > SWEEP_FLOOR + 3 * self.armed:  # its former entry is dead
             self._sweep()
 
     def disarm(self, subject: S) -> None:
@@ -59,8 +59,8 @@ class Deadlines(Generic[S]):
                 self._sweep()
 
     def due(self, now: float) -> Iterator[S]:
-        """Every subject whose reminder has come up. Each is disarmed before it is given."""
-        while self._heap and self._heap[0][0] <= now:  # read anew each time: arming may sweep
+        """Yield every subject whose timer has fired. Each is disarmed first."""
+        while self._heap and self._heap[0][0] <= now:  # read again each time: arming may sweep
             _, number, subject = heappop(self._heap)
             if subject.alarm_number == number:
                 self.disarm(subject)

@@ -1,6 +1,6 @@
-"""Delays: jobs that enter their queue later than they come, or once more.
+"""Delays: jobs that enter their queue later than they are submitted, or again.
 
-A call goes straight to `Dispatch.queue`. Here are the others: background jobs, delayed jobs, jobs that come back from a
+A call goes straight to `Dispatch.queue`. This module handles background jobs, delayed jobs, jobs that return from a
 worker, and jobs of an earlier run of the broker.
 """
 
@@ -20,7 +20,7 @@ from dragoman.core.states import DELAYED, WAITING
 
 
 class Delays:
-    """Delays jobs, and puts them into their queue when their time has come."""
+    """Delays jobs, and queues them when the delay ends."""
 
     __slots__ = ("_deadlines", "_dispatch", "_job_registry", "_policy")
 
@@ -32,12 +32,12 @@ class Delays:
         self._deadlines = deadlines
         self._dispatch = dispatch
 
-    def welcome(self, job: Job, now: float) -> None:
-        """Delay a new job, give it to a worker, or queue it. A background job takes its place at once; its callers are
-        told, and its worker is sent it, when the store has it. One commit serves both if a worker is idle."""
+    def add(self, job: Job, now: float) -> None:
+        """Delay, dispatch or queue a new job. A background job takes its place at once; it is acknowledged, and sent to
+        its worker, when the store has committed it. One commit serves both if a worker is idle."""
         job_options = job.options
         if job_options.durable:
-            self._job_registry.save(job, AfterCommit.ACCEPT)
+            self._job_registry.save(job, AfterCommit.ACKNOWLEDGE)
         if job_options.delay > 0:
             self.delay(job, now + min(job_options.delay, self._policy.max_delay))
             return
@@ -50,7 +50,7 @@ class Delays:
         self._deadlines.arm(job, job.due())
 
     def wake(self, job: Job, now: float) -> None:
-        """Queue a delayed job whose time has come."""
+        """Queue a delayed job whose delay has ended."""
         if not job.tried and not job.spent:
             job.arrival = now
             move_job(job, WAITING)
@@ -61,17 +61,17 @@ class Delays:
             self.requeue(job, now)
 
     def requeue(self, job: Job, now: float) -> None:
-        """Queue a job that was given to a worker before. It keeps its place: the key of its arrival."""
+        """Queue a job that was dispatched before. It keeps its place: the key of its arrival."""
         if job.state is not WAITING:
             self._job_registry.move(job, WAITING)
         service = job.service
         service.queue.put_back(job, job.arrival - job.options.priority * self._policy.priority_step)
-        self._dispatch.hand_out(service, now)
+        self._dispatch.dispatch_waiting(service, now)
         if job.state is WAITING:
             self._deadlines.arm(job, job.due())
 
     def restore(self, job: Job, start_at: float, now: float) -> None:
-        """Delay or queue a job of an earlier run that no worker holds (R107). Subscribers know it already."""
+        """Delay or queue a job of an earlier run that no worker holds (R107). No event is published."""
         if start_at > now:
             job.start_at = start_at
             move_job(job, DELAYED)
@@ -81,4 +81,4 @@ class Delays:
         job.queue_due = now + job.options.queue_timeout
         job.service.queue.restore(job, job.arrival)
         self._deadlines.arm(job, job.due())
-        self._dispatch.hand_out(job.service, now)
+        self._dispatch.dispatch_waiting(job.service, now)

@@ -1,15 +1,15 @@
 """Dispatch: gives waiting jobs to idle workers.
 
-A job enters by `queue`, waits in the queue of its service, and leaves by `give`, which makes the attempt; a job that
-comes later or once more enters by `core/delays.py`. A worker enters by `freed`, whenever one of its slots is free. The
-queues are in `core/queues.py`, the lists of idle workers in `core/worker_registry.py`; only this class matches the two.
+A job enters by `queue`, waits in the queue of its service, and leaves by `give`, which starts the attempt. Delayed jobs
+and retries enter by `core/delays.py`. A worker enters by `freed`, whenever one of its slots becomes free. The queues
+are in `core/queues.py`, the lists of idle workers in `core/worker_registry.py`; only this class matches the two.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from dragoman.core.admission import PATIENCE_OVER
+from dragoman.core.admission import DEADLINE_PASSED
 from dragoman.core.commits import AfterCommit
 from dragoman.core.counters import Counters
 from dragoman.core.deadlines import Deadlines
@@ -50,7 +50,7 @@ class Dispatch:
         deadlines: Deadlines[Any],
         effects: list[Effect],
     ) -> None:
-        self.is_draining = False  # the broker is about to stop: no job is given to a worker any more
+        self.is_draining = False  # the broker is shutting down and dispatches no more jobs
         self._policy = policy
         self._entropy = entropy
         self._counters = counters
@@ -63,10 +63,10 @@ class Dispatch:
     # ---------------------------------------------------------------- jobs
 
     def queue(self, job: Job, now: float) -> None:
-        """Give a job that comes for the first time to an idle worker, or append it to its queue."""
+        """Dispatch a new job to an idle worker, or append it to its queue."""
         service = job.service
         if job.deadline <= now or job.options.job_timeout <= 0.0:
-            reason = PATIENCE_OVER if job.deadline <= now else "it may not run at all"
+            reason = DEADLINE_PASSED if job.deadline <= now else "its job_timeout allows no run time"
             self._job_registry.end(job, TIMED_OUT, b"", reason, now)
             return
         job.queue_due = now + job.options.queue_timeout
@@ -76,20 +76,20 @@ class Dispatch:
                 self.give(job, worker, now)
                 return
         service.queue.append(job, now)
-        self._deadlines.arm(job, min(min(job.queue_due, job.deadline), job.orphan_due))  # min of two is compiled
+        self._deadlines.arm(job, min(min(job.queue_due, job.deadline), job.orphan_due))  # two-argument min is compiled
         if self._events.wanted & JOB_WAITING:
             self._events.job_moved(job)
 
     # ---------------------------------------------------------------- attempts
 
     def give(self, job: Job, worker: Worker, now: float) -> bool:
-        """Start an attempt: the worker is sent the job. Tells whether the worker has room for more."""
+        """Start an attempt: send the job to the worker. Returns whether the worker has room for more."""
         token = self._entropy.token()
         due = now + worker.run_time(job)
         job.attempt = attempt = Attempt(job, job.spent + 1, token, worker, now, due)
         self._job_registry.move(job, RUNNING)
         worker.running[token] = attempt
-        has_room = self._worker_registry.occupy(worker)
+        has_room = self._worker_registry.take_slot(worker)
         self._counters.dispatched += 1
         if not job.spent:
             job.service.waited.observe(now - job.arrival)
@@ -98,13 +98,13 @@ class Dispatch:
         if due < worker.alarm:
             self._deadlines.arm(worker, due)
         if job.options.durable:
-            self._job_registry.save(job, AfterCommit.GIVE)  # R108: it leaves when the store has it
+            self._job_registry.save(job, AfterCommit.SEND)  # R108: sent after the commit
         else:
             self._effects.append(SendJob(attempt))
         return has_room
 
-    def hand_out(self, service: Service, now: float) -> None:
-        """Give waiting jobs of this service to idle workers, until there are no more of one or the other."""
+    def dispatch_waiting(self, service: Service, now: float) -> None:
+        """Dispatch waiting jobs of this service while there are idle workers."""
         while service.queue.length and not service.paused and not self.is_draining:
             job = service.queue.head()
             worker = self._worker_registry.pick(job, now) if job is not None else None
@@ -116,9 +116,9 @@ class Dispatch:
     # ---------------------------------------------------------------- workers
 
     def freed(self, worker: Worker, now: float) -> None:
-        """Fill a free slot of the worker with the next job, or list the worker among the idle."""
+        """Fill a free slot of the worker with the next job, or list the worker as idle."""
         if worker.state is DRAINING:
-            self.dismiss_if_drained(worker)
+            self.remove_if_drained(worker)
             return
         if worker.state is DETACHED or worker.asked <= 0:
             self._worker_registry.settle(worker, now)
@@ -129,11 +129,11 @@ class Dispatch:
             if not self.give(job, worker, now):
                 return
         self._worker_registry.settle(worker, now)
-        if worker.seen + worker.profile.lease < worker.alarm:  # only its lease can be due earlier than it was
+        if worker.seen + worker.profile.lease < worker.alarm:  # only the lease can be due earlier than before
             self._deadlines.arm(worker, worker_deadline(worker))
 
     def idle(self, worker: Worker, now: float) -> bool:
-        """Free the slots of attempts that are over. False: no slot was taken by such a one."""
+        """Free the slots of ended attempts. False: there was none."""
         if worker.state is STARTING:
             move_worker(worker, IDLE)
         elif not worker.stuck:
@@ -142,8 +142,8 @@ class Dispatch:
         self.freed(worker, now)
         return True
 
-    def dismiss_if_drained(self, worker: Worker) -> None:
-        """Dismiss a draining worker once it holds nothing."""
+    def remove_if_drained(self, worker: Worker) -> None:
+        """Remove a draining worker once it holds no attempt."""
         if not worker.running and not worker.stuck and not worker.stays:
             self._effects.append(RemoveWorker(worker, RemovalReason.DRAINED, "drained"))
             self.remove(worker, "drained")
@@ -157,7 +157,7 @@ class Dispatch:
         return held
 
     def _next_job(self, worker: Worker) -> Job | None:
-        """The job that has waited longest, by its key, at the head of the queues of the worker's services (R14)."""
+        """Return the job with the lowest queue key among the heads of the worker's queues (R14)."""
         if self.is_draining:
             return None
         if len(worker.services) == 1:

@@ -1,4 +1,4 @@
-"""Results that came before their jobs were read again (R107)."""
+"""Results that arrived before their jobs were restored (R107)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class EarlyResults:
         self._results: dict[Token, Payload] = {}
 
     def keep(self, token: Token, result: Payload) -> bool:
-        """False: there is no room for it, or it is here already."""
+        """Keep a result. False: there is no room for it, or one with this token is kept already."""
         cost = len(result) + OBJECT_BYTES
         if token in self._results or self._bytes + cost > self._max_bytes:
             return False
@@ -30,7 +30,7 @@ class EarlyResults:
         return result
 
     def clear(self) -> int:
-        """All jobs are here. How many results were nobody's."""
+        """Drop all results after the last job was restored. Returns the number dropped."""
         count = len(self._results)
         self._results.clear()
         self._bytes = 0

@@ -1,6 +1,6 @@
-"""Effects: actions that the broker asks for, such as sending a job or storing it.
+"""Effects: actions that the broker requests, such as sending a job or storing it.
 
-The broker's methods append them, and the line carries them out in order. They are made for each job, so they are small.
+The broker's methods append them, and the runner executes them in order. Every job creates some, so they are small.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Delivery(Effect):
 
 
 class SendJob(Delivery):
-    """Hand this attempt's job to its worker."""
+    """Send this attempt's job to its worker."""
 
     __slots__ = ("attempt",)
 
@@ -34,7 +34,7 @@ class SendJob(Delivery):
 
 
 class CancelAttempt(Delivery):
-    """The attempt is over: tell the worker, where its dialect has a word for it."""
+    """Notify the worker that the attempt has ended, if its dialect has a message for it."""
 
     __slots__ = ("attempt", "reason")
 
@@ -47,7 +47,7 @@ class CancelAttempt(Delivery):
 
 
 class RemoveWorker(Delivery):
-    """The broker has let this worker go."""
+    """Notify the broker side that the broker has removed this worker."""
 
     __slots__ = ("farewell", "reason", "worker")
 
@@ -61,7 +61,7 @@ class RemoveWorker(Delivery):
 
 
 class DeliverOutcome(Delivery):
-    """Tell one caller how its job ended. `job` is None for a submit that was refused at the door."""
+    """Deliver a job's outcome to one caller. `job` is None if the submit was refused."""
 
     __slots__ = ("caller", "failure", "job", "outcome", "reason", "refusal", "result")
 
@@ -88,7 +88,7 @@ class DeliverOutcome(Delivery):
 
 
 class Acknowledge(Delivery):
-    """Tell a caller that its background job is safe: the diary has it."""
+    """Confirm to a caller that its background job is committed."""
 
     __slots__ = ("caller", "job")
 
@@ -101,7 +101,7 @@ class Acknowledge(Delivery):
 
 
 class DeliverProgress(Delivery):
-    """Pass on what a running job reports, or a part of its result. Another attempt's parts begin anew."""
+    """Deliver a progress report of a running job, or a part of its result. Each attempt starts its parts again."""
 
     __slots__ = ("attempt", "caller", "is_part", "payload")
 

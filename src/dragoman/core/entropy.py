@@ -9,7 +9,8 @@ from dragoman.core.model import JobId, Token
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Entropy:
-    """A class and not a protocol: every job draws a token, and compiled code calls a class directly."""
+    """Creates ids, tokens and jitter. A class and not a protocol: every job takes a token, and compiled code calls a
+    class directly."""
 
     def job_id(self) -> JobId:
         raise NotImplementedError
@@ -18,5 +19,5 @@ class Entropy:
         raise NotImplementedError
 
     def jitter(self) -> float:
-        """A number between -1 and 1."""
+        """Return a number between -1 and 1."""
         raise NotImplementedError

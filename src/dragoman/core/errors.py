@@ -1,7 +1,7 @@
-"""InvariantBroken: our own fault. It has a module to itself because compiled code cannot inherit AssertionError."""
+"""InvariantBroken has a module to itself, because compiled code cannot inherit AssertionError."""
 
 from __future__ import annotations
 
 
 class InvariantBroken(AssertionError):
-    """Our own fault: something that must always hold does not. The process stops."""
+    """A bug in the broker: an invariant does not hold. The process stops."""

@@ -1,8 +1,8 @@
 """Events: changes of jobs, workers, services and the broker, published to any number of subscribers.
 
-An event is an immutable value of names, numbers and strings: no job or worker in it can change later. It is made only
-while somebody subscribes to its kind; the check costs one comparison (`Events.wanted`). It leaves the core as an
-effect, in order with all others, and the runner hands it to the subscribers.
+An event is an immutable value of names, numbers and strings; it refers to no job or worker that can change later. It is
+created only while its kind has a subscriber; the check costs one comparison (`Events.wanted`). It leaves the core as an
+effect, in order with all others, and the runner passes it to the subscribers.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ KIND_NAMES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class JobEvent:
-    """A job has come to a state, or reports progress."""
+    """A job has entered a state, or reports progress."""
 
     kind: int
     id: JobId
     service: str
     is_background: bool
-    is_kept: bool  # its outcome can be asked for later
+    is_kept: bool  # its outcome can be requested later
     attempt: int | None = None  # number of the attempt that runs
     worker: str | None = None  # name of the worker that runs it
     worker_id: WorkerId | None = None
@@ -75,8 +75,8 @@ class WorkerEvent:
     services: tuple[str, ...]
     capacity: int
     peer: str = ""  # label of the connection it joined by
-    is_restored: bool = False  # an earlier run let it in: it holds a job of that run, and has not joined this one
-    reason: str = ""  # why it left
+    is_restored: bool = False  # it joined an earlier run and holds a job of that run; it has not joined this one
+    reason: str = ""  # reason for which it left
     held: int = 0  # attempts that ran there when it left
 
 
@@ -86,7 +86,7 @@ class ServiceEvent:
 
     kind: int
     name: str
-    by: str = ""  # who paused it
+    by: str = ""  # name of the operator who paused it
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class BrokerEvent:
     """The broker has begun to drain."""
 
     kind: int
-    running: int  # attempts that may still end
+    running: int  # attempts that may still finish
 
 
 Event = JobEvent | WorkerEvent | ServiceEvent | BrokerEvent
@@ -102,7 +102,7 @@ Receive = Callable[[Event, float], None]  # with the time of the iteration
 
 
 class PublishEvent(Effect):
-    """Hand this event to the subscribers of its kind."""
+    """Pass this event to the subscribers of its kind."""
 
     __slots__ = ("event",)
 
@@ -111,7 +111,7 @@ class PublishEvent(Effect):
 
 
 class Subscription:
-    """One subscriber's place in the registry."""
+    """The entry of one subscriber."""
 
     __slots__ = ("is_active", "kinds", "receive")
 
@@ -122,15 +122,15 @@ class Subscription:
 
 
 class Events:
-    """The registry of subscribers, and the one place where events are made.
+    """Registry of subscribers, and the only place where events are created.
 
-    Whoever publishes asks first: `if events.wanted & JOB_ENDED: events.job_ended(job, reason)`.
+    The publisher checks first: `if events.wanted & JOB_ENDED: events.job_ended(job, reason)`.
     """
 
     __slots__ = ("_effects", "_subscriptions", "wanted")
 
     def __init__(self, effects: list[Effect]) -> None:
-        self.wanted = 0  # all kinds that anybody subscribes to
+        self.wanted = 0  # all kinds with a subscriber
         self._effects = effects
         self._subscriptions: list[Subscription] = []
 
@@ -146,7 +146,7 @@ class Events:
         return subscription
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """End a subscription at once, even while an event is being handed out. Ending it twice does no harm."""
+        """End a subscription at once, even while an event is being published. Ending it twice does no harm."""
         subscription.is_active = False
         self._subscriptions = [each for each in self._subscriptions if each is not subscription]
         self.wanted = 0
@@ -154,13 +154,13 @@ class Events:
             self.wanted |= each.kinds
 
     def subscribers_of(self, event: Event) -> list[Subscription]:
-        """The subscriptions to this event's kind, oldest first. Ask each whether it `is_active` when its turn comes."""
+        """Return the subscriptions to this event's kind, oldest first. Check `is_active` before calling each."""
         return [each for each in self._subscriptions if each.kinds & event.kind]
 
     # ---------------------------------------------------------------- publishing
 
     def job_moved(self, job: Job) -> None:
-        """Publish the state that the job has come to, if that is wanted. Its end is `job_ended`."""
+        """Publish the job's new state, if it is wanted. `job_ended` publishes its end."""
         state = job.state
         if state is RUNNING:
             kind = JOB_RUNNING

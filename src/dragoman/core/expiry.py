@@ -1,14 +1,14 @@
-"""Expiry: judges jobs and workers whose time has come.
+"""Expiry: handles jobs and workers that are due.
 
-Deadlines, queue time-outs, retry delays and keep times of jobs, run times of attempts, leases of workers. A reminder is
-no verdict: its subject is asked what is due now (R5).
+These are deadlines, queue time-outs, retry delays and retention times of jobs, run times of attempts, and leases of
+workers. A timer does not decide: the subject's current due time does (R5).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from dragoman.core.admission import CALLER_GONE, PATIENCE_OVER
+from dragoman.core.admission import CALLER_GONE, DEADLINE_PASSED
 from dragoman.core.attempts import Attempts
 from dragoman.core.counters import Counters
 from dragoman.core.deadlines import Deadlines
@@ -25,7 +25,7 @@ from dragoman.core.worker_registry import WorkerRegistry
 
 
 class Expiry:
-    """Ends what has run out of time, and wakes delayed jobs."""
+    """Ends jobs, attempts and workers that have timed out, and queues delayed jobs."""
 
     __slots__ = (
         "_attempts",
@@ -62,18 +62,18 @@ class Expiry:
         self._attempts = attempts
 
     def tick(self, now: float) -> None:
-        """Judge everything that is due."""
+        """Handle everything that is due."""
         most = self._counters.erased + self._policy.max_deletes_per_tick
         for subject in self._deadlines.due(now):
             if isinstance(subject, Job):
-                self._judge_job(subject, now)
+                self._check_job(subject, now)
             else:
-                self._judge_worker(subject, now)
+                self._check_worker(subject, now)
             if self._counters.erased >= most:
-                return  # the next turn goes on: a day's outcomes that end together do not hold up anybody (R110)
+                return  # the next iteration continues: many outcomes that expire together do not block the loop (R110)
 
-    def excuse(self, gap: float, now: float) -> None:
-        """We were paused for so long: workers were not silent meanwhile, and callers could not come back (D13)."""
+    def extend_leases(self, gap: float, now: float) -> None:
+        """Move leases and orphan deadlines by `gap` seconds, in which the broker itself was paused (D13)."""
         for worker in self._worker_registry.workers.values():
             worker.seen = min(worker.seen + gap, now)
             if worker.away_since != inf:
@@ -83,14 +83,14 @@ class Expiry:
         for job in self._job_registry.jobs.values():
             job.orphan_due += gap
 
-    def _judge_job(self, job: Job, now: float) -> None:
-        """Judge a job that does not run: those that do are judged with their worker."""
+    def _check_job(self, job: Job, now: float) -> None:
+        """Check a job that is not running. Running jobs are checked with their worker."""
         if job.due() > now:
             self._deadlines.arm(job, job.due())
         elif job.state is ENDED:
             self._job_registry.erase(job)
         elif job.deadline <= now:
-            self._attempts.end_early(job, TIMED_OUT, PATIENCE_OVER, now)
+            self._attempts.end_early(job, TIMED_OUT, DEADLINE_PASSED, now)
         elif job.orphan_due <= now:
             self._attempts.end_early(job, CANCELLED, CALLER_GONE, now)
         elif job.state is DELAYED:
@@ -99,38 +99,38 @@ class Expiry:
             reason = f"no worker was free within {job.options.queue_timeout:g} s"
             self._attempts.end_early(job, TIMED_OUT, reason, now)
 
-    def _judge_worker(self, worker: Worker, now: float) -> None:
-        """Judge attempts that run for too long, up to the moment at which the worker's time was over; then itself."""
+    def _check_worker(self, worker: Worker, now: float) -> None:
+        """Time out attempts that were due before the worker itself expired, then check the worker."""
         until = min(now, lease_expired_at(worker))
         for attempt in [each for each in worker.running.values() if each.over_at <= until]:
             job = attempt.job
             if job.attempt is not attempt:
-                continue  # what came before has taken it back
+                continue  # it was taken back together with an earlier one
             if job.deadline <= now:
-                self._attempts.end_early(job, TIMED_OUT, PATIENCE_OVER, now)
+                self._attempts.end_early(job, TIMED_OUT, DEADLINE_PASSED, now)
             else:
-                self._attempts.overrun(attempt, now)
+                self._attempts.time_out(attempt, now)
         if worker.state is GONE:
             return
         if lease_expired_at(worker) > now:
             self._deadlines.arm(worker, worker_deadline(worker))
             return
-        reason = _lateness(worker, now)
+        reason = _removal_reason(worker, now)
         self._counters.expired_workers += 1
         self._effects.append(RemoveWorker(worker, RemovalReason.EXPIRED, reason))
         if worker.profile.ends_with_connection and stuck_since(worker) + worker.profile.stuck_timeout > now:
-            worker.seen = now  # its session hangs up in this turn, and says what never left; else we look again
-            self._worker_registry.retire(worker)
+            worker.seen = now  # its broker side closes the connection now and reports unsent attempts; else check again
+            self._worker_registry.stop_dispatch(worker)
             self._deadlines.arm(worker, worker_deadline(worker))
         else:
             self._attempts.leave(worker, now, reason, ())
 
 
-def _lateness(worker: Worker, now: float) -> str:
-    """The reason to give up a worker that is due."""
+def _removal_reason(worker: Worker, now: float) -> str:
+    """Return the reason to remove a worker that is due."""
     profile = worker.profile
     if stuck_since(worker) + profile.stuck_timeout <= now:
-        return f"it did not prove itself free within {profile.stuck_timeout:g} s"
+        return f"its worker was stuck for {profile.stuck_timeout:g} s"
     if worker.seen + lease_of(worker) > now:
         return f"its worker was out of reach for {profile.detach_timeout:g} s"
     return f"its worker was silent for {profile.lease:g} s"

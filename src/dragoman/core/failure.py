@@ -1,7 +1,7 @@
-"""A failure: a worker's error as a value, and as bytes for a place that has one field for it.
+"""A failure: a worker's error as a value, and as bytes where there is only one field for it.
 
-Such places are the `result` column of the store, the answer to a question in the native dialect, and the pipe of a
-child process. Their bytes are type, message and traceback in UTF-8, with a NUL between each.
+That is so in the `result` column of the store, in a response of the native dialect, and on the pipe of a child process.
+The bytes are type, message and traceback in UTF-8, separated by NUL.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class Failure:
 
     @property
     def size(self) -> int:
-        """Characters, with the separators: the bytes it takes if its texts are ASCII."""
+        """Number of characters with the separators: the bytes it takes if its texts are ASCII."""
         return len(self.type) + len(self.message) + len(self.traceback) + 2
 
 
 def reported_failure(type: str, message: str, traceback: str) -> Failure:
-    """The failure that a worker reports. NULs are left out of the type and the message, as in `pack_failure`: a failure
-    that was stored equals one that was not."""
+    """Make the failure that a worker reports. NULs are removed from the type and the message, as in `pack_failure`, so
+    that a failure that was stored equals one that was not."""
     return Failure(type.replace(SEPARATOR, ""), message.replace(SEPARATOR, ""), traceback)
 
 
@@ -42,6 +42,6 @@ def pack_failure(failure: Failure) -> bytes:
 
 
 def unpack_failure(packed: bytes | bytearray) -> Failure | None:
-    """The failure in these bytes; None if they hold none."""
+    """Return the failure in these bytes; None if they contain none."""
     parts = bytes(packed).decode("utf-8", "replace").split(SEPARATOR, 2)
     return Failure(parts[0], parts[1], parts[2]) if len(parts) == 3 else None

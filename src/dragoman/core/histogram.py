@@ -1,22 +1,22 @@
-"""How long things take: counts in fixed buckets."""
+"""Histogram of durations: counts in fixed buckets."""
 
 from __future__ import annotations
 
 from typing import Final
 
-# Upper bounds in seconds; what takes longer than the last is counted behind it.
+# Upper bounds in seconds. Longer durations are counted in one more bucket.
 SHORTEST: Final = 0.0005
 BOUNDS: Final = [SHORTEST, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 300.0]
-BUCKETS: Final = 16  # of these; one more is for what takes longer than all
+BUCKETS: Final = 16  # number of bounds; one more bucket is for longer durations
 
 
 class Histogram:
-    """Made for things that take next to no time, as most do: those cost next to nothing to count."""
+    """Counts durations. Optimized for very short ones, which are the most frequent."""
 
     __slots__ = ("_longer", "_shortest", "total")
 
     def __init__(self) -> None:
-        self._shortest = 0  # of the first bucket
+        self._shortest = 0  # count of the first bucket
         self._longer = [0] * (BUCKETS + 1)
         self.total = 0.0
 
@@ -26,13 +26,13 @@ class Histogram:
             self._shortest += 1
         else:
             bucket = 1
-            while bucket < BUCKETS and seconds > BOUNDS[bucket]:  # bisect would cost more: most are near the beginning
+            while bucket < BUCKETS and seconds > BOUNDS[bucket]:  # most are short: faster than bisect
                 bucket += 1
             self._longer[bucket] += 1
 
     @property
     def counts(self) -> list[int]:
-        """By bucket."""
+        """Counts by bucket."""
         return [self._shortest, *self._longer[1:]]
 
     @counts.setter

@@ -1,7 +1,7 @@
 """The idle workers of a service, longest idle first (D7).
 
-A linked list of nodes and a dictionary that finds them: to take the first, to append, to remove and to move to the end
-cost the same however many workers are idle. Compiled code has direct access to both, as it has not to an OrderedDict.
+A linked list of nodes and a dictionary that finds them: taking the first, appending, removing and moving to the end
+have constant cost. Compiled code has direct access to both, but not to an OrderedDict.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ W = TypeVar("W")
 
 
 class Node(Generic[W]):
-    """The place of one worker."""
+    """The list entry of one worker."""
 
     __slots__ = ("after", "before", "worker")
 
@@ -33,18 +33,18 @@ class IdleList(Generic[W]):
         self._last: Node[W] | None = None
 
     def first(self) -> W | None:
-        """The worker that has been idle longest."""
+        """Return the worker that has been idle longest."""
         return self._first.worker if self._first is not None else None
 
     def append(self, worker: W) -> None:
-        """Add a worker at the end. One that is in the list keeps its place."""
+        """Add a worker at the end. A worker that is already in the list keeps its place."""
         if worker not in self._nodes:
             node = self._nodes[worker] = Node(worker)
             self.length += 1
             self._link_last(node)
 
     def prepend(self, worker: W) -> None:
-        """Put a worker first."""
+        """Move or add a worker to the front."""
         self.remove(worker)
         node = self._nodes[worker] = Node(worker)
         self.length += 1
@@ -57,7 +57,7 @@ class IdleList(Generic[W]):
         self._first = node
 
     def move_to_end(self, worker: W) -> bool:
-        """Put a worker last. Tells whether it is in the list."""
+        """Move a worker to the end. Returns whether it is in the list."""
         node = self._nodes.get(worker)
         if node is None:
             return False
@@ -81,7 +81,7 @@ class IdleList(Generic[W]):
         return worker in self._nodes
 
     def __iter__(self) -> Iterator[W]:
-        """All workers, longest idle first. The list must not change meanwhile."""
+        """Iterate over the workers, longest idle first. The list must not change meanwhile."""
         node = self._first
         while node is not None:
             yield node.worker

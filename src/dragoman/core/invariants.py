@@ -1,4 +1,4 @@
-"""check(broker): everything that must always hold, whatever peers do. The letters are those of docs/rules.md."""
+"""Invariants of the broker. The letters are those of docs/rules.md."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dragoman.core.states import BACKING_OFF, BUSY, DETACHED, DRAINING, ENDED, G
 
 
 def check(broker: Broker) -> None:
-    """Raise InvariantBroken if anything is amiss. Its cost grows with all that is present."""
+    """Raise InvariantBroken if an invariant does not hold. Checks every job, worker, service and timer."""
     _check_jobs(broker)
     _check_services(broker)
     for worker in broker.worker_registry.workers.values():
@@ -23,7 +23,7 @@ def check(broker: Broker) -> None:
     _check_owners(broker)
 
 
-# Simulated worlds check after each of their events. So a sentence is made only where it is needed.
+# Simulations check after each event, so an error message is built only when it is needed.
 
 
 def _check_jobs(broker: Broker) -> None:
@@ -39,8 +39,8 @@ def _check_jobs(broker: Broker) -> None:
         waiting += job.state is WAITING
     if present != broker.job_registry.present:
         raise broken("I1", f"{present} jobs are present, {broker.job_registry.present} are counted")
-    if waiting != len(queued):  # those of the jobs that wait are all there: see above
-        raise broken("I1", "a job stands in a queue and is not here")
+    if waiting != len(queued):  # the loop above has checked that every waiting job is queued
+        raise broken("I1", "a queue has a job that is not registered")
     counters = broker.counters
     if counters.accepted + counters.restored + counters.released != sum(counters.ended.values()) + present:
         raise broken("I17", "jobs accepted, restored and released are not those ended and present")
@@ -56,21 +56,21 @@ def _check_job(job: Job, is_queued: bool) -> None:
     if state is WAITING and not is_queued:
         raise broken("I1", f"{_name(job)} waits in no queue")
     if is_queued and state is not WAITING:
-        raise broken("I1", f"{_name(job)} is {state} and stands in a queue")
+        raise broken("I1", f"{_name(job)} is {state} and in a queue")
     if (state is RUNNING) != (attempt is not None):
         raise broken("I1", f"{_name(job)} runs without an attempt")
     if attempt is not None:
         if attempt.job is not job:
             raise broken("I10", f"{_name(job)} has another job's attempt")
         if attempt.worker.running.get(attempt.token) is not attempt:
-            raise broken("I10", f"{_name(job)}: its worker does not hold it")
+            raise broken("I10", f"the worker of {_name(job)} does not hold it")
     if (state is ENDED) != (job.outcome is not None):
         raise broken("I9", f"{_name(job)} ended without outcome")
     if state is ENDED and not job.is_kept:
-        raise broken("I4", f"{_name(job)} ended and is still here")
+        raise broken("I4", f"{_name(job)} ended and is still registered")
     for caller in job.callers:
         if caller.open_job(job.id) is not job:
-            raise broken("I4", f"{_name(job)} has a caller that does not know it as open")
+            raise broken("I4", f"{_name(job)} has a caller without an open job of this id")
     limit = job.options.attempts
     if limit is not None and job.spent > limit:
         raise broken("I8", f"{_name(job)} has spent {job.spent} attempts of {limit}")
@@ -109,7 +109,7 @@ def _check_service(broker: Broker, service: Service, offers: int, jobs: int) -> 
     idle, held_back = list(service.idle), list(service.held_back)
     both = [worker.id for worker in held_back if worker in service.idle]
     if both:
-        raise broken("I2", f"service {name}: workers {both} stand among the idle twice")
+        raise broken("I2", f"service {name}: workers {both} are listed as idle twice")
     for worker in idle + held_back:
         if worker.state is not IDLE:
             raise broken("I2", f"worker {worker.id} is {worker.state} and listed as idle")
@@ -118,7 +118,7 @@ def _check_service(broker: Broker, service: Service, offers: int, jobs: int) -> 
     for lane in queue._lanes.values():
         orders = [job.order for job in lane if job.order != inf]
         if orders != sorted(orders):
-            raise broken("I12", f"service {name}: jobs of one priority do not stand in the order they came")
+            raise broken("I12", f"service {name}: jobs of one priority are not in order of arrival")
 
 
 def _check_worker(broker: Broker, worker: Worker) -> None:
@@ -128,33 +128,33 @@ def _check_worker(broker: Broker, worker: Worker) -> None:
         raise broken("I2", f"worker {id} holds more than its capacity {worker.profile.capacity}")
     for service in worker.services:
         if broker.worker_registry.services.get(service.name) is not service:
-            raise broken("I2", f"worker {id} offers a service {service.name} that nobody can ask for")
+            raise broken("I2", f"worker {id} offers a service {service.name} that is not registered")
     for attempt in worker.running.values():
         if attempt.job.attempt is not attempt:
             raise broken("I10", f"worker {id} runs an attempt that is not current")
     for attempt in worker.stuck.values():
         if attempt.job.attempt is attempt:
-            raise broken("I10", f"worker {id} is unproven of a current attempt")
+            raise broken("I10", f"worker {id} is stuck with a current attempt")
     if state is IDLE:
         if worker.free <= 0:
             raise broken("I2", f"worker {id} is idle without a free slot")
         if worker.asked <= 0:
-            raise broken("I2", f"worker {id} is idle and asks for nothing")
+            raise broken("I2", f"worker {id} is idle and requests no job")
         if not all(worker in each.idle or worker in each.held_back for each in worker.services):
             raise broken("I2", f"worker {id} is idle and not listed for all its services")
     elif any(worker in each.idle or worker in each.held_back for each in worker.services):
         raise broken("I2", f"worker {id} is {state} and listed as idle")
     if state is BUSY and not worker.running:
-        raise broken("I2", f"worker {id} is busy with nothing")
+        raise broken("I2", f"worker {id} is busy without an attempt")
     if state is STUCK or state is BACKING_OFF:
         if worker.running or not worker.stuck:
-            raise broken("I2", f"worker {id} is {state} of nothing")
+            raise broken("I2", f"worker {id} is {state} without a stuck attempt")
     if worker.away_since != inf and state is not DETACHED and state is not DRAINING:
-        raise broken("I2", f"worker {id} is {state} and out of reach")
+        raise broken("I2", f"worker {id} is {state} and not reachable")
     if state is DETACHED and worker.away_since == inf and (worker.asked > 0 or worker.free <= 0):
-        raise broken("I2", f"worker {id} is detached, within reach and asks")
+        raise broken("I2", f"worker {id} is detached, reachable and requests a job")
     if state is GONE:
-        raise broken("I9", f"worker {id} is gone and still here")
+        raise broken("I9", f"worker {id} is gone and still registered")
 
 
 def _check_deadlines(broker: Broker) -> None:
@@ -164,19 +164,19 @@ def _check_deadlines(broker: Broker) -> None:
         if subject.alarm_number == number:
             living += 1
             if subject.alarm != due:
-                raise broken("I11", "an alarm and its subject disagree")
+                raise broken("I11", "a timer and its subject have different due times")
             if subject.id not in (broker.jobs if isinstance(subject, Job) else broker.worker_registry.workers):
-                raise broken("I11", "a living alarm refers to something that is gone")
+                raise broken("I11", "a live timer refers to a job or worker that is gone")
     if living != alarms.armed:
-        raise broken("I11", f"{living} alarms live, {alarms.armed} are counted")
+        raise broken("I11", f"{living} timers are live, {alarms.armed} are counted")
     if len(alarms) > deadlines.SWEEP_FLOOR + 3 * (alarms.armed + 1):
-        raise broken("I11", f"{len(alarms)} alarms, {living} live")
+        raise broken("I11", f"{len(alarms)} timers, {living} live")
     for job in broker.jobs.values():
         if job.alarm > job.due():
-            raise broken("I11", f"{_name(job)} will not be looked at in time")
+            raise broken("I11", f"{_name(job)} has no timer that is early enough")
     for worker in broker.worker_registry.workers.values():
         if worker.alarm > worker_deadline(worker):
-            raise broken("I11", f"worker {worker.id} will not be looked at in time")
+            raise broken("I11", f"worker {worker.id} has no timer that is early enough")
 
 
 def _check_owners(broker: Broker) -> None:
@@ -192,12 +192,12 @@ def _check_owners(broker: Broker) -> None:
             raise broken("I5", f"{owner.label} is charged for {names} names, {owner.names} are counted")
     for service in broker.worker_registry.services.values():
         if service.owner is not None and (service.jobs <= 0 or service.is_known):
-            raise broken("I5", f"service {service.name}: its owner is charged for nothing")
+            raise broken("I5", f"service {service.name}: an owner is charged without a reason")
 
 
 def _name(job: Job) -> str:
     return f"job {job.id.hex()}"
 
 
-def broken(letter: str, sentence: str) -> InvariantBroken:
-    return InvariantBroken(f"{letter}: {sentence}")
+def broken(letter: str, message: str) -> InvariantBroken:
+    return InvariantBroken(f"{letter}: {message}")

@@ -1,4 +1,4 @@
-"""The registry of jobs: how a job is admitted, and how it ends. Ended jobs whose outcome is kept are in it, too."""
+"""The job registry: admits and ends jobs. It also holds ended jobs whose outcome is kept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dragoman.core.lifecycle import move_job
 from dragoman.core.model import Caller, Job, JobId, Payload, Service
 from dragoman.core.options import JobOptions
 from dragoman.core.owners import Owner
-from dragoman.core.retries import note_last
+from dragoman.core.retries import record_last_attempt
 from dragoman.core.states import DONE, ENDED, RUNNING, TIMED_OUT, JobState, Outcome, RefusalReason
 
 
@@ -30,7 +30,7 @@ class JobRegistry(KeptJobs):
         key: str | None = None,
         owner: Owner | None = None,
     ) -> Job | None:
-        """None: there is no room for it (R15). `key`: nobody else has it (R24). `owner`: whose limits it counts for."""
+        """Add a job. None: a limit is reached (R15). `key` must be unused (R24). `owner`: its limits apply."""
         policy = self._policy
         if (
             (self.is_loading and key is not None)
@@ -57,21 +57,19 @@ class JobRegistry(KeptJobs):
             self._archive.note_key(job)
         return job
 
-    def lack_of_room(self, service: Service, key: str | None, owner: Owner | None) -> str:
-        """Which bound one more job would go over."""
+    def limit_reached(self, service: Service, key: str | None, owner: Owner | None) -> str:
+        """Return an error message that names the limit that one more job would exceed."""
         policy = self._policy
         if self.is_loading and key is not None:
             return BEING_READ
         if self.present >= policy.max_jobs:
-            return f"{self.present} jobs are here already (max_jobs)"
+            return f"the broker holds {self.present} jobs, the maximum (max_jobs); retry later"
         if service.queue.length >= policy.max_jobs_per_service:
-            return f"{service.queue.length} jobs wait for it already (max_jobs_per_service)"
+            queued = service.queue.length
+            return f"{queued} jobs wait for this service, the maximum (max_jobs_per_service); retry later"
         if owner is not None and owner.jobs >= policy.max_jobs_per_caller:
-            return (
-                f"{owner.label} has {owner.jobs} jobs here already; at most {policy.max_jobs_per_caller} are allowed "
-                "(max_jobs_per_caller): submit again when some have ended"
-            )
-        return f"jobs take {self.bytes} bytes already (max_memory)"
+            return f"{owner.label} has {owner.jobs} jobs, the maximum (max_jobs_per_caller); retry when some have ended"
+        return f"payloads of jobs take {self.bytes} of {policy.max_memory} bytes (max_memory); retry later"
 
     def end(
         self,
@@ -87,10 +85,10 @@ class JobRegistry(KeptJobs):
         if outcome is TIMED_OUT and attempt is None and (job.state is not RUNNING or job.queue_due <= now):
             self._counters.drop(job.service.name, QUEUE_TIMEOUT, reason)
         if attempt is not None and attempt.is_sent and job.options.durable:
-            note_last(job, attempt, outcome, reason)
+            record_last_attempt(job, attempt, outcome, reason)
         job.attempt = None
         if attempt is not None and attempt.parts is not None:
-            self.part_with(attempt)
+            self.detach_attempt(attempt)
         move_job(job, ENDED)
         job.outcome = outcome
         service = job.service

@@ -27,11 +27,11 @@ from dragoman.core.policy import Policy
 from dragoman.core.states import ENDED, WAITING, Outcome, RefusalReason
 from dragoman.core.store_entries import DeleteJob
 
-BEING_READ: Final = "the diary is still being read, and may have this job: ask again in a moment"
+BEING_READ: Final = "the store is still being read, and may have this job: retry in a moment"
 
 
 class KeptJobs:
-    """The state of the registry of jobs, and what is done with jobs that are kept."""
+    """State of the job registry, and the operations on jobs that are kept."""
 
     __slots__ = (
         "_archive",
@@ -57,12 +57,12 @@ class KeptJobs:
         effects: list[Effect],
         events: Events,
     ) -> None:
-        self.jobs: dict[JobId, Job] = {}  # all that are present, and the ended ones whose outcome is kept
-        self.present = 0  # accepted and not ended
-        self.bytes = 0  # payloads of those
-        self.part_bytes = 0  # parts of results, of those that run
-        self.is_loading = False  # jobs of an earlier run still come back: which ids and keys are taken is not known
-        self.early = EarlyResults(policy.max_memory)  # results that may be of those
+        self.jobs: dict[JobId, Job] = {}  # all present jobs, and ended jobs whose outcome is kept
+        self.present = 0  # number of jobs accepted and not ended
+        self.bytes = 0  # size of their payloads
+        self.part_bytes = 0  # size of the parts of their results
+        self.is_loading = False  # jobs of an earlier run are being restored: ids and keys in use are not all known
+        self.early = EarlyResults(policy.max_memory)  # results that may belong to those
         self.events = events
         self.pending_commits = PendingCommits()
         self._archive = Archive(policy.max_outcome_bytes)
@@ -71,19 +71,19 @@ class KeptJobs:
         self._deadlines = deadlines
         self._effects = effects
 
-    def clash(self, id: JobId, job_options: JobOptions) -> tuple[RefusalReason, str] | None:
-        """The objection to an id that a job brought, or None."""
+    def id_conflict(self, id: JobId, job_options: JobOptions) -> tuple[RefusalReason, str] | None:
+        """Return the reason to refuse an id that the caller chose, or None."""
         if id in self.jobs:
-            return RefusalReason.INVALID, "a job of this id is here already"
+            return RefusalReason.INVALID, "a job with this id already exists"
         if self.is_loading and job_options.durable:
             return RefusalReason.BUSY, BEING_READ
         return None
 
-    def save(self, job: Job, promise: AfterCommit = AfterCommit.NOTHING) -> None:
-        self._effects.append(self.pending_commits.hold(job, promise))
+    def save(self, job: Job, after_commit: AfterCommit = AfterCommit.NOTHING) -> None:
+        self._effects.append(self.pending_commits.hold(job, after_commit))
 
     def rewrite(self, job: Job) -> None:
-        """Store also what the job asks for: that has changed."""
+        """Store the job with its options, which have changed."""
         self._effects.append(self.pending_commits.hold(job, AfterCommit.NOTHING, rewrites=True))
 
     # ---------------------------------------------------------------- idempotency keys (R24)
@@ -91,29 +91,29 @@ class KeptJobs:
     def first_with(self, service: Service, key: str) -> Job | None:
         return self._archive.find(service.name, key)
 
-    def misuse(
+    def key_conflict(
         self, key: str, first: Job | None, payload: Payload, job_options: JobOptions
     ) -> tuple[RefusalReason, str] | None:
-        """The reason to refuse a submit with this key, or None. `first`: the job that has the key already."""
+        """Return the reason to refuse a submit with this key, or None. `first`: the job that already has the key."""
         if not is_name(key, self._policy.max_key_bytes):
-            return RefusalReason.INVALID, f"a key is 1 to {self._policy.max_key_bytes} bytes"
+            return RefusalReason.INVALID, f"a key is 1 to {self._policy.max_key_bytes} bytes of printable text"
         if first is None:
             return None
-        if job_options.durable and not first.options.durable:  # we would acknowledge what the diary does not have
+        if job_options.durable and not first.options.durable:  # not stored: it cannot be acknowledged
             return RefusalReason.KEY_REUSED, f"'{key}' came with a call before"
         if first.digest != digest(payload):
             return RefusalReason.KEY_REUSED, f"'{key}' came with another payload before"
         return None
 
     def join_first(self, first: Job, caller: Caller) -> None:
-        """One more caller waits for a job that came before, or is told at once how it ended."""
+        """Let one more caller wait for an earlier job, or deliver its outcome at once."""
         if not self.attend(first, caller):
             return
         if first.options.durable and first.state is not ENDED and self.pending_commits.has_accepted(first):
             self._effects.append(Acknowledge(caller, first))
 
     def attend(self, job: Job, caller: Caller) -> bool:
-        """One more waits for this job. False if it has ended: it is answered at once."""
+        """Add a caller that waits for this job. False if it has ended: the outcome is delivered at once."""
         if job.is_told:
             self.tell(job, (caller,))
             return False
@@ -125,7 +125,7 @@ class KeptJobs:
     # ---------------------------------------------------------------- parts of results
 
     def keep_part(self, attempt: Attempt, part: Payload) -> None:
-        """Keep a part of a result, for a caller that takes it whole."""
+        """Keep a part of a result, for a caller that receives it whole."""
         parts = attempt.parts
         if parts is None:
             parts = attempt.parts = Parts()
@@ -133,8 +133,8 @@ class KeptJobs:
         parts.add(part, attempt.worker.profile.max_payload, self._policy.max_memory - self.part_bytes)
         self.part_bytes += parts.kept
 
-    def part_with(self, attempt: Attempt) -> None:
-        """The attempt is over: it is not its job's any more, and nor are the parts that came of a result."""
+    def detach_attempt(self, attempt: Attempt) -> None:
+        """Detach the attempt from its job, and drop the parts of its result."""
         attempt.job.attempt = None
         parts = attempt.parts
         if parts is not None:
@@ -144,20 +144,20 @@ class KeptJobs:
     # ---------------------------------------------------------------- quarantine
 
     def leave_quarantine(self, again: Job) -> None:
-        """The job that this one retries leaves the quarantine, and names it. The diary is not told: after a restart,
-        `retry_of` of this one says the same."""
+        """Take the job that this one retries out of quarantine, and link it. The store is not updated: after a restart,
+        `retry_of` of this job has the same information."""
         first = self.jobs.get(again.retry_of) if again.retry_of is not None else None
         if first is not None:
             first.quarantined, first.retried_as = False, again.id
 
     def _return_to_quarantine(self, again: Job) -> None:
-        """The retry could not be written down."""
+        """Undo `leave_quarantine`: the retry could not be stored."""
         first = self.jobs.get(again.retry_of) if again.retry_of is not None else None
         if first is not None and first.retried_as == again.id:
             first.quarantined, first.retried_as = True, None
 
     def readmit(self, job: Job, service: Service, now: float) -> bool:
-        """Let a quarantined job in again, as if no attempt had been made (R135). False: there is no room for it."""
+        """Admit a quarantined job again, with all its attempts (R135). False: a limit is reached."""
         if (
             self.present >= self._policy.max_jobs
             or service.queue.length >= self._policy.max_jobs_per_service
@@ -167,7 +167,7 @@ class KeptJobs:
         self._deadlines.disarm(job)
         self._archive.drop(job)
         move_job(job, WAITING)
-        begin_anew(job, service, now)
+        reset_job(job, service, now)
         service.jobs += 1
         if job.owner is not None:
             job.owner.jobs += 1
@@ -182,7 +182,7 @@ class KeptJobs:
     # ---------------------------------------------------------------- outcomes that are kept
 
     def tell(self, job: Job, newcomers: tuple[Caller, ...] = (), refusal: RefusalReason | None = None) -> None:
-        """Answer whoever waits for a job whose outcome is kept."""
+        """Deliver a kept outcome to its callers, and to `newcomers`."""
         assert job.outcome is not None
         if not job.is_told and self.events.wanted & JOB_ENDED:
             self.events.job_ended(job, job.reason)
@@ -193,7 +193,7 @@ class KeptJobs:
         job.is_told = True
 
     def erase(self, job: Job) -> None:
-        """Its keep time is over, or there is no room for it."""
+        """Delete a job whose retention time has passed, or that exceeds the limit."""
         self._deadlines.disarm(job)
         self._drop(job)
         self._counters.erased += 1
@@ -201,15 +201,15 @@ class KeptJobs:
             self._effects.append(DeleteJob(job))
 
     def _keep(self, job: Job, now: float, refusal: RefusalReason | None) -> None:
-        """Somebody may come back for this outcome: keep it for a while, within bounds (L20)."""
-        if refusal is RefusalReason.STORE_UNAVAILABLE:  # never acknowledged and never stored: as if it had not come
+        """Keep the outcome for later requests, within limits (L20)."""
+        if refusal is RefusalReason.STORE_UNAVAILABLE:  # never acknowledged and never stored: treated as not submitted
             self.tell(job, refusal=refusal)
             self._return_to_quarantine(job)
             self._drop(job)
             return
         if not job.outlives_end:
             if job.options.durable:
-                self.save(job, AfterCommit.ANSWER)  # it is erased once that is written: nothing is told before
+                self.save(job, AfterCommit.DELIVER)  # deleted after the commit: nothing is delivered before
             else:
                 self.tell(job, refusal=refusal)
                 self._drop(job)
@@ -217,10 +217,10 @@ class KeptJobs:
         self._archive.keep(job, now + self._policy.outcome_retention)
         self._deadlines.arm(job, job.keep_until)
         if job.options.durable:
-            self.save(job, AfterCommit.ANSWER)
+            self.save(job, AfterCommit.DELIVER)
         else:
             self.tell(job, refusal=refusal)
-        for oldest in self._archive.beyond_bounds():
+        for oldest in self._archive.over_limit():
             self.erase(oldest)
 
     def _drop(self, job: Job) -> None:
@@ -230,7 +230,7 @@ class KeptJobs:
     # ---------------------------------------------------------------- jobs of an earlier run
 
     def restore(self, job: Job) -> None:
-        """A job that has not ended comes back, whatever the bounds: it was promised."""
+        """Restore a job that has not ended. Limits do not apply: it was acknowledged."""
         self.jobs[job.id] = job
         job.service.jobs += 1
         self.present += 1
@@ -239,7 +239,7 @@ class KeptJobs:
             self._archive.note_key(job)
 
     def restore_ended(self, job: Job, outcome: Outcome, keep_until: float) -> None:
-        """One that has: its outcome is kept on."""
+        """Restore an ended job whose outcome is kept."""
         self.jobs[job.id] = job
         move_job(job, ENDED)
         job.outcome = outcome
@@ -250,14 +250,14 @@ class KeptJobs:
         self._deadlines.arm(job, keep_until)
 
     def fetched(self, job: Job, payload: Payload) -> None:
-        """The diary has brought what it alone had."""
+        """Set a payload that was only in the store."""
         if job.state is not ENDED and job.payload is ABSENT:
             job.payload = payload
             self.bytes += len(payload)
 
 
-def begin_anew(job: Job, service: Service, now: float) -> None:
-    """It has left the quarantine: of its attempts only the history stays (R135)."""
+def reset_job(job: Job, service: Service, now: float) -> None:
+    """Reset a job that leaves the quarantine. Only its history stays (R135)."""
     job.service = service
     job.arrival = now
     job.quarantined = job.is_told = False

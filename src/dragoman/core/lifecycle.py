@@ -46,7 +46,7 @@ WORKER_MOVES: Final[dict[WorkerState, frozenset[WorkerState]]] = {
 def move_job(job: Job, to: JobState) -> None:
     state = job.state
     if (state is RUNNING and to is ENDED) or (state is WAITING and to is RUNNING):
-        job.state = to  # nearly every job does these two moves and no others: without asking the table
+        job.state = to  # shortcut past the table: nearly every job makes only these two moves
         return
     if to not in JOB_MOVES[state] or (state is ENDED and not job.quarantined):
         raise InvariantBroken(f"job {job.id.hex()} may not go from {job.state} to {to}")
@@ -60,21 +60,21 @@ def move_worker(worker: Worker, to: WorkerState) -> None:
 
 
 def settle(worker: Worker) -> WorkerState:
-    """Bring a working worker's state in line with its slots: idle while one is free, it is in reach, and it asks."""
+    """Set the worker's state from its slots. It is idle if a slot is free, it is not detached, and it requests jobs."""
     state = worker.state
     if state is BUSY and not worker.running and not worker.stuck and worker.away_since == inf and worker.asked > 0:
-        worker.state = IDLE  # what happens all day, without asking the table
+        worker.state = IDLE  # shortcut past the table for the most frequent move
         return IDLE
     if state is STARTING or state is DRAINING or state is GONE:
         return state
     if worker.away_since != inf:
-        fitting = DETACHED
+        new_state = DETACHED
     elif len(worker.running) + len(worker.stuck) < worker.profile.capacity:
-        fitting = IDLE if worker.asked > 0 else DETACHED
+        new_state = IDLE if worker.asked > 0 else DETACHED
     elif worker.running:
-        fitting = BUSY
+        new_state = BUSY
     else:
-        fitting = BACKING_OFF if list(worker.stuck) == [worker.refused] else STUCK
-    if fitting is not state:
-        move_worker(worker, fitting)
-    return fitting
+        new_state = BACKING_OFF if list(worker.stuck) == [worker.refused] else STUCK
+    if new_state is not state:
+        move_worker(worker, new_state)
+    return new_state

@@ -1,10 +1,11 @@
 """The data model: callers, jobs, workers, attempts, services. Read this file and you know the system.
 
-A *caller* submits a *job* to a *service*. A *worker* that offers the service is given the job: one such handing-out is
-an *attempt*, and only the current attempt may finish its job (D2). A job ends in exactly one *outcome* (D4).
+A *caller* submits a *job* to a *service*. The broker dispatches the job to a *worker* that offers the service. Each
+dispatch is an *attempt*, and only the current attempt may finish its job (D2). A job ends in exactly one *outcome*
+(D4).
 
-Their states are in `states.py`, the options of jobs and workers in `options.py`. States are assigned
-in `lifecycle.py` and nowhere else. Times are seconds on a clock that somebody else reads.
+States are defined in `states.py` and assigned only in `lifecycle.py`; options of jobs and workers are in `options.py`.
+Times are seconds on a clock that the caller of the core reads.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from dragoman.core.failure import Failure
 from dragoman.core.histogram import Histogram
 from dragoman.core.idle import IdleList
 from dragoman.core.infinity import inf
-from dragoman.core.options import ALWAYS_ASKS, JobOptions, WorkerProfile
+from dragoman.core.options import UNLIMITED_REQUESTS, JobOptions, WorkerProfile
 from dragoman.core.owners import Owner
 from dragoman.core.parts import Parts
 from dragoman.core.parts import Payload as Payload
@@ -39,25 +40,26 @@ JobId = NewType("JobId", bytes)  # 16 bytes in UUIDv7 layout, shown as 32 lower-
 WorkerId = NewType("WorkerId", int)
 Token = NewType("Token", bytes)  # 16 random bytes that name one attempt
 
-# In the place of bytes that only the diary has: they are fetched before anybody is given them. Compared by identity.
+# Placeholder for a payload that is only in the store. It is fetched before the job is sent. Compare with `is`.
 ABSENT: Final[Payload] = bytearray()
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class Caller:
-    """A party that submits jobs and receives their outcomes. A session makes it, and may add what its wire needs.
+    """A party that submits jobs and receives their outcomes. A broker side creates it; a subclass may add fields.
 
-    It owns its open jobs: those that it has submitted or joined, and whose outcome it has not been told. The core adds
-    them; who delivers an outcome calls `remove_job`. Most callers have one job at a time, so the first is in a field.
+    It owns its open jobs: those that it has submitted or joined, and whose outcome has not been delivered. The core
+    adds them; the code that delivers an outcome calls `remove_job`. Most callers have one job at a time, so the first
+    has a field.
     """
 
     __slots__ = ("job", "more_jobs", "principal", "recipient")
 
     def __init__(self, recipient: Recipient) -> None:
-        self.recipient = recipient  # receives the effects that concern this caller
+        self.recipient = recipient
         self.principal: object | None = None  # the authenticated identity; None: callers are not authenticated
         self.job: Job | None = None  # the open job of a caller that has one at a time
-        self.more_jobs: dict[JobId, Job] | None = None  # open jobs that were added while there was another
+        self.more_jobs: dict[JobId, Job] | None = None  # open jobs that were added while `job` was set
 
     @final
     def add_job(self, job: Job) -> None:
@@ -71,7 +73,7 @@ class Caller:
 
     @final
     def remove_job(self, job: Job | None) -> None:
-        """The outcome of this job has been delivered. None: its submit was refused."""
+        """Remove a job whose outcome has been delivered. None: its submit was refused."""
         if job is None:
             return
         more = self.more_jobs
@@ -82,7 +84,7 @@ class Caller:
 
     @final
     def open_job(self, id: JobId) -> Job | None:
-        """The open job with this id; of two, the one that was added last."""
+        """Return the open job with this id; of two, the one that was added last."""
         more = self.more_jobs
         if more is not None:
             job = more.get(id)
@@ -93,7 +95,7 @@ class Caller:
 
     @final
     def open_jobs(self) -> list[Job]:
-        """All open jobs, in the order in which they were added."""
+        """Return all open jobs, in the order in which they were added."""
         jobs = [] if self.job is None else [self.job]
         if self.more_jobs is not None:
             jobs += self.more_jobs.values()
@@ -105,7 +107,7 @@ class Caller:
 
 
 class Attempt:
-    """One handing-out of a job to a worker."""
+    """One dispatch of a job to a worker."""
 
     __slots__ = ("due", "given", "is_sent", "job", "number", "parts", "stuck_since", "token", "worker")
 
@@ -115,72 +117,43 @@ class Attempt:
         self.token = token
         self.worker = worker
         self.given = given
-        self.due = due  # when its run time is over
-        self.is_sent = False  # the line has carried out its Give
-        self.stuck_since = inf  # since when it has been over without a result (D11)
-        self.parts: Parts | None = None  # of its result, for callers that take it whole
+        self.due = due  # time at which it times out
+        self.is_sent = False  # the runner has executed its SendJob
+        self.stuck_since = inf  # time at which it ended without a result (D11)
+        self.parts: Parts | None = None  # parts of its result, for callers that receive it whole
 
     @property
     def over_at(self) -> float:
-        """When it has run for too long, or its caller's patience is over."""
+        """Time at which it must end: its own time-out, or the caller's deadline."""
         return min(self.due, self.job.deadline)
 
     def mark_sent(self) -> None:
-        """The job has been handed to the connection of its worker."""
+        """Record that the job was passed to its worker's connection."""
         self.is_sent = True
 
     def postpone(self) -> None:
-        """Stop the run time until `begin`: the worker is asked first whether it takes the job."""
+        """Stop the run time until `begin`: the worker has not accepted the job yet."""
         self.due = inf
 
     def begin(self, now: float) -> None:
-        """The job leaves us later than it was handed out: its run time begins now."""
+        """Start the run time now: the job is sent later than it was dispatched."""
         self.given = now
         self.due = now + self.worker.run_time(self.job)
 
     def extend(self, seconds: float, now: float) -> None:
-        """Its run time is over in so many seconds from now (R134)."""
+        """Let the run time end in this many seconds from now (R134)."""
         self.due = now + seconds
 
 
 class Job(Queued):
-    """A payload for a service, on its way to exactly one outcome."""
+    """A payload for a service. It ends in exactly one outcome."""
 
     # fmt: off
     __slots__ = (
-        "alarm",
-        "alarm_number",
-        "arrival",
-        "attempt",
-        "callers",
-        "created",
-        "deadline",
-        "deaths",
-        "digest",
-        "failure",
-        "history",
-        "id",
-        "is_told",
-        "keep_until",
-        "key",
-        "number",
-        "options",
-        "orphan_due",
-        "outcome",
-        "owner",
-        "payload",
-        "quarantined",
-        "queue_due",
-        "reason",
-        "refusals",
-        "result",
-        "retried_as",
-        "retry_of",
-        "service",
-        "spent",
-        "start_at",
-        "state",
-        "tried",
+        "alarm", "alarm_number", "arrival", "attempt", "callers", "created", "deadline", "deaths", "digest",
+        "failure", "history", "id", "is_told", "keep_until", "key", "number", "options", "orphan_due",
+        "outcome", "owner", "payload", "quarantined", "queue_due", "reason", "refusals", "result", "retried_as",
+        "retry_of", "service", "spent", "start_at", "state", "tried",
     )
     # fmt: on
 
@@ -198,33 +171,33 @@ class Job(Queued):
         self.payload: Payload = payload
         self.callers = callers
         self.options = job_options
-        self.owner: Owner | None = None  # whose limits it counts for; None: nobody's
+        self.owner: Owner | None = None  # counts it towards the limits of a caller; None: no limits
         self.state: JobState = WAITING
         self.created = now
-        self.arrival = now  # when it began to wait: a delayed job does so later
-        self.number = 0  # by which the diary knows it
+        self.arrival = now  # time at which it was queued; for a delayed job that is after `created`
+        self.number = 0  # its key in the store
         self.order = inf
-        self.deadline = inf  # the caller's patience over everything
+        self.deadline = inf  # time at which the caller stops waiting; covers queueing, all attempts and retry delays
         self.queue_due = inf
-        self.start_at = 0.0  # a delayed job: when it may wait for a worker
+        self.start_at = 0.0  # time at which a delayed job may be dispatched
         self.orphan_due = inf
         self.keep_until = inf
-        self.attempt: Attempt | None = None  # the current one, and the only one that may finish the job
+        self.attempt: Attempt | None = None  # the current one; only it may finish the job
         self.spent = 0  # attempts that a worker may have seen
-        self.deaths = 0  # of these, how many ended with the worker's death
-        self.refusals = 0  # hand-outs in a row that no worker can have seen
+        self.deaths = 0  # attempts among `spent` that ended with the worker's death
+        self.refusals = 0  # dispatches in a row that no worker can have seen
         self.tried: tuple[WorkerId, ...] = ()
         self.history: list[AttemptRecord] | None = None
         self.key: str | None = None
         self.digest = b""
         self.retry_of: JobId | None = None
-        self.quarantined = False  # its attempts are spent, and it has not been retried
-        self.retried_as: JobId | None = None  # the job that a retry made of it
+        self.quarantined = False  # its attempts are used up, and it has not been retried
+        self.retried_as: JobId | None = None  # the job that a retry created
         self.outcome: Outcome | None = None
-        self.is_told = False  # of a kept outcome: its callers have been answered
+        self.is_told = False  # the kept outcome has been delivered to its callers
         self.result: Payload = b""
         self.reason = ""
-        self.failure: Failure | None = None  # its worker's error, where that worker's wire has room for one
+        self.failure: Failure | None = None  # the worker's error, if the worker's dialect can report one
         self.alarm = inf
         self.alarm_number = 0
 
@@ -234,21 +207,21 @@ class Job(Queued):
 
     @property
     def is_kept(self) -> bool:
-        """Whether its outcome outlives its end, for somebody who comes back."""
+        """Whether its outcome is kept after its end, for later requests."""
         return self.options.durable or self.key is not None
 
     @property
     def outlives_end(self) -> bool:
-        """Of a job that has ended and is kept: whether anything of it is kept from now on (R136)."""
+        """For an ended, kept job: whether its outcome stays in the registry (R136)."""
         return self.options.keeps_outcome or self.quarantined or self.retried_as is not None
 
     @property
     def is_archived(self) -> bool:
-        """Whether it has ended and its outcome is being kept."""
+        """Whether it has ended and its outcome is kept."""
         return 0.0 <= self.keep_until < inf
 
     def due(self) -> float:
-        """When this job must be looked at next. One that runs is looked at with its worker."""
+        """Time at which expiry must check this job. A running job is checked with its worker."""
         state = self.state
         if state is RUNNING:
             return inf
@@ -260,29 +233,14 @@ class Job(Queued):
 
 
 class Worker:
-    """Somebody who does jobs: one life of it. A restart or a new connection is a new worker (D3)."""
+    """A worker, from joining to leaving. After a restart or on a new connection it is a new worker (D3)."""
 
+    # fmt: off
     __slots__ = (
-        "alarm",
-        "alarm_number",
-        "asked",
-        "away_since",
-        "held_back_until",
-        "id",
-        "last_held",
-        "name",
-        "origin",
-        "profile",
-        "recipient",
-        "refused",
-        "remote",
-        "running",
-        "seen",
-        "services",
-        "state",
-        "stays",
-        "stuck",
+        "alarm", "alarm_number", "asked", "away_since", "held_back_until", "id", "last_held", "name", "origin",
+        "profile", "recipient", "refused", "remote", "running", "seen", "services", "state", "stays", "stuck",
     )
+    # fmt: on
 
     def __init__(
         self,
@@ -294,22 +252,22 @@ class Worker:
         now: float,
     ) -> None:
         self.id = id
-        self.recipient = recipient  # receives the effects that concern this worker
-        self.remote = remote  # the session's own record of this worker; None: nobody is there
+        self.recipient = recipient
+        self.remote = remote  # the broker side's record of this worker; None: not connected to this run
         self.name = name
-        self.origin: str | None = None  # label of the connection it joined by; None: an earlier run let it in
+        self.origin: str | None = None  # label of the connection it joined by; None: it joined an earlier run
         self.profile = profile
         self.services: tuple[Service, ...] = ()
         self.state: WorkerState = STARTING
         self.seen = now
-        self.asked = 0 if profile.pulls else ALWAYS_ASKS  # jobs that it still waits for (R131)
+        self.asked = 0 if profile.pulls else UNLIMITED_REQUESTS  # number of jobs that it still requests (R131)
         self.running: dict[Token, Attempt] = {}
-        self.stuck: dict[Token, Attempt] = {}  # ended without their result: each still takes a slot (D11)
-        self.last_held: Attempt | None = None  # once it has gone: what it held then
-        self.refused: Token | None = None  # the attempt that it would not take last
-        self.stays = False  # once drained, it is not dismissed
-        self.away_since = inf  # when it came out of reach (R64)
-        self.held_back_until = 0.0  # R38: used last until then
+        self.stuck: dict[Token, Attempt] = {}  # attempts that ended without a result; each still takes a slot (D11)
+        self.last_held: Attempt | None = None  # set when it leaves: the attempt that it held
+        self.refused: Token | None = None  # the last attempt that it declined
+        self.stays = False  # it is not removed after it has drained
+        self.away_since = inf  # time at which it was detached (R64)
+        self.held_back_until = 0.0  # R38: until then it is chosen last
         self.alarm = inf
         self.alarm_number = 0
 
@@ -318,7 +276,7 @@ class Worker:
         return self.profile.capacity - len(self.running) - len(self.stuck)
 
     def held(self) -> Attempt | None:
-        """The attempt that a worker of one slot was sent and has not answered, current or not."""
+        """Return the attempt that a worker with one slot was sent and has not finished, current or not."""
         for attempt in self.running.values():
             if attempt.is_sent:
                 return attempt
@@ -327,17 +285,17 @@ class Worker:
         return self.last_held
 
     def find(self, token: Token) -> Attempt | None:
-        """The attempt with this token that it was given and has not answered, current or not."""
+        """Return the attempt with this token that it was sent and has not finished, current or not."""
         return self.running.get(token) or self.stuck.get(token)
 
     def run_time(self, job: Job) -> float:
-        """Seconds that an attempt at this job may run. Nothing else judges a worker that is silent at work (D5)."""
+        """Return the seconds that an attempt at this job may run. No other limit ends one of a silent worker (D5)."""
         limit = job.options.job_timeout
         return limit if limit != inf or job.deadline != inf else self.profile.job_timeout
 
 
 class Service:
-    """A name that callers ask for and workers offer."""
+    """A name that callers request and workers offer."""
 
     # fmt: off
     __slots__ = (
@@ -350,30 +308,30 @@ class Service:
         self.name = name
         self.queue: Queue[Job] = Queue(priority_step)
         self.idle: IdleList[Worker] = IdleList()
-        self.held_back: IdleList[Worker] = IdleList()  # idle, but used last (R38)
-        self.held_back_until = inf  # when the first of those may be trusted again
-        self.workers = 0  # how many offer it, whatever their state
-        self.jobs = 0  # how many are present, whatever their state
+        self.held_back: IdleList[Worker] = IdleList()  # idle, but chosen last (R38)
+        self.held_back_until = inf  # time at which the first of those is chosen normally again
+        self.workers = 0  # workers that offer it, in any state
+        self.jobs = 0  # jobs present, in any state
         self.paused = False
         self.paused_by = ""
-        self.is_known = False  # a worker has offered it once
-        self.owner: Owner | None = None  # who is charged for a name that only jobs use (R29)
-        self.done = 0  # jobs that ended so
-        self.undone = dict.fromkeys(Outcome, 0)  # and those that ended otherwise
-        self.waited = Histogram()  # seconds before a first attempt
-        self.ran = Histogram()  # seconds of an attempt
+        self.is_known = False  # a worker has offered it at least once
+        self.owner: Owner | None = None  # charged for a name that only jobs use (R29)
+        self.done = 0  # jobs that ended `done`
+        self.undone = dict.fromkeys(Outcome, 0)  # jobs that ended otherwise
+        self.waited = Histogram()  # seconds from queueing to the first attempt
+        self.ran = Histogram()  # duration of attempts, in seconds
 
     def charge(self, owner: Owner) -> None:
         self.owner = owner
         owner.names += 1
 
     def discharge(self) -> None:
-        """A worker offers it, or the last of its jobs has ended."""
+        """Stop charging the owner: a worker offers the service, or its last job has ended."""
         if self.owner is not None:
             self.owner.names -= 1
             self.owner = None
 
     @property
     def ended(self) -> dict[Outcome, int]:
-        """Jobs by how they ended."""
+        """Number of jobs by outcome."""
         return self.undone | {DONE: self.done}

@@ -1,4 +1,4 @@
-"""Verbs that only some dialects have a word for: out of reach, pull, give back, extend, progress."""
+"""Broker methods that only some dialects use: detach, pull, give back, extend, progress."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from dragoman.core.states import DETACHED, ENDED, GONE, IDLE, STARTING
 
 
 class OptionalVerbs(OperatorVerbs):
-    """The part of the broker that dialects with more than jobs and results call."""
+    """The part of the broker for dialects that have more than jobs and results."""
 
     # ---------------------------------------------------------------- callers and workers out of reach
 
     def caller_away(self, caller: Caller, now: float) -> None:
-        """The caller is out of reach and may come back: a call of it that waits is kept `orphan_grace` for it (R64)."""
+        """The caller is disconnected and may return: its waiting calls are kept for `orphan_grace` seconds (R64)."""
         for job in caller.open_jobs():
             if job.state is not ENDED and not job.is_kept:
                 job.orphan_due = now + job.options.orphan_grace
                 self._deadlines.arm(job, job.due())
 
     def caller_back(self, caller: Caller) -> None:
-        """The caller is within reach again."""
+        """The caller has reconnected."""
         for job in caller.open_jobs():
             job.orphan_due = inf
 
     def detach(self, worker: Worker, now: float) -> None:
-        """The worker is out of reach for the moment: it is given nothing, and its lease runs on (R64)."""
+        """The worker is not reachable for now: it gets no job while its lease runs (R64)."""
         if worker.away_since == inf and worker.state is not STARTING and worker.state is not GONE:
             worker.away_since = now
             self.worker_registry.settle(worker, now)
             self._deadlines.arm(worker, worker_deadline(worker))
 
     def attach(self, worker: Worker, now: float) -> None:
-        """It is within reach again."""
+        """The worker is reachable again."""
         worker.seen = now
         worker.away_since = inf
         if worker.state is DETACHED and self.worker_registry.settle(worker, now):
@@ -48,8 +48,8 @@ class OptionalVerbs(OperatorVerbs):
     # ---------------------------------------------------------------- workers
 
     def ask(self, worker: Worker, count: int, now: float) -> None:
-        """A worker that pulls asks for up to so many jobs, in place of what it asked for before (R131). 0: for none. An
-        attempt that it is given uses up one; so does one that it has not been sent yet."""
+        """Set the number of jobs that a pulling worker requests, replacing the previous number (R131). Every attempt it
+        is given uses up one, including an attempt that has not been sent yet."""
         if not worker.profile.pulls:
             return
         if count > 0:
@@ -62,8 +62,8 @@ class OptionalVerbs(OperatorVerbs):
             self.dispatch.freed(worker, now)
 
     def offer(self, worker: Worker, services: Collection[str], now: float) -> bool:
-        """The worker offers these services from now on, or none; what it holds is not touched (R132). False: it has
-        gone, or these are too many, or not names."""
+        """Set the services that the worker offers; none is allowed. Attempts it holds are not affected (R132). False:
+        it has left, or there are too many or invalid names."""
         if worker.state is GONE or not (can_offer(services, self.policy) or not services):
             return False
         offered = self.worker_registry.services_for(dict.fromkeys(services))
@@ -77,26 +77,27 @@ class OptionalVerbs(OperatorVerbs):
     # ---------------------------------------------------------------- attempts
 
     def begin(self, attempt: Attempt, now: float) -> None:
-        """The job goes to its worker only now, for that was asked first: its run time begins."""
+        """Start the run time of an attempt whose worker has only now accepted the job."""
         attempt.begin(now)
         if attempt.job.attempt is attempt:
             self._deadlines.arm(attempt.worker, attempt.over_at)
 
     def refuse(self, attempt: Attempt, now: float) -> bool:
-        """The worker would not take it, as its terms allow: nothing has started (R8). It gets no job until `idle`."""
+        """The worker declined the job, as its profile allows: nothing has started (R8). It gets no job until `idle`."""
         attempt.worker.seen = now
         return self.attempts.refuse(attempt, now)
 
     def give_back(
         self, attempt: Attempt, now: float, *, delay: float = 0.0, priority: int | None = None, spends: bool = False
     ) -> bool:
-        """The worker gives the job back and is free: it waits again, after `delay` and with another `priority` if that
-        is said (R133). `spends`: the attempt counts. False if it was over already. ValueError: no such priority."""
+        """Return a job that its worker gives back; the worker is free. The job is queued after `delay`, with another
+        `priority` if given (R133). `spends`: the attempt counts. False if it had ended. ValueError: invalid priority.
+        """
         attempt.worker.seen = now
         return self.attempts.give_back(attempt, min(delay, self.policy.max_delay), priority, spends, now)
 
     def extend(self, attempt: Attempt, seconds: float, now: float) -> bool:
-        """The worker needs more time: its run time ends in so many seconds (R134). False if the attempt is over."""
+        """Extend the attempt: its run time ends in this many seconds (R134). False if the attempt has ended."""
         attempt.worker.seen = now
         if attempt.job.attempt is not attempt:
             return False
@@ -105,8 +106,8 @@ class OptionalVerbs(OperatorVerbs):
         return True
 
     def progress(self, attempt: Attempt, payload: Payload, now: float, *, is_part: bool = False) -> bool:
-        """Pass on a report of a running job, or a part of its result that is ready before the rest. The part is kept
-        if the caller takes the result whole. False if the attempt is over."""
+        """Deliver a progress report of a running job, or a part of its result. A part is kept if the caller receives
+        the result whole. False if the attempt has ended."""
         attempt.worker.seen = now
         job = attempt.job
         if job.attempt is not attempt:
@@ -121,7 +122,7 @@ class OptionalVerbs(OperatorVerbs):
 
 
 def _change_services(worker: Worker, services: Collection[Service]) -> None:
-    """The worker offers these from now on. Where it offered one before, it keeps its place among the idle."""
+    """Set the worker's services. It keeps its place in the idle list of a service that it offered before."""
     dropped = [each for each in worker.services if each not in services]
     added = [each for each in services if each not in worker.services]
     worker.services = tuple(services)

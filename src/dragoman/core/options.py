@@ -1,4 +1,4 @@
-"""Options of a job and of a worker: what callers ask for, and what a dialect says about its workers."""
+"""Options of a job, which its caller sets, and of a worker, which its dialect sets."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from dragoman.core.infinity import inf
 
 DEFAULT_PRIORITY: Final = 5
 HIGHEST_PRIORITY: Final = 9
-ALWAYS_ASKS: Final = 1 << 60  # jobs that a worker asks for which does not pull: more than it is ever given
+UNLIMITED_REQUESTS: Final = 1 << 60  # requests of a worker that does not pull: more than it ever gets
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerProfile:
-    """The properties of a worker that its dialect sets. One object serves all workers of a listener."""
+    """Properties of a worker that come from its dialect. All workers of a listener share one object."""
 
-    lease: float = inf  # how long a silent worker is believed to live
-    silent_while_busy: bool = False  # D5: then the job's own timeout is the only judge
+    lease: float = inf  # seconds of silence after which the worker counts as dead
+    silent_while_busy: bool = False  # D5: then only the job's time-out ends an attempt
     may_decline: bool = False
-    pulls: bool = False  # R131: it is given no more jobs than it asks for; others always ask
+    pulls: bool = False  # R131: it gets only as many jobs as it requests; other workers always request
     capacity: int = 1
-    stuck_timeout: float = 3_600.0  # how long an unproven worker is waited for (R36)
-    detach_timeout: float = 60.0  # how long one is waited for that is out of reach and has no lease to run out (R64)
-    can_resume: bool = False  # it can name an attempt that it was given before the broker was started anew (R107)
-    comes_back: bool = False  # told to go, it joins again at once: its dialect has no word that ends a worker
-    ends_with_connection: bool = False  # its session hangs up on a silent one, and then says what never left (R8)
-    job_timeout: float = inf  # how long a job without any limit may run here: the listener's, where workers are silent
-    max_payload: int = 64 << 20  # bytes of a result, with the parts that came ahead of it
-    attempts: int = 1  # D8: the attempts its dialect's document gives a job that did not bring a number
+    stuck_timeout: float = 3_600.0  # seconds after which a stuck worker is removed (R36)
+    detach_timeout: float = 60.0  # seconds after which a detached worker without a lease is removed (R64)
+    can_resume: bool = False  # it can name an attempt that it was sent before the broker restarted (R107)
+    comes_back: bool = False  # after a removal it joins again at once: its dialect has no message that ends a worker
+    ends_with_connection: bool = False  # its broker side closes a silent connection, then reports unsent attempts (R8)
+    job_timeout: float = inf  # run time of a job without any limit: the listener's, where busy workers are silent
+    max_payload: int = 64 << 20  # bytes of a result, including parts sent before
+    attempts: int = 1  # D8: default of the dialect for a job that does not set a number
 
     def __post_init__(self) -> None:
         if self.capacity < 1:
@@ -37,22 +37,22 @@ class WorkerProfile:
 
 @dataclass(frozen=True, slots=True)
 class JobOptions:
-    """The options of a job. One object serves all jobs that ask for the same."""
+    """Options of a job. Jobs with equal options share one object."""
 
-    queue_timeout: float = inf  # waiting before a hand-out
-    job_timeout: float = 60.0  # running time of one attempt; inf = none
+    queue_timeout: float = inf  # seconds in the queue before an attempt
+    job_timeout: float = 60.0  # run time of one attempt, in seconds; inf: no limit
     attempts: int | None = None  # None: the larger default of the caller's and the worker's dialect (D8)
     default_attempts: int = 1
     priority: int = DEFAULT_PRIORITY
     delay: float = 0.0
-    waits: bool = False  # wait for a worker instead of `refused: no such service`
-    durable: bool = False  # a background job: acknowledged when the diary has it
-    retry_first: float | None = None  # R11: rest before the second attempt, doubled each time; None: the policy's
+    waits: bool = False  # wait for a worker instead of ending `refused: no such service`
+    durable: bool = False  # a background job: acknowledged when the store has committed it
+    retry_first: float | None = None  # R11: delay before the second attempt, doubled each time; None: the policy's
     retry_cap: float | None = None
     retry_jitter: float | None = None
-    orphan_grace: float = 0.0  # how long a waiting call outlives its caller
-    keeps_outcome: bool = True  # R136: False: nothing of it is kept when it has ended, unless it is in quarantine
-    streams: bool = False  # parts of the result go to the caller as they come; else they are joined in front of it
+    orphan_grace: float = 0.0  # seconds that a waiting call outlives its caller
+    keeps_outcome: bool = True  # R136: False: nothing is kept after its end, unless it is quarantined
+    streams: bool = False  # send parts of the result to the caller as they arrive; else they are joined with it
 
     def __post_init__(self) -> None:
         if not 0 <= self.priority <= HIGHEST_PRIORITY:

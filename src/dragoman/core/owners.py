@@ -1,6 +1,6 @@
-"""Owners: the holders of limits per caller (R29, L8).
+"""Owners: holders of the limits per caller (R29, L8).
 
-Callers are not authenticated, so an owner is a connection; or a remote address, with all its connections together.
+Callers are not authenticated, so an owner is one connection, or all connections of one remote address.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ SWEEP_FLOOR: Final = 64
 
 
 class Owner:
-    """Counts what one caller has brought in."""
+    """Counts the jobs and service names of one caller."""
 
     __slots__ = ("connections", "jobs", "label", "names")
 
     def __init__(self, label: str = "this connection") -> None:
-        self.label = label  # the subject of the sentence that refuses a job
-        self.connections = 0  # open ones that refer to this owner
-        self.jobs = 0  # present: accepted and not ended
-        self.names = 0  # services that no worker has offered, and that exist because of these jobs
+        self.label = label  # subject of the error message that refuses a job
+        self.connections = 0  # open connections with this owner
+        self.jobs = 0  # jobs accepted and not ended
+        self.names = 0  # services that exist only because of these jobs, and that no worker has offered
 
     @property
     def is_used(self) -> bool:
@@ -27,7 +27,7 @@ class Owner:
 
 
 class Owners:
-    """The owners of remote addresses. Those that are not in use are forgotten now and then."""
+    """Owners of remote addresses. Unused ones are removed from time to time."""
 
     __slots__ = ("_by_address", "_sweep_at")
 
@@ -39,7 +39,7 @@ class Owners:
         return len(self._by_address)
 
     def at(self, address: str) -> Owner:
-        """The owner that all connections of this remote address share."""
+        """Return the owner that all connections of this remote address share."""
         owner = self._by_address.get(address)
         if owner is None:
             if len(self._by_address) >= self._sweep_at:

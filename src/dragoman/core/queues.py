@@ -1,11 +1,11 @@
-"""Jobs that wait, one queue a service.
+"""Waiting jobs: one queue per service.
 
-All are ordered by one fixed key, arrival - priority * priority_step, so a job of low priority overtakes newer ones of
-high priority once it has waited long enough, and nobody starves. A key never changes, so jobs of one priority stay in
-their order: a lane for each priority is a plain deque, and choosing among ten lane heads costs the same whether ten
-or a million jobs wait. Jobs that come back (a retry, a hand-out nobody saw) keep their key and wait in a small heap.
+Jobs are ordered by one fixed key, arrival - priority * priority_step. A job of low priority overtakes newer jobs of high
+priority once it has waited long enough, so no job starves. A key never changes, so jobs of one priority stay in order
+of arrival: each priority has a lane, which is a plain deque. Choosing among ten lane heads costs the same for ten jobs
+and for a million. Jobs that return (a retry, a dispatch that no worker saw) keep their key and wait in a small heap.
 
-A job that leaves from the middle stays where it is as a dead entry until it reaches the head or is swept out.
+A job that is removed from the middle leaves a dead entry, until that reaches the head or is swept out.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SWEEP_FLOOR: Final = 64
 
 
 class Queued:
-    """An entry of a queue. `order` is the fixed key by which it waits; inf: it stands in no queue."""
+    """An entry of a queue. `order` is its fixed key; inf: it is in no queue."""
 
     __slots__ = ("order",)
 
@@ -47,13 +47,13 @@ class Queue(Generic[J]):
         self.length = 0  # live jobs
 
     def __iter__(self) -> Iterator[J]:
-        """Every waiting job, in no useful order."""
+        """Iterate over the waiting jobs, in no useful order."""
         for lane in self._lanes.values():
             yield from (job for job in lane if job.order != inf)
         yield from (job for order, _, job in self._returned if job.order == order)
 
     def append(self, job: J, now: float) -> None:
-        """A job that comes for the first time: last of its priority."""
+        """Add a new job as the last of its priority."""
         priority = job.priority
         job.order = now - priority * self._priority_step
         lane = self._lanes.get(priority)
@@ -63,14 +63,14 @@ class Queue(Generic[J]):
         self.length += 1
 
     def put_back(self, job: J, order: float) -> None:
-        """A job that was out already: it keeps the place its key gives it."""
+        """Add a job that was dispatched before. It keeps its key, and so its place."""
         job.order = order
         self._next += 1
         heappush(self._returned, (order, self._next, job))
         self.length += 1
 
     def restore(self, job: J, arrival: float) -> None:
-        """A job of an earlier run: at the end of its lane if that is its place, as it is for nearly all."""
+        """Add a job of an earlier run: at the end of its lane if its key allows it, as it does for nearly all."""
         lane = self._lanes.get(job.priority)
         if lane and lane[-1].order > arrival - job.priority * self._priority_step:
             self.put_back(job, arrival - job.priority * self._priority_step)
@@ -78,7 +78,7 @@ class Queue(Generic[J]):
             self.append(job, arrival)
 
     def head(self) -> J | None:
-        """The job to hand out next."""
+        """Return the job to dispatch next."""
         if not self.length:
             return None
         best: J | None = None
@@ -97,7 +97,7 @@ class Queue(Generic[J]):
         return best
 
     def take(self, job: J) -> None:
-        """Remove the job that `head` gave."""
+        """Remove the job that `head` returned."""
         returned = self._returned
         if returned and returned[0][2] is job:
             heappop(returned)
@@ -109,7 +109,7 @@ class Queue(Generic[J]):
             self._sweep()
 
     def remove(self, job: J) -> None:
-        """Remove a job from wherever it stands."""
+        """Remove a job from any position."""
         job.order = inf
         self.length -= 1
         self._dead += 1
@@ -117,7 +117,7 @@ class Queue(Generic[J]):
             self._sweep()
 
     def _sweep(self) -> None:
-        """Dead entries may never outnumber the living by more than a few, or memory would grow with every cancel."""
+        """Remove dead entries. Without a limit on them, memory would grow with every cancel."""
         for priority, lane in list(self._lanes.items()):
             alive = deque(job for job in lane if job.order != inf)
             if alive:

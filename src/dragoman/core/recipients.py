@@ -1,4 +1,4 @@
-"""Recipients: the counterparts of the core, who receive its effects.
+"""Recipients: broker sides that receive the core's effects.
 
 They are classes and not protocols, because compiled code calls a class directly. The core never calls them.
 """
@@ -11,7 +11,7 @@ from mypy_extensions import mypyc_attr
 
 
 class Effect:
-    """An action that the core asks for. Two are equal when all their facts are, so that tests can compare lists."""
+    """An action that the core requests. Effects with equal fields are equal, so that tests can compare lists."""
 
     __slots__ = ()
 
@@ -24,7 +24,7 @@ class Effect:
         return f"{type(self).__name__}({', '.join(f'{name}={fact!r}' for name, fact in self._facts().items())})"
 
     def _facts(self) -> dict[str, object]:
-        """All it says, by name. Compiled classes have descriptors too, but no slots."""
+        """Return all fields by name. Compiled classes have descriptors too, but no slots."""
         return {
             name: getattr(self, name)
             for name, value in vars(type(self)).items()
@@ -44,17 +44,17 @@ class Recipient:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class RemoteWorker:
-    """A session's own record of a worker: identities, request ids, what is on its way. The core never looks into it."""
+    """A broker side's record of a worker: identities, request ids, unsent messages. The core never reads it."""
 
     __slots__ = ()
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class TimedRecipient(Recipient):
-    """A recipient that also has work of its own which comes due."""
+    """A recipient that also has timers of its own."""
 
     __slots__ = ()
 
     def tick(self, now: float) -> float:
-        """Do what is due, and return when to be called again."""
+        """Handle what is due, and return the time of the next call."""
         raise NotImplementedError

@@ -1,4 +1,4 @@
-"""How jobs of an earlier run come back from the diary (R107)."""
+"""Restores jobs of an earlier run from the store (R107)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dragoman.core.states import IDLE, RUNNING, AttemptRecord, Outcome
 
 
 class StoredJob:
-    """A job as the diary has it. Times are on this run's clock; its bytes stay where they are until they are needed."""
+    """A stored job. Times are on this run's clock; payload and result stay in the store until they are needed."""
 
     __slots__ = (
         "attempt",
@@ -52,12 +52,12 @@ class StoredJob:
         self.spent = 0
         self.deaths = 0
         self.history: list[AttemptRecord] | None = None
-        self.start_at = 0.0  # if it rests: until when
-        # If it was given out and nothing has been heard of that:
+        self.start_at = 0.0  # end of its delay
+        # If it was dispatched and has no result yet:
         self.token: Token | None = None
-        self.attempt = 0  # its number
+        self.attempt = 0  # number of the attempt
         self.given = 0.0
-        self.worker = ""  # the name of whom it was given to
+        self.worker = ""  # name of the worker
         self.can_resume = False
         # If it has ended:
         self.outcome: Outcome | None = None
@@ -66,8 +66,8 @@ class StoredJob:
         self.keep_until = inf
 
 
-def restore(broker: Broker, kept: StoredJob, now: float, nobody: Any) -> Job:
-    """Let a job of an earlier run in again. `nobody` is the session of workers that may have gone with that run."""
+def restore(broker: Broker, kept: StoredJob, now: float, recipient: Any) -> Job:
+    """Restore a job of an earlier run. `recipient` receives the effects of workers that have not reconnected."""
     service = broker.worker_registry.restore_service(kept.service)
     job = Job(kept.id, service, ABSENT, (), kept.options, kept.created)
     job.number = kept.number
@@ -80,15 +80,15 @@ def restore(broker: Broker, kept: StoredJob, now: float, nobody: Any) -> Job:
     broker.job_registry.restore(job)
     start_at = _start_at(broker, job, kept, now)
     if kept.token is not None:
-        _restore_running(broker, job, kept, kept.token, now, nobody)
+        _restore_running(broker, job, kept, kept.token, now, recipient)
     else:
         broker.delays.restore(job, start_at, now)
     return job
 
 
 def _start_at(broker: Broker, job: Job, kept: StoredJob, now: float) -> float:
-    """When a delayed job starts, at most its whole delay from now: stored times are as right as the wall clock was, and
-    one that was set back since would turn seconds into days (R25)."""
+    """Return the end of the job's delay, at most its whole delay from now. Stored times depend on the wall clock: one
+    that was set back since would turn seconds into days (R25)."""
     if kept.spent:
         return min(kept.start_at, now + longest_back_off(job, broker.policy))
     return min(max(kept.start_at, kept.created + kept.options.delay), now + kept.options.delay)
@@ -105,11 +105,12 @@ def _restore_ended(broker: Broker, job: Job, kept: StoredJob, now: float) -> Non
         broker.job_registry.erase(job)
 
 
-def _restore_running(broker: Broker, job: Job, kept: StoredJob, token: Token, now: float, nobody: Any) -> None:
-    """It was given out. A worker that can name its attempt has some time to deliver; with others it is lost at once."""
+def _restore_running(broker: Broker, job: Job, kept: StoredJob, token: Token, now: float, recipient: Any) -> None:
+    """Restore a running job. A worker that can name its attempt has some time to deliver; else the attempt is lost at
+    once."""
     worker_registry = broker.worker_registry
     profile = WorkerProfile(detach_timeout=broker.policy.worker_resume_timeout)
-    worker = Worker(worker_registry.next_id(), nobody, None, kept.worker, profile, now)
+    worker = Worker(worker_registry.next_id(), recipient, None, kept.worker, profile, now)
     worker_registry.enter(worker, ())
     move_worker(worker, IDLE)
     given = min(kept.given, now)
@@ -121,9 +122,9 @@ def _restore_running(broker: Broker, job: Job, kept: StoredJob, token: Token, no
     result = broker.job_registry.early.take(token)
     if result is not None:
         broker.succeed(attempt, result, now)
-        broker.leave(worker, now, "it has delivered")
+        broker.leave(worker, now, "result delivered")
     elif kept.can_resume:
         broker.attempts.restore_running(attempt)
         broker.detach(worker, now)
     else:
-        broker.leave(worker, now, "the broker died while it ran")  # perhaps of it
+        broker.leave(worker, now, "the broker died while it ran")  # possibly because of this job

@@ -1,4 +1,4 @@
-"""How often a job is tried, and how long it rests in between: pure arithmetic on a job and the policy (R9 to R12)."""
+"""Retry rules: the number of attempts and the delay between them (R9 to R12). Pure functions."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dragoman.core.model import Attempt, Job, Worker
 from dragoman.core.policy import Policy
 from dragoman.core.states import LOST, AttemptRecord, Outcome
 
-TRIED_KEPT: Final = 16  # so many workers a job remembers (R12)
+TRIED_KEPT: Final = 16  # number of workers that a job remembers (R12)
 
 
-def note_ending(job: Job, worker: Worker, outcome: Outcome, reason: str) -> None:
-    """One more attempt is spent: an entry of the job's history."""
+def record_attempt(job: Job, worker: Worker, outcome: Outcome, reason: str) -> None:
+    """Count a used attempt and add it to the job's history."""
     job.spent += 1
     job.refusals = 0
-    if outcome is LOST and reason != STOPPED:  # that we were told to stop is nobody's death
+    if outcome is LOST and reason != STOPPED:  # a shutdown of the broker does not count as a worker's death
         job.deaths += 1
     remember_tried(job, worker)
     if job.history is None:
@@ -24,8 +24,8 @@ def note_ending(job: Job, worker: Worker, outcome: Outcome, reason: str) -> None
     job.history.append(AttemptRecord(job.spent, worker.name, outcome, reason))
 
 
-def note_last(job: Job, attempt: Attempt, outcome: Outcome, reason: str) -> None:
-    """The job has ended while this attempt ran: it is not spent, but part of the history."""
+def record_last_attempt(job: Job, attempt: Attempt, outcome: Outcome, reason: str) -> None:
+    """Add an attempt to the history whose job ended while it ran. It is not used up."""
     if job.history is None:
         job.history = []
     job.history.append(AttemptRecord(attempt.number, attempt.worker.name, outcome, reason))
@@ -36,8 +36,8 @@ def remember_tried(job: Job, worker: Worker) -> None:
         job.tried = (*job.tried, worker.id)[-TRIED_KEPT:]
 
 
-def are_spent(job: Job, worker: Worker, policy: Policy) -> bool:
-    """Whether the attempt that has just been spent at this worker was the last (D8, R10)."""
+def attempts_used_up(job: Job, worker: Worker, policy: Policy) -> bool:
+    """Whether the attempt that this worker has just used up was the last (D8, R10)."""
     limit = job.options.attempts
     if limit is None:
         limit = max(job.options.default_attempts, worker.profile.attempts)
@@ -45,7 +45,7 @@ def are_spent(job: Job, worker: Worker, policy: Policy) -> bool:
 
 
 def back_off(job: Job, outcome: Outcome, policy: Policy, jitter: float) -> float:
-    """How long the job rests before its next attempt (R11). `jitter` is between -1 and 1."""
+    """Return the delay before the job's next attempt (R11). `jitter` is between -1 and 1."""
     first, cap, spread = _back_off_profile(job, policy)
     if outcome is LOST and job.spent == 1:
         delay = min(policy.retry_delay_after_loss, cap)
@@ -55,7 +55,7 @@ def back_off(job: Job, outcome: Outcome, policy: Policy, jitter: float) -> float
 
 
 def longest_back_off(job: Job, policy: Policy) -> float:
-    """The longest delay before the next attempt of a job that has spent some, however they ended."""
+    """Return the longest possible delay before the next attempt of a job that has used some."""
     first, cap, spread = _back_off_profile(job, policy)
     longest = max(first * 2.0 ** min(job.spent - 1, 32), policy.retry_delay_after_loss)
     return min(cap, longest) * (1.0 + spread)

@@ -1,4 +1,4 @@
-"""Names of services: which are known, and how many there may be."""
+"""Names of services, up to a limit."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final
 from dragoman.core.counters import UNNAMED
 from dragoman.core.model import Service
 
-WORKERS_SHARE: Final = 5  # one in so many names is reserved for workers: callers cannot keep them out (R29)
+WORKERS_SHARE: Final = 5  # one name in five is reserved for workers: callers cannot use them up (R29)
 
 
 class ServiceNames:
-    """The services that callers have asked for or workers offer, by name, up to a limit."""
+    """The services that callers requested or workers offer, by name, up to a limit."""
 
     __slots__ = ("_max_services", "_priority_step", "services")
 
@@ -22,7 +22,7 @@ class ServiceNames:
         self.services: dict[str, Service] = {}
 
     def service(self, name: str) -> Service | None:
-        """The service of that name, made if there is room for one more name that no worker offers (R29)."""
+        """Return the service of that name. Created if the limit allows one more name that no worker offers (R29)."""
         service = self.services.get(name)
         if service is None:
             found = self.services_for((name,), reserve=self._max_services // WORKERS_SHARE)
@@ -30,19 +30,19 @@ class ServiceNames:
         return service
 
     def counted_as(self, service: str) -> str:
-        """The name under which a dropped job is counted. Names that are no services share one, so that a caller that
-        makes names up does not flood the log."""
+        """Return the name under which a dropped job is counted. Unknown names share one, so that a caller with invented
+        names cannot flood the log."""
         return service if service in self.services else UNNAMED
 
     def restore_service(self, name: str) -> Service:
-        """The service that a job of an earlier run is for: it comes back even beyond the bound of names."""
+        """Return the service of a job of an earlier run. The limit does not apply."""
         service = self.services.get(name)
         if service is None:
             service = self.services[name] = Service(name, self._priority_step)
         return service
 
     def services_for(self, names: Collection[str], reserve: int = 0) -> list[Service] | None:
-        """The services of these names, or none of them if one more name would be too many."""
+        """Return the services of these names, or None if they would exceed the limit."""
         missing = [name for name in names if name not in self.services]
         most = self._max_services - reserve
         if len(self.services) + len(missing) > most:
@@ -54,7 +54,7 @@ class ServiceNames:
         return [self.services[name] for name in names]
 
     def _forget_unused(self, keep: Collection[str]) -> None:
-        """Make room among the names: drop those nobody offers, asks for or has paused."""
+        """Remove services that have no workers and no jobs and are not paused."""
         for service in list(self.services.values()):
             if not service.workers and not service.jobs and not service.paused and service.name not in keep:
                 del self.services[service.name]

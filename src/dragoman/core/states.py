@@ -1,6 +1,6 @@
-"""States of jobs and workers, and how both end: the closed sets of values that the core knows.
+"""States and outcomes of jobs, states of workers, and reasons of refusals and removals.
 
-States are assigned in `lifecycle.py` and nowhere else.
+Only `lifecycle.py` assigns states.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Outcome(StrEnum):
 
 
 class RefusalReason(StrEnum):
-    """The reason for which a submit was refused. Each dialect maps these to its own words in one table."""
+    """Reason for which a submit was refused. Each dialect maps these to its own messages in one table."""
 
     NO_SUCH_SERVICE = "no such service"
     BUSY = "busy"
@@ -37,17 +37,17 @@ class RefusalReason(StrEnum):
 
 
 class WorkerState(StrEnum):
-    STARTING = "starting"  # joined, has not yet said that it is free
+    STARTING = "starting"  # joined, and has not reported that it is ready
     IDLE = "idle"  # has a free slot
     BUSY = "busy"  # every slot is taken
-    STUCK = "stuck"  # every slot is taken by attempts that ended without their result (D11)
-    BACKING_OFF = "backing off"  # holds nothing, would not take a job, and is offered none for a moment (R98)
-    DETACHED = "detached"  # out of reach, or does not ask (R131): gets nothing, and its lease runs on (R64)
-    DRAINING = "draining"  # finishes what it holds and gets nothing more
+    STUCK = "stuck"  # every slot is taken by an attempt that ended without a result (D11)
+    BACKING_OFF = "backing off"  # holds nothing, declined a job, and gets none for a short time (R98)
+    DETACHED = "detached"  # not reachable, or requests no job (R131): gets no job while its lease runs (R64)
+    DRAINING = "draining"  # finishes the jobs it holds and gets no more
     GONE = "gone"
 
 
-# Members by name: in Python 3.11 looking one up on its class costs ten times a global, and states are asked for often.
+# Members by name: in Python 3.11 a lookup on the enum class costs ten times a global, and states are compared often.
 WAITING: Final = JobState.WAITING
 DELAYED: Final = JobState.DELAYED
 RUNNING: Final = JobState.RUNNING
@@ -69,21 +69,21 @@ GONE: Final = WorkerState.GONE
 
 
 class RemovalReason(StrEnum):
-    """The reason for which the broker removed a worker."""
+    """Reason for which the broker removed a worker."""
 
     EXPIRED = "expired"  # its lease ran out
-    DRAINED = "drained"  # it was drained and holds nothing any more
-    KILLED = "killed"  # an operator wanted it gone at once
-    STOPPED = "stopped"  # the broker ends, and may be started again
+    DRAINED = "drained"  # it was drained and holds no job
+    KILLED = "killed"  # an operator removed it at once
+    STOPPED = "stopped"  # the broker stops, and may start again
 
     @property
     def is_final(self) -> bool:
-        """Whether the worker shall not come back."""
+        """Whether the worker must not reconnect."""
         return self in (RemovalReason.DRAINED, RemovalReason.KILLED)
 
 
 class AttemptRecord:
-    """The end of one attempt: an entry of a job's history. No dataclass, because every job makes one."""
+    """The end of one attempt, in a job's history. Not a dataclass, because every job creates one."""
 
     __slots__ = ("number", "outcome", "reason", "worker")
 
@@ -99,7 +99,7 @@ class AttemptRecord:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"Ending{self._facts()}"
+        return f"AttemptRecord{self._facts()}"
 
     def _facts(self) -> tuple[int, str, Outcome, str]:
         return self.number, self.worker, self.outcome, self.reason

@@ -1,4 +1,4 @@
-"""Effects for the store: entries that it writes or removes."""
+"""Effects for the store: entries to write or delete."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dragoman.core.recipients import Effect
 
 
 class StoreJob(Effect):
-    """Write this job, as it is now, into the diary, then say `saved(number)`. Numbers rise; so must the commits.
+    """Write this job as it is now, then call `saved(number)`. Numbers rise, and commits keep their order.
 
-    `rewrites`: what it asks for has changed since it was written first.
+    `rewrites`: its options have changed since the first write.
     """
 
     __slots__ = ("job", "number", "rewrites")
@@ -21,18 +21,18 @@ class StoreJob(Effect):
 
 
 class StoreValue(Effect):
-    """Write down something that is no job, such as that a service is paused: `value` under `key`, or nothing more."""
+    """Write `value` under `key`, for state that belongs to no job, such as a paused service. None: delete it."""
 
     __slots__ = ("key", "number", "value")
 
     def __init__(self, key: str, value: str | None, number: int) -> None:
         self.key = key
         self.value = value
-        self.number = number  # as in Save
+        self.number = number  # as in StoreJob
 
 
 class DeleteJob(Effect):
-    """The keep time of this job's outcome is over: remove it from the diary."""
+    """Delete a job whose retention time has passed."""
 
     __slots__ = ("job",)
 

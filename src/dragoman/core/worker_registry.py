@@ -1,4 +1,4 @@
-"""Workers present, the services they offer, and who is idle: longest idle first (D7)."""
+"""Workers, the services they offer, and the idle ones: longest idle first (D7)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class WorkerRegistry(ServiceNames):
         self.workers: dict[WorkerId, Worker] = {}
 
     def next_id(self) -> WorkerId:
-        """Worker numbers rise and are never used twice (R28)."""
+        """Return a new worker number. Numbers rise and are never used twice (R28)."""
         self._last_id += 1
         return WorkerId(self._last_id)
 
@@ -33,8 +33,8 @@ class WorkerRegistry(ServiceNames):
         self.workers[worker.id] = worker
 
     def leave(self, worker: Worker) -> list[Attempt]:
-        """Strike the worker off. Returns what it held and has not ended."""
-        self.withhold(worker)
+        """Remove the worker. Returns the attempts that it had not finished."""
+        self.remove_from_idle(worker)
         for service in worker.services:
             service.workers -= 1
         del self.workers[worker.id]
@@ -45,15 +45,15 @@ class WorkerRegistry(ServiceNames):
         worker.stuck.clear()
         return held
 
-    def retire(self, worker: Worker, stays: bool = False) -> None:
-        """Give the worker nothing more. `stays`: it is not dismissed when it holds nothing, unless it leaves anyway."""
+    def stop_dispatch(self, worker: Worker, stays: bool = False) -> None:
+        """Give the worker no more jobs. `stays`: do not remove it once drained, unless it was already draining."""
         worker.stays = stays and (worker.stays or worker.state is not DRAINING)
         if worker.state is not DRAINING:
             move_worker(worker, DRAINING)
-            self.withhold(worker)
+            self.remove_from_idle(worker)
 
     def settle(self, worker: Worker, now: float) -> bool:
-        """Bring the worker's state, and its place among the idle, in line with its slots. Tells whether it is idle."""
+        """Update the worker's state, and its place in the lists of idle workers. Returns whether it is idle."""
         is_idle = settle(worker) is IDLE
         if is_idle:
             if now < worker.held_back_until:
@@ -66,38 +66,38 @@ class WorkerRegistry(ServiceNames):
                         service.held_back.remove(worker)
                     service.idle.append(worker)
         else:
-            self.withhold(worker)
+            self.remove_from_idle(worker)
         return is_idle
 
-    def occupy(self, worker: Worker) -> bool:
-        """The worker was given a job: it is busy, or, with slots left, others come first now. Tells which."""
+    def take_slot(self, worker: Worker) -> bool:
+        """Take a slot. The worker is busy, or moves to the end of the idle lists. Returns whether it has more room."""
         worker.asked -= 1
         if len(worker.running) + len(worker.stuck) >= worker.profile.capacity:
             if worker.state is not BUSY:
                 move_worker(worker, BUSY)
-                self.withhold(worker)
+                self.remove_from_idle(worker)
             return False
-        if worker.asked <= 0:  # a slot is free, and it does not ask
+        if worker.asked <= 0:  # a slot is free, but the worker requests no job
             settle(worker)
-            self.withhold(worker)
+            self.remove_from_idle(worker)
             return False
         for service in worker.services:
             if not service.idle.move_to_end(worker):
                 service.held_back.move_to_end(worker)
         return True
 
-    def withhold(self, worker: Worker) -> None:
-        """Take the worker off every list of the idle."""
+    def remove_from_idle(self, worker: Worker) -> None:
+        """Remove the worker from every list of idle workers."""
         for service in worker.services:
             service.idle.remove(worker)
             if service.held_back.length:
                 service.held_back.remove(worker)
 
     def pick(self, job: Job, now: float) -> Worker | None:
-        """The longest idle worker of the job's service, of those it was not yet given to if there is one (R12)."""
+        """Return the longest idle worker of the job's service; a worker that has not had this job comes first (R12)."""
         service = job.service
         if now >= service.held_back_until:
-            self._trust_again(service, now)
+            self._end_hold_back(service, now)
         if not job.tried:
             return service.idle.first() or service.held_back.first()
         fallback: Worker | None = None
@@ -108,8 +108,8 @@ class WorkerRegistry(ServiceNames):
                 fallback = fallback or worker
         return fallback
 
-    def _trust_again(self, service: Service, now: float) -> None:
-        """Workers whose time of being used last is over are the longest idle of all."""
+    def _end_hold_back(self, service: Service, now: float) -> None:
+        """Move workers whose `held_back_until` has passed to the head of the idle list."""
         held_back = list(service.held_back)
         held_back.reverse()
         for worker in held_back:

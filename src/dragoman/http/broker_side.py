@@ -14,7 +14,7 @@ from collections.abc import Collection
 from functools import lru_cache
 from typing import Any, Final, Protocol, cast
 
-from dragoman.core.admission import PATIENCE_OVER
+from dragoman.core.admission import DEADLINE_PASSED
 from dragoman.core.broker import Broker
 from dragoman.core.deadlines import Deadlines
 from dragoman.core.effects import CancelAttempt, DeliverOutcome, Effect, RemoveWorker, SendJob
@@ -207,7 +207,7 @@ class HttpBrokerSide(TimedRecipient):
             elif isinstance(each, PendingCall):
                 job = each.job
                 self._broker.caller_gone(each, now)
-                _tell(each.answer, DeliverOutcome(each, job, TIMED_OUT, b"", PATIENCE_OVER))
+                _tell(each.answer, DeliverOutcome(each, job, TIMED_OUT, b"", DEADLINE_PASSED))
             else:
                 del each.remote.offers[each.attempt.token]
                 self._ask(each.remote, now)

@@ -1,1 +1,1 @@
-"""The program: configuration, wiring, and the line that runs it all."""
+"""The server: configuration, listeners, connections and the runner."""

@@ -1,4 +1,4 @@
-"""The acceptor: takes new connections from listening sockets, and hands each to the connections."""
+"""The acceptor: accepts connections on listening sockets."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ OUT_OF_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 @dataclass(frozen=True, slots=True)
 class ListenerSocket:
-    """One place where peers come in, and what meets them there."""
+    """One socket of a listener: its address, and the broker side and carrier of its connections."""
 
     session: BrokerSide
     socket_name: str
     place: SocketAddress
     carrier: Callable[[], Carrier]
     limits: ConnectionLimits
-    is_for_peers: bool = True  # else a connection is one exchange, and not somebody who has come to stay (R23)
+    is_for_peers: bool = True  # else a connection is one short exchange (R23)
 
 
 class Acceptor:
-    """Accepts connections on any number of sockets, no more in a second than `max_accepts_per_second`."""
+    """Accepts connections on any number of sockets, at most `max_accepts_per_second` in a second."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, connections: Connections, reports: Reports) -> None:
-        self.accepted = 0  # connections of peers in this second
+        self.accepted = 0  # connections accepted in this second
         self._second = -1
         self._loop = loop
         self._connections = connections
@@ -53,7 +53,7 @@ class Acceptor:
     def _accept(self, listening: socket.socket, listener_socket: ListenerSocket) -> None:
         for _ in range(ACCEPTS_PER_ITERATION):
             if listener_socket.is_for_peers and self._has_accepted_enough():
-                self._rest_from_accepting(listening, listener_socket, 1.0 - clock.now() % 1.0)
+                self._pause_accepting(listening, listener_socket, 1.0 - clock.now() % 1.0)
                 return
             try:
                 accepted, _ = listening.accept()
@@ -62,18 +62,18 @@ class Acceptor:
             except OSError as error:
                 if error.errno not in OUT_OF_RESOURCES:
                     raise
-                self._reports.remark("cannot accept", level="error", problem=str(error))
-                self._rest_from_accepting(listening, listener_socket, 1.0)
+                self._reports.remark("accept failed", level="error", problem=str(error))
+                self._pause_accepting(listening, listener_socket, 1.0)
                 return
             self.accepted += listener_socket.is_for_peers
             try:
                 tune(accepted)
                 label, address, process = describe(accepted)
-                is_near = is_local(accepted)
-            except OSError:  # it has gone already
+                is_local_address = is_local(accepted)
+            except OSError:  # it has been closed already
                 accepted.close()
                 continue
-            if self._connections.admit(address, is_near) is not None:
+            if self._connections.admit(address, is_local_address) is not None:
                 accepted.close()
                 continue
             carrier = listener_socket.carrier()
@@ -86,20 +86,20 @@ class Acceptor:
                 label,
                 address,
                 listener_socket.limits,
-                is_near,
+                is_local_address,
                 process,
             )
             start(stream, self._connections, peer)
 
     def _has_accepted_enough(self) -> bool:
-        """A crowd that comes back at once is let in a few at a time: the others wait in the kernel's queue (R23)."""
+        """Whether `max_accepts_per_second` is reached in this second. More connections wait in the kernel's queue (R23)."""
         second = int(clock.now())
         if second != self._second:
             self._second, self.accepted = second, 0
         return self.accepted >= self._connections.limits.max_accepts_per_second
 
-    def _rest_from_accepting(self, listening: socket.socket, listener_socket: ListenerSocket, seconds: float) -> None:
-        """Those connected are served on, newcomers wait a moment."""
+    def _pause_accepting(self, listening: socket.socket, listener_socket: ListenerSocket, seconds: float) -> None:
+        """Stop accepting for a while. Existing connections are not affected."""
         self._loop.remove_reader(listening)
 
         def again() -> None:
@@ -110,5 +110,5 @@ class Acceptor:
 
 
 def start(stream: Stream, connections: Connections, peer: StreamConnection) -> None:
-    """Start to read a connection."""
+    """Start reading from a connection."""
     stream.start(partial(connections.arrived, peer), partial(connections.ended, peer))

@@ -7,35 +7,35 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class AdmissionLimits:
-    """The limits of all peers together."""
+    """Limits of all connections together."""
 
     max_connections: int = 20_000
-    max_connections_per_local_address: int = 10_000  # on this machine
+    max_connections_per_local_address: int = 10_000  # local
     max_connections_per_remote_address: int = 256
-    max_accepts_per_second: int = 2_000  # new peers a second; more wait their turn (R23)
+    max_accepts_per_second: int = 2_000  # new connections a second; more wait in the kernel's queue (R23)
     max_memory: int = 1 << 30  # all send buffers together (R17)
     bad_messages: int = 20  # L23, in ten seconds
     late_iteration: float = 1.0  # D13
 
 
 class Admission:
-    """Counts the connections that came in, by address. Those that the broker dialled are not among them."""
+    """Counts accepted connections by address. Connections that the broker dialled are not counted."""
 
     def __init__(self, limits: AdmissionLimits) -> None:
         self._limits = limits
         self._addresses: dict[str, int] = {}
 
     def rejection_reason(self, address: str, is_local: bool, connected: int) -> str | None:
-        """The reason why a new connection from this address is rejected, or None."""
+        """Return the reason to reject a new connection from this address, or None."""
         limits = self._limits
         per_address = limits.max_connections_per_local_address
         if not is_local:
             per_address = min(per_address, limits.max_connections_per_remote_address)
         if connected >= limits.max_connections:
-            return f"{connected} peers are connected already (max_connections)"
+            return f"{connected} connections are open, the maximum (max_connections)"
         if self._addresses.get(address, 0) >= per_address:
             name = "max_connections_per_local_address" if is_local else "max_connections_per_remote_address"
-            return f"{self._addresses[address]} peers of this address are connected already ({name})"
+            return f"{self._addresses[address]} connections of this address are open, the maximum ({name})"
         return None
 
     def enter(self, address: str) -> None:
@@ -48,5 +48,5 @@ class Admission:
 
     @property
     def addresses(self) -> int:
-        """Addresses with at least one connection."""
+        """Number of addresses with at least one connection."""
         return len(self._addresses)

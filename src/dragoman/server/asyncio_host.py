@@ -1,4 +1,4 @@
-"""The asyncio side of the line: listeners, accepted and dialled sockets, and when the next turn is due."""
+"""The asyncio side of the runner: listeners, accepted and dialled sockets, and the timer of the next iteration."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from dragoman.sdk.address import SocketAddress, TcpAddress, UnixAddress
 from dragoman.server import clock
 from dragoman.server.acceptor import Acceptor, ListenerSocket, start
 from dragoman.server.connection import StreamConnection
-from dragoman.server.processes import Processes, most_watched
+from dragoman.server.processes import Processes, max_watched
 from dragoman.server.runner import Runner
 from dragoman.streams.dial import connect
 from dragoman.streams.sockets import describe, forget_unix, listen_tcp, listen_unix, which_file
 from dragoman.streams.stream import Stream
 
 DIAL_TIMEOUT = 1.0
-SUSPEND_LOOK = 1.0  # how often we look whether the machine slept
+SUSPEND_CHECK = 1.0  # seconds between checks for a suspend of the machine
 
 
 @dataclass(frozen=True, slots=True)
 class ExternalSocket:
-    """A place where somebody else accepts: the listening socket is theirs."""
+    """A listening socket on which another component accepts."""
 
     place: SocketAddress
     serve: Callable[[socket.socket], None]
@@ -36,9 +36,7 @@ class AsyncioHost:
         self._now = now
         self._runner = runner
         self._listening: list[tuple[socket.socket, SocketAddress, tuple[int, int] | None]] = []
-        self._served: list[
-            tuple[socket.socket, SocketAddress, tuple[int, int] | None]
-        ] = []  # where somebody else accepts
+        self._served: list[tuple[socket.socket, SocketAddress, tuple[int, int] | None]] = []  # of ExternalSocket
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
         self._dials: set[asyncio.Task[None]] = set()
@@ -47,16 +45,16 @@ class AsyncioHost:
         self.acceptor = Acceptor(loop, connections, runner.reports)
         connections.wake = self._wake
         connections.dialler = self._dial
-        self._processes = Processes(loop, most_watched(connections.limits.max_connections))
+        self._processes = Processes(loop, max_watched(connections.limits.max_connections))
         connections.process_watch = self._processes.watch
         connections.later = loop.call_later
 
     def start(self) -> None:
         self._wake()
-        self._look_for_suspend()
+        self._check_suspend()
 
     def listen(self, listener_socket: ListenerSocket | ExternalSocket) -> SocketAddress:
-        """Open a door. Returns where it really is, which tells the port when 0 was asked for."""
+        """Open a listening socket. Returns its address, with the actual port if port 0 was requested."""
         place = listener_socket.place
         file = None
         if isinstance(place, TcpAddress):
@@ -74,7 +72,7 @@ class AsyncioHost:
         return place
 
     def close(self) -> None:
-        """Stop listening and dialling, end every connection."""
+        """Stop listening and dialling, and end every connection."""
         self.stop_listening()
         for served in self._served:
             self._stop_listening(*served)
@@ -89,27 +87,27 @@ class AsyncioHost:
             self._timer.cancel()
 
     def close_listener(self, at: SocketAddress) -> None:
-        """Let nobody in there any more."""
+        """Stop listening at this address."""
         for sockets in (self._listening, self._served):
             for each in [each for each in sockets if each[1] == at]:
                 self._stop_listening(*each)
                 sockets.remove(each)
 
     def stop_listening(self) -> None:
-        """Let nobody in any more, except where somebody else accepts."""
+        """Stop listening, except on external sockets."""
         for listening in self._listening:
             self._stop_listening(*listening)
         self._listening.clear()
 
     def _stop_listening(self, listening: socket.socket, place: SocketAddress, file: tuple[int, int] | None) -> None:
-        if listening.fileno() >= 0:  # else whoever served there has closed it
+        if listening.fileno() >= 0:  # otherwise its external server has closed it
             self._loop.remove_reader(listening)
         if isinstance(place, UnixAddress):
-            with suppress(OSError):  # its folder has gone, or is not ours any more
+            with suppress(OSError):  # its folder has been removed, or is not accessible
                 forget_unix(place.path, file)
         listening.close()
 
-    # ---------------------------------------------------------------- turns
+    # ---------------------------------------------------------------- iterations
 
     def _wake(self) -> None:
         self._loop.call_soon(self._run_once)
@@ -127,27 +125,27 @@ class AsyncioHost:
         self._timer = None
         self._run_once()
 
-    def _look_for_suspend(self) -> None:
+    def _check_suspend(self) -> None:
         suspended = clock.suspended()
         if suspended - self._suspended > 1.0:
-            self._runner.excuse(suspended - self._suspended)
+            self._runner.handle_pause(suspended - self._suspended)
         self._suspended = suspended
-        self._loop.call_later(SUSPEND_LOOK, self._look_for_suspend)
+        self._loop.call_later(SUSPEND_CHECK, self._check_suspend)
 
-    # ---------------------------------------------------------------- peers
+    # ---------------------------------------------------------------- dials
 
     def _dial(self, peer: StreamConnection, place: object) -> None:
         assert isinstance(place, TcpAddress | UnixAddress)
         if isinstance(place, UnixAddress):
-            self._loop.call_soon(self._connect_near, peer, place)
+            self._loop.call_soon(self._connect_unix, peer, place)
         else:
             self._connect_later(peer, place)
 
-    def _connect_near(self, peer: StreamConnection, place: UnixAddress) -> None:
-        """On this machine a connection stands at once or not at all, unless there is a queue at the other end."""
+    def _connect_unix(self, peer: StreamConnection, place: UnixAddress) -> None:
+        """Connect to a Unix socket. It succeeds or fails at once, unless the queue of the listener is full."""
         try:
             connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        except OSError as error:  # no descriptors are left
+        except OSError as error:  # no file descriptors are left
             self._not_connected(peer, place, error)
             return
         connected.setblocking(False)

@@ -1,4 +1,4 @@
-"""Time and chance, as the line gets them: the only module that reads a clock or draws a random number."""
+"""Time and randomness for the server: the only module that reads a clock or draws random numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dragoman.core.model import JobId, Token
 
 POOL: Final = 1024  # ids, and tokens, that are drawn at once
 
-# UUIDv7's last ten bytes are noise, but for version and variant (RFC 9562): here for many ids at once, as one number.
+# The last ten bytes of UUIDv7 are random, except for version and variant (RFC 9562). Masks for many ids at once.
 NOISE_BYTES: Final = 10
 UUID_NOISE: Final = int.from_bytes(bytes.fromhex("0fff3fffffffffffffff") * POOL, "big")
 UUID_MARKS: Final = int.from_bytes(bytes.fromhex("70008000000000000000") * POOL, "big")
@@ -21,22 +21,22 @@ NOISES: Final = Struct(f"{NOISE_BYTES}s" * POOL)
 TOKENS: Final = Struct("16s" * POOL)
 
 
-now: Final = time.monotonic  # seconds that never run backwards (R25)
+now: Final = time.monotonic  # seconds; never runs backwards (R25)
 _wall: Final = time.time
 
 
 def wall_offset() -> float:
-    """How far the wall clock is ahead of the one above."""
+    """Return the difference between the wall clock and `now`."""
     return _wall() - now()
 
 
 def suspended() -> float:
-    """Seconds this machine has slept since it booted: the clock above stood still meanwhile (R26)."""
+    """Return the seconds for which this machine was suspended since it booted; `now` does not count them (R26)."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
 class SystemEntropy(Entropy):
-    """Ids and tokens from the system's random source, drawn a pool at a time: single calls cost too much."""
+    """Ids and tokens from the system's random source, drawn in pools: single calls cost too much."""
 
     __slots__ = ("_millisecond", "_noises", "_stamp", "_tokens")
 
@@ -44,10 +44,10 @@ class SystemEntropy(Entropy):
         self._noises: list[bytes] = []
         self._tokens: list[bytes] = []
         self._millisecond = 0
-        self._stamp = b""  # that, as an id begins with it
+        self._stamp = b""  # the same, as the first bytes of an id
 
     def job_id(self) -> JobId:
-        """128 bits in UUIDv7 layout: milliseconds since 1970, then random bits, with version and variant in place."""
+        """Return 128 bits in UUIDv7 layout: milliseconds since 1970, then random bits with version and variant."""
         millisecond = time_ns() // 1_000_000
         if millisecond != self._millisecond:
             self._millisecond = millisecond

@@ -1,7 +1,7 @@
-"""What the operator decided: flags, environment and one TOML file, read into one `Config`.
+"""Configuration: reads flags, environment and one TOML file into one `Config`.
 
-All three say the same things: `--set max_jobs=1000`, `DRAGOMAN_MAX_JOBS=1000` and `max_jobs = 1000` are one setting.
-Flags win, then the environment, then the file, then the default. The policy's numbers are flat keys like all others.
+`--set max_jobs=1000`, `DRAGOMAN_MAX_JOBS=1000` and `max_jobs = 1000` are the same setting. Flags win, then the
+environment, then the file, then the default. The fields of `Policy` are flat keys like all others.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 import os
 import re
 import tomllib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -23,10 +23,10 @@ from dragoman.sdk.address import check_range, nearest, read_value
 PREFIX = "DRAGOMAN_"
 PATH_VARIABLE = "DRAGOMAN_CONFIG"
 
-# Variables with our prefix that are documented but are no configuration keys; the second is for whoever installs.
+# Documented variables with this prefix that are not settings; DRAGOMAN_PURE is read during installation.
 OTHER_VARIABLES = frozenset({PATH_VARIABLE, "DRAGOMAN_PURE", "DRAGOMAN_URL"})
 
-# Kubernetes gives every pod such variables for a service that is called "dragoman".
+# Kubernetes sets such variables in every pod for a service named "dragoman".
 _KUBERNETES_VARIABLE = re.compile(r"DRAGOMAN_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_.*)?)")
 
 
@@ -34,36 +34,36 @@ OWN_FLAGS = ("data", "log", "log_level", "drain_timeout", "strict", "loop")
 
 
 class ConfigError(ValueError):
-    """A setting that cannot be used; the message says which flag, variable or file it is in and what would be right."""
+    """An invalid setting. The message names the flag, variable or file and the allowed values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """Everything `dragoman serve` can be told."""
+    """All settings of `dragoman serve`."""
 
-    # Addresses to listen on, and nowhere else; none: the defaults on loopback.
+    # Addresses to listen on; empty: the defaults on loopback.
     listen: tuple[str, ...] = ()
-    # The diary's folder, or `memory`; empty: `default_data_dir`.
+    # The data folder, or `memory`; empty: `default_data_dir`.
     data: str = ""
     log: str = "auto"
     log_level: str = "info"
     drain_timeout: float = 30.0
-    # Check all of the core's invariants after every verb, in production too.
+    # Check all invariants of the core after every call, in production too.
     strict: bool = False
     loop: str = "auto"
     max_connections: int = 20_000
     max_connections_per_remote_address: int = 256
     max_connections_per_local_address: int = 10_000
-    # R23: new peers a second.
+    # R23: new connections a second.
     max_accepts_per_second: int = 2_000
-    # L21: how large the diary's file may become.
+    # L21: largest size of the store's file.
     max_store_size: int = 10 << 30
     policy: Policy = dataclasses.field(default_factory=Policy)
 
 
 @dataclass(frozen=True, slots=True)
 class SettingSource:
-    """One value and where it came from: `flag --data`, `environment DRAGOMAN_DATA`, `file /x/y.toml` or `default`."""
+    """One value and its source: `flag --data`, `environment DRAGOMAN_DATA`, `file /x/y.toml` or `default`."""
 
     name: str
     value: object
@@ -73,10 +73,10 @@ class SettingSource:
 def load(
     flags: Mapping[str, object], environment: Mapping[str, str], path: str | None
 ) -> tuple[Config, list[SettingSource]]:
-    """Read all sources; the list has one entry a key, in the order of `Config` and then `Policy`.
+    """Read all sources. The list has one entry per key, in the order of `Config` and then `Policy`.
 
-    A flag that is None or an empty tuple and a variable that is empty count as not given. `path` is `--config`; without
-    it DRAGOMAN_CONFIG may name the file. What is wrong in a source is an error even where a stronger source decides.
+    A flag that is None or an empty tuple and an empty variable count as not set. `path` is `--config`; without it
+    DRAGOMAN_CONFIG may name the file. An invalid value is an error even if another source overrides it.
     """
     chosen = {name: SettingSource(name, default, "default") for name, default in _DEFAULTS.items()}
     chosen |= _read_file(path or environment.get(PATH_VARIABLE))
@@ -96,7 +96,7 @@ def _read_flags(flags: Mapping[str, object]) -> dict[str, SettingSource]:
     for name, value in flags.items():
         if value is None or value == ():
             continue
-        _refuse_unknown(name, _DEFAULTS, "flag")
+        _check_known(name, "flag")
         read = _from_text if isinstance(value, str) else _from_toml
         found[name] = _read(read, name, value, _flag(name))
     return found
@@ -112,8 +112,8 @@ def _read_environment(environment: Mapping[str, str]) -> dict[str, SettingSource
 
 
 def unknown_variables(environment: Mapping[str, str]) -> list[str]:
-    """A warning for each variable with our prefix that is no setting: others may use the prefix, too, so this is no
-    error."""
+    """Return a warning for each variable with the prefix that is not a setting. Not an error: other programs may use
+    the prefix."""
     known = [each.removeprefix(PREFIX) for each in (*_VARIABLES, *OTHER_VARIABLES)]
     found = []
     for variable in environment:
@@ -129,7 +129,7 @@ def unknown_variables(environment: Mapping[str, str]) -> list[str]:
 def _read_file(path: str | None) -> dict[str, SettingSource]:
     found = {}
     for name, value in _parse_toml(path).items() if path else ():
-        _refuse_unknown(name, _DEFAULTS, f"file {path}: key")
+        _check_known(name, "key", f"file {path}: ")
         found[name] = _read(_from_toml, name, value, f"file {path}")
     return found
 
@@ -142,14 +142,14 @@ def _parse_toml(path: str) -> dict[str, object]:
         raise ConfigError(f"file {path}: cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"file {path}: is not UTF-8: {error}") from error
-    except ValueError as error:  # TOMLDecodeError, which tells the line; or a path with a NUL in it
+    except ValueError as error:  # TOMLDecodeError, which names the line; or a path with a NUL
         raise ConfigError(f"file {path}: is not TOML: {error}") from error
 
 
-def _refuse_unknown(name: str, known: Collection[str], what: str) -> None:
-    if name not in known:
-        hint = nearest(name, known) or f"; known are {', '.join(sorted(known))}"
-        raise ConfigError(f"{what} {name!r} is not known{hint}")
+def _check_known(name: str, kind: str, source: str = "") -> None:
+    if name not in _DEFAULTS:
+        hint = nearest(name, _DEFAULTS) or f"; allowed are {', '.join(sorted(_DEFAULTS))}"
+        raise ConfigError(f"{source}unknown {kind} {name!r}{hint}")
 
 
 def _read(read: Callable[[str, Any], object], name: str, raw: object, source: str) -> SettingSource:
@@ -159,24 +159,24 @@ def _read(read: Callable[[str, Any], object], name: str, raw: object, source: st
     except ValueError as error:
         raise ConfigError(f"{source}: {name} is {raw!r} but {error}") from None
     if _KINDS[name] is float and isinstance(value, int):
-        value = float(value)  # only now: an int that is out of range need not fit into a float
+        value = float(value)  # not before the check: an int that is out of range may not fit into a float
     return SettingSource(name, value, source)
 
 
 def _from_text(name: str, text: str) -> object:
-    """Read a value as the environment and the command line write it."""
+    """Parse a value from the environment or the command line."""
     kind = _KINDS[name]
     return tuple(text.split()) if kind is tuple else read_value(kind, text)
 
 
 def _from_toml(name: str, value: object) -> object:
-    """Take a value that has a type of its own, if it is the right one."""
+    """Check the type of a TOML value."""
     kind = _KINDS[name]
     if kind is tuple:
         return _strings(value)
     if kind is int and isinstance(value, str) and value.endswith("iB"):
-        return read_value(int, value)  # TOML has no sizes: they are strings there, such as "64MiB"
-    # Compared exactly, because to Python a bool is an int.
+        return read_value(int, value)  # TOML has no sizes: they are strings such as "64MiB"
+    # Exact comparison: in Python a bool is an int.
     if type(value) is kind or (kind is float and type(value) is int):
         return value
     raise ValueError(f"must be {_KIND_NAMES[kind]}")
@@ -228,9 +228,9 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
 # Smallest and largest value. Periods end at ten years, so that no sum of times overflows a timer.
 _DEFAULT_RANGES: Mapping[type, tuple[float, float]] = {int: (1, 2**63 - 1), float: (0, 10 * 365 * 86_400)}
 _RANGES: Mapping[str, tuple[float, float]] = {
-    "max_service_bytes": (1, 128),  # a service's name has at most 128 bytes on every wire
-    "undelivered_delay": (0.001, 3_600),  # without a rest, a job that nobody takes would spin
-    "retry_jitter": (0, 1),  # a share of the delay
+    "max_service_bytes": (1, 128),  # limit of every dialect
+    "undelivered_delay": (0.001, 3_600),  # without a delay, a job that no worker takes would loop
+    "retry_jitter": (0, 1),  # fraction of the delay
     "max_outcome_bytes": (0, 2**63 - 1),  # 0 keeps none
 }
 
@@ -253,23 +253,23 @@ def setting_range(name: str) -> SettingRange:
 
 
 def _flag(name: str) -> str:
-    """How a person gave this on the command line."""
+    """Return the setting as it is written on the command line."""
     if name == "listen":
         return "arguments"
     return f"flag --{name.replace('_', '-')}" if name in OWN_FLAGS else f"flag --set {name}"
 
 
 def default_data_dir(environment: Mapping[str, str]) -> Path:
-    """Where the diary lives unless told otherwise: `$XDG_STATE_HOME/dragoman`, else `~/.local/state/dragoman`."""
+    """Return the default data folder: `$XDG_STATE_HOME/dragoman`, else `~/.local/state/dragoman`."""
     state = _absolute(environment.get("XDG_STATE_HOME"))
     home = _absolute(environment.get("HOME")) or Path.home()
     return (state or home / ".local" / "state") / "dragoman"
 
 
 def runtime_dir(environment: Mapping[str, str]) -> Path:
-    """Where sockets go: `$XDG_RUNTIME_DIR/dragoman`, else `dragoman-UID` in the temporary directory.
+    """Return the folder for sockets: `$XDG_RUNTIME_DIR/dragoman`, else `dragoman-UID` in the temporary directory.
 
-    Whoever creates the latter must see that it is a folder of ours with mode 0700: anyone may have made it before us.
+    The caller that creates the latter must check that it is owned by this user, with mode 0700: any user can create it.
     """
     runtime = _absolute(environment.get("XDG_RUNTIME_DIR"))
     if runtime is not None:
@@ -278,7 +278,7 @@ def runtime_dir(environment: Mapping[str, str]) -> Path:
 
 
 def _absolute(text: str | None) -> Path | None:
-    """XDG Base Directory, Environment variables: a path that is not absolute must be ignored."""
+    """Return an absolute path or None. XDG Base Directory: a relative path in a variable must be ignored."""
     return Path(text) if text and os.path.isabs(text) else None
 
 

@@ -1,4 +1,4 @@
-"""One connection and its other end."""
+"""One connection."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class StreamConnection(interface.Connection):
         "seen_sent",
         "stream",
         "tags",
-        "withheld",
+        "unsendable",
     )
     # fmt: on
 
@@ -60,54 +60,54 @@ class StreamConnection(interface.Connection):
         self.carrier = carrier
         self.label = label
         self.limits = limits
-        self.address = address  # what `max_connections_per_local_address` counts by
-        self.owner = owner if owner is not None else Owner()  # whose limits its jobs count for
+        self.address = address  # key of `max_connections_per_local_address`
+        self.owner = owner if owner is not None else Owner()  # counts its jobs towards the limits of a caller
         self.owner.connections += 1
-        self.process = 0  # its process id, if the kernel tells
+        self.process = 0  # its process id, if the kernel reports it
         self.identity = b""
         self.remote = None
-        self.stream: ByteStream | None = None  # none while it is being dialled
+        self.stream: ByteStream | None = None  # None while it is being dialled
         self.dialled = False
-        self.is_open = False  # the session knows of it
+        self.is_open = False  # the broker side has been notified
         self.is_lost = False
-        self.closed_in_order = False  # once it is lost
-        self.closing: str | None = None  # why, once it has been decided
+        self.closed_in_order = False  # set when it is lost
+        self.closing: str | None = None  # reason for closing, once decided
         self.since = now
         self.heard = now
-        self.holding = 0  # bytes of a message that has not come to its end, when last looked
-        self.largest = 0  # the largest buffer that the kernel has not wholly taken: one message may always wait
-        self.seen_sent = 0  # what its stream had sent when the line last looked
-        self.out: list[Frame] = []  # what this turn has for it
-        self.fresh_tags: list[tuple[int, object]] = []  # (how many buffers of `out` its message ends at, mark)
-        self.tags: deque[tuple[int, object]] = deque()  # (where its message ends in all we sent, mark): not left yet
-        self.latest: object = None  # the mark of the last message, if it has left whole and nothing came since
-        self.latest_end = 0  # where that message ends in all we sent
-        self.withheld: list[object] = []  # marks of messages that came after its end was decided
+        self.holding = 0  # bytes of an incomplete message, when last checked
+        self.largest = 0  # the largest buffer that the kernel has not taken completely: one message may always wait
+        self.seen_sent = 0  # bytes that its stream had sent at the last heartbeat check
+        self.out: list[Frame] = []  # messages of this iteration
+        self.fresh_tags: list[tuple[int, object]] = []  # (number of buffers in `out` up to the end of the message, tag)
+        self.tags: deque[tuple[int, object]] = deque()  # (end of the message in the sent stream, tag): not sent yet
+        self.latest: object = None  # tag of the last message, if it was sent completely and nothing was received since
+        self.latest_end = 0  # end of that message in the sent stream
+        self.unsendable: list[object] = []  # tags of messages that were refused because it is closing
         self.bad_count = 0
         self.bad_since = -inf
         self.alarm = inf
         self.alarm_number = 0
 
-    def is_doomed(self) -> bool:
-        """Whether it has ended, or its end is decided."""
+    def is_closing(self) -> bool:
+        """Whether it has ended or is being closed."""
         return self.closing is not None
 
     def write(self, stream: ByteStream) -> bool:
-        """Write all that this iteration has for it. Tells whether a part of it waits for the kernel."""
+        """Write all messages of this iteration. Returns whether a part of them waits for the kernel."""
         buffers, self.out = self.out, []
         before = stream.sent + stream.backlog
         stream.write(buffers)
         if stream.backlog:
             self._record_tags(stream, buffers, before)
             return True
-        if stream.sent > before:  # else the write failed: they come back in `lost`
+        if stream.sent > before:  # otherwise the write failed: the tags are returned in `lost`
             if self.fresh_tags:
                 self._note_left(len(buffers), stream.sent)
             self.largest = 0
         return False
 
     def _record_tags(self, stream: ByteStream, buffers: list[Frame], before: int) -> None:
-        """The kernel has not taken all of these: note where in the stream each marked message ends."""
+        """Record where in the stream each tagged message ends: the kernel has not taken all of them."""
         self.largest = max(self.largest, *map(len, buffers))
         ends = list(accumulate(map(len, buffers), initial=before))
         self.tags.extend((ends[index], tag) for index, tag in self.fresh_tags)
@@ -116,14 +116,14 @@ class StreamConnection(interface.Connection):
             self.tags.popleft()
 
     def _note_left(self, buffers: int, sent: int) -> None:
-        """The kernel has taken all of this turn: remember the last marked message, if it stands at the end of it."""
+        """Remember the last tagged message if it is the last one sent: the kernel has taken all of this iteration."""
         index, tag = self.fresh_tags[-1]
         self.latest = tag if index == buffers else None
         self.latest_end = sent
         self.fresh_tags.clear()
 
     def take_unsent(self) -> list[object]:
-        """The marks of messages that have not left us whole, and never will, or that the peer cannot have read."""
+        """Return the tags of messages that were not sent completely, or that the other side cannot have read."""
         sent = self.stream.sent if self.stream is not None else 0
         if self.stream is not None and (self.latest is not None or self.tags):
             sent -= self.stream.unread()
@@ -132,9 +132,9 @@ class StreamConnection(interface.Connection):
             unsent.append(self.latest)
         self.latest = None
         unsent += [tag for _, tag in self.fresh_tags]
-        unsent += self.withheld
+        unsent += self.unsendable
         self.tags.clear()
         self.fresh_tags.clear()
-        self.withheld.clear()
+        self.unsendable.clear()
         self.out.clear()
         return unsent

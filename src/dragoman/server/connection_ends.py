@@ -1,7 +1,7 @@
-"""The ends of connections: bad messages, silence, faults, and what is told and counted then.
+"""Ends of connections: bad messages, silence, internal errors.
 
-A connection ends because its stream does (`ended`), because a session wants it closed, or because its peer is silent,
-costs too much or sends bad messages. Whatever the cause, `_lose` tells its session once.
+A connection ends because its stream ends (`ended`), because a broker side closes it, or because it is silent, uses too
+much memory or sends bad messages. In every case `_lose` notifies its broker side once.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from dragoman.core.infinity import inf
 from dragoman.dialects import interface
 from dragoman.server.admission import Admission, AdmissionLimits
 from dragoman.server.connection import StreamConnection
-from dragoman.server.heartbeats import ASK, NO_HANDSHAKE, SILENT, Heartbeats
-from dragoman.server.memory_budget import MemoryBudget, Verdict
+from dragoman.server.heartbeats import NO_HANDSHAKE, SEND_PING, SILENT, Heartbeats
+from dragoman.server.memory_budget import MemoryBudget, OverBudget
 from dragoman.server.reports import Reports
 from dragoman.streams.byte_stream import ByteStream
 
-# Calls back once when the process with this id has ended. Returns a function that stops watching it, or None if the
+# Calls back once when the process with this id has ended. Returns a function that stops the watch, or None if the
 # process cannot be watched.
 ProcessWatch = Callable[[int, Callable[[], None]], Callable[[], None] | None]
 
 
 class ConnectionEnds(interface.BrokerIO):
-    """The state of all connections, and the ways in which they end."""
+    """State of all connections, and the ways in which they end."""
 
     def __init__(
         self,
@@ -43,37 +43,37 @@ class ConnectionEnds(interface.BrokerIO):
     ) -> None:
         self.limits = limits
         self.admission = Admission(limits)
-        self.life_signs = Heartbeats()
+        self.heartbeats = Heartbeats()
         self.peers: dict[StreamConnection, None] = {}
-        self.wake = wake  # asks the owner of the loop for an iteration soon
-        self.is_awake = False  # an iteration runs, or is asked for
-        self.next_run = inf  # when the next iteration should start at the latest
+        self.wake = wake  # requests an iteration from the owner of the loop
+        self.is_awake = False  # an iteration is running or requested
+        self.next_run = inf  # latest time for the next iteration
         self.dialler = dialler
         self.process_watch: ProcessWatch | None = None
-        self.later = later  # asks the owner of the loop for a call after so many seconds of real time
-        self.traffic: dict[str, tuple[int, int]] = {}  # by dialect: bytes received and sent by peers that have gone
+        self.later = later  # calls back after this many seconds of real time
+        self.traffic: dict[str, tuple[int, int]] = {}  # by dialect: bytes received and sent on ended connections
         self._broker = broker
         self._clock = clock
         self._reports = reports
         self._strict = strict
-        self._last_words: list[Callable[[float], None]] = []  # calls that sessions want at the end of this iteration
-        self._dirty: list[StreamConnection] = []  # peers with something to write, to close or to greet
+        self._before_write: list[Callable[[float], None]] = []  # calls to make before the next write
+        self._dirty: list[StreamConnection] = []  # connections with something to write or to close
         self._budget = MemoryBudget(limits.max_memory)
 
     # ---------------------------------------------------------------- from streams
 
     def admit(self, address: str, is_local: bool = True) -> str | None:
-        """The reason why a new connection from this address is rejected, or None (L7)."""
+        """Return the reason to reject a new connection from this address, or None (L7)."""
         problem = self.admission.rejection_reason(address, is_local, len(self.peers))
         if problem is not None:
             self._broker.counters.connections_rejected += 1
-            self._reports.log_limited("peer refused", address=address, reason=problem)
+            self._reports.log_limited("connection rejected", address=address, reason=problem)
         return problem
 
     def ended(self, peer: StreamConnection, problem: str) -> None:
-        """The stream is at its end, or broken."""
-        if not peer.is_open and not peer.is_lost and peer.heard > peer.since:  # a mere look at the port is no news
-            self._reports.log_limited("peer left before the handshake was done", peer=peer, reason=problem)
+        """Handle the end of a stream, or an error on it."""
+        if not peer.is_open and not peer.is_lost and peer.heard > peer.since:  # a port scan is not logged
+            self._reports.log_limited("handshake aborted", peer=peer, reason=problem)
         self._lose(peer, problem)
         self.request_iteration()
 
@@ -97,7 +97,7 @@ class ConnectionEnds(interface.BrokerIO):
         self._reports.bad_message(peer, reason, detail)
         if peer.bad_count >= self.limits.bad_messages and peer.closing is None:
             self._reports.log_limited(
-                "peer disconnected", peer=peer, reason=f"{peer.bad_count} bad messages within 10 s"
+                "connection closed", peer=peer, reason=f"{peer.bad_count} bad messages within 10 s"
             )
             self.close(peer, f"{peer.bad_count} bad messages within 10 s")
 
@@ -109,13 +109,13 @@ class ConnectionEnds(interface.BrokerIO):
             return None
 
         def ended() -> None:
-            self._fenced(peer, lambda: call(self._clock()))
+            self._guarded(peer, lambda: call(self._clock()))
             self.request_iteration()
 
         return self.process_watch(peer.process, ended)
 
     def request_iteration(self) -> None:
-        """A verb was called, or there is something to write: carry out what follows from it soon."""
+        """Request an iteration soon: a broker method was called, or there is something to write."""
         if not self.is_awake:
             self.is_awake = True
             self.wake()
@@ -136,45 +136,45 @@ class ConnectionEnds(interface.BrokerIO):
     # ---------------------------------------------------------------- from the runner
 
     def watch(self, now: float) -> None:
-        """Ask silent peers for a life sign, and close connections that are dead or never greet (D12)."""
-        for peer in self.life_signs.due(now):
-            sign = self.life_signs.judge(peer, now)
-            if sign is ASK:
+        """Send a PING to silent connections; close those that are dead or never finish the handshake (D12)."""
+        for peer in self.heartbeats.due(now):
+            state = self.heartbeats.check(peer, now)
+            if state is SEND_PING:
                 self._post(peer, [peer.carrier.ping() or b""])
-            elif sign is NO_HANDSHAKE:
+            elif state is NO_HANDSHAKE:
                 self._count_bad(peer, "handshake timeout")
                 reason = f"no handshake within {peer.limits.handshake_timeout:g} s"
-                self._reports.log_limited("peer refused", peer=peer, reason=reason)
+                self._reports.log_limited("connection rejected", peer=peer, reason=reason)
                 self.close(peer, reason)
-            elif sign is SILENT:
-                silent = now - peer.heard
-                self._reports.remark("peer silent", level="warning", peer=peer, seconds=round(silent, 1))
-                self.close(peer, f"nothing heard for {silent:.0f} s")
+            elif state is SILENT:
+                reason = f"nothing received for {now - peer.heard:.0f} s (carrier_timeout)"
+                self._reports.remark("connection closed", level="warning", peer=peer, reason=reason)
+                self.close(peer, reason)
 
     def read_all(self, until: float) -> None:
-        """Read what has come while the broker stood still, but not for longer than this."""
+        """Read what arrived during a pause of the broker, at most until this time."""
         for peer in list(self.peers):
             if peer.stream is not None and not peer.is_lost:
                 peer.stream.read_dry()
             if self._clock() > until:
                 break
 
-    def excuse(self, gap: float, now: float) -> None:
-        """The broker stood still for so long: no peer was late meanwhile (D13)."""
+    def extend_deadlines(self, gap: float, now: float) -> None:
+        """Move the due times of all connections by `gap` seconds, in which the broker was paused (D13)."""
         for peer in self.peers:
-            self.life_signs.excuse(peer, gap, now)
+            self.heartbeats.extend(peer, gap, now)
 
     # ---------------------------------------------------------------- one connection
 
     def _lose(self, peer: StreamConnection, reason: str) -> None:
-        """The end of a connection: tell the session, once, and which of its messages never left."""
+        """End a connection: notify the broker side, once, with the messages that were never sent."""
         if peer.is_lost:
             return
         peer.is_lost = True
         peer.owner.connections -= 1
         peer.carrier.release()
         self._budget.forget(peer)
-        self.life_signs.forget(peer)
+        self.heartbeats.forget(peer)
         self._reports.forget(peer)
         self.peers.pop(peer, None)
         peer.closed_in_order = peer.stream is not None and peer.stream.closed_in_order and not peer.out
@@ -187,23 +187,23 @@ class ConnectionEnds(interface.BrokerIO):
         peer.closing = peer.closing or reason
         if peer.is_open or peer.dialled:
             now = self._clock()
-            self._fenced(peer, lambda: peer.session.lost(peer, unsent, now))
+            self._guarded(peer, lambda: peer.session.lost(peer, unsent, now))
 
     def _post(self, peer: StreamConnection, buffers: Sequence[Frame]) -> None:
-        """Bytes of the carrier's own: greeting, handshake, life signs."""
+        """Queue bytes of the carrier itself: greeting, handshake, PING."""
         if not peer.out and buffers:
             self._dirty.append(peer)
             self.request_iteration()
         peer.out += buffers
 
-    def _shed(self, verdict: Verdict) -> None:
-        if verdict is not None:
-            peer, reason = verdict
+    def _close_over_budget(self, over_budget: OverBudget) -> None:
+        if over_budget is not None:
+            peer, reason = over_budget
             self._broker.counters.connections_closed_slow += 1
-            self._reports.log_limited("peer costs too much", peer=peer, reason=reason)
+            self._reports.log_limited("connection closed", peer=peer, reason=reason)
             self.close(peer, reason)
 
-    def _fenced(self, peer: StreamConnection, call: Callable[[], object]) -> None:
+    def _guarded(self, peer: StreamConnection, call: Callable[[], object]) -> None:
         try:
             call()
         except InvariantBroken:
@@ -212,7 +212,7 @@ class ConnectionEnds(interface.BrokerIO):
             self._crashed(peer, error, [])
 
     def _crashed(self, peer: StreamConnection, error: Exception, messages: Messages) -> None:
-        """Close the one connection that a fault of the broker hurts (R27). Lengths are logged, never contents."""
+        """Close the one connection that an internal error affects (R27). Lengths are logged, never contents."""
         shapes = [[len(f) for f in m] if isinstance(m, list) else f"too large: {m.size}" for m in messages[-64:]]
         self._reports.internal_error(error, peer=peer, messages=shapes)
         self.close(peer, "internal error")

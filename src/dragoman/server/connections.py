@@ -1,9 +1,8 @@
-"""The connections: streams with their carriers, from the handshake to the end.
+"""Connections: streams with their carriers, from the handshake to the end.
 
-A stream hands over the messages that its carrier made of the bytes (`arrived`); the connection's session hears each.
-Messages to a peer collect until the runner has all that one iteration has for it written at once (`write`). There is
-no asyncio here and no socket: the owner of the loop passes in a clock, a way to ask for an iteration, and a way to
-dial.
+A stream passes the messages that its carrier decoded to `arrived`, which calls the connection's broker side for each.
+Messages to a connection are collected, and the runner writes all of one iteration at once (`write`). There is no
+asyncio here and no socket: the owner of the loop passes in a clock, a way to request an iteration, and a way to dial.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from dragoman.server.connection_ends import ConnectionEnds
 from dragoman.server.connection_limits import DEFAULT_LIMITS, ConnectionLimits
 from dragoman.streams.byte_stream import ByteStream
 
-NOTICEABLE: Final = 0.1  # so late an iteration, and what peers said meanwhile came late through us
-SETTLING: Final = 0.05  # seconds for which a new worker's connection must stay open before it is given a job
+LATE: Final = 0.1  # if an iteration is this late, messages that arrived meanwhile were delayed by the broker
+SETTLING: Final = 0.05  # seconds for which a new worker's connection must stay open before the worker gets a job
 
 
 class Connections(ConnectionEnds):
-    """Opens connections, hands their messages to sessions, and writes the messages of sessions."""
+    """Opens connections, passes their messages to broker sides, and writes the messages of broker sides."""
 
     # ---------------------------------------------------------------- from streams
 
@@ -42,7 +41,7 @@ class Connections(ConnectionEnds):
         is_local: bool = True,
         process: int = 0,
     ) -> StreamConnection:
-        """A stream to a new peer is there. Its carrier may greet; the session hears of it when that is done."""
+        """Add a new stream. Its carrier may start a handshake; the broker side is notified when that is done."""
         owner = None if is_local else self._broker.owners.at(address)
         peer = StreamConnection(session, socket_name, carrier, label, address, self._clock(), limits, owner)
         peer.process = process
@@ -52,7 +51,7 @@ class Connections(ConnectionEnds):
     def dialled(
         self, peer: StreamConnection, stream: ByteStream | None, problem: str = "", address: str = "", process: int = 0
     ) -> None:
-        """A dial has ended: in a stream to that address, or in a problem."""
+        """Handle the end of a dial: a stream to that address, or a problem."""
         peer.address = address
         peer.process = process
         if stream is not None and not peer.is_lost:
@@ -63,16 +62,16 @@ class Connections(ConnectionEnds):
             self._lose(peer, problem)
 
     def arrived(self, peer: StreamConnection, messages: Messages) -> None:
-        """Bytes came and the carrier made these messages of them."""
+        """Process messages that the carrier decoded from received bytes."""
         if not self.is_awake:
             self.is_awake = True
             self.wake()
         peer.heard = now = self._clock()
-        if now - self.next_run > NOTICEABLE:
-            self._broker.resumed_at = now  # what comes now has waited for us
+        if now - self.next_run > LATE:
+            self._broker.resumed_at = now  # this message has waited for the broker
         carrier = peer.carrier
         if not messages or carrier.gap is not None or peer.holding:
-            self._shed(self._budget.look_at_unfinished(peer))
+            self._close_over_budget(self._budget.check_partial(peer))
         if carrier.outgoing:
             self._post(peer, carrier.outgoing)
             carrier.outgoing = []
@@ -84,7 +83,7 @@ class Connections(ConnectionEnds):
         if carrier.failure is not None and peer.closing is None:
             failure = carrier.failure
             self._count_bad(peer, failure.reason)
-            self._reports.log_limited("peer refused", peer=peer, reason=failure.reason, detail=failure.detail)
+            self._reports.log_limited("connection rejected", peer=peer, reason=failure.reason, detail=failure.detail)
             self.close(peer, f"{failure.reason}: {failure.detail}")
 
     def _receive(self, peer: StreamConnection, messages: Messages, now: float) -> None:
@@ -104,13 +103,13 @@ class Connections(ConnectionEnds):
     # ---------------------------------------------------------------- from sessions
 
     def send(self, to: interface.Connection, frames: Sequence[Frame], tag: object = None) -> None:
-        peer = cast(StreamConnection, to)  # every peer that a session knows is one of ours; so below
+        peer = cast(StreamConnection, to)  # every connection that a broker side knows is a StreamConnection; so below
         if peer.is_lost:
             return
         if tag is not None and peer.closing is not None:
-            peer.withheld.append(tag)  # its end is decided: what has not left by now goes to somebody else (D8)
+            peer.unsendable.append(tag)  # it is being closed: the job goes to another worker (D8)
             return
-        assert peer.is_open, "a peer that has not greeted yet cannot be told anything: wait for `opened`"
+        assert peer.is_open, "no message can be sent before the handshake is done: wait for `opened`"
         out = peer.out
         if not out:
             self._dirty.append(peer)
@@ -128,7 +127,7 @@ class Connections(ConnectionEnds):
         carrier: Carrier,
         limits: ConnectionLimits | None = None,
     ) -> StreamConnection:
-        assert self.dialler is not None, "nobody dials for these connections"
+        assert self.dialler is not None, "these connections have no dialler"
         peer = StreamConnection(session, socket_name, carrier, str(place), "", self._clock(), limits or DEFAULT_LIMITS)
         peer.dialled = True
         self.peers[peer] = None
@@ -136,12 +135,12 @@ class Connections(ConnectionEnds):
         return peer
 
     def call_before_write(self, call: Callable[[float], None]) -> None:
-        self._last_words.append(call)
+        self._before_write.append(call)
         self.request_iteration()
 
     def when_settled(self, whose: interface.Connection, call: Callable[[float], object]) -> None:
-        """Call back once the connection has stayed open for a moment. Never, if it has ended by then (D7)."""
-        if self.later is None:  # there is no loop: no time passes but what the caller lets pass
+        """Call back once the connection has stayed open for `SETTLING` seconds. Not called if it ends before (D7)."""
+        if self.later is None:  # there is no loop: time passes only as the caller decides
             call(self._clock())
         else:
             peer = cast(StreamConnection, whose)
@@ -151,14 +150,14 @@ class Connections(ConnectionEnds):
 
     @property
     def has_work(self) -> bool:
-        """Whether there is something to write, to close, or to do at the end of this iteration."""
-        return bool(self._dirty or self._last_words)
+        """Whether there is something to write, to close, or to call before writing."""
+        return bool(self._dirty or self._before_write)
 
     def write(self, now: float) -> None:
-        """Call those who wait for the end of the iteration, then write and close what is pending."""
-        if self._last_words:
-            last_words, self._last_words = self._last_words, []
-            for call in last_words:
+        """Make the requested calls, then write and close what is pending."""
+        if self._before_write:
+            calls, self._before_write = self._before_write, []
+            for call in calls:
                 call(now)
         dirty, self._dirty = self._dirty, []
         for peer in dirty:
@@ -168,7 +167,7 @@ class Connections(ConnectionEnds):
                     self._lose(peer, peer.closing)
                 continue
             if peer.out and peer.write(stream):
-                self._shed(self._budget.look_at_backlog(peer))
+                self._close_over_budget(self._budget.check_unsent(peer))
             if peer.closing is not None:
                 self._lose(peer, peer.closing)
 
@@ -177,24 +176,24 @@ class Connections(ConnectionEnds):
     def _enter(self, peer: StreamConnection, stream: ByteStream) -> None:
         peer.stream = stream
         self.peers[peer] = None
-        if not peer.dialled:  # whom we call does not count among those who came
+        if not peer.dialled:  # dialled connections do not count towards the limits
             self.admission.enter(peer.address)
         peer.heard = peer.since = self._clock()
-        self.life_signs.began(peer)
+        self.heartbeats.began(peer)
         self._post(peer, peer.carrier.outgoing)
         peer.carrier.outgoing = []
         self.request_iteration()
-        if peer.carrier.ready:  # it has no greeting to wait for
+        if peer.carrier.ready:  # its carrier has no handshake
             self._open(peer, peer.heard)
 
     def _open(self, peer: StreamConnection, now: float) -> None:
         peer.is_open = True
         peer.identity = peer.carrier.peer_identity
-        self.life_signs.opened(peer, now)
-        self._fenced(peer, lambda: peer.session.opened(peer, now))
+        self.heartbeats.opened(peer, now)
+        self._guarded(peer, lambda: peer.session.opened(peer, now))
 
     def _settle(self, peer: StreamConnection, call: Callable[[float], object]) -> None:
-        """Read what has arrived: an end of stream may stand behind it, or alone."""
-        if peer.closing is None and peer.stream is not None and peer.stream.read_dry() and not peer.is_doomed():
-            self._fenced(peer, lambda: call(self._clock()))
+        """Read what has arrived, because the end of the stream may follow it."""
+        if peer.closing is None and peer.stream is not None and peer.stream.read_dry() and not peer.is_closing():
+            self._guarded(peer, lambda: call(self._clock()))
             self.request_iteration()

@@ -23,9 +23,9 @@ def listen_controller(request: ListenRequest) -> Listener:
     own: ControllerOptions = request.own
     check_service(request, own.service)
     if request.options.frontend is not None:
-        raise address_error(address.url, "controller has no callers, and no frontend: they use another dialect")
+        raise address_error(address.url, "controller has no frontend: callers use another dialect")
     if not isinstance(address.place, UnixAddress):
-        raise address_error(address.url, "controller lives in a folder of Unix sockets: write controller+unix:///PATH")
+        raise address_error(address.url, "controller needs a folder for Unix sockets: write controller+unix:///PATH")
     try:
         uids = [int(each) for each in own.uid_allow.split(",") if each] or [os.getuid(), 0]
         mode = int(own.mode or "700", 8)
@@ -51,6 +51,6 @@ def listen_controller(request: ListenRequest) -> Listener:
     listener_socket = ListenerSocket(
         session, controller.PULSES, folder.main, carrier, request.limits, is_for_peers=False
     )
-    edition = own.edition.value if own.edition is not None else "told by each worker"
+    edition = own.edition.value if own.edition is not None else "set by each worker"
     notes = (f"service {own.service!r}, edition {edition}",)
     return Listener(address, (("workers", listener_socket),), notes, folder.prepare, folder.clear)

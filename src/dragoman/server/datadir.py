@@ -1,4 +1,4 @@
-"""The data folder: made for us alone, locked by one broker at a time, and keeper of the id epoch."""
+"""The data folder: private, locked by one broker at a time, with the epoch of worker ids."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from dragoman.server.folders import insist_on_mode, insist_on_owner, is_link, opened
+from dragoman.server.folders import check_mode, check_owner, is_link, opened
 from dragoman.store.ballast import Ballast
 from dragoman.store.counter import sync_folder
 from dragoman.store.errors import NO_ROOM
@@ -21,7 +21,7 @@ from dragoman.store.losses import EPOCH, without_store
 T = TypeVar("T")
 
 IDS_A_RUN = 1 << 32
-MAX_EPOCH = 1 << 21  # ids stay below 2**53, so that every reader of JSON keeps them exact
+MAX_EPOCH = 1 << 21  # ids stay below 2**53, so that every JSON parser keeps them exact
 
 
 class DataFolderLocked(Exception):
@@ -50,22 +50,22 @@ class FolderLock:
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
         except OSError:
-            pass  # the lock is what counts; who holds it is not known then
+            pass  # the lock counts; only the process id of its holder is missing
 
     def close(self) -> None:
         os.close(self._lock)
 
 
 class DataFolder:
-    """Held for as long as the broker runs."""
+    """The locked data folder of a running broker."""
 
     def __init__(self, path: Path, before_first: Callable[[Path], None] = lambda path: None) -> None:
-        """`before_first`: makes the store in a new folder. The epoch comes after it, so that an epoch without a store
-        is a store that was lost (R129). Raises DiaryError then."""
+        """`before_first` creates the store in a new folder. The epoch is written after that, so that an epoch without a
+        store means a lost store (R129), which raises StoreError."""
         self.path = path
         self._before_first = before_first
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _insist_on_privacy(path)
+        _check_private(path)
         self._lock = _with_room(path, lambda: FolderLock(path))
         try:
             self.epoch = _with_room(path, self._next_epoch)
@@ -76,7 +76,7 @@ class DataFolder:
 
     @property
     def first_id(self) -> int:
-        """Worker numbers of this run start above all that an earlier run gave out (R28, R85)."""
+        """First worker number of this run, above all numbers of earlier runs (R28, R85)."""
         return self.epoch * IDS_A_RUN + 1
 
     def close(self) -> None:
@@ -91,12 +91,12 @@ class DataFolder:
             self._before_first(self.path)
             epoch = 0
         except ValueError:
-            advice = "it does not hold a number: restore it, or write one larger than any before into it"
+            advice = "it does not contain a number: restore it, or write one larger than all earlier ones"
             raise OSError(errno.EINVAL, advice, str(kept)) from None
         if (loss := without_store(self.path)) is not None:
             raise loss.error(self.path / STORE)
         if epoch >= MAX_EPOCH:
-            raise OSError(errno.EINVAL, f"it has reached {MAX_EPOCH}: the ids of this folder are used up", str(kept))
+            raise OSError(errno.EINVAL, f"it has reached {MAX_EPOCH}: no ids are left, use another folder", str(kept))
         fresh = self.path / "epoch.new"
         try:
             with open(fresh, "w", opener=_private) as file:
@@ -111,17 +111,17 @@ class DataFolder:
         return epoch
 
 
-def _insist_on_privacy(path: Path) -> None:
-    """Whoever may write there can replace what is kept. A symbolic link is followed if we or root have made it."""
+def _check_private(path: Path) -> None:
+    """Check that no other user can replace the files. A symbolic link is followed if this user or root owns it."""
     if is_link(str(path)):
-        insist_on_owner(str(path), os.lstat(path))
+        check_owner(str(path), os.lstat(path))
     with opened(os.path.realpath(path)) as (_, found):
-        insist_on_owner(str(path), found)
-        insist_on_mode(str(path), found, may_group=False)
+        check_owner(str(path), found)
+        check_mode(str(path), found, may_group=False)
 
 
 def _with_room(folder: Path, act: Callable[[], T]) -> T:
-    """Do it; on a full disk, in the room that an earlier run kept back (R101)."""
+    """Call `act`. On a full disk, release the ballast file of an earlier run and call it again (R101)."""
     try:
         try:
             return act()
@@ -132,12 +132,12 @@ def _with_room(folder: Path, act: Callable[[], T]) -> T:
             return act()
     except OSError as error:
         if error.errno in NO_ROOM or error.filename is None:
-            error.filename = str(folder)  # a full disk does not say of which file it speaks
+            error.filename = str(folder)  # the error of a full disk does not name the file
         raise
 
 
 def first_id_without_folder() -> int:
-    """With no memory of earlier runs, the clock keeps the numbers apart (R85)."""
+    """Return the first worker number without a data folder, based on the clock (R85)."""
     return int(time.time()) * 1024
 
 

@@ -1,9 +1,9 @@
-"""Where workers may make us connect to, in dialects in which the broker dials (R51, T6).
+"""Rules about the addresses that the broker dials at a worker's request (R51, T6).
 
 A worker names its endpoint, and could name anything: another service of this machine, a host behind the firewall, a
-file out of its folder. So only Unix sockets under certain folders are dialled, owned by us or by whoever named them,
-and TCP ports of this machine, of the worker's own address, or of addresses that the operator wrote down. Names are
-looked up at the start and never later: a lookup would stop everybody else.
+file outside its folder. So only these are dialled: Unix sockets under certain folders, owned by this user or by the
+worker; and TCP ports of this machine, of the worker's own address, or of addresses in `dial_allow`. Names are resolved
+at the start and never later, because a lookup would block the event loop.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 class DialPolicy:
     def __init__(self, folders: Sequence[str], allowed: Sequence[str]) -> None:
-        """Raises ValueError for an address that is none and a name that nobody knows."""
+        """Raises ValueError for an invalid address or an unknown host name."""
         self._folders = [os.path.realpath(folder) for folder in folders]
         self._allowed: list[Network] = []
         self._names: dict[str, str] = {"localhost": "127.0.0.1"}
@@ -34,7 +34,7 @@ class DialPolicy:
                 self._allowed.append(ipaddress.ip_network(self._names[each]))
 
     def __call__(self, socket_name: str, address: str) -> tuple[SocketAddress | None, str]:
-        """A place to dial, or why not. `address` is the worker's: an IP address, or `uid N`."""
+        """Return the address to dial, or the reason not to. `address` is the worker's: an IP address, or `uid N`."""
         scheme, separator, rest = socket_name.partition("://")
         if not separator or not rest or not socket_name.isprintable():
             return None, "it is not of the form ipc://PATH or tcp://HOST:PORT"
@@ -47,7 +47,7 @@ class DialPolicy:
     def _unix(self, path: str, address: str) -> tuple[SocketAddress | None, str]:
         if path.startswith("@") or ".." in path.split("/"):
             return None, "abstract sockets and '..' are not followed"
-        problem = f"it does not lie under {' or '.join(self._folders)} (base=)"
+        problem = f"it is not in {' or '.join(self._folders)} (base=)"
         candidates = [path] if os.path.isabs(path) else [os.path.join(folder, path) for folder in self._folders]
         missing: SocketAddress | None = None
         for candidate in candidates:
@@ -60,7 +60,7 @@ class DialPolicy:
             try:
                 found = os.lstat(real)
             except FileNotFoundError:
-                missing = missing or UnixAddress(real)  # it may be about to listen
+                missing = missing or UnixAddress(real)  # the worker may be about to listen
                 continue
             except OSError as error:
                 problem = error.strerror or str(error)
@@ -68,7 +68,7 @@ class DialPolicy:
             if not stat.S_ISSOCK(found.st_mode):
                 problem = "it is not a socket"
             elif found.st_uid != os.getuid() and f"uid {found.st_uid}" != address:
-                problem = f"it belongs to uid {found.st_uid}, who is neither the worker nor us"
+                problem = f"it belongs to uid {found.st_uid}, which is neither the worker's nor the broker's"
             else:
                 return UnixAddress(real), ""
         return missing, "" if missing is not None else problem
@@ -83,17 +83,17 @@ class DialPolicy:
         try:
             ip = ipaddress.ip_address(self._names.get(host, host))
         except ValueError:
-            return None, f"{host[:64]!r} is no IP address, and not named in dial_allow="
+            return None, f"{host[:64]!r} is not an IP address, and not listed in dial_allow="
         if isinstance(ip, ipaddress.IPv6Address):
-            ip = ip.ipv4_mapped or ip  # Python versions disagree on what ::ffff:127.0.0.1 is
+            ip = ip.ipv4_mapped or ip  # Python versions differ in the properties of ::ffff:127.0.0.1
         if ip.is_loopback or str(ip) == address or any(ip in network for network in self._allowed):
             return TcpAddress(str(ip), int(port)), ""
-        return None, f"{ip} is neither this machine's, nor the worker's own, nor in dial_allow="
+        return None, f"{ip} is not an address of this machine or of the worker, and not listed in dial_allow="
 
 
 def _look_up(name: str) -> str:
     try:
         found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
-        raise ValueError(f"{name!r} is no address, no network, and no host that is known here") from None
+        raise ValueError(f"{name!r} is not an IP address, a network or a known host name") from None
     return str(found[0][4][0])

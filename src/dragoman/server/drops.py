@@ -10,14 +10,14 @@ from dragoman.core.states import RefusalReason
 from dragoman.server.rate_limit import RateLimit
 
 INTERVAL = 60.0  # seconds between two warnings about one service
-LOOK = 1.0  # seconds between two looks at the counts
-MOST_LINES = 20  # in one look; the next look continues
+LOOK = 1.0  # seconds between two checks of the counts
+MOST_LINES = 20  # in one check; the next check continues
 
 OTHERS = "(unknown or too many names)"
 
 ADVICE = {
     QUEUE_TIMEOUT: "add workers for this service, or raise queue_timeout of the listener. "
-    "Callers in Majordomo and MemoDB are not told, because their protocols have no message for it",
+    "Callers in Majordomo and MemoDB get no reply, because their protocols have no message for it",
     RefusalReason.BUSY: "the reason names the limit: add workers, submit more slowly, or raise the limit",
     RefusalReason.NO_SUCH_SERVICE: "start a worker that offers the service, or correct the name in the caller",
     RefusalReason.KEY_REUSED: "correct the caller: one idempotency key belongs to one payload",
@@ -49,7 +49,7 @@ class DropWarnings:
             self._report(service, dropped.pop(service))
 
     def close(self) -> None:
-        """Report what is left, because no later interval will."""
+        """Report what is left, before the broker stops."""
         dropped, self._counters.dropped = self._counters.dropped, {}
         for service in list(dropped)[:MOST_LINES]:
             self._report(service, dropped[service])

@@ -1,7 +1,7 @@
-"""Writes log lines about events of the core: workers that come and go, services that are paused, the broker's end.
+"""Writes log lines about events of the core: workers that join and leave, paused services, the drain of the broker.
 
-A worker has the same lines with the same fields in every dialect. A peer that joins and leaves without end is not a
-flood of lines: there is a limit for each peer, and one for all of them.
+The lines and fields are the same in every dialect. The number of lines is limited for each connection and in all, so
+that a worker that joins and leaves repeatedly does not flood the log.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from dragoman.core.events import (
 from dragoman.server.drops import Log
 from dragoman.server.rate_limit import RateLimit
 
-LINES_OF_PEER: Final = 20  # a second, about workers of one connection or about one service
-LINES: Final = 200  # a second, about all of them
+LINES_OF_PEER: Final = 20  # per second, about the workers of one connection or about one service
+LINES: Final = 200  # per second, in all
 
 KINDS: Final = (
     WORKER_JOINED | WORKER_DRAINING | WORKER_LEFT | SERVICE_PAUSED | SERVICE_RESUMED | BROKER_DRAINING
-)  # none of them happens for each job
+)  # none of them occurs for each job
 
 NAMES: Final = {
     WORKER_JOINED: "worker joined",
@@ -41,7 +41,7 @@ NAMES: Final = {
 
 
 class EventLog:
-    """The log as a subscriber. It names only the kinds that it writes, so no job costs more for it."""
+    """The log as a subscriber. It subscribes only to the kinds that it writes, so jobs cost nothing extra."""
 
     def __init__(self, events: Events, log: Log, drain_timeout: float) -> None:
         self._log = log
@@ -61,7 +61,7 @@ class EventLog:
             self._log("info", "draining", running=event.running, seconds=self._drain_timeout)
 
     def _write(self, kind: int, source: str, fields: dict[str, object], now: float) -> None:
-        """Write a line, unless there are too many in this second about the same source or about all."""
+        """Write a line, unless a limit of this second is reached."""
         for limit, key in ((self._by_peer, source), (self._by_all, None)):
             more = limit.fields_of_line(key, now)
             if more is None:

@@ -1,6 +1,6 @@
-"""Opens folders, and refuses those that other users could have prepared or could change.
+"""Opens folders, and rejects those that other users could have created or could change.
 
-What is looked at is the opened folder, not its name: another user may put something else under that name meanwhile.
+The opened folder is checked, not its name: another user may replace what is under that name meanwhile.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def opened(path: str) -> Iterator[tuple[int, os.stat_result]]:
-    """A handle of the folder at this path, and what it is. A symbolic link is not followed. Raises OSError."""
+    """Yield a file descriptor of the folder and its status. A symbolic link is not followed. Raises OSError."""
     if is_link(path):
         raise OSError(errno.ELOOP, "it is a symbolic link: name the folder itself, or remove the link", path)
     try:
@@ -29,20 +29,20 @@ def opened(path: str) -> Iterator[tuple[int, os.stat_result]]:
 
 
 def is_link(path: str) -> bool:
-    """Raises OSError if nothing is there."""
+    """Whether it is a symbolic link. Raises OSError if the path does not exist."""
     return stat.S_ISLNK(os.lstat(path).st_mode)
 
 
-def insist_on_owner(path: str, found: os.stat_result) -> None:
+def check_owner(path: str, found: os.stat_result) -> None:
     if found.st_uid not in (os.getuid(), 0):
         problem = f"it belongs to uid {found.st_uid}, and must belong to uid {os.getuid()} or root"
         raise OSError(errno.EPERM, f"{problem}: choose another path", path)
 
 
-def insist_on_mode(path: str, found: os.stat_result, *, may_group: bool) -> None:
-    """Nobody else may write there. `may_group`: its group may, whichever that is; else only a group that is our own."""
+def check_mode(path: str, found: os.stat_result, *, may_group: bool) -> None:
+    """Check that no other user may write. `may_group`: any group may; otherwise only this process's own group."""
     if found.st_mode & stat.S_IWOTH:
-        raise OSError(errno.EPERM, f"everybody may write there: run chmod o-w {shlex.quote(path)}", path)
+        raise OSError(errno.EPERM, f"all users may write there: run chmod o-w {shlex.quote(path)}", path)
     if found.st_mode & stat.S_IWGRP and not may_group and found.st_gid != os.getegid():
-        sentence = f"group {found.st_gid} may write there, which is not ours: run chmod g-w {shlex.quote(path)}"
-        raise OSError(errno.EPERM, sentence, path)
+        problem = f"group {found.st_gid} may write there, not the broker's: run chmod g-w {shlex.quote(path)}"
+        raise OSError(errno.EPERM, problem, path)

@@ -1,4 +1,4 @@
-"""Life signs of connections: handshakes that never end, peers that fell silent (D12)."""
+"""Heartbeats of connections: detects unfinished handshakes and silent connections (D12)."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from dragoman.server.connection import StreamConnection
 
 
 class Heartbeat(Enum):
-    """The state of a connection whose time has come."""
+    """State of a connection that is due."""
 
     ALIVE = auto()
-    ASK = auto()  # it was silent for `carrier_ping`: send it the carrier's PING
-    SILENT = auto()  # nothing came for `carrier_timeout`
-    NO_HANDSHAKE = auto()  # the handshake was not done within `handshake_timeout`
+    SEND_PING = auto()  # silent for `carrier_ping`: send the carrier's PING
+    SILENT = auto()  # nothing received for `carrier_timeout`
+    NO_HANDSHAKE = auto()  # the handshake was not finished within `handshake_timeout`
 
 
 ALIVE: Final = Heartbeat.ALIVE
-ASK: Final = Heartbeat.ASK
+SEND_PING: Final = Heartbeat.SEND_PING
 SILENT: Final = Heartbeat.SILENT
 NO_HANDSHAKE: Final = Heartbeat.NO_HANDSHAKE
 
 
 class Heartbeats:
-    """Tells which connections must be looked at, and judges each."""
+    """Finds connections that are due, and checks each."""
 
     def __init__(self) -> None:
         self._deadlines: Deadlines[StreamConnection] = Deadlines()
@@ -36,7 +36,7 @@ class Heartbeats:
         self._deadlines.arm(peer, peer.heard + peer.limits.handshake_timeout)
 
     def opened(self, peer: StreamConnection, now: float) -> None:
-        """The handshake is done. A peer whose carrier has no PING is not looked at any more."""
+        """The handshake is finished. A connection whose carrier has no PING is not checked any more."""
         self._deadlines.disarm(peer)
         if peer.carrier.ping() is not None:
             self._deadlines.arm(peer, now + peer.limits.carrier_ping)
@@ -45,35 +45,35 @@ class Heartbeats:
         self._deadlines.disarm(peer)
 
     def next(self) -> float:
-        """When the next connection must be looked at."""
+        """Return the time of the next check."""
         return self._deadlines.next()
 
     def due(self, now: float) -> Iterator[StreamConnection]:
         return self._deadlines.due(now)
 
-    def judge(self, peer: StreamConnection, now: float) -> Heartbeat:
-        """Judge a connection that is due. One that goes on is looked at again later."""
+    def check(self, peer: StreamConnection, now: float) -> Heartbeat:
+        """Check a connection that is due. A connection that stays open is checked again later."""
         limits = peer.limits
         stream = peer.stream
         if stream is not None and stream.backlog and stream.sent > peer.seen_sent:
-            peer.heard = now  # our PING stands behind what it is taking in: that it takes it is a life sign, too
+            peer.heard = now  # the PING waits behind unsent data: progress with that counts as a heartbeat
         peer.seen_sent = stream.sent if stream is not None else 0
         if not peer.is_open:
             return NO_HANDSHAKE
-        # Compared as sums, as they were armed: a difference may fall short of what it was made from, and then an
-        # iteration at the very instant would arm the same instant again, for ever.
+        # Compared as sums, as they were armed. A difference may be rounded to less than the period, and an iteration at
+        # that instant would then arm the same instant again, forever.
         dead_at = peer.heard + limits.carrier_timeout
         ask_at = peer.heard + limits.carrier_ping
         if now >= dead_at:
             return SILENT
         if now >= ask_at:
             self._deadlines.arm(peer, min(now + limits.carrier_ping, dead_at))
-            return ASK
+            return SEND_PING
         self._deadlines.arm(peer, ask_at)
         return ALIVE
 
-    def excuse(self, peer: StreamConnection, gap: float, now: float) -> None:
-        """The broker stood still for so long: the peer was not silent meanwhile, nor was its handshake late (D13)."""
+    def extend(self, peer: StreamConnection, gap: float, now: float) -> None:
+        """Move the due times by `gap` seconds, in which the broker was paused (D13)."""
         peer.heard = min(peer.heard + gap, now)
         if not peer.is_open and peer.alarm < inf:
             due = min(peer.alarm + gap, now + peer.limits.handshake_timeout)
@@ -82,5 +82,5 @@ class Heartbeats:
 
     @property
     def watched(self) -> int:
-        """Connections that will be looked at."""
+        """Number of connections that have a timer."""
         return self._deadlines.armed

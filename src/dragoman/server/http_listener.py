@@ -20,14 +20,14 @@ from dragoman.server.wiring import Listener, ListenRequest
 
 def listen_http(request: ListenRequest) -> Listener:
     if request.options.frontend is not None:
-        raise address_error(request.address.url, "http has no frontend: everybody comes in at the same place")
+        raise address_error(request.address.url, "http has no frontend: callers and workers use the same address")
     listener_socket = ExternalSocket(request.address.place, partial(_serve_http, request))
     return Listener(request.address, (("both", listener_socket),), ("callers, workers and operators; any service",))
 
 
 def _serve_http(request: ListenRequest, listening: socket.socket) -> None:
     context, runner = request.context, request.runner
-    assert context is not None, "nobody is served by HTTP without a loop to do it on"
+    assert context is not None, "HTTP needs an event loop"
     own: HttpOptions = request.own
     limits: HttpLimits = request.limits
     streams = Streams(limits.max_streams)
@@ -41,7 +41,7 @@ def _serve_http(request: ListenRequest, listening: socket.socket) -> None:
 
     def refused(reason: str, address: str) -> None:
         request.broker.counters.bad_message("http", reason)
-        runner.reports.log_limited("request refused", address=address, reason=reason)
+        runner.reports.log_limited("request rejected", address=address, reason=reason)
 
     def failed(error: BaseException) -> None:
         runner.reports.internal_error(error)

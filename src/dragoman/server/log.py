@@ -1,4 +1,4 @@
-"""Structured logs on standard error: for people on a terminal, as JSON lines for machines."""
+"""Structured logs on standard error: readable text on a terminal, JSON lines otherwise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
 class LossyStream:
-    """A stream that cannot be written (a full disk, a reader that has gone) loses lines; it must not stop the work."""
+    """Drops lines that cannot be written (a full disk, a closed pipe), so that the broker continues."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -30,7 +30,7 @@ class LossyStream:
 def make_log(
     kind: str = "auto", level: str = "info", stream: TextIO | None = None
 ) -> structlog.typing.FilteringBoundLogger:
-    """`kind`: auto (people on a terminal, else JSON), human or json."""
+    """Make a logger. `kind`: auto (human on a terminal, else json), human or json."""
     out = stream if stream is not None else sys.stderr
     is_human = kind == "human" or (kind == "auto" and out.isatty())
     renderer: Any = (
@@ -60,7 +60,7 @@ def _traceback_as_text(_: object, __: str, event: structlog.typing.EventDict) ->
 
 
 def _escape(_: object, __: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """Names come from peers: no control character of theirs reaches a terminal (T14)."""
+    """Escape control characters, because names come from outside and lines may go to a terminal (T14)."""
     for key, value in event.items():
         if isinstance(value, str) and key != "traceback" and not value.isprintable():
             event[key] = value.encode("unicode_escape").decode("ascii")

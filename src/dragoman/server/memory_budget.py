@@ -1,26 +1,26 @@
-"""What peers may cost in bytes that wait: for them to read, or for the end of a message of theirs (R17, L6)."""
+"""Limits on buffered bytes: unsent data, and incomplete messages (R17, L6)."""
 
 from __future__ import annotations
 
 from dragoman.server.connection import StreamConnection
 
-Verdict = tuple[StreamConnection, str] | None  # whom to disconnect, and why
+OverBudget = tuple[StreamConnection, str] | None  # the connection to close, and the reason
 
 
 class MemoryBudget:
     def __init__(self, max_memory: int) -> None:
         self._max_memory = max_memory
-        self._backlogged: dict[StreamConnection, None] = {}  # peers that do not read as fast as we write
-        self._receiving: dict[StreamConnection, None] = {}  # peers in the middle of a message
+        self._backlogged: dict[StreamConnection, None] = {}  # connections with unsent data
+        self._receiving: dict[StreamConnection, None] = {}  # connections with an incomplete message
         self.received = 0  # bytes of those messages
 
-    def look_at_backlog(self, peer: StreamConnection) -> Verdict:
-        """A peer that does not read may cost so much, and all of them together; one message may always wait."""
+    def check_unsent(self, peer: StreamConnection) -> OverBudget:
+        """Check the unsent data of one connection and of all. One message may always wait."""
         assert peer.stream is not None
         self._backlogged[peer] = None
         backlog = peer.stream.backlog
         if backlog - peer.largest > peer.limits.max_send_buffer:
-            return peer, f"{backlog} bytes wait for it to read (max_send_buffer)"
+            return peer, f"{backlog} bytes unsent (max_send_buffer)"
         for each in list(self._backlogged):
             if each.is_lost or each.stream is None or not each.stream.backlog:
                 del self._backlogged[each]
@@ -28,10 +28,10 @@ class MemoryBudget:
         if sum(held.values()) <= self._max_memory:
             return None
         largest = max(held, key=held.__getitem__)
-        return largest, f"{held[largest]} bytes wait for it to read, the most of all peers (max_memory)"
+        return largest, f"{held[largest]} bytes unsent, the most of all connections (max_memory)"
 
-    def look_at_unfinished(self, peer: StreamConnection) -> Verdict:
-        """Messages that are only half there may cost so much together and no more."""
+    def check_partial(self, peer: StreamConnection) -> OverBudget:
+        """Check the size of all incomplete messages together."""
         held = peer.carrier.holding
         self.received += held - peer.holding
         peer.holding = held
@@ -42,7 +42,7 @@ class MemoryBudget:
         if self.received <= self._max_memory:
             return None
         largest = max(self._receiving, key=lambda each: each.holding)
-        reason = f"{largest.holding} bytes of a message without an end, the most of all peers (max_memory)"
+        reason = f"{largest.holding} bytes of an incomplete message, the most of all connections (max_memory)"
         largest.carrier.release()
         self.forget(largest)
         return largest, reason

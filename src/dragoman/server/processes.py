@@ -1,4 +1,4 @@
-"""Watches processes of this machine for their end, through pidfds."""
+"""Watches local processes until they end, through pidfds."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import resource
 from collections.abc import Callable
 from functools import partial
 
-KEPT_BACK = 256  # descriptors that no watch may take: files, pipes, exchanges with workers
+RESERVED_DESCRIPTORS = 256  # descriptors that watches leave free: files, pipes, exchanges with workers
 
 
-def most_watched(max_connections: int) -> int:
-    """How many processes may be watched: each takes a descriptor, and peers come first."""
+def max_watched(max_connections: int) -> int:
+    """Return the number of processes that may be watched. Each takes a descriptor, and connections come first."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return max_connections if soft == resource.RLIM_INFINITY else max(0, soft - max_connections - KEPT_BACK)
+    return max_connections if soft == resource.RLIM_INFINITY else max(0, soft - max_connections - RESERVED_DESCRIPTORS)
 
 
 class Processes:
@@ -27,13 +27,13 @@ class Processes:
         """Call `ended` once when the process has ended. Returns a function that stops the watch.
 
         Returns None if the process cannot be watched: the kernel has no pidfds or does not allow them, the process has
-        ended already, or too few descriptors are left.
+        already ended, or too few descriptors are left.
         """
         if len(self._watches) >= self._most:
             return None
         try:
             pidfd = os.pidfd_open(process)
-        except (OSError, AttributeError):  # AttributeError: a Python that was built without it
+        except (OSError, AttributeError):  # AttributeError: Python was built without it
             return None
         watch = ProcessWatch(pidfd, ended)
         self._watches[watch] = None
@@ -49,7 +49,7 @@ class Processes:
         watch.ended()
 
     def _stop(self, watch: ProcessWatch) -> None:
-        """May be called again: by then the descriptor may be another file's."""
+        """Stop a watch. Further calls do nothing, because the descriptor may be reused."""
         if watch in self._watches:
             del self._watches[watch]
             self._loop.remove_reader(watch.pidfd)

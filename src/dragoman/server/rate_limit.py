@@ -1,4 +1,4 @@
-"""Rate limit of log lines: a flood of causes is not a flood of lines."""
+"""Rate limit for log lines, so that one cause does not flood the log."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from dragoman.core.infinity import inf
 class RateLimit:
     """Allows `most` lines in `interval` seconds, for each key. An interval begins with its first line.
 
-    A key is kept until its interval is over and another key begins one.
+    A key is kept until its interval has ended and another key begins one.
     """
 
     def __init__(self, most: int, interval: float) -> None:
         self._most = most
         self._interval = interval
-        self._intervals: dict[Hashable, tuple[float, int]] = {}  # by key: its end, and the lines asked for in it
+        self._intervals: dict[Hashable, tuple[float, int]] = {}  # by key: its end, and the lines requested in it
         self._sweep_at = -inf
 
     def is_open(self, key: Hashable, now: float) -> bool:
@@ -25,7 +25,7 @@ class RateLimit:
         return end <= now or count < self._most
 
     def take(self, key: Hashable, now: float) -> int:
-        """Ask for a line. Returns its number in the interval: it may be written if that is at most `most`."""
+        """Request a line. Returns its number in the interval: it may be written if that is at most `most`."""
         end, count = self._intervals.get(key, (-inf, 0))
         if end <= now:
             self._sweep(now)
@@ -34,7 +34,7 @@ class RateLimit:
         return count + 1
 
     def fields_of_line(self, key: Hashable, now: float) -> dict[str, object] | None:
-        """Ask for a line. Returns the fields to add to it: a note in the last line of an interval. None: write none."""
+        """Request a line. Returns the fields to add: a note in the last line of an interval. None: do not write it."""
         number = self.take(key, now)
         if number > self._most:
             return None

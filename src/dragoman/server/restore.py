@@ -1,4 +1,4 @@
-"""Bringing back what an earlier run left in the diary, while the broker serves already."""
+"""Restores the jobs of an earlier run from the store, while the broker already serves."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from dragoman.core.restore import StoredJob, restore
 from dragoman.server.runner import Runner
 from dragoman.store.sqlite import SqliteStore
 
-PAUSE = "pause/"  # notes about services: behind it the name, under it who paused it
+PAUSE = "pause/"  # prefix of the keys of paused services; the value is the operator
 
 
 class NullBrokerSide(Recipient):
-    """The session of workers that may have gone with an earlier run: whatever they are told, nobody hears it."""
+    """Stands in for workers of the previous run that have not reconnected. Ignores all effects."""
 
     def execute(self, effect: Effect, now: float) -> None:
         pass
 
 
 class Restore:
-    """One start of a broker with a diary. `finished` is told how many jobs came back, and in how many seconds."""
+    """One start of a broker with a store. `finished` receives the number of restored jobs and the seconds it took."""
 
     def __init__(
         self, store: SqliteStore, runner: Runner, now: Callable[[], float], finished: Callable[[int, float], None]
@@ -30,11 +30,11 @@ class Restore:
         self._runner = runner
         self._now = now
         self._finished = finished
-        self._nobody = NullBrokerSide()
+        self._null_side = NullBrokerSide()
         self._jobs = 0
 
     def prepare(self) -> dict[str, str]:
-        """Before anybody is let in: numbers go on where they ended, what was paused stays so. Returns all notes."""
+        """Restore numbers and paused services, before any connection is accepted. Returns all stored values."""
         broker = self._runner.broker
         pending_commits = broker.job_registry.pending_commits
         pending_commits.last = pending_commits.safe = self._store.last_number
@@ -47,15 +47,15 @@ class Restore:
 
     def start(self) -> None:
         self._began = self._now()
-        self._store.load(self._take_in, self._end)
+        self._store.load(self._restore_batch, self._end)
 
-    def _take_in(self, batch: list[StoredJob]) -> None:
-        broker, now, nobody = self._runner.broker, self._now(), self._nobody
+    def _restore_batch(self, batch: list[StoredJob]) -> None:
+        broker, now = self._runner.broker, self._now()
         for kept in batch:
             namesake = broker.jobs.get(kept.id)
-            if namesake is not None:  # a call that came before it with the same id: the diary's was first
-                broker.withdraw(namesake, now, "another job has its id")
-            restore(broker, kept, now, nobody)
+            if namesake is not None:  # a call with the same id: the stored job was first
+                broker.withdraw(namesake, now, "a stored job has the same id")
+            restore(broker, kept, now, self._null_side)
         self._jobs += len(batch)
         self._runner.run_once()
 

@@ -1,8 +1,8 @@
-"""The runner: feeds what comes due to the core, and executes its effects.
+"""The runner: passes due times to the core, and executes its effects.
 
-Sessions turn messages into verbs of the broker as they arrive (`server/connections.py`). Once an iteration the effects
-go to the recipients they concern and to the diary, and what the iteration produced for each peer is written in one go.
-There is no asyncio here and no socket. One owner calls all of it, one call at a time.
+Broker sides turn messages into calls of the broker as they arrive (`server/connections.py`). Once per iteration the
+effects go to their recipients and to the store, and the messages for each connection are written at once. There is no
+asyncio here and no socket. One owner calls all methods, one call at a time.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from dragoman.core.states import FAILED, RemovalReason
 from dragoman.core.store_entries import DeleteJob, StoreEntry, StoreJob, StoreValue
 from dragoman.server.admission import AdmissionLimits
 from dragoman.server.connection import StreamConnection
-from dragoman.server.connections import NOTICEABLE, Connections
+from dragoman.server.connections import LATE, Connections
 from dragoman.server.drops import DropWarnings, Log
 from dragoman.server.reports import Reports
 from dragoman.server.store_access import Store, StoreAccess
 
-BEING_FETCHED: Final = Effect()  # stands for a Give that goes on when its payload is here
-LATE_GIVE: Final = 0.01  # a job that waited in us for longer than this begins to run when it leaves
-OUR_FAULT: Final = "an internal error of the broker"
-PULSE: Final = 0.5  # an iteration at least this often, so that a pause of ours is measured from its beginning
+LOADING: Final = Effect()  # replaces a SendJob that continues when its payload is loaded
+LATE_SEND: Final = 0.01  # a job that waited in the broker for longer than this starts its run time when it is sent
+INTERNAL_ERROR: Final = "an internal error of the broker"
+MAX_WAIT: Final = 0.5  # longest time between iterations, so that a pause of the broker is measured from its beginning
 
 
 class Runner(StoreAccess):
-    """Feeds what comes due to the core, and executes its effects."""
+    """Passes due times to the core, and executes its effects."""
 
     def __init__(
         self,
@@ -57,34 +57,30 @@ class Runner(StoreAccess):
         super().__init__(broker, store, connections, reports, clock)
         self.sessions: list[TimedRecipient] = []
         self.drops = DropWarnings(broker.counters, log)
-        self.lag = Histogram()  # how late iterations are that had a time
+        self.lag = Histogram()  # delay of timed iterations
         self._late_iteration = limits.late_iteration
         self._strict = strict
 
     # ---------------------------------------------------------------- an iteration of the loop
 
     def run_once(self) -> float:
-        """Judge what is due, carry out effects, write. Returns when the next turn is due at the latest."""
-        self.connections.is_awake = True  # whatever happens within a turn is dealt with by its end
+        """Handle due times, execute effects, write messages. Returns the latest time for the next iteration."""
+        self.connections.is_awake = True  # no wake-up is needed during an iteration
         try:
             return self._run_once(self._clock())
         finally:
             self.connections.is_awake = False
 
-    def excuse(self, gap: float) -> None:
-        """The whole machine slept (R26)."""
-        self._excuse_pause(gap)
-
     def _run_once(self, now: float) -> float:
         late = now - self.connections.next_run
         if late >= 0.0:
             self.lag.observe(late)
-        if late > NOTICEABLE:
+        if late > LATE:
             self.broker.resumed_at = now
         if late > self._late_iteration:
-            now = self._excuse_pause(late)
+            now = self.handle_pause(late)
         broker = self.broker
-        self._drain_effects(now)  # what was decided goes out before anybody is judged late
+        self._drain_effects(now)  # send what was decided before anything times out
         if now >= broker.next_deadline():
             broker.tick(now)
         due = inf
@@ -99,7 +95,7 @@ class Runner(StoreAccess):
             self.drops.look(now)
         if self._strict:
             check(broker)
-        self.connections.next_run = min(due, broker.next_deadline(), self.connections.life_signs.next(), now + PULSE)
+        self.connections.next_run = min(due, broker.next_deadline(), self.connections.heartbeats.next(), now + MAX_WAIT)
         return self.connections.next_run
 
     def _tick(self, session: TimedRecipient, now: float) -> float:
@@ -111,15 +107,15 @@ class Runner(StoreAccess):
             self.reports.internal_error(error)
             return now + 1.0
 
-    def _excuse_pause(self, gap: float) -> float:
-        """We were stopped, not they (D13): hear what has come meanwhile, move every lease, and only then judge."""
-        self.reports.remark("paused", level="warning", seconds=round(gap, 3))
+    def handle_pause(self, gap: float) -> float:
+        """Handle a pause of the broker or the machine (D13, R26): read what has arrived, then move every lease."""
+        self.reports.remark("event loop stalled", level="warning", seconds=round(gap, 3))
         until = self.broker.resumed_at = self._clock()
         self.connections.read_all(until + 1.0)
         now = self._clock()
-        gap += now - until  # nobody whom we have not read yet was late meanwhile
+        gap += now - until  # connections that are not read yet were not late
         self.broker.extend_leases(gap, now)
-        self.connections.excuse(gap, now)
+        self.connections.extend_deadlines(gap, now)
         return now
 
     # ---------------------------------------------------------------- effects
@@ -131,17 +127,17 @@ class Runner(StoreAccess):
             entries: list[StoreEntry] = []
             done = 0
             try:
-                while done < len(effects):  # what is carried out may append more, or take back what is ahead
+                while done < len(effects):  # executing an effect may append more, or remove one that is ahead
                     effect = effects[done]
                     done += 1
                     if isinstance(effect, Delivery):
                         if type(effect) is SendJob:
                             attempt = effect.attempt
                             if attempt.job.payload is ABSENT:
-                                effects[done - 1] = BEING_FETCHED
+                                effects[done - 1] = LOADING
                                 self._fetch_first(effect)
                                 continue
-                            if now - attempt.given > LATE_GIVE:
+                            if now - attempt.given > LATE_SEND:
                                 attempt.begin(now)
                             attempt.mark_sent()
                         elif type(effect) is DeliverOutcome and effect.result is ABSENT:
@@ -152,7 +148,7 @@ class Runner(StoreAccess):
                         except InvariantBroken:
                             raise
                         except Exception as error:
-                            self._could_not_say(effect, error, now)
+                            self._effect_failed(effect, error, now)
                         if is_strict:
                             check(self.broker)
                     elif type(effect) is PublishEvent:
@@ -165,10 +161,10 @@ class Runner(StoreAccess):
             if entries:
                 self._store.apply(entries, self._saved)
         if self._waiting and not self.broker.job_registry.pending_commits.is_holding:
-            self._tell_saved(self.broker.job_registry.pending_commits.last, None)
+            self._call_waiting(self.broker.job_registry.pending_commits.last, None)
 
     def _publish(self, event: Event, now: float) -> None:
-        """Hand an event to its subscribers. One that raises is logged and harms nobody else."""
+        """Pass an event to its subscribers. A subscriber that raises is logged; the others still get the event."""
         for subscription in self.broker.events.subscribers_of(event):
             if subscription.is_active:
                 try:
@@ -178,21 +174,22 @@ class Runner(StoreAccess):
                 except Exception as error:
                     self.reports.internal_error(error, published=KIND_NAMES[event.kind])
 
-    def _could_not_say(self, effect: Effect, error: Exception, now: float) -> None:
-        """A worker that could not be told its job is let go, so that the job is not lost sight of. A caller that could
-        not be told its outcome is told that the broker failed; if not even that is possible, it is hung up on."""
+    def _effect_failed(self, effect: Effect, error: Exception, now: float) -> None:
+        """Handle an exception in a recipient. A worker that could not be sent its job is removed, so that the job is
+        not lost. A caller gets an internal error instead of its outcome; if that fails too, its connection is closed.
+        """
         self.reports.internal_error(error, effect=type(effect).__name__)
         if isinstance(effect, SendJob):
             worker = effect.attempt.worker
-            self.broker.effects.append(RemoveWorker(worker, RemovalReason.EXPIRED, OUR_FAULT))
-            self.broker.leave(worker, now, OUR_FAULT)
-        elif isinstance(effect, DeliverOutcome) and effect.reason is not OUR_FAULT:
-            failure = DeliverOutcome(effect.caller, effect.job, FAILED, b"", OUR_FAULT)
+            self.broker.effects.append(RemoveWorker(worker, RemovalReason.EXPIRED, INTERNAL_ERROR))
+            self.broker.leave(worker, now, INTERNAL_ERROR)
+        elif isinstance(effect, DeliverOutcome) and effect.reason is not INTERNAL_ERROR:
+            failure = DeliverOutcome(effect.caller, effect.job, FAILED, b"", INTERNAL_ERROR)
             try:
                 effect.caller.recipient.execute(failure, now)
             except InvariantBroken:
                 raise
             except Exception as second:
-                self._could_not_say(failure, second, now)
+                self._effect_failed(failure, second, now)
         elif isinstance(effect, DeliverOutcome) and isinstance(effect.caller, StreamConnection):
-            self.connections.close(effect.caller, OUR_FAULT)
+            self.connections.close(effect.caller, INTERNAL_ERROR)

@@ -1,4 +1,4 @@
-"""What a supervisor is told: that we are ready, that we stop, and that the loop still turns (man 3 sd_notify)."""
+"""Notifies a supervisor that the broker is ready, is stopping, and is still running (man 3 sd_notify)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ WATCHED_PROCESS = "WATCHDOG_PID"
 
 
 class SdNotifier:
-    """Says nothing where nobody listens. What cannot be delivered is dropped: a broker does not stop for that."""
+    """Sends notifications, if there is a supervisor. One that cannot be delivered is dropped: the broker continues."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._place = environment.get(SOCKET, "")
@@ -24,15 +24,16 @@ class SdNotifier:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
             self._socket.setblocking(False)
         if self._place.startswith("@"):
-            self._place = "\0" + self._place[1:]  # a name that is no file
+            self._place = "\0" + self._place[1:]  # an abstract socket
 
     def ready(self, loop: asyncio.AbstractEventLoop, status: Callable[[], str]) -> None:
-        """We serve. From now on the loop itself gives signs of life: if it hangs they end, and we are restarted."""
+        """Notify that the broker is ready. From now on the loop sends watchdog messages; if it hangs, the broker is
+        restarted."""
         self.tell("READY=1", f"STATUS={status()}")
         self._beat_later(loop, status)
 
     def stopping(self) -> None:
-        """Signs of life go on: draining takes time, and a loop may hang meanwhile, too."""
+        """Notify that the broker is stopping. Watchdog messages continue, because a loop may hang while it drains."""
         self._closing = "draining"
         self.tell("STOPPING=1", f"STATUS={self._closing}")
 
@@ -58,7 +59,7 @@ class SdNotifier:
 
 
 def _watchdog(environment: Mapping[str, str]) -> float | None:
-    """Seconds without a sign of life after which we are restarted, if the supervisor watches this very process."""
+    """Return the seconds without a watchdog message after which the broker is restarted; None if it is not watched."""
     if environment.get(WATCHED_PROCESS, str(os.getpid())) != str(os.getpid()):
         return None
     microseconds = environment.get(WATCHDOG, "")

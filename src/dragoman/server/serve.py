@@ -1,4 +1,4 @@
-"""Running a broker as a process: start, listen, drain on a signal, stop."""
+"""The broker process: start, listen, drain on a signal, stop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dragoman.core.admission import GOODBYE
+from dragoman.core.admission import BROKER_STOPS
 from dragoman.core.broker import Broker
 from dragoman.core.errors import InvariantBroken
 from dragoman.operations.handlers import OperationHandlers
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 EXIT_BROKEN_INVARIANT = 70
 EXIT_DISK = 74
 MANY_FAULTS = 10  # internal errors a minute (R27)
-LAST_WORDS = 2.0  # how long what was decided at the very end may take to be written down and told
+SHUTDOWN_GRACE = 2.0  # seconds to store and send the last decisions
 
 
-Opened = list[tuple[Listener, list[tuple[str, str]]]]  # every listener, and who comes in where
+Opened = list[tuple[Listener, list[tuple[str, str]]]]  # every listener, with (role, address) of its sockets
 
 
 class Server:
@@ -64,7 +64,7 @@ class Server:
         folder: Path | None = None,
         release: str = "",
     ) -> None:
-        """`folder`: where the diary is; without one, nothing outlives us. `release`: who signs it."""
+        """`folder`: the data folder; None: nothing is stored. `release`: the version that the store is signed with."""
         self._loop = loop
         self._release = release
         self._now = now
@@ -81,7 +81,7 @@ class Server:
         self.stopped: asyncio.Future[int] = loop.create_future()
         self.store = self._open_store(folder, release) if folder is not None else NullStore()
         self.runner = Runner(self.broker, self.store, now, self._write_log, limits, strict=config.strict)
-        ahead = time.time() - now()  # where our clock is a virtual one, the days pass with it
+        ahead = time.time() - now()  # with a virtual clock, the wall clock follows it
         offset = clock.wall_offset if now is clock.now else lambda: ahead
         self.operations = OperationHandlers(self.broker, self.runner, self.store, offset, self.health)
         EventLog(self.broker.events, self._write_log, config.drain_timeout)
@@ -91,16 +91,16 @@ class Server:
             self._restoring = Restore(self.store, self.runner, now, self._loaded)
             unread = self.operations.scheduler.load(self._restoring.prepare(), now(), now() + offset())
             for name, problem in unread.items():
-                log.warning("recurring job cannot be read", name=name, problem=problem)
+                log.warning("schedule invalid", name=name, problem=problem)
         self._http: list[tuple[HttpServer, HttpBrokerSide]] = []
-        self._faults: deque[tuple[float, int]] = deque()  # how many internal errors there were, and when we looked
+        self._faults: deque[tuple[float, int]] = deque()  # (time of the check, number of internal errors)
         self._listeners: list[Listener] = []
         self._is_open = False
         self._is_draining = False
         self._is_stopping = False
 
     def listen(self) -> Opened:
-        """Open every listener. Returns, for each, who comes in where."""
+        """Open every listener. Returns them with (role, address) of their sockets."""
         context = ServerContext(self._loop, self.operations, self._now, self.health, self._http)
         urls = self._config.listen or default_listeners(os.environ)
         optional = () if self._config.listen else optional_listeners(os.environ)
@@ -119,13 +119,13 @@ class Server:
         self._listeners = [listener for listener, _ in opened]
         self._is_open = True
         self.host.start()
-        self._loop.set_exception_handler(self._unexpected)
+        self._loop.set_exception_handler(self._unhandled_exception)
         if self._restoring is not None:
             self._restoring.start()
         return opened
 
     def _open(self, listener: Listener) -> list[tuple[str, str]]:
-        """Who comes in where. What was opened before it failed is closed again."""
+        """Open a listener. Returns (role, address) of its sockets. If one fails, the others are closed again."""
         places = []
         listener.before_open()
         try:
@@ -144,18 +144,18 @@ class Server:
 
     @property
     def is_loading(self) -> bool:
-        """Whether jobs of an earlier run still come back: until then, not every job is known."""
+        """Whether jobs of an earlier run are still being restored: until then, not every job is known."""
         return self.broker.job_registry.is_loading
 
     def health(self) -> HealthView:
-        """Whether new jobs are taken now, and why not."""
+        """Whether new jobs are accepted now, with the problems if not."""
         problems = []
         if not self._is_open:
             problems.append("not every listener is open")
         if self._is_draining:
             problems.append("the broker is about to stop")
         if self.store.problem is not None:
-            problems.append(f"the diary cannot write: {self.store.problem}")
+            problems.append(f"the store cannot write: {self.store.problem}")
         if (faults := self._recent_faults()) >= MANY_FAULTS:
             problems.append(f"{faults} internal errors within a minute")
         return HealthView(
@@ -170,7 +170,7 @@ class Server:
         )
 
     def _recent_faults(self) -> int:
-        """Internal errors of the last minute, as far back as anybody has asked (R27)."""
+        """Number of internal errors in the last minute, as far as it was checked (R27)."""
         now, count = self._now(), self.broker.counters.internal_errors
         self._faults.append((now, count))
         while self._faults[0][0] < now - 60.0:
@@ -178,28 +178,28 @@ class Server:
         return count - self._faults[0][1]
 
     def close(self) -> bool:
-        """End every connection, then let the diary write what it still has. False: that was not possible."""
+        """End every connection, then let the store write what is pending. False: not everything was written."""
         for server, _ in self._http:
             server.abort()
         self.host.close()
         self.runner.drops.close()
         problem = self.store.close()
-        if problem is not None:  # R101: outcomes that were told are not on disk, and their jobs run again
-            self._log.error("not everything could be written down", problem=problem)
+        if problem is not None:  # R101: some delivered outcomes are not on disk, so their jobs run again
+            self._log.error("store write failed", problem=problem)
         return problem is None
 
     def status(self) -> str:
-        """In a few words, for whoever looks at the supervisor."""
+        """Return a short status for the supervisor."""
         workers, peers = len(self.broker.worker_registry.workers), len(self.runner.connections.peers)
         return f"serving: {self.broker.job_registry.present} jobs, {workers} workers, {peers} peers"
 
     def drain(self) -> None:
-        """First signal: refuse new jobs, let running ones end. Second: stop at once."""
+        """First signal: refuse new jobs and let running ones finish. Second: stop at once."""
         if self._is_stopping:
-            self._say_stopped()
+            self._set_stopped()
             return
         if self._is_draining:
-            self._stop("told twice")
+            self._stop("second signal")
             return
         self._is_draining = True
         self.broker.close(self._now())
@@ -208,26 +208,26 @@ class Server:
         self.runner.run_once()
         self._stop_when_drained(self._now() + self._config.drain_timeout)
 
-    def stay_as_it_is(self) -> None:
-        """SIGHUP, which elsewhere means: read your settings anew (R111)."""
-        self._log.info("SIGHUP changes nothing: settings are read at the start")
+    def ignore_hangup(self) -> None:
+        """Handle SIGHUP, which means in other programs: read the settings again (R111)."""
+        self._log.info("SIGHUP ignored", note="settings are read at the start")
 
     def _stop_when_drained(self, until: float) -> None:
         if not self._running() and not self._is_writing() and not self._is_saving():
             self._stop("drained")
         elif self._now() >= until:
-            self._stop("the time for draining is over")
+            self._stop("drain_timeout passed")
         else:
             self._loop.call_later(0.02, self._stop_when_drained, until)
 
     def _is_writing(self) -> bool:
-        """Whether an answer is still on its way out: the last one may be more than the kernel takes at once."""
+        """Whether replies are still being written: the last one may be more than the kernel takes at once."""
         return any(
             peer.out or (peer.stream is not None and peer.stream.backlog) for peer in self.runner.connections.peers
         )
 
     def _is_saving(self) -> bool:
-        """Whether something was decided that the diary does not have yet."""
+        """Whether a decision is not committed yet."""
         return self.broker.job_registry.pending_commits.is_holding
 
     def _running(self) -> int:
@@ -238,31 +238,31 @@ class Server:
             return
         self._is_stopping = True
         self._log.info("stopping", reason=reason, running=self._running())
-        self.host.stop_listening()  # whoever is told to come back shall not come back to us
+        self.host.stop_listening()  # clients that reconnect must not connect to this broker again
         self.broker.abort(self._now())
         self.runner.run_once()
-        self._stop_when_saved(self._now() + LAST_WORDS)
+        self._stop_when_saved(self._now() + SHUTDOWN_GRACE)
 
     def _stop_when_saved(self, until: float) -> None:
-        """Whoever waits for a background job that was given up just now is told when the diary has that."""
+        """Stop after the last commits: outcomes of background jobs are delivered after they are stored."""
         if self._is_saving() and self._now() < until:
             self._loop.call_later(0.005, self._stop_when_saved, until)
         else:
             self.operations.close(self._now())
             for listener in self._listeners:
-                listener.say_goodbye(GOODBYE)
+                listener.say_goodbye(BROKER_STOPS)
             self.runner.run_once()
             self._loop.create_task(self._end())
 
     async def _end(self) -> None:
-        await self.close_http(LAST_WORDS)
-        self._say_stopped()
+        await self.close_http(SHUTDOWN_GRACE)
+        self._set_stopped()
 
     async def close_http(self, timeout: float) -> None:
-        """Who was answered just now shall read it; who reads nothing does not keep us."""
+        """Close HTTP servers. Clients have `timeout` seconds to read their last response."""
         await asyncio.gather(*(server.close_gently(timeout) for server, _ in self._http))
 
-    def _say_stopped(self, code: int = 0) -> None:
+    def _set_stopped(self, code: int = 0) -> None:
         if not self.stopped.done():
             self.stopped.set_result(code)
 
@@ -273,37 +273,37 @@ class Server:
         store.failed = self._store_failed
         store.when_lost(lambda sentence: self._log.error("store files lost", problem=sentence))
         if store.problem is not None:
-            self._log.warning("diary cannot write", problem=store.problem)
+            self._log.warning("store unavailable", problem=store.problem)
         return store
 
     def _store_failed(self, sentence: str) -> None:
-        """R104: we promise nothing any more; whoever starts us anew reads what is really there."""
-        self._log.error("diary failed", problem=sentence)
-        self._say_stopped(EXIT_DISK)
+        """Stop after a failure of the disk (R104). The next start reads what is really stored."""
+        self._log.error("store failed", problem=sentence)
+        self._set_stopped(EXIT_DISK)
 
     def _upgraded(self, rows: int, total: int) -> None:
         self._log.info("store upgraded", rows=rows, total=total)
 
     def _loaded(self, jobs: int, seconds: float) -> None:
-        self._log.info("diary read", jobs=jobs, seconds=round(seconds, 3))
+        self._log.info("jobs restored", jobs=jobs, seconds=round(seconds, 3))
 
     def _write_log(self, level: str, event: str, **fields: object) -> None:
         getattr(self._log, level)(event, **fields)
 
-    def _unexpected(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """An exception that no fence caught. A broken invariant ends the process: its state is on standard error."""
+    def _unhandled_exception(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """Handle an uncaught exception. A broken invariant stops the process; its state goes to standard error."""
         error = context.get("exception")
         if isinstance(error, InvariantBroken):
             self._log.error("invariant broken", problem=str(error), exception=error)
             print(json.dumps(dump(self.broker)), file=sys.stderr)
-            self._say_stopped(EXIT_BROKEN_INVARIANT)
+            self._set_stopped(EXIT_BROKEN_INVARIANT)
             return
         self.broker.counters.internal_errors += 1
         self._log.error("internal error", problem=str(context.get("message")), exception=error)
 
 
 def dump(broker: Broker) -> dict[str, object]:
-    """The broker's state for whoever must find out what went wrong: no payloads, no tokens."""
+    """Return the broker's state for debugging: no payloads, no tokens."""
     return {
         "jobs": [
             {
@@ -333,7 +333,7 @@ def dump(broker: Broker) -> dict[str, object]:
 def run(
     config: Config, environment: Mapping[str, str], announce: Callable[[Opened, Path | None], None], release: str = ""
 ) -> int:
-    """Run a broker until it is told to stop. Returns the exit code; raises what keeps it from starting."""
+    """Run a broker until it is stopped. Returns the exit code; raises an error if it cannot start."""
     log = make_log(config.log, config.log_level)
     folder: DataFolder | None = None
     if config.data == "memory":
@@ -358,7 +358,7 @@ async def _serve(
     server = make_server(loop, folder=folder)
     notifier = SdNotifier(os.environ)
 
-    def told_to_stop() -> None:
+    def stop_requested() -> None:
         notifier.stopping()
         server.drain()
 
@@ -366,9 +366,9 @@ async def _serve(
         opened = server.listen()
         tune_process()
         for each in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(each, told_to_stop)
-        loop.add_signal_handler(signal.SIGHUP, server.stay_as_it_is)
-        announce(opened, folder)  # whoever reads it may signal us
+            loop.add_signal_handler(each, stop_requested)
+        loop.add_signal_handler(signal.SIGHUP, server.ignore_hangup)
+        announce(opened, folder)  # a process that reads it may send a signal
         notifier.ready(loop, server.status)
         code = await server.stopped
     finally:
@@ -378,7 +378,7 @@ async def _serve(
 
 
 def loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
-    """uvloop where it is installed, asyncio's own loop otherwise, or the one asked for."""
+    """Return the factory of the event loop: uvloop if installed, else asyncio's, or the named one."""
     if name != "asyncio":
         try:
             import uvloop

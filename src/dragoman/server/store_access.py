@@ -1,4 +1,4 @@
-"""Access to the store: what the runner and the operations ask of it, and what follows when it has answered."""
+"""Access to the store for the runner and the operations."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from dragoman.server.reports import Reports
 
 
 class Store(Protocol):
-    """The store of what must survive a crash."""
+    """Stores what must survive a crash."""
 
     def apply(self, entries: list[StoreEntry], done: Callable[[int, str | None], None]) -> None:
-        """Store these, in order and all or none, then say up to which number all is safe; or why new jobs up to it
-        could not be stored. At once or later, on the runner's own thread."""
+        """Store these entries, in order and all or none. Then call `done` with the number up to which all is committed,
+        or with the reason why new jobs up to it could not be stored. At once or later, on the runner's thread."""
 
     def fetch(self, job: Job, done: Callable[[Payload, Payload, Failure | None], None]) -> None:
-        """Bring a job's payload, result and failure, as stored. At once or later, on the runner's own thread."""
+        """Load a job's payload, result and failure. `done` is called at once or later, on the runner's thread."""
 
     def close(self) -> str | None:
-        """Returns why not everything could be stored to the end, if so."""
+        """Close the store. Returns the reason if not everything could be stored."""
 
 
 class StoreAccess:
-    """The part of the runner that talks to the store."""
+    """The part of the runner that accesses the store."""
 
     def __init__(
         self, broker: Broker, store: Store, connections: Connections, reports: Reports, clock: Callable[[], float]
@@ -43,34 +43,34 @@ class StoreAccess:
         self._waiting: deque[tuple[int, Callable[[str | None], None]]] = deque()  # by the number of a commit
 
     def request_iteration(self) -> None:
-        """A verb was called outside of an iteration: carry out what follows from it soon."""
+        """Request an iteration soon: a broker method was called outside of one."""
         self.connections.request_iteration()
 
     def note(self, key: str, value: str | None) -> None:
-        """Write down something that is no job: `value` under `key`, or that there is nothing any more."""
+        """Store `value` under `key`, for state that belongs to no job. None: delete it."""
         self.broker.effects.append(self.broker.job_registry.pending_commits.note(key, value))
         self.request_iteration()
 
     def when_saved(self, call: Callable[[str | None], None]) -> None:
-        """Be called when the diary has all that was decided until now, or with what is wrong with it."""
+        """Call back when everything decided so far is committed; the argument is an error message or None."""
         self._waiting.append((self.broker.job_registry.pending_commits.last, call))
         self.request_iteration()
 
     def fetch(self, job: Job, done: Callable[[Payload, Payload, Failure | None], None]) -> None:
-        """A job's payload, result and failure, wherever they are. `done` is called at once or in a later turn."""
+        """Load a job's payload, result and failure from memory or the store. `done` is called at once or later."""
         if job.payload is ABSENT or job.result is ABSENT:
             self._store.fetch(job, done)
         else:
             done(job.payload, job.result, job.failure)
 
     def _fetch_first(self, effect: SendJob | DeliverOutcome) -> None:
-        """Fetch the payload or the result of this effect from the diary, and go on when it is here."""
+        """Load the payload or the result of this effect from the store, then append the effect again."""
 
         def fetched(payload: Payload, result: Payload, failure: Failure | None) -> None:
             if isinstance(effect, SendJob):
                 job = effect.attempt.job
                 if job.attempt is not effect.attempt:
-                    return  # too late for this one; a next one waits for its own
+                    return  # this attempt has ended; the next one loads its own
                 self.broker.job_registry.fetched(job, payload)
                 self.broker.effects.append(effect)
             else:
@@ -84,11 +84,11 @@ class StoreAccess:
 
     def _saved(self, number: int, problem: str | None) -> None:
         if problem is not None:
-            self.reports.log_limited("diary refused", problem=problem)
+            self.reports.log_limited("store write refused", problem=problem)
         self.broker.saved(number, self._clock(), problem)
-        self._tell_saved(number, problem)
+        self._call_waiting(number, problem)
         self.request_iteration()
 
-    def _tell_saved(self, number: int, problem: str | None) -> None:
+    def _call_waiting(self, number: int, problem: str | None) -> None:
         while self._waiting and self._waiting[0][0] <= number:
             self._waiting.popleft()[1](problem)

@@ -1,4 +1,4 @@
-"""A broker inside another program: on an event loop in a thread of its own."""
+"""A broker inside another program: on an event loop in its own thread."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import Any, TypeVar
 from dragoman.server import clock
 from dragoman.server.config import Config
 from dragoman.server.datadir import first_id_without_folder
-from dragoman.server.serve import LAST_WORDS, Server, loop_factory
+from dragoman.server.serve import SHUTDOWN_GRACE, Server, loop_factory
 from dragoman.server.wiring import Listener
 
 T = TypeVar("T")
 
 
 class ThreadedServer:
-    """Listens from the moment it is made until `close`. Raises what keeps it from listening."""
+    """A broker in a thread. It listens until `close`. Raises an error if it cannot listen."""
 
     def __init__(
         self, urls: Sequence[str], logger: logging.Logger, name: str, now: Callable[[], float] = clock.now
@@ -32,7 +32,7 @@ class ThreadedServer:
         self._lock = threading.Lock()
         self._is_closed = False
         self._begun: concurrent.futures.Future[None] = concurrent.futures.Future()
-        self.ended: concurrent.futures.Future[None] = concurrent.futures.Future()  # whatever ended it
+        self.ended: concurrent.futures.Future[None] = concurrent.futures.Future()  # done for any reason
         self._thread = threading.Thread(target=self._main, name=name, daemon=True)
         self._thread.start()
         try:
@@ -40,13 +40,13 @@ class ThreadedServer:
         except BaseException:
             self._thread.join()
             raise
-        atexit.register(self.close)  # else a socket file would stay
+        atexit.register(self.close)  # otherwise a socket file would stay
 
-    opened: list[tuple[Listener, list[tuple[str, str]]]]  # every listener, and who comes in where
-    server: Server  # to be touched on its own thread only
+    opened: list[tuple[Listener, list[tuple[str, str]]]]  # every listener, with (role, address) of its sockets
+    server: Server  # use it on its own thread only
 
     def post(self, call: Callable[[], object]) -> bool:
-        """Have this done on the broker's thread. False if there is no such thread any more."""
+        """Call this on the broker's thread. False if the thread has ended."""
         with self._lock:
             if self._is_closed:
                 return False
@@ -54,7 +54,7 @@ class ThreadedServer:
             return True
 
     def run(self, call: Callable[[], T]) -> T:
-        """The same, and wait for what comes of it. Raises RuntimeError once the broker is closed."""
+        """Call this on the broker's thread and return its result. Raises RuntimeError once the broker is closed."""
         future: concurrent.futures.Future[T] = concurrent.futures.Future()
 
         def act() -> None:
@@ -68,11 +68,11 @@ class ThreadedServer:
         return future.result()
 
     def close(self) -> None:
-        """Stop listening, end every connection and the thread. Jobs under way end with an error."""
+        """Stop listening, end every connection and the thread. Running jobs end with an error."""
         with self._lock:
             if not self._is_closed:
                 self._is_closed = True
-                self._loop.call_soon_threadsafe(self._over.set)
+                self._loop.call_soon_threadsafe(self._close_requested.set)
         if threading.current_thread() is not self._thread:
             self._thread.join()
         atexit.unregister(self.close)
@@ -82,7 +82,7 @@ class ThreadedServer:
     def _main(self) -> None:
         try:
             with asyncio.Runner(loop_factory=loop_factory("auto")) as runner:
-                runner.run(self._live())
+                runner.run(self._run())
         except BaseException as error:
             if self._begun.done():
                 self._logger.error("the %s has ended", self._name, exc_info=error)
@@ -91,29 +91,29 @@ class ThreadedServer:
         finally:
             self.ended.set_result(None)
 
-    async def _live(self) -> None:
+    async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self._over = asyncio.Event()
+        self._close_requested = asyncio.Event()
         log = StdlibLog(self._logger)
         server = self.server = Server(self._loop, self._config, first_id_without_folder(), log, self._now)
         try:
             self.opened = server.listen()
             self._begun.set_result(None)
-            ways: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._over.wait()), server.stopped]
+            ways: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._close_requested.wait()), server.stopped]
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-            if not server.stopped.done():  # else an invariant is broken, and nothing can be said of any job
+            if not server.stopped.done():  # otherwise an invariant is broken, and the state of jobs is unknown
                 server.broker.close(self._now())
                 server.broker.abort(self._now())
                 server.runner.run_once()
         finally:
-            await server.close_http(LAST_WORDS)
+            await server.close_http(SHUTDOWN_GRACE)
             server.host.close()
             with self._lock:
-                self._is_closed = True  # nobody may turn to the loop any more
+                self._is_closed = True  # the loop must not be used any more
 
 
 class StdlibLog:
-    """The broker's log lines, with their facts behind them, in the standard library's `logging`."""
+    """Writes the broker's log events, followed by their fields, to the standard library's `logging`."""
 
     def __init__(self, logger: logging.Logger) -> None:
         self._logger = logger

@@ -1,4 +1,4 @@
-"""What this process asks of its system: descriptors, and two settings of memory that the hot path feels."""
+"""Process tuning: the file descriptor limit, malloc thresholds and garbage collection."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 
 MIB = 1 << 20
 
-# glibc's names for its own knobs.
+# Parameter numbers of glibc's mallopt.
 M_TRIM_THRESHOLD = -1
 M_MMAP_THRESHOLD = -3
 
@@ -18,7 +18,7 @@ SPARE_DESCRIPTORS = 512
 
 
 def raise_descriptor_limit() -> int:
-    """Ask for as many descriptors as we may have. Returns how many peers that allows, with some to spare (L7)."""
+    """Raise the limit of file descriptors. Returns the number of connections that it allows (L7)."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -34,10 +34,10 @@ def tune_process() -> None:
 
 
 def keep_large_buffers() -> None:
-    """Let freed payload buffers be used again instead of going back to the kernel.
+    """Keep freed payload buffers in the process instead of returning them to the kernel.
 
     A fresh mapping for every 1 MiB job cost more in page faults than copying the job did. Up to 64 MiB of free memory
-    stays with us. On a C library that has no such knob nothing happens.
+    stays in the process. Does nothing on a C library without mallopt.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -48,7 +48,7 @@ def keep_large_buffers() -> None:
 
 
 def collect_rarely() -> None:
-    """Jobs are made without reference cycles, so the collector has little to find and much to look at."""
+    """Run the garbage collector rarely: jobs have no reference cycles, so it finds little and scans much."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, 20, 100)

@@ -1,8 +1,7 @@
-"""Makes listeners of URLs.
+"""Creates listeners from URLs.
 
-A broker loads the code of a dialect only if it opens such a listener, and starts sooner without: a function that makes
-a listener imports its dialect itself. Listeners that bring libraries of their own are in `http_listener.py` and
-`controller_listener.py`.
+A broker loads the code of a dialect only if it opens such a listener, so that it starts sooner: each function here
+imports its dialect itself. Listeners that need more libraries are in `http_listener.py` and `controller_listener.py`.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ListenerOptions:
-    """What every listener's URL may say."""
+    """Options of every listener's URL."""
 
     frontend: str | None = None
     insecure: bool = False
@@ -68,27 +67,25 @@ class ListenerOptions:
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A listener made ready: where it opens and what to tell people about it."""
+    """A listener that is ready to open."""
 
     address: Address
-    sockets: tuple[
-        tuple[str, ListenerSocket | ExternalSocket], ...
-    ]  # who comes in there (workers, callers) and the door
-    notes: tuple[str, ...]  # what the operator should know of it
-    before_open: Callable[[], None] = lambda: None  # to be done before its doors are opened; may raise OSError
-    when_open: Callable[[], None] = lambda: None  # and as soon as they are
-    say_goodbye: Callable[[str], None] = lambda _: None  # tell callers that the broker stops, and why
+    sockets: tuple[tuple[str, ListenerSocket | ExternalSocket], ...]  # (role, socket); role: workers, callers, both
+    notes: tuple[str, ...]  # information for the operator
+    before_open: Callable[[], None] = lambda: None  # called before its sockets are opened; may raise OSError
+    when_open: Callable[[], None] = lambda: None  # called when they are open
+    say_goodbye: Callable[[str], None] = lambda _: None  # notifies clients that the broker stops, with a reason
 
 
 @dataclass(frozen=True, slots=True)
 class ServerContext:
-    """What a running broker has besides its line."""
+    """Parts of a running broker besides its runner."""
 
     loop: asyncio.AbstractEventLoop
     operations: OperationHandlers
     now: Callable[[], float]
     health: Callable[[], HealthView]
-    http: list[tuple[HttpServer, HttpBrokerSide]]  # the open ones
+    http: list[tuple[HttpServer, HttpBrokerSide]]  # the open servers
 
     def http_traffic(self) -> tuple[int, int]:
         traffics = [server.traffic for server, _ in self.http]
@@ -97,15 +94,15 @@ class ServerContext:
 
 @dataclass(frozen=True, slots=True)
 class ListenRequest:
-    """All that a dialect needs in order to listen."""
+    """Everything a dialect needs to create its listener."""
 
     address: Address
     options: ListenerOptions
     own: Any  # the dialect's own options
-    limits: Any  # what its peers may take and cost
+    limits: Any  # limits of its connections
     broker: Broker
     runner: Runner
-    context: ServerContext | None = None  # none: questions are not answered, and nobody is served by HTTP
+    context: ServerContext | None = None  # None: no operations and no HTTP
 
 
 def listen_pingpong(request: ListenRequest) -> Listener:
@@ -149,7 +146,7 @@ def listen_powerhose(request: ListenRequest) -> Listener:
 
 
 def _bases(own: PowerhoseOptions, place: SocketAddress) -> list[str]:
-    """Where the sockets of workers may lie, if the URL does not say."""
+    """Return the folders in which sockets of workers may be."""
     if own.base:
         return [each for each in own.base.split(":") if each]
     beside = [os.path.dirname(os.path.abspath(place.path))] if isinstance(place, UnixAddress) else []
@@ -164,16 +161,16 @@ def check_service(request: ListenRequest, service: str) -> None:
 def _with_frontend(
     request: ListenRequest, session: interface.BrokerSide, backend: str, carrier: Callable[[], Zmtp], note: str = ""
 ) -> Listener:
-    """A listener whose callers have a place of their own, or none."""
+    """Create a listener with one socket for workers, and another for callers if the URL has a frontend."""
     address = request.address
     sockets = [("workers", ListenerSocket(session, backend, address.place, carrier, request.limits))]
     notes = [f"service {request.own.service!r}{note}"]
     if request.options.frontend is None:
         example = "PORT" if isinstance(address.place, TcpAddress) else "ipc%3A%2F%2F%2FPATH"
-        notes.append(f"takes workers only: add frontend={example} for callers")
+        notes.append(f"accepts workers only: add frontend={example} for callers")
     else:
         frontend = parse_frontend(request.options.frontend, address.place, address.url)
-        _insist_on_loopback(address, is_loopback(frontend), request.options)
+        _check_loopback(address, is_loopback(frontend), request.options)
         sockets.append(("callers", ListenerSocket(session, FRONTEND, frontend, carrier, request.limits)))
     return Listener(address, tuple(sockets), tuple(notes))
 
@@ -200,10 +197,10 @@ def listen_majordomo(request: ListenRequest) -> Listener:
 
 
 def _single_socket(request: ListenRequest, session: interface.BrokerSide, carrier: Callable[[], Carrier]) -> Listener:
-    """A listener whose workers and callers come in at the same place, and name their services themselves."""
+    """Create a listener with one socket for workers and callers, which name their services themselves."""
     address = request.address
     if request.options.frontend is not None:
-        problem = f"{address.dialect} has no frontend: workers and callers come in at the same place"
+        problem = f"{address.dialect} has no frontend: workers and callers use the same address"
         raise address_error(address.url, problem)
     request.runner.sessions.append(session)
     listener_socket = ListenerSocket(session, "door", address.place, carrier, request.limits)
@@ -214,7 +211,8 @@ def listen_native(request: ListenRequest) -> Listener:
     from dragoman.dialects.native import messages as native
     from dragoman.dialects.native.broker_side import NativeBrokerSide
 
-    # What is told again when a client comes back must not get it disconnected as slow.
+    # Outcomes that are sent again after a reconnect must not exceed the send buffer, or the client is disconnected as
+    # slow.
     own = replace(request.own, max_kept_bytes=min(request.own.max_kept_bytes, request.limits.max_send_buffer))
     max_payload = request.options.max_payload
     operations = JsonOperations(request.context.operations) if request.context is not None else None
@@ -225,11 +223,11 @@ def listen_native(request: ListenRequest) -> Listener:
     return replace(listener, say_goodbye=session.say_goodbye)
 
 
-WELL_KNOWN_FOLDER = "/run/controller"  # where Worker-Controller's document has its sockets
+WELL_KNOWN_FOLDER = "/run/controller"  # folder of the sockets in Worker-Controller's document
 
 
 def default_listeners(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Where to listen if nobody says: on loopback, and on Unix sockets that are ours alone."""
+    """Return the default listeners: on loopback, and on private Unix sockets."""
     urls = []
     for dialect in DIALECTS.values():
         if dialect.port is not None:
@@ -240,15 +238,15 @@ def default_listeners(environment: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def optional_listeners(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Those of the defaults without which a broker starts, too: whether their folders can be used is not up to us."""
+    """Return the default listeners that may fail to open: their folders may not be usable."""
     folders = [str(runtime_dir(environment))]
     if os.path.isdir(WELL_KNOWN_FOLDER) and os.access(WELL_KNOWN_FOLDER, os.W_OK):
-        folders.append(WELL_KNOWN_FOLDER)  # so that unmodified workers find us
+        folders.append(WELL_KNOWN_FOLDER)  # so that unmodified workers find the broker
     return tuple(f"controller+unix://{quote(folder)}" for folder in folders)
 
 
 def prepare(url: str, broker: Broker, runner: Runner, context: ServerContext | None = None) -> Listener:
-    """A listener for this URL. Raises AddressError."""
+    """Create the listener for this URL. Raises AddressError."""
     address = parse(url, DIALECTS)
     dialect = DIALECTS[address.dialect]
     kind, limits_kind = resolve_name(f"{dialect.options}:ListenerOptions"), resolve_name(dialect.limits)
@@ -258,18 +256,18 @@ def prepare(url: str, broker: Broker, runner: Runner, context: ServerContext | N
     limits = read_options(limits_kind, address.options, url, also=known)
     if isinstance(limits, HttpLimits) and "max_memory" not in address.options:
         limits = replace(limits, max_memory=broker.policy.max_memory)
-    _insist_on_loopback(address, is_loopback(address.place), options)
+    _check_loopback(address, is_loopback(address.place), options)
     listener: Listener = resolve_name(dialect.listen)(
         ListenRequest(address, options, own, limits, broker, runner, context)
     )
     return listener
 
 
-def _insist_on_loopback(address: Address, is_local: bool, options: ListenerOptions) -> None:
-    """T1: there is no authentication yet, so leaving the machine is something the operator must write down."""
+def _check_loopback(address: Address, is_local: bool, options: ListenerOptions) -> None:
+    """Reject an address off loopback without `insecure=true` (T1): there is no authentication yet."""
     if not is_local and not options.insecure:
         raise address_error(
             address.url,
-            "it listens off loopback, where anybody may submit jobs and answer them; "
-            "write insecure=true in the URL if that is what you want",
+            "it listens off loopback, where anyone can submit jobs and return results; "
+            "write insecure=true in the URL to allow it",
         )

@@ -1,1 +1,1 @@
-"""The store of what must survive a crash."""
+"""The store: background jobs and schedules, which survive a crash."""

@@ -1,4 +1,4 @@
-"""A file that takes room while there is some, to give it up when there is none: outcomes are written then (R101)."""
+"""The ballast file: reserved disk space, released on a full disk so that outcomes can still be written (R101)."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Ballast:
         try:
             self._path.unlink(missing_ok=True)
         except OSError:
-            pass  # the file system may be read-only: then there is nothing to be won either
+            pass  # the file system may be read-only: then removing it would not help
 
     def make(self) -> bool:
-        """False: there is no room for it, or too little beside it."""
+        """Create the file. False: there is no room for it, or too little besides it."""
         if self.is_there:
             return True
         try:
@@ -39,12 +39,12 @@ class Ballast:
             return False
 
     def has_room(self) -> bool:
-        """Whether twice its size is free, for us."""
+        """Whether this user has twice its size free."""
         return self._free() >= 2 * self._size
 
     @property
     def is_missed(self) -> bool:
-        """Whether it is not there, and little more is free than its own room: it was given up, and the disk is full."""
+        """Whether it is missing and less than 1.5 times its size is free: the disk is still full."""
         return not self.is_there and self._free() < 1.5 * self._size
 
     def _free(self) -> int:
@@ -52,7 +52,7 @@ class Ballast:
         return found.f_bavail * found.f_frsize
 
     def _fill(self) -> bool:
-        """With bytes that are really there: a file with holes takes no room."""
+        """Write actual bytes: a sparse file would not reserve space."""
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
             left = self._size

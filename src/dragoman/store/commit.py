@@ -1,4 +1,4 @@
-"""What one commit writes: the last word on each job and each note, whatever was said before it."""
+"""The changes of one commit: the latest state of each job and each value."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ from dragoman.store.rows import OUTCOME, QUARANTINED, Row
 
 
 class Commit:
-    __slots__ = ("erased", "fates", "heads", "jobs", "notes")
+    __slots__ = ("erased", "heads", "jobs", "notes", "statuses")
 
     def __init__(self) -> None:
-        self.jobs: list[Row] = []  # new ones
-        self.heads: dict[int, Row] = {}  # of older ones, that ask for something else now
-        self.fates: dict[int, Row] = {}
+        self.jobs: list[Row] = []  # new jobs
+        self.heads: dict[int, Row] = {}  # stored jobs whose options have changed
+        self.statuses: dict[int, Row] = {}
         self.notes: dict[str, str | None] = {}
         self.erased: dict[int, None] = {}
 
-    def add_fate(self, number: int, row: Row) -> None:
-        self.fates[number] = row
+    def add_status(self, number: int, row: Row) -> None:
+        self.statuses[number] = row
 
     def add_erased(self, number: int) -> None:
         self.heads.pop(number, None)
-        self.fates.pop(number, None)
+        self.statuses.pop(number, None)
         self.erased[number] = None
 
-    def take_in(self, later: Commit) -> None:
-        """Let what was said later stand for what was said here, but for its new jobs: those are lost."""
+    def merge(self, later: Commit) -> None:
+        """Merge a later commit into this one, without its new jobs: those are refused."""
         self.heads |= later.heads
-        self.fates |= later.fates
+        self.statuses |= later.statuses
         self.notes |= later.notes
         for number in later.erased:
             self.add_erased(number)
 
     def finished(self) -> list[int]:
-        """Jobs whose payload nobody needs any more: they have ended, and cannot be tried again."""
-        return [number for number, row in self.fates.items() if row[OUTCOME] is not None and not row[QUARANTINED]]
+        """Return the jobs whose payload is not needed any more: they have ended and cannot be retried."""
+        return [number for number, row in self.statuses.items() if row[OUTCOME] is not None and not row[QUARANTINED]]
 
     def __len__(self) -> int:
-        return len(self.jobs) + len(self.heads) + len(self.fates) + len(self.notes) + len(self.erased)
+        return len(self.jobs) + len(self.heads) + len(self.statuses) + len(self.notes) + len(self.erased)

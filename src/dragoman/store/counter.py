@@ -1,7 +1,7 @@
-"""The file `commits`: how many commits were acknowledged, and whether the last run ended cleanly.
+"""The file `commits`: the number of acknowledged commits, and whether the last run ended cleanly.
 
-It is written after each commit, but not synced each time. So it may lag behind the store after a power failure, and it
-never leads. A store that has fewer commits than this file says has lost some.
+It is written after each commit, but not synced each time. So after a power failure it may be behind the store, but
+never ahead of it. A store with fewer commits than this file has lost some.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from typing import Final
 from zlib import crc32
 
 NAME: Final = "commits"
-LENGTH: Final = 96  # bytes, always the same: written in one piece within one sector
+LENGTH: Final = 96  # bytes, always the same: written at once within one sector
 
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """The store has it in a note, which each commit writes anew, and the file has it beside the store."""
+    """Number of commits. The store has it in a value that each commit updates; the file `commits` has a copy."""
 
     commits: int = 0
-    jobs: int = 0  # how many jobs were accepted with them
-    at: float = 0.0  # wall clock time of the last one
+    jobs: int = 0  # jobs accepted with them
+    at: float = 0.0  # wall clock time of the last commit
 
     def next(self, jobs: int, at: float) -> Count:
         return Count(self.commits + 1, self.jobs + jobs, at)
@@ -33,7 +33,7 @@ class Count:
 
     @staticmethod
     def of(text: str | None) -> Count:
-        """Raises ValueError."""
+        """Parse the text form. Raises ValueError."""
         if text is None:
             return Count()
         commits, jobs, at = text.split(" ")
@@ -41,9 +41,9 @@ class Count:
 
 
 def read_count(folder: Path) -> tuple[Count, bool] | None:
-    """What the file says, and whether the last run ended cleanly: then the log is not needed.
+    """Return the count in the file, and whether the last run ended cleanly: then the log is not needed.
 
-    None if there is no such file, or it cannot be understood: then it says nothing.
+    None if there is no such file, or it is invalid.
     """
     try:
         line = (folder / NAME).read_bytes()[:LENGTH].decode("ascii").strip()
@@ -57,24 +57,24 @@ def read_count(folder: Path) -> tuple[Count, bool] | None:
 
 
 class Counter:
-    """Writes the file. Where that is not possible, the file lags."""
+    """Writes the file. If that is not possible, the file stays behind the store."""
 
     def __init__(self, folder: Path, count: Count) -> None:
-        """`count`: what the store has already."""
+        """`count`: the count of the store."""
         self._folder = folder
         self._descriptor = -1
-        self._is_marked = False  # on disk it says that a run is under way
+        self._is_marked = False  # the file on disk marks an unfinished run
         self._noted = count.commits
 
     def note(self, count: Count) -> None:
-        """After a commit. The first of a run is synced, so that the next start knows that there must be a log."""
+        """Write the count after a commit. The first write of a run is synced, so that the next start expects a log."""
         if count.commits == self._noted:
             return
         self._noted = count.commits
         self._is_marked = self._write(f"{count.text} open", sync=not self._is_marked) or self._is_marked
 
     def note_clean(self, count: Count) -> bool:
-        """When the log has been merged, before it is removed. False: it could not be written, so keep the log."""
+        """Mark a clean end, after the log was merged and before it is removed. False: not written, so keep the log."""
         self._is_marked = False
         return self._write(f"{count.text} clean", sync=True)
 

@@ -1,4 +1,4 @@
-"""Jobs whose payload is worth dropping when they have ended, long before their outcome is erased."""
+"""Jobs whose payload is dropped when they end, long before their outcome is deleted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LARGE: Final = 4_096  # bytes
 
 
 class LargePayloads:
-    """The store's jobs with large payloads, by number. Of jobs of earlier runs nobody knows: they may have one."""
+    """Numbers of the stored jobs with large payloads. Jobs of earlier runs are unknown: they may have one."""
 
     __slots__ = ("_large", "_last_unknown")
 
@@ -21,16 +21,16 @@ class LargePayloads:
         self._large: dict[int, None] = {}
 
     def dropped_by(self, group: Commit) -> list[int]:
-        """Jobs that end with this group, cannot be tried again, and may have a large payload."""
+        """Return the jobs that end in this commit, cannot be retried, and may have a large payload."""
         large, last = self._large, self._last_unknown
         for row in group.jobs:
             payload = row[PAYLOAD]
-            if not isinstance(payload, (bytes, bytearray)) or len(payload) > LARGE:  # or the number of another job
+            if not isinstance(payload, (bytes, bytearray)) or len(payload) > LARGE:  # or a job's number
                 large[cast(int, row[0])] = None
         return [number for number in group.finished() if number <= last or number in large]
 
     def forget(self, group: Commit, dropped: list[int]) -> None:
-        """The store has this group."""
+        """Update the numbers after the commit."""
         for number in dropped:
             self._large.pop(number, None)
         for number in group.erased:

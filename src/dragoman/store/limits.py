@@ -1,4 +1,4 @@
-"""Every number the diary obeys."""
+"""Limits of the store."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class StoreLimits:
-    """In seconds, bytes and counts."""
+    """Limits in seconds, bytes and counts."""
 
-    # L21, R101: how large the file may become, and what is kept back for outcomes when the disk is full.
+    # L21, R101: largest size of the file, and space reserved for outcomes on a full disk.
     max_store_size: int = 10 << 30
     ballast: int = 16 * MIB
 
-    # L21, R110: the log is carried over into the file when nobody waits for us, or when it has become so long.
+    # L21, R110: sizes of the log. It is merged into the file when the store is idle, or at `busy_wal` bytes.
     max_wal: int = 64 * MIB
     busy_wal: int = 16 * MIB
 
-    # What one commit takes at most.
+    # Largest commit.
     max_group: int = 5_000
     max_group_bytes: int = 32 * MIB
 
-    # Jobs that are brought at a time when the broker starts.
+    # Jobs that are restored at a time when the broker starts.
     load_batch: int = 1_000
 
-    # R109: how long the check at the start may take before it is put off, and how long erasures wait for it then.
+    # R109: time for the check at the start before it is postponed, and the longest delay of deletes until it is done.
     check_budget: float = 1.0
-    check_patience: float = 3_600.0
+    check_delay: float = 3_600.0
 
-    # Nobody has wanted anything for so long: time for what can wait.
+    # Seconds without a request after which postponed work is done.
     idle: float = 0.02
 
-    # How often we look whether there is room again.
+    # Seconds between checks for free space.
     retry: float = 1.0

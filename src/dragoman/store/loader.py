@@ -1,4 +1,4 @@
-"""How jobs of an earlier run are read: a batch at a time, each when the one before has been taken in."""
+"""Loads jobs of an earlier run: one batch at a time, each after the previous one was consumed."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def _nothing(*_: object) -> None:
 
 class Loader:
     def __init__(self, connection: apsw.Connection, wall_offset: Callable[[], float], batch: int) -> None:
-        self.last = statements.last_number(connection)  # what comes later is no business of ours
+        self.last = statements.last_number(connection)  # later jobs are of this run
         self.is_loading = False
-        self.is_due = False  # another batch may be read
+        self.is_due = False  # the next batch may be read
         self.deliver: Callable[[list[StoredJob]], None] = _nothing
         self.finished: Callable[[], None] = _nothing
         self._connection = connection
@@ -37,11 +37,11 @@ class Loader:
         self.is_due = self.is_loading
 
     def next_batch(self) -> list[StoredJob]:
-        """Empty at the end."""
+        """Read the next batch. Empty at the end."""
         try:
             rows = statements.read_batch(self._connection, self._after, self.last, self._batch)
         except UnicodeDecodeError as error:
-            raise InvalidRow(f"a text of a job after number {self._after} is none: {error.reason}") from error
+            raise InvalidRow(f"a job after number {self._after} has invalid text: {error.reason}") from error
         offset = self._wall_offset()
         batch = [self._reader.kept(row, offset) for row in rows]
         self.is_due = False

@@ -1,13 +1,13 @@
-"""SQLite's write-ahead log, read by ourselves: does it end where the last commit ended?
+"""Reader of SQLite's write-ahead log: checks whether it ends where the last commit ended.
 
-SQLite reads a log up to the first frame that does not fit and takes that for its end, because a power failure leaves
-just that: a last transaction that is there in part. But frames of a later transaction are written only after the one
-before was synced. So two commits behind a frame that does not fit mean damage: the first may belong to the transaction
-that was being written, the second cannot.
+SQLite reads a log up to the first invalid frame and treats that as the end, because a power failure leaves just that:
+an incomplete last transaction. But frames of a later transaction are written only after the previous one was synced. So
+two commits behind an invalid frame mean damage: the first may belong to the transaction that was being written, the
+second cannot.
 
-A frame's checksum continues the one before it, which is written in that frame. So each frame can be verified
-against its neighbour, even behind damage. Frames with other salts are left over from before the log was restarted, and
-everything in them is in the file. Zeros at the end are room for commits to come (`log_room.py`).
+A frame's checksum continues the previous one, which is stored in that frame. So each frame can be verified against its
+neighbour, even behind damage. Frames with other salts are from before the log was restarted, and everything in them is
+in the file. Zeros at the end are preallocated space (`log_room.py`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from sys import byteorder
 
 HEADER = 32
 FRAME_HEADER = 24
-MAGIC = 0x377F0682  # and the same with its last bit set: checksums over big-endian words
+MAGIC = 0x377F0682  # with the last bit set: checksums over big-endian words
 MASK = 0xFFFF_FFFF
-NO_SALTS = (0, 0)  # of room, which is no frame
+NO_SALTS = (0, 0)  # of preallocated space, which is not a frame
 CHUNK = 1 << 16
 SIZES = [1 << power for power in range(9, 17)]
 
@@ -33,12 +33,12 @@ _read_frame = Struct(">6I").unpack_from
 
 
 def size_of_log(frames: int, page_size: int) -> int:
-    """Bytes that a log of so many frames has at least."""
+    """Return the minimum size in bytes of a log with this many frames."""
     return HEADER + frames * (FRAME_HEADER + page_size) if frames else 0
 
 
 def is_blank(path: Path) -> bool:
-    """Whether there is no log, or nothing in it but room."""
+    """Whether there is no log, or it has only preallocated space."""
     try:
         with open(path, "rb") as file:
             while some := file.read(CHUNK):
@@ -53,16 +53,16 @@ def is_blank(path: Path) -> bool:
 class Frame:
     index: int
     page: int
-    commit: int  # pages of the file after this commit; 0: it is not the last of its transaction
+    commit: int  # pages of the file after this commit; 0: not the last frame of its transaction
     is_ours: bool  # it has the salts of the log
-    is_whole: bool  # its checksum fits
+    is_whole: bool  # its checksum matches
 
 
 class Log:
     """The frames of a log file. Use as a context manager."""
 
     def __init__(self, path: Path, page_size: int = 0) -> None:
-        """`page_size`: of the file, in case that the log's own header is damaged."""
+        """`page_size`: of the file, in case the log's header is damaged."""
         self._file = open(path, "rb")  # noqa: SIM115
         self._file.seek(0, 2)
         size = self._file.tell()
@@ -97,7 +97,7 @@ class Log:
             self.page_size, self.salts, self._start = page_size, (salt, other_salt), (sum, other_sum)
 
     def adopt_salts(self) -> None:
-        """The header is damaged: go by what the first frame says, and by what fits it."""
+        """Take the salts and checksums from the first frames, because the header is damaged."""
         first = next((index for index in range(self.count) if self._salts_of(index) != NO_SALTS), None)
         if first is None:
             return
@@ -125,7 +125,7 @@ class Log:
         return self._bytes[at : at + self.page_size]
 
     def has_later_commit(self, first: int) -> bool:
-        """Whether some frame from here on claims to be a commit of this log: a quick look, at no checksums."""
+        """Whether a frame from here on is marked as a commit of this log. A quick check, without checksums."""
         for index in range(first, self.count):
             _, commit, salt, other_salt, _, _ = _read_frame(self._bytes, self._at(index))
             if commit and (salt, other_salt) == self.salts:
@@ -133,9 +133,9 @@ class Log:
         return False
 
     def behind(self, end: int) -> list[Frame]:
-        """Whole frames behind the end that SQLite found, if a transaction there is certain to have been synced.
+        """Return the valid frames behind the end that SQLite found, if a transaction there was certainly synced.
 
-        The transaction that the end cuts off may have been under way: its own commit proves nothing.
+        The transaction that is cut off by the end may have been in progress: its own commit proves nothing.
         """
         if not self.has_later_commit(end):
             return []
@@ -144,7 +144,7 @@ class Log:
         return whole if commits >= 2 else []
 
     def committed_pages(self) -> dict[int, int]:
-        """Of each page the last whole frame that a commit follows, also behind damage."""
+        """Return the last valid, committed frame of each page, also behind damage."""
         pages: dict[int, int] = {}
         pending: dict[int, int] = {}
         for index in range(self.count):
@@ -165,7 +165,7 @@ class Log:
 
 
 def last_size(log: Log) -> int:
-    """Pages of the file after the last whole commit."""
+    """Return the number of pages of the file after the last valid commit."""
     for index in range(log.count - 1, -1, -1):
         frame = log.frame(index)
         if frame.is_whole and frame.commit:
@@ -174,9 +174,9 @@ def last_size(log: Log) -> int:
 
 
 def _weights(length: int) -> tuple[list[int], list[int]]:
-    """The weight of each word in both halves of a checksum: SQLite's way to add words up gives Fibonacci numbers.
+    """Return the weight of each word in both halves of a checksum: SQLite's sums give Fibonacci numbers.
 
-    For each pair of words it does a += word + b; b += next + a. The last two weights are those of the sum before.
+    For each pair of words it computes a += word + b; b += next + a. The last two weights are those of the previous sum.
     """
     pairs = length // 8
     fibonacci = [0, 1]

@@ -1,8 +1,8 @@
-"""Writes zeros behind the end of the log, so that a commit finds room that exists.
+"""Preallocates the log: writes zeros behind its end.
 
-A sync of a file that grows makes the file system write its own journal, too; a sync of room that exists takes half as
-long. SQLite takes the first frame whose salts are not those of the log for the end, so it reads zeros as nothing.
-The zeros are synced with the next commit, by SQLite.
+A sync of a growing file makes the file system write its own journal, too; a sync within existing space takes half as
+long. SQLite treats the first frame with other salts as the end of the log, so it ignores zeros. SQLite syncs the zeros
+with the next commit.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ OPEN_FLAGS: Final = apsw.SQLITE_OPEN_WAL | apsw.SQLITE_OPEN_READWRITE
 
 
 class LogRoom:
-    """The room behind the log's last frame. It grows up to `most` bytes of log."""
+    """The preallocated space behind the log's last frame. The log is extended up to `most` bytes."""
 
     def __init__(self, log: Path, vfs: str | None, page_bytes: int, most: int) -> None:
-        """`log`: the file, which need not exist yet. `vfs`: the file system layer that SQLite uses for it."""
+        """`log`: the file, which may not exist yet. `vfs`: the file system layer that SQLite uses for it."""
         self._path = str(log)
         self._vfs = vfs or ""
         self._page_bytes = page_bytes
         self._step = min(STEP, most)
         self._least = self._step // 4
         self._most = most
-        self._end = 0  # of the file, as far as it is known
+        self._end = 0  # end of the file, as far as known
 
     def keep_ahead(self, frames: int) -> None:
-        """After a commit: the log has this many frames. A disk without room for zeros gets none."""
+        """Extend the log after a commit. The log has this many frames. On a full disk, nothing is written."""
         used = size_of_log(frames, self._page_bytes)
         if used + self._least <= self._end or used >= self._most:
             return
         try:
             self._end = self._extend(used)
         except (apsw.Error, OSError):
-            self._end = self._most + self._least  # SQLite meets the same trouble when it needs the room, and reports it
+            self._end = self._most + self._least  # SQLite gets the same error when it needs the space, and reports it
 
     def _extend(self, used: int) -> int:
-        """Write zeros behind the file's end, if they are needed. Returns its new end.
+        """Write zeros behind the end of the file, if needed. Returns its new end.
 
-        A file that is shorter than its frames was cut. It stays so, or nobody would notice (R130).
+        A file that is shorter than its frames was truncated. It is not extended, or that would not be noticed (R130).
         """
         file = apsw.VFSFile(self._vfs, self._path, [OPEN_FLAGS, 0])
         try:

@@ -1,7 +1,7 @@
-"""Finds out whether a store has lost something that was acknowledged (R129).
+"""Detects whether a store has lost something that was acknowledged (R129).
 
-SQLite takes whatever it finds for the whole. It makes an empty file if there is none, and reads a damaged log up to the
-damage. So we compare: the log with itself, and the store with the count of acknowledged commits beside it.
+SQLite accepts whatever it finds. It creates an empty file if there is none, and reads a damaged log up to the damage.
+So two things are compared: the log with its checksums, and the store with the count of acknowledged commits beside it.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from dragoman.store.salvage import jobs_in, page_size_of
 from dragoman.store.schema import COMMITS, damaged, has_bytes, is_new
 
 EPOCH = "epoch"  # the file beside the store that keeps worker numbers of different runs apart
-MOST_NAMED = 10  # jobs in one sentence
+MAX_NAMED = 10  # jobs in one message
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    how: str  # a part of a sentence
-    jobs: list[str] = field(default_factory=list)  # ids of jobs that are missing, as far as they are known
-    is_short: bool = False  # what is there is in order, but more was acknowledged: an older backup looks like this
+    how: str  # a clause of the message
+    jobs: list[str] = field(default_factory=list)  # ids of missing jobs, as far as known
+    is_short: bool = False  # the store is valid, but more was acknowledged: an older backup looks like this
 
     def sentence(self) -> str:
         if not self.jobs:
             return self.how
-        more = f" and {len(self.jobs) - MOST_NAMED} more" if len(self.jobs) > MOST_NAMED else ""
-        return f"{self.how}; affected: {', '.join(self.jobs[:MOST_NAMED])}{more}"
+        more = f" and {len(self.jobs) - MAX_NAMED} more" if len(self.jobs) > MAX_NAMED else ""
+        return f"{self.how}; affected: {', '.join(self.jobs[:MAX_NAMED])}{more}"
 
     def error(self, path: Path) -> StoreCorrupted:
         return damaged(path, self.sentence(), BACKUP_ADVICE if self.is_short else ADVICE)
@@ -48,25 +48,25 @@ def is_there(folder: Path) -> bool:
 
 
 def without_store(folder: Path) -> Loss | None:
-    """The epoch is first written when the store has been made. An epoch without a store is a store that was lost."""
+    """Return a loss if there is an epoch but no store. The epoch is first written after the store was created."""
     if (folder / EPOCH).exists() and not has_bytes(folder / NAME):
         return before_opening(folder) or Loss("the file is gone or empty, but brokers have used it", is_short=True)
     return None
 
 
 def bad_epoch(folder: Path) -> str | None:
-    """The fault of the epoch, or None."""
+    """Return an error message about the epoch, or None."""
     try:
         int((folder / EPOCH).read_text())
     except FileNotFoundError:
         return None
     except ValueError:
-        return f"{folder / EPOCH} does not hold a number: restore it, or write one larger than any before into it"
+        return f"{folder / EPOCH} does not contain a number: restore it, or write one larger than all earlier ones"
     return None
 
 
 def before_opening(folder: Path) -> Loss | None:
-    """What can be seen without SQLite, which would remove the log of a file that is empty."""
+    """Check the files without SQLite, which would remove the log of an empty file."""
     path = folder / NAME
     log = log_of(path)
     counted, is_clean = read_count(folder) or (Count(), True)
@@ -79,14 +79,14 @@ def before_opening(folder: Path) -> Loss | None:
     if not is_clean and is_blank(log):
         how = f"its log is gone or empty, but the last run did not end cleanly, and {_counted(counted)}"
         return Loss(how, is_short=True)
-    return None if is_blank(log) else _look_at_header(path)
+    return None if is_blank(log) else _check_header(path)
 
 
 def after_opening(connection: apsw.Connection, folder: Path) -> Loss | None:
-    """What SQLite has read, against what is there and what was acknowledged."""
+    """Compare what SQLite has read with the log and with the count of acknowledged commits."""
     path = folder / NAME
     if has_bytes(log_of(path)):
-        loss = _look_behind_end(connection, path)
+        loss = _check_behind_end(connection, path)
         if loss is not None:
             return loss
     counted, _ = read_count(folder) or (Count(), True)
@@ -97,30 +97,30 @@ def after_opening(connection: apsw.Connection, folder: Path) -> Loss | None:
     try:
         found = Count.of(statements.read_note(connection, COMMITS))
     except (ValueError, UnicodeDecodeError):
-        return Loss("the note of its commits makes no sense")
+        return Loss("the stored number of commits is invalid")
     if found.commits >= counted.commits:
         return None
     missing = counted.jobs - found.jobs
     accepted = f"{missing} jobs that were accepted between these times are missing, and so is " if missing > 0 else ""
     return Loss(
         f"it ends with commit {found.commits} of {_time(found.at)}, but {_counted(counted)}: "
-        f"{accepted}whatever happened to {'others' if accepted else 'jobs between these times is missing'}",
+        f"{accepted}every change of {'others' if accepted else 'jobs between these times is missing'}",
         is_short=True,
     )
 
 
 def has_leftovers(connection: apsw.Connection, path: Path) -> bool:
-    """Whether a power failure left a transaction in the log that is there in part, with its commit."""
+    """Whether a power failure left an incomplete transaction in the log, with its commit frame."""
     if not has_bytes(log_of(path)):
         return False
     with Log(log_of(path)) as log:
         return log.has_header and log.has_later_commit(_end_of_log(connection))
 
 
-def _look_at_header(path: Path) -> Loss | None:
-    """A log whose header does not fit counts for nothing. That is right if everything in it is in the file.
+def _check_header(path: Path) -> Loss | None:
+    """Check a log with an invalid header. SQLite ignores it, which is right if everything in it is in the file.
 
-    So it is when a power failure came while the header was written anew, because that is done after a merge only.
+    That is so after a power failure while the header was rewritten, because that is done only after a merge.
     """
     with open(path, "rb") as file:
         size = page_size_of(file.read(HEADER))
@@ -142,7 +142,7 @@ def _look_at_header(path: Path) -> Loss | None:
     return Loss("the header of its log is damaged, so that nothing of the log can be read", _names(missing))
 
 
-def _look_behind_end(connection: apsw.Connection, path: Path) -> Loss | None:
+def _check_behind_end(connection: apsw.Connection, path: Path) -> Loss | None:
     with Log(log_of(path)) as log:
         if not log.has_header:
             return None  # everything in it was merged
@@ -162,7 +162,7 @@ def _look_behind_end(connection: apsw.Connection, path: Path) -> Loss | None:
 
 
 def _end_of_log(connection: apsw.Connection) -> int:
-    """How many frames SQLite takes for valid."""
+    """Return the number of frames that SQLite treats as valid."""
     return connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)[0]
 
 

@@ -1,4 +1,4 @@
-"""A diary that remembers nothing: every save is done at once. For calls, tests, and `--data memory`."""
+"""A store that stores nothing: every save is done at once. For calls, tests, and `--data memory`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dragoman.core.store_entries import DeleteJob, StoreJob, StoreValue
 
 
 class NullStore:
-    problem: str | None = None  # why nothing can be written; never
+    problem: str | None = None  # the reason why nothing can be written; never set
 
     def __init__(self) -> None:
         self.commits = Histogram()

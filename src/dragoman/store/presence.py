@@ -1,6 +1,6 @@
-"""Whether the files that we have open are still those in the folder (R130).
+"""Checks whether the open files are still those in the folder (R130).
 
-A file that was removed, or whose folder was replaced, can still be written to. Nobody else would ever find it.
+A file that was removed, or whose folder was replaced, can still be written to, but no other process can find it.
 """
 
 from __future__ import annotations
@@ -10,30 +10,30 @@ from pathlib import Path
 from typing import Final
 
 ADVICE: Final = "save it with `dragoman store rescue` before you stop the broker"
-CUT_ADVICE: Final = "what was in it is lost; stop the broker, and run `dragoman store recover`"
+CUT_ADVICE: Final = "its content is lost; stop the broker, and run `dragoman store recover`"
 
 
 class Presence:
-    """Compares inodes. An inode that is open is not given to another file."""
+    """Compares inodes. The inode of an open file is not reused."""
 
     def __init__(self, *paths: Path) -> None:
         self._paths = [str(path) for path in paths]
         self._known: list[tuple[int, int] | None] = [_identity(path) for path in self._paths]
 
-    def what_is_gone(self) -> str | None:
-        """None: all are there. A file that was not there before becomes known when it comes."""
+    def missing_file(self) -> str | None:
+        """Return an error message about a missing file, or None. A new file becomes known when it first appears."""
         for index, path in enumerate(self._paths):
             found, known = _identity(path), self._known[index]
             if known is None:
                 self._known[index] = found
             elif found != known:
                 what = "was removed" if found is None else "was replaced by another file"
-                return f"{path} {what} while the broker runs; what it has open is the last copy: {ADVICE}"
+                return f"{path} {what} while the broker runs; the open file is the last copy: {ADVICE}"
         return None
 
 
 def cut(log: str, size: int) -> str | None:
-    """Tells that the log has become shorter than `size`. To be asked before it is written to, which makes it longer."""
+    """Return an error message if the log is shorter than `size`. Call it before a write, which makes the log longer."""
     try:
         found = os.stat(log).st_size
     except OSError:

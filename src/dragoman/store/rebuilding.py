@@ -1,8 +1,8 @@
-"""Puts a file and its log together without SQLite, past damage in the log.
+"""Merges a file and its log without SQLite, past damage in the log.
 
-SQLite reads a log up to the first frame that does not fit. Here every whole frame of a committed transaction counts,
-also behind damage. The tree of pages that comes of that need not be sound, so it is only good for being salvaged: rows
-are read one by one, and those whose checksum does not fit are left out.
+SQLite reads a log up to the first invalid frame. Here every valid frame of a committed transaction counts, also behind
+damage. The resulting tree of pages may be inconsistent, so it is only used for salvage: rows are read one by one, and
+those whose checksum does not match are left out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DEFAULT_PAGE = 4_096
 
 
 def rebuild(path: Path, target: Path) -> None:
-    """Write the file that `path` and its log make together to `target`. Raises OSError."""
+    """Write the merged content of `path` and its log to `target`. Raises OSError."""
     size = DEFAULT_PAGE
     if has_bytes(path):
         shutil.copyfile(path, target)

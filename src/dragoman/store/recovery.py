@@ -1,4 +1,4 @@
-"""Finding out whether a diary can be read, and making a new one of what can be read of a damaged one."""
+"""Checks whether a store can be read, and recovers what is readable of a damaged one."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from dragoman.store import checksums
 from dragoman.store.counter import NAME as COUNTER
 from dragoman.store.counter import Count, read_count
 from dragoman.store.damaged_tables import (
-    UNTOLD,
+    NO_INFO,
     Table,
     columns_of,
-    fate_table,
     is_sealed,
     job_names,
     job_table,
     notes_of,
+    status_table,
 )
 from dragoman.store.errors import StoreCorrupted, StoreError, temporary_error
 from dragoman.store.file_names import NAME, log_of
 from dragoman.store.log import is_blank
 from dragoman.store.losses import Loss, after_opening, bad_epoch, before_opening, without_store
 from dragoman.store.rebuilding import rebuild
-from dragoman.store.rows import FATE_COLUMNS, JOB_COLUMNS, Row
+from dragoman.store.rows import JOB_COLUMNS, STATUS_COLUMNS, Row
 from dragoman.store.schema import (
     COMMITS,
     OWN_NOTES,
@@ -48,39 +48,39 @@ from dragoman.store.statements import write_note
 
 ROWS_A_COMMIT = 1_000
 COMPANIONS = ("", "-wal", "-journal")
-# What is told about a fate, but decides nothing: if it cannot be read, the rest still counts.
-TOLD = {"history": "NULL", "reason": "NULL", "worker": "iif(token IS NULL, NULL, '')", "told_sum": str(UNTOLD)}
+# Informative columns of a status: if they cannot be read, the rest still counts.
+INFO_COLUMNS = {"history": "NULL", "reason": "NULL", "worker": "iif(token IS NULL, NULL, '')", "told_sum": str(NO_INFO)}
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
     jobs: int
-    fates: int
+    fates: int  # jobs with their status
     notes: int
-    left_out: int  # jobs and notes that are there, but cannot be read
+    left_out: int  # jobs and values that exist, but cannot be read
     untold: int  # jobs of which only the history, the reason or the worker's name is lost
-    as_submitted: int  # jobs with a fate that cannot be read
-    places: int  # parts of the file that cannot be read: nobody knows what was there
-    damaged: Path  # where the old file is now, or its log
-    lost: str  # what is wrong with the log, or missing altogether
-    missing: list[str]  # what is known of each job that is not there, or not as it was: a line each
+    as_submitted: int  # jobs whose status cannot be read
+    places: int  # parts of the file that cannot be read, with an unknown number of rows
+    damaged: Path  # new path of the old file or its log
+    lost: str  # damage of the log, or missing files
+    missing: list[str]  # one line for each job that is missing or reset
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """Something is wrong if there is a sentence."""
+    """Result of a check. `sentence` is empty if the store is in order."""
 
     sentence: str = ""
-    jobs: list[str] = field(default_factory=list)  # a line for each job that is affected, as far as they are known
+    jobs: list[str] = field(default_factory=list)  # one line for each affected job, as far as known
 
 
 def check(folder: Path) -> str:
-    """What is wrong with this folder's diary; empty if nothing is."""
+    """Return an error message about this folder's store; empty if there is none."""
     return examine(folder).sentence
 
 
 def examine(folder: Path) -> Findings:
-    """Read everything that a broker would read of this folder's diary, and compare all checksums."""
+    """Read everything that a broker would read of this folder's store, and compare all checksums."""
     loss = without_store(folder) or before_opening(folder)
     if loss is not None:
         return Findings(loss.how, loss.jobs)
@@ -106,15 +106,15 @@ def examine(folder: Path) -> Findings:
 
 
 def recover(folder: Path, *, force: bool = False) -> Recovered | None:
-    """Make a new diary of what can be read; the old one is kept beside it, under another name.
+    """Create a new store from what can be read. The old one is kept beside it, under another name.
 
-    None if the diary is in order: then nothing is done, unless by force.
+    None if the store is in order: then nothing is done, unless by force.
     """
     if not force and not check(folder):
         return None
     path = folder / NAME
     if not has_bytes(path) and is_blank(log_of(path)):
-        advice = "restore a backup, or begin with an empty diary by `dragoman store accept`"
+        advice = "restore a backup, or begin with an empty store by `dragoman store accept`"
         raise StoreError(f"nothing of {path} is left ({check(folder)}): {advice}")
     fresh, joined = folder / f"{NAME}.new", folder / f"{NAME}.joined"
     away = folder / f"{NAME}.damaged-{strftime('%Y%m%d-%H%M%S')}"
@@ -127,7 +127,7 @@ def recover(folder: Path, *, force: bool = False) -> Recovered | None:
             rebuild(path, joined)
             found = _copy_from(joined, fresh, folder, away, loss)
         _put_in_place(fresh, path, away)
-        (folder / COUNTER).unlink(missing_ok=True)  # it told of the old one
+        (folder / COUNTER).unlink(missing_ok=True)  # it belongs to the old one
     except OSError as error:
         raise StoreError(f"{path} cannot be recovered: {error}") from error
     finally:
@@ -137,9 +137,9 @@ def recover(folder: Path, *, force: bool = False) -> Recovered | None:
 
 
 def accept(folder: Path) -> None:
-    """Let the next start take this folder's diary as it is, although more was acknowledged: for a restored backup.
+    """Let the next start accept this folder's store as it is, although more was acknowledged: for a restored backup.
 
-    Where there is none, an empty one is made. Raises DiaryError if it is damaged in itself.
+    If there is none, an empty one is created. Raises StoreError if it is damaged.
     """
     path = folder / NAME
     if not has_bytes(path) and not is_blank(log_of(path)):
@@ -148,7 +148,7 @@ def accept(folder: Path) -> None:
         count = folder / COUNTER
         aside = folder / f"{COUNTER}.old"
         if count.exists():
-            os.replace(count, aside)  # what is in the folder is judged without it
+            os.replace(count, aside)  # the folder is checked without it
         make_store(folder)
         found = check(folder)
         if found:
@@ -161,7 +161,7 @@ def accept(folder: Path) -> None:
 
 
 def _loss(folder: Path) -> Loss | None:
-    """What is wrong with the log, or missing altogether: then the file is put together with its log by ourselves."""
+    """Return damage of the log, or missing files. In that case the file and its log are merged without SQLite."""
     loss = before_opening(folder)
     if loss is not None:
         return loss
@@ -179,14 +179,14 @@ def _loss(folder: Path) -> Loss | None:
 
 def _copy_from(source: Path, fresh: Path, folder: Path, away: Path, loss: Loss | None) -> Recovered:
     with closing(_open_damaged(source)) as connection:
-        _refuse_strangers(connection, source)
+        _check_readable(connection, source)
         return _copy_into(fresh, connection, source, away, loss, read_count(folder))
 
 
 def _present(folder: Path) -> Path:
     path = folder / NAME
     if not path.exists():
-        raise StoreError(f"there is no diary in {folder}")
+        raise StoreError(f"there is no store in {folder}")
     return path
 
 
@@ -196,11 +196,11 @@ def _remove(path: Path) -> None:
 
 
 def _put_in_place(fresh: Path, path: Path, away: Path) -> None:
-    """At every moment there is a diary: if there were none, a broker would begin a new one."""
+    """Replace the store. A store exists at every moment: without one, a broker would create a new one."""
     if path.exists():
         try:
             os.link(path, away)
-        except OSError:  # not every file system can give a file two names
+        except OSError:  # not every file system supports hard links
             os.replace(path, away)
     for suffix in COMPANIONS[1:]:
         if os.path.exists(f"{path}{suffix}"):
@@ -208,26 +208,26 @@ def _put_in_place(fresh: Path, path: Path, away: Path) -> None:
     os.replace(fresh, path)
 
 
-# -------------------------------------------------------------------- looking
+# -------------------------------------------------------------------- checking
 
 
 def _check_rows(connection: apsw.Connection, path: Path) -> Findings:
-    """The file may be whole, and what is in it nonsense."""
+    """Check the content of rows: the file may be valid, and its rows not."""
     if is_new(connection):
         return Findings()
     sealed = is_sealed(connection)
-    jobs, fates = job_table(connection, path, sealed), fate_table(connection, path, sealed)
-    for rows in (jobs, fates):
+    jobs, statuses = job_table(connection, path, sealed), status_table(connection, path, sealed)
+    for rows in (jobs, statuses):
         for _ in rows:
             pass
     notes = sum(note is None for note in notes_of(connection, sealed))
-    counts = {"jobs": len(jobs.unread), "fates of jobs": len(fates.unread), "notes": notes}
-    said = [f"{count} {what}" for what, count in counts.items() if count]
-    if not said:
+    counts = {"jobs": len(jobs.unread), "job statuses": len(statuses.unread), "notes": notes}
+    problems = [f"{count} {kind}" for kind, count in counts.items() if count]
+    if not problems:
         return Findings()
     names = [f"{name}: it cannot be read" for name in job_names(connection, jobs.unread)]
-    names += [f"{name}: what happened to it cannot be read" for name in job_names(connection, fates.unread)]
-    return Findings(f"{', '.join(said)} cannot be read", names)
+    names += [f"{name}: its status cannot be read" for name in job_names(connection, statuses.unread)]
+    return Findings(f"{', '.join(problems)} cannot be read", names)
 
 
 # -------------------------------------------------------------------- copying
@@ -236,16 +236,16 @@ def _check_rows(connection: apsw.Connection, path: Path) -> Findings:
 def _open_damaged(path: Path) -> apsw.Connection:
     try:
         source = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)
-        source.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # what is damaged stays as it is
+        source.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # the damaged file is not changed
         source.pragma("locking_mode", "EXCLUSIVE")
-        # We do not write to it. But so SQLite reads also a file that is shorter than its header says.
+        # Nothing is written to it. But with this, SQLite also reads a file that is shorter than its header says.
         source.config(apsw.SQLITE_DBCONFIG_WRITABLE_SCHEMA, 1)
     except apsw.Error as error:
-        raise StoreError(f"{path} cannot be opened at all: {error}") from error
+        raise StoreError(f"{path} cannot be opened: {error}") from error
     return source
 
 
-def _refuse_strangers(source: apsw.Connection, path: Path) -> None:
+def _check_readable(source: apsw.Connection, path: Path) -> None:
     try:
         version = source.pragma("user_version")
         for table in ("job", "fate"):
@@ -272,20 +272,20 @@ def _copy_into(
             found = _copy_all(source, target, path, away, loss)
             if counted is not None:
                 write_note(target, COMMITS, counted[0].text)
-            target.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)  # its log stays behind
+            target.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)  # its log is not moved
         except apsw.Error as error:
-            why = temporary_error(error, target.system_errno) or str(error)
-            raise StoreError(f"a new diary cannot be written in {fresh.parent}: {why}") from error
+            reason = temporary_error(error, target.system_errno) or str(error)
+            raise StoreError(f"a new store cannot be written in {fresh.parent}: {reason}") from error
     return found
 
 
 def _copy_all(source: apsw.Connection, target: apsw.Connection, path: Path, away: Path, loss: Loss | None) -> Recovered:
     sealed = is_sealed(source)
-    jobs, fates = job_table(source, path, sealed), fate_table(source, path, sealed)
+    jobs, statuses = job_table(source, path, sealed), status_table(source, path, sealed)
     _copy(jobs, jobs, target, checksums.sealed_job, len(JOB_COLUMNS))
-    _copy(fates, fates, target, checksums.sealed_fate, len(FATE_COLUMNS))
-    mended = [row for number in fates.unread if (row := fates.read_without(number, TOLD)) is not None]
-    _copy(fates, mended, target, checksums.sealed_fate, len(FATE_COLUMNS))
+    _copy(statuses, statuses, target, checksums.sealed_status, len(STATUS_COLUMNS))
+    mended = [row for number in statuses.unread if (row := statuses.read_without(number, INFO_COLUMNS)) is not None]
+    _copy(statuses, mended, target, checksums.sealed_status, len(STATUS_COLUMNS))
     target.execute("DELETE FROM fate WHERE number NOT IN (SELECT number FROM job)")
     notes = left_out = 0
     for note in notes_of(source, sealed):
@@ -294,7 +294,7 @@ def _copy_all(source: apsw.Connection, target: apsw.Connection, path: Path, away
         elif note[0] not in OWN_NOTES:
             write_note(target, *note)
             notes += 1
-    unread = {*fates.unread} - {*jobs.unread}
+    unread = {*statuses.unread} - {*jobs.unread}
     lost = sorted(unread - _numbers(target, "fate", unread))
     return Recovered(
         jobs=target.execute("SELECT count(*) FROM job").get,
@@ -303,13 +303,13 @@ def _copy_all(source: apsw.Connection, target: apsw.Connection, path: Path, away
         left_out=left_out + len(jobs.unread),
         untold=len(_numbers(target, "fate", [row[0] for row in mended])),
         as_submitted=len(_numbers(target, "job", lost)),
-        places=jobs.places + fates.places,
+        places=jobs.places + statuses.places,
         damaged=away,
         lost=loss.how if loss is not None else "",
         missing=[
             *_still_missing(target, loss),
             *(f"{name}: left out" for name in job_names(source, jobs.unread)),
-            *(f"{name}: as it was submitted" for name in job_names(source, lost)),
+            *(f"{name}: reset to its state at submission" for name in job_names(source, lost)),
         ],
     )
 
@@ -322,7 +322,7 @@ def _still_missing(target: apsw.Connection, loss: Loss | None) -> list[str]:
 
 
 def _copy(table: Table, rows: Iterable[Row], target: apsw.Connection, seal: Callable[[Row], Row], width: int) -> None:
-    """`width`: how many columns come before the checksums, which are made anew."""
+    """Copy rows in batches. `width`: the number of columns before the checksums, which are computed again."""
     marks = ", ".join("?" for _ in table.columns)
     insert = f"INSERT OR IGNORE INTO {table.name}({', '.join(table.columns)}) VALUES ({marks})"  # noqa: S608
     rest = iter(rows)
@@ -332,6 +332,6 @@ def _copy(table: Table, rows: Iterable[Row], target: apsw.Connection, seal: Call
 
 
 def _numbers(target: apsw.Connection, table: str, numbers: Iterable[object]) -> set[int]:
-    """Those of them that are there."""
+    """Return those of the numbers that exist in the table."""
     query = f"SELECT number FROM {table} WHERE number IN (SELECT value FROM json_each(?))"  # noqa: S608
     return {number for (number,) in target.execute(query, (json.dumps(list(numbers)),))}

@@ -1,4 +1,4 @@
-"""Saves files that were removed from the folder of a running broker: the system has them while it runs (R130)."""
+"""Saves files that were removed from the folder of a running broker: the kernel keeps them while it runs (R130)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dragoman.store.losses import EPOCH
 from dragoman.store.schema import has_bytes
 
 OPEN_FILES = Path("/proc")
-GONE = " (deleted)"  # what the system puts behind the name of a file that was removed
+GONE = " (deleted)"  # suffix of the name of a removed file in /proc
 TRIES = 50
 QUIET = 0.1  # seconds without a write, before and during the copy
 
@@ -28,7 +28,7 @@ class OpenFiles:
 
 
 def find_open_files(pid: int, proc: Path = OPEN_FILES) -> OpenFiles:
-    """The paths through which the files of this process can be read. Raises DiaryError."""
+    """Return the paths through which the open files of this process can be read. Raises StoreError."""
     found: dict[str, Path] = {}
     try:
         for each in (proc / str(pid) / "fd").iterdir():
@@ -38,7 +38,7 @@ def find_open_files(pid: int, proc: Path = OPEN_FILES) -> OpenFiles:
                 continue  # closed meanwhile
             found.setdefault(name, each)
     except FileNotFoundError:
-        raise StoreError(f"there is no process {pid} on this machine: give the process id of the broker") from None
+        raise StoreError(f"there is no process {pid} on this machine: name the process id of the broker") from None
     except OSError as error:
         advice = "run this as the user that the broker runs as"
         raise StoreError(f"the open files of process {pid} cannot be read ({error.strerror}): {advice}") from error
@@ -49,23 +49,23 @@ def find_open_files(pid: int, proc: Path = OPEN_FILES) -> OpenFiles:
 
 
 def rescue(pid: int, folder: Path, proc: Path = OPEN_FILES) -> None:
-    """Copy what the process has open into a folder of its own, in which a broker can be started. Raises DiaryError."""
+    """Copy the open files of the process into a folder in which a broker can be started. Raises StoreError."""
     files = find_open_files(pid, proc)
     target = folder / NAME
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if has_bytes(target) or has_bytes(log_of(target)):
-            raise StoreError(f"there is a diary in {folder} already: give an empty folder")
+            raise StoreError(f"{folder} already has a store: name an empty folder")
         _copy_quietly(files, target)
         if files.epoch is not None:
             _copy(files.epoch, folder / EPOCH)
         sync_folder(folder)
     except OSError as error:
-        raise StoreError(f"nothing can be saved in {folder}: {error}") from error
+        raise StoreError(f"the files cannot be saved in {folder}: {error}") from error
 
 
 def _copy_quietly(files: OpenFiles, target: Path) -> None:
-    """Both files as they were at one moment: nothing may be written to either of them meanwhile."""
+    """Copy both files at one moment: neither may be written to meanwhile."""
     pairs = [(files.store, target)]
     if files.log is not None:
         pairs.append((files.log, log_of(target)))
@@ -79,7 +79,7 @@ def _copy_quietly(files: OpenFiles, target: Path) -> None:
         time.sleep(QUIET)
     for _, copy in pairs:
         copy.unlink(missing_ok=True)
-    raise StoreError("the broker still writes to its files: are they in their folder? Then stop it, and copy that")
+    raise StoreError("the broker still writes to its files; if these are in their folder, stop it and copy the folder")
 
 
 def _stamps(pairs: list[tuple[Path, Path]]) -> list[tuple[int, int]]:

@@ -1,8 +1,8 @@
-"""Jobs as rows, and rows as jobs of an earlier run.
+"""Converts jobs to rows, and rows to jobs of an earlier run.
 
-A job's row is written once, unless what it asks for changes. Whatever happens to it later is its *fate*, in a row of
-its own, so that a payload is never written twice. The clock that the broker lives by begins anew with every start of
-the machine: times are kept as wall clock time. What never comes is NULL.
+A job's row is written once, unless its options change. Its *status* has a row of its own (table `fate`), so that a
+payload is never written twice. Times are stored as wall clock time, because the broker's clock restarts with the
+machine. Infinite times are NULL.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dragoman.store.errors import InvalidRow
 Row = tuple[object, ...]
 
 JOB_COLUMNS: Final = ("number", "id", "service", "wishes", "created", "key", "digest", "retry_of", "payload")
-FATE_COLUMNS: Final = (
+STATUS_COLUMNS: Final = (
     "number",
     "start_at",
     "spent",
@@ -39,31 +39,32 @@ FATE_COLUMNS: Final = (
     "result",
     "may_return",
 )
-OUTCOME: Final = FATE_COLUMNS.index("outcome")
-QUARANTINED: Final = FATE_COLUMNS.index("quarantined")
+OUTCOME: Final = STATUS_COLUMNS.index("outcome")
+QUARANTINED: Final = STATUS_COLUMNS.index("quarantined")
 PAYLOAD: Final = JOB_COLUMNS.index("payload")
 
-MOST_WISHES: Final = 1_024  # that are remembered: nearly all jobs wish one of a few things
+MAX_CACHED_OPTIONS: Final = 1_024  # options texts that are cached: nearly all jobs have one of a few
 MOST_NUMBER: Final = 1 << 62
 MOST_TIME: Final = 1e11  # seconds since 1970
 ID_BYTES: Final = 16
 COUNTS: Final = ("attempts", "default_attempts", "priority")
 _quoted: Final = json.encoder.encode_basestring_ascii
-NONSENSE: Final = (ValueError, TypeError, OverflowError, RecursionError)  # what reading something else raises
+PARSE_ERRORS: Final = (ValueError, TypeError, OverflowError, RecursionError)  # errors of parsing an invalid value
 DEFAULTS: Final = {each.name: each.default for each in fields(JobOptions)}
 
 
 class RowEncoder:
-    """Makes rows of jobs as they are now: they go on changing while the rows wait to be written."""
+    """Converts jobs to rows as they are now: jobs may change before the rows are written."""
 
     __slots__ = ("_texts", "quarantined")
 
     def __init__(self) -> None:
-        self.quarantined: dict[JobId, int] = {}  # their numbers: a retry may need a payload that only the file has
+        self.quarantined: dict[JobId, int] = {}  # their numbers: a retry may need a payload that is only in the file
         self._texts: dict[int, tuple[JobOptions, str]] = {}
 
     def job_row(self, job: Job, offset: float) -> Row:
-        """In the place of its payload, the number of a job that has the same."""
+        """Return the row of a job. A payload that is only in the store is replaced by the number of the job that has
+        it."""
         payload: Payload | int = job.payload
         if payload is ABSENT:
             assert job.retry_of is not None
@@ -71,7 +72,7 @@ class RowEncoder:
         return (*self.head(job, offset), payload)
 
     def head(self, job: Job, offset: float) -> Row:
-        """All that is known of a job when it comes, but its payload."""
+        """Return the columns of a job that are known when it is submitted, without its payload."""
         return (
             job.number,
             job.id,
@@ -83,8 +84,8 @@ class RowEncoder:
             job.retry_of,
         )
 
-    def fate_row(self, job: Job, offset: float) -> Row:
-        row = fate_row(job, offset)
+    def status_row(self, job: Job, offset: float) -> Row:
+        row = status_row(job, offset)
         if row[QUARANTINED]:
             self.quarantined[job.id] = job.number
         return row
@@ -97,7 +98,7 @@ class RowEncoder:
         known = self._texts.get(id(job_options))
         if known is not None and known[0] is job_options:
             return known[1]
-        if len(self._texts) >= MOST_WISHES:
+        if len(self._texts) >= MAX_CACHED_OPTIONS:
             self._texts.clear()
         text = options_text(job_options)
         self._texts[id(job_options)] = (job_options, text)
@@ -105,14 +106,14 @@ class RowEncoder:
 
 
 def options_text(job_options: JobOptions) -> str:
-    """What differs from the defaults."""
+    """Return the options that differ from the defaults, as JSON."""
     differing = {
         name: getattr(job_options, name) for name, usual in DEFAULTS.items() if getattr(job_options, name) != usual
     }
     return json.dumps(differing, separators=(",", ":"))
 
 
-def fate_row(job: Job, offset: float) -> Row:
+def status_row(job: Job, offset: float) -> Row:
     attempt = job.attempt
     history = job.history
     start_at = job.start_at + offset if job.start_at else None
@@ -138,8 +139,8 @@ def fate_row(job: Job, offset: float) -> Row:
         worker,
         outcome._value_ if outcome is not None else None,  # in Python 3.11 `value` costs ten times as much
         _text(job.reason) if job.reason else None,
-        # A retry takes a job out of the quarantine in memory only; after a restart, `retry_of` of the new job does it.
-        # A retry that comes before this row is made does the same, and may still be refused.
+        # A retry takes a job out of quarantine in memory only; after a restart, `retry_of` of the new job does it. A
+        # retry that comes before this row is made does the same, and may still be refused.
         int(job.quarantined or job.retried_as is not None),
         job.keep_until + offset if 0.0 <= job.keep_until < inf else None,
         _result(job),
@@ -155,14 +156,14 @@ def _result(job: Job) -> Payload | None:
 
 
 def read_result(job: Job, stored: Payload) -> tuple[Payload, Failure | None]:
-    """The result, or the failure, in the `result` column of a job."""
+    """Return the result, or the failure, in the `result` column of a job."""
     if job.state is not ENDED or job.outcome is DONE:
         return stored, None
     return b"", unpack_failure(stored)
 
 
 def _history_text(history: list[AttemptRecord]) -> str:
-    """JSON. `json.dumps` makes an encoder for each call, which costs more than all else that a job's end does here."""
+    """Return JSON. `json.dumps` creates an encoder per call, which costs more than all other work at a job's end."""
     endings = [
         f"[{each.number},{_quoted(each.worker)},{_quoted(each.outcome._value_)},{_quoted(each.reason)}]"
         for each in history
@@ -171,12 +172,12 @@ def _history_text(history: list[AttemptRecord]) -> str:
 
 
 def _text(text: str) -> str:
-    """What a peer said need not have a form in UTF-8."""
+    """Replace characters that cannot be encoded in UTF-8: the text comes from outside."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 class RowDecoder:
-    """Makes jobs of an earlier run of rows, or raises Unreadable. Equal wishes, and equal names, are one object."""
+    """Converts rows to jobs of an earlier run, or raises InvalidRow. Equal options and names share one object."""
 
     __slots__ = ("_job_options", "_names")
 
@@ -185,49 +186,49 @@ class RowDecoder:
         self._names: dict[str, str] = {}
 
     def kept(self, row: list[object] | Row, offset: float) -> StoredJob:
-        """`row`: a job without its payload, then its fate without number and result, NULLs if there is none."""
+        """Decode a job. `row`: a job without its payload, then its status without number and result (NULLs if none)."""
         kept = self.job(row[:PAYLOAD], offset)
-        self.add_fate(kept, row[PAYLOAD:], offset)
+        self.add_status(kept, row[PAYLOAD:], offset)
         return kept
 
     def job(self, row: list[object] | Row, offset: float) -> StoredJob:
-        """`row`: a job without its payload."""
+        """Decode a job. `row`: its columns without the payload."""
         number, id, service, job_options, created, key, digest, retry_of = row
         if type(number) is not int or not 0 < number <= MOST_NUMBER:
-            raise InvalidRow(f"job {number!r} has no number of ours")
+            raise InvalidRow(f"row of job {number!r}: invalid number")
         if type(id) is not bytes or len(id) != ID_BYTES:
-            raise InvalidRow(f"the id of job {number} is none")
+            raise InvalidRow(f"row of job {number}: invalid id")
         if type(service) is not str or type(job_options) is not str:
-            raise InvalidRow(f"the service of job {number}, or what it wishes, is no text")
+            raise InvalidRow(f"row of job {number}: service or options are not text")
         if type(created) is not float or not -MOST_TIME < created < MOST_TIME:
-            raise InvalidRow(f"when job {number} was made is no time")
+            raise InvalidRow(f"row of job {number}: invalid time of creation")
         name = self._names.setdefault(service, service)
         try:
             kept = StoredJob(number, JobId(id), name, self._options_of(job_options), created - offset)
-        except NONSENSE as error:
-            raise InvalidRow(f"what job {number} wishes makes no sense: {error}") from error
+        except PARSE_ERRORS as error:
+            raise InvalidRow(f"row of job {number}: invalid options: {error}") from error
         if key is not None:
             if type(key) is not str:
-                raise InvalidRow(f"the key of job {number} is no text")
+                raise InvalidRow(f"row of job {number}: its key is not text")
             kept.key = key
         if digest is not None:
             if type(digest) is not bytes:
-                raise InvalidRow(f"the digest of job {number} is none")
+                raise InvalidRow(f"row of job {number}: invalid digest")
             kept.digest = digest
         if retry_of is not None:
             if type(retry_of) is not bytes or len(retry_of) != ID_BYTES:
-                raise InvalidRow(f"the id of the job that job {number} repeats is none")
+                raise InvalidRow(f"row of job {number}: invalid id of the retried job")
             kept.retry_of = JobId(retry_of)
         return kept
 
-    def add_fate(self, kept: StoredJob, row: list[object] | Row, offset: float) -> None:
-        """`row`: a fate without number and result, NULLs if there is none."""
+    def add_status(self, kept: StoredJob, row: list[object] | Row, offset: float) -> None:
+        """Decode a status. `row`: its columns without number and result; NULLs if there is none."""
         if row[1] is None and row.count(None) == len(row):
             return
         try:
-            _add_fate(kept, row, offset)
-        except NONSENSE as error:
-            raise InvalidRow(f"what happened to job {kept.number} makes no sense: {error}") from error
+            _add_status(kept, row, offset)
+        except PARSE_ERRORS as error:
+            raise InvalidRow(f"status of job {kept.number}: {error}") from error
 
     def _options_of(self, text: str) -> JobOptions:
         job_options = self._job_options.get(text)
@@ -237,9 +238,9 @@ class RowDecoder:
 
 
 def _options_of(text: str) -> JobOptions:
-    wished = json.loads(text)
-    job_options = JobOptions(**wished)
-    for name, value in wished.items():
+    values = json.loads(text)
+    job_options = JobOptions(**values)
+    for name, value in values.items():
         usual = DEFAULTS[name]
         if isinstance(usual, bool):
             _require(type(value) is bool, name)
@@ -250,11 +251,11 @@ def _options_of(text: str) -> JobOptions:
     return job_options
 
 
-def _add_fate(kept: StoredJob, fate: list[object] | Row, offset: float) -> None:
-    start_at, spent, deaths, history, token, attempt, given, worker = fate[:8]
-    outcome, reason, quarantined, keep_until, can_resume = fate[8:]
+def _add_status(kept: StoredJob, status: list[object] | Row, offset: float) -> None:
+    start_at, spent, deaths, history, token, attempt, given, worker = status[:8]
+    outcome, reason, quarantined, keep_until, can_resume = status[8:]
     if type(spent) is not int or type(deaths) is not int or spent < 0 or deaths < 0:
-        raise ValueError("its attempts were not counted")
+        raise ValueError("invalid number of attempts")
     kept.spent, kept.deaths = spent, deaths
     if start_at is not None:
         kept.start_at = _time(start_at) - offset
@@ -262,37 +263,37 @@ def _add_fate(kept: StoredJob, fate: list[object] | Row, offset: float) -> None:
         kept.history = _history_of(history)
     if token is not None:
         if type(token) is not bytes or type(attempt) is not int or type(worker) is not str:
-            raise ValueError("to whom it was given is not known")
+            raise ValueError("invalid token, attempt or worker")
         kept.token, kept.attempt, kept.given = Token(token), attempt, _time(given) - offset
         kept.worker, kept.can_resume = worker, bool(can_resume)
     if outcome is not None:
-        kept.outcome = Outcome(_said(outcome))
+        kept.outcome = Outcome(_as_text(outcome))
         if reason is not None:
-            kept.reason = _said(reason)
+            kept.reason = _as_text(reason)
         kept.quarantined = bool(quarantined)
         if keep_until is not None:
             kept.keep_until = _time(keep_until) - offset
 
 
 def _history_of(text: object) -> list[AttemptRecord]:
-    endings = json.loads(_said(text))
+    endings = json.loads(_as_text(text))
     _require(type(endings) is list, "history")
     history = []
-    for number, who, how, why in endings:
+    for number, worker, outcome, reason in endings:
         _require(type(number) is int, "history")
-        history.append(AttemptRecord(number, _said(who), Outcome(how), _said(why)))
+        history.append(AttemptRecord(number, _as_text(worker), Outcome(outcome), _as_text(reason)))
     return history
 
 
 def _time(value: object) -> float:
     if type(value) is not float:
-        raise ValueError(f"{value!r} is no time")
+        raise ValueError(f"{value!r} is not a time")
     return value
 
 
-def _said(value: object) -> str:
+def _as_text(value: object) -> str:
     if type(value) is not str:
-        raise ValueError(f"{value!r} is no text")
+        raise ValueError(f"{value!r} is not text")
     return value
 
 

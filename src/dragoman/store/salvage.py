@@ -1,8 +1,8 @@
-"""Reading a table of a damaged file, past whatever cannot be read.
+"""Reads a table of a damaged file, past unreadable parts.
 
-SQLite reads on from row to row until it meets damage, and cannot say where the next row is. So we look into the pages
-ourselves, but only for numbers: whatever is a row that can be read has its number in some page, of the file or of its
-log. Numbers that are there no longer do no harm, because SQLite is asked for each of them.
+SQLite reads from row to row until it meets damage, and does not know where the next row is. So this module searches the
+pages for row numbers: the number of every readable row is in some page of the file or its log. Numbers of deleted rows
+do no harm, because SQLite is queried for each number.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ MOST_VARINT = 9
 
 
 class Salvage:
-    """The rows of one table that can be read, in no certain order. Afterwards it tells what could not be."""
+    """Readable rows of one table, in no certain order. After the iteration it has the numbers of unreadable rows."""
 
     def __init__(self, source: apsw.Connection, path: Path, table: str, columns: str) -> None:
-        """`columns`: what is wanted of each row, its number first."""
-        self.lost: list[int] = []  # rows that are there, but cannot be read
-        self.places = 0  # parts of the file that cannot be read: nobody knows how many rows there were
+        """`columns`: the selected columns, the row's number first."""
+        self.lost: list[int] = []  # numbers of rows that exist, but cannot be read
+        self.places = 0  # parts of the file that cannot be read, with an unknown number of rows
         self._source = source
         self._path = path
         self._table = table
@@ -45,14 +45,14 @@ class Salvage:
                     self.lost.append(number)
 
     def _read_on(self, first: int) -> Generator[Row, None, bool]:
-        """True if that went well to the end."""
+        """Read rows from this number on. True if the end was reached."""
         query = f"SELECT {self._columns} FROM {self._table} WHERE number >= ? ORDER BY number"  # noqa: S608
         last = first - 1
         try:
             for row in self._source.execute(query, (first,)):
                 number = row[0]
                 if number <= last:
-                    self.places += 1  # there is no order in it
+                    self.places += 1  # rows are out of order
                     return False
                 if number in self._seen:
                     return False
@@ -65,7 +65,7 @@ class Salvage:
         return True
 
     def _is_one_row(self, before: int) -> bool:
-        """Whether only the row behind this one cannot be read, and not all that is there."""
+        """Whether only the row behind this one cannot be read, and not all that follow."""
         query = f"SELECT number FROM {self._table} WHERE number > ? ORDER BY number LIMIT 1"  # noqa: S608
         try:
             return self._source.execute(query, (before,)).get is not None
@@ -81,7 +81,7 @@ class Salvage:
 
 
 def numbers_in(path: Path) -> set[int]:
-    """Of all rows that are, or were, in this file or its log."""
+    """Return the numbers of all rows that are, or were, in this file or its log."""
     found: set[int] = set()
     for page in _pages(path):
         if page[0] == LEAF:
@@ -117,8 +117,8 @@ def _numbers_of(page: bytes) -> Iterator[int]:
 
 
 def jobs_in(page: bytes) -> dict[int, bytes]:
-    """The numbers and ids of the jobs in a page of the job table. A record begins with its number, which is NULL there
-    because the cell has it, and the id, a blob of 16 bytes."""
+    """Return the numbers and ids of the jobs in a page of the job table. A record begins with its number, which is NULL
+    there because the cell has it, and the id, a blob of 16 bytes."""
     found: dict[int, bytes] = {}
     if page[0] != LEAF:
         return found
@@ -141,7 +141,7 @@ def _cells_of(page: bytes) -> Iterator[int]:
 
 
 def _varint(page: bytes, at: int) -> tuple[int, int]:
-    """A number in SQLite's form, and where the next thing begins."""
+    """Return a number in SQLite's encoding, and the position after it."""
     value = 0
     for index in range(MOST_VARINT):
         if at >= len(page):

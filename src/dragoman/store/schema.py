@@ -1,4 +1,4 @@
-"""The diary's file: its tables, its format's version, and how an older one is brought up to it."""
+"""The store's file: its tables, its format version, and the upgrade of older files."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from dragoman.store.statements import write_note
 
 APPLICATION = 0x44524147  # "DRAG"
 VERSION = 3
-AUTHOR = "author"  # under this note: which release wrote the file last
-FORMAT = "format"  # the version once more: the one in the header has no checksum
-COMMITS = "commits"  # how many were acknowledged, and when the last one was
+AUTHOR = "author"  # key of the release that last wrote the file
+FORMAT = "format"  # key of a copy of the version: the one in the header has no checksum
+COMMITS = "commits"  # key of the number of acknowledged commits and the time of the last one
 OWN_NOTES = (AUTHOR, FORMAT, COMMITS, UNSEALED)
 
-# Before it, a log that is reused may damage the file if two connections meet; one of ours alone has been safe always.
+# In older releases, a log that is reused may damage the file if two connections meet. One connection was always safe.
 OLDEST_SQLITE = (3, 51, 3)
 
 TABLES = """
@@ -38,9 +38,9 @@ CREATE TABLE fate(
 CREATE TABLE note(key TEXT PRIMARY KEY, value TEXT NOT NULL, sum INTEGER) STRICT, WITHOUT ROWID;
 """
 
-# From each version to the next: the columns that come new. Checksums of the rows that are there follow (seal_all).
+# From each version to the next: the new columns. Checksums of existing rows follow (seal_all).
 MIGRATIONS: dict[int, dict[str, tuple[str, ...]]] = {
-    1: {"fate": ("may_return INTEGER NOT NULL DEFAULT 0",)},  # nobody could come back before
+    1: {"fate": ("may_return INTEGER NOT NULL DEFAULT 0",)},  # no worker could resume before
     2: {
         "job": ("head_sum INTEGER", "body_sum INTEGER"),
         "fate": ("head_sum INTEGER", "told_sum INTEGER", "body_sum INTEGER"),
@@ -50,8 +50,9 @@ MIGRATIONS: dict[int, dict[str, tuple[str, ...]]] = {
 
 
 def open_file(path: Path, vfs: str | None = None) -> apsw.Connection:
-    """Open the file, or make it, for us alone; nothing in it is changed. Raises DiaryError if it is not for us."""
-    refuse_old_sqlite()
+    """Open or create the file with an exclusive lock; its content is not changed. Raises StoreError if it cannot be
+    used."""
+    check_sqlite_version()
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE, vfs=vfs)
@@ -60,7 +61,7 @@ def open_file(path: Path, vfs: str | None = None) -> apsw.Connection:
     try:
         _prepare(connection, path)
     except BaseException as error:
-        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # what we refuse stays as it is
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # a rejected file is not changed
         connection.close()
         explained = _explained(error, path)
         if explained is None:
@@ -77,12 +78,13 @@ def _explained(error: BaseException, path: Path) -> StoreError | None:
     if isinstance(error, apsw.Error):
         return StoreError(f"{path} cannot be used: {error}")
     if isinstance(error, UnicodeDecodeError):
-        return damaged(path, f"a text is none: {error.reason}")
+        return damaged(path, f"invalid text: {error.reason}")
     return None
 
 
 def bring_up_to_date(connection: apsw.Connection, author: str = "") -> None:
-    """Make the tables of a new file, or change an older one's; and sign it. Rows get their checksums by `seal_all`."""
+    """Create the tables of a new file, or upgrade an older one, and store the author. `seal_all` adds checksums of
+    rows."""
     fresh, version = is_new(connection), connection.pragma("user_version")
     if version == VERSION and connection.execute("SELECT value FROM note WHERE key = ?", (AUTHOR,)).get == author:
         return
@@ -103,7 +105,7 @@ def bring_up_to_date(connection: apsw.Connection, author: str = "") -> None:
 
 
 def _migrate(connection: apsw.Connection, version: int) -> None:
-    """In the transaction that is open."""
+    """Upgrade the tables, in the open transaction."""
     for older in range(version, VERSION):
         for table, columns in MIGRATIONS[older].items():
             known = {row[1] for row in connection.execute(f"PRAGMA table_info({table})")}
@@ -116,7 +118,7 @@ def _migrate(connection: apsw.Connection, version: int) -> None:
 
 
 def make_store(folder: Path, author: str = "") -> None:
-    """Make an empty store, unless there is a file already, or its log: SQLite would remove that."""
+    """Create an empty store, unless there is a file or a log already: SQLite would remove the log."""
     path = folder / NAME
     if has_bytes(path) or has_bytes(log_of(path)):
         return
@@ -124,7 +126,7 @@ def make_store(folder: Path, author: str = "") -> None:
     try:
         bring_up_to_date(connection, author)
     except apsw.Error as error:
-        raise StoreError(f"{path} cannot be made: {error}") from error
+        raise StoreError(f"{path} cannot be created: {error}") from error
     finally:
         connection.close()
 
@@ -136,12 +138,12 @@ def has_bytes(path: Path) -> bool:
         return False
 
 
-def refuse_old_sqlite() -> None:
-    """R106."""
+def check_sqlite_version() -> None:
+    """Reject an SQLite that may damage the file (R106)."""
     version = apsw.sqlite_lib_version()
     if tuple(map(int, version.split(".")[:3])) < OLDEST_SQLITE:
         wanted = ".".join(map(str, OLDEST_SQLITE))
-        raise StoreError(f"SQLite {version} may damage the diary; install an apsw that brings {wanted} or newer")
+        raise StoreError(f"SQLite {version} may damage the store; install an apsw with SQLite {wanted} or newer")
 
 
 def damaged(path: Path, how: str, advice: str = ADVICE) -> StoreCorrupted:
@@ -150,15 +152,15 @@ def damaged(path: Path, how: str, advice: str = ADVICE) -> StoreCorrupted:
 
 def _prepare(connection: apsw.Connection, path: Path) -> None:
     pragma = connection.pragma
-    pragma("locking_mode", "EXCLUSIVE")  # before WAL: then the log's index is in our memory, and no file beside it
+    pragma("locking_mode", "EXCLUSIVE")  # before WAL: then the log's index is in memory, not in a file
     application, version = pragma("application_id"), pragma("user_version")
     fresh = is_new(connection)
     if not fresh:
-        if application != APPLICATION and not _has_our_tables(connection):
-            raise StoreError(f"{path} is no diary of Dragoman: move it away, or give another folder (--data)")
+        if application != APPLICATION and not _has_tables(connection):
+            raise StoreError(f"{path} is not a store of Dragoman: move it away, or name another folder (--data)")
         if application != APPLICATION:
             raise damaged(path, f"its application id is {application:#x} instead of {APPLICATION:#x}")
-        _refuse_version(connection, path, version)
+        _check_version(connection, path, version)
     if fresh:
         pragma("auto_vacuum", "INCREMENTAL")
     if pragma("journal_mode", "WAL") != "wal":
@@ -173,13 +175,13 @@ def is_new(connection: apsw.Connection) -> bool:
     return not connection.execute("SELECT count(*) FROM sqlite_schema").get
 
 
-def _has_our_tables(connection: apsw.Connection) -> bool:
+def _has_tables(connection: apsw.Connection) -> bool:
     names = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     return {"job", "fate", "note"} <= names
 
 
 def noted_version(connection: apsw.Connection) -> int | None:
-    """The version that the file's notes tell; none before version 3."""
+    """Return the version in the table `note`; None before version 3."""
     try:
         value = connection.execute("SELECT value FROM note WHERE key = ?", (FORMAT,)).get
         return int(value) if value is not None else None
@@ -187,15 +189,15 @@ def noted_version(connection: apsw.Connection) -> int | None:
         return None
 
 
-def _refuse_version(connection: apsw.Connection, path: Path, version: int) -> None:
-    """A version that the file's notes do not confirm is a damaged header; a newer one is not for us."""
+def _check_version(connection: apsw.Connection, path: Path, version: int) -> None:
+    """Reject a newer version. A version that differs from the table `note` means a damaged header."""
     noted = noted_version(connection)
     if noted is not None and noted != version:
-        raise damaged(path, f"its header says format {version}, its notes say {noted}")
+        raise damaged(path, f"its header says format {version}, its table note says {noted}")
     if version > VERSION:
         raise _too_new(connection, path, version)
     if version < 1 or (noted is None and version == VERSION):
-        raise damaged(path, f"its header says format {version}, its notes say none")
+        raise damaged(path, f"its header says format {version}, its table note has none")
 
 
 def _too_new(connection: apsw.Connection, path: Path, version: int) -> StoreError:
@@ -203,15 +205,15 @@ def _too_new(connection: apsw.Connection, path: Path, version: int) -> StoreErro
         author = connection.execute("SELECT value FROM note WHERE key = ?", (AUTHOR,)).get
     except (apsw.SQLError, UnicodeDecodeError):
         author = None
-    who = f"Dragoman {author}" if author else "a newer Dragoman"
+    writer = f"Dragoman {author}" if author else "a newer Dragoman"
     return StoreError(
-        f"{path} was written by {who} (format {version}; this one reads up to {VERSION}): "
-        "use that release, or give another folder (--data)"
+        f"{path} was written by {writer} (format {version}; this one reads up to {VERSION}): "
+        "use that release, or name another folder (--data)"
     )
 
 
 def check_file(connection: apsw.Connection, should_stop: Callable[[], bool]) -> str | None:
-    """What is wrong with the file, or "" if nothing is; None if it was told to stop before it knew (R109)."""
+    """Return an error message about the file, or "" if it is valid; None if `should_stop` ended the check (R109)."""
     connection.set_progress_handler(should_stop, 10_000)
     try:
         found = connection.execute("PRAGMA quick_check(1)").get
@@ -223,6 +225,6 @@ def check_file(connection: apsw.Connection, should_stop: Callable[[], bool]) -> 
 
 
 def within(seconds: float) -> Callable[[], bool]:
-    """Says so when this time is over."""
+    """Return a function that is true when this time has passed."""
     until = monotonic() + seconds
     return lambda: monotonic() > until

@@ -1,7 +1,7 @@
-"""Giving checksums to the rows of a file that was written before rows had any.
+"""Adds checksums to the rows of a file that was written before rows had any.
 
-That takes a while for millions of rows, and is done a batch at a time. Each batch is one transaction that also notes
-how far it came, so that a process that is killed goes on from there.
+That takes a while for millions of rows, and is done in batches. Each batch is one transaction that also stores its
+progress, so that a killed process continues from there.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ import apsw
 
 from dragoman.store import checksums
 from dragoman.store.errors import InvalidRow
-from dragoman.store.rows import FATE_COLUMNS, JOB_COLUMNS, Row
+from dragoman.store.rows import JOB_COLUMNS, STATUS_COLUMNS, Row
 from dragoman.store.statements import read_note, write_note
 
-UNSEALED = "unsealed"  # under this note: the table that is being read, and the last number that is done
+UNSEALED = "unsealed"  # key of the progress: the current table, and the last number done
 ROWS = 2_000
 BYTES = 8 << 20
-LOG_PAGES = 4_096  # so long a log is merged
-REPORT = 1.0  # seconds
+LOG_PAGES = 4_096  # a log of this length is merged
+REPORT = 1.0  # seconds between progress reports
 
 Progress = Callable[[int, int], None]  # rows done, and all rows
 
 TABLES = {
     "job": (JOB_COLUMNS, checksums.JOB_SUMS, checksums.sealed_job),
-    "fate": (FATE_COLUMNS, checksums.FATE_SUMS, checksums.sealed_fate),
+    "fate": (STATUS_COLUMNS, checksums.STATUS_SUMS, checksums.sealed_status),
 }
 FIRST = "job 0"
 
 
 def seal_all(connection: apsw.Connection, progress: Progress) -> None:
-    """Go on where the note says, to the end of both tables; without a note there is nothing to do."""
+    """Continue at the stored progress, to the end of both tables. Without one there is nothing to do."""
     place = read_note(connection, UNSEALED)
     if place is None:
         return
     total = sum(connection.execute(f"SELECT count(*) FROM {table}").get for table in TABLES)  # noqa: S608
-    done, told = 0, monotonic()
+    done, reported = 0, monotonic()
     name, _, last = place.partition(" ")
     after = int(last)
     tables = list(TABLES)
@@ -46,8 +46,8 @@ def seal_all(connection: apsw.Connection, progress: Progress) -> None:
             after = rows[-1][0]  # type: ignore[assignment]
             _write(connection, table, rows, f"{table} {after}")
             done += len(rows)
-            if monotonic() - told >= REPORT:
-                told = monotonic()
+            if monotonic() - reported >= REPORT:
+                reported = monotonic()
                 progress(done, total)
             if connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_NOOP)[0] >= LOG_PAGES:
                 connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
@@ -68,7 +68,7 @@ def _read(connection: apsw.Connection, table: str, after: int) -> list[Row]:
             if len(rows) >= ROWS or size >= BYTES:
                 break
     except UnicodeDecodeError as error:
-        raise InvalidRow(f"a text of a {table} after number {after} is none: {error.reason}") from error
+        raise InvalidRow(f"table {table}: a row after number {after} has invalid text: {error.reason}") from error
     return rows
 
 
@@ -81,8 +81,8 @@ def _write(connection: apsw.Connection, table: str, rows: list[Row], place: str)
 
 
 def _sums(seal: Callable[[Row], Row], row: Row, count: int) -> Row:
-    """A row that makes no sense gets none, and is found out when it is read."""
+    """Return the checksums. An invalid row gets none, and is detected when it is read."""
     try:
         return seal(row)[-count:]
-    except checksums.ODD:
+    except checksums.PACK_ERRORS:
         return (None,) * count

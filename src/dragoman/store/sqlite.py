@@ -1,7 +1,7 @@
-"""The diary in a file: what must survive a crash, in SQLite.
+"""The store in an SQLite file.
 
-The loop's thread makes rows of jobs as they are now and queues them; one thread with the one connection writes whatever
-has queued up in one commit, and then has the loop told. The loop never waits for the disk.
+The thread of the event loop converts jobs to rows and queues them. A second thread owns the one connection: it writes
+everything that is queued in one commit, and then calls back on the loop. The loop never waits for the disk.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ DEFAULT_LIMITS: Final = StoreLimits()
 
 
 class SqliteStore:
-    """Raises DiaryError if the folder's diary cannot be used. `post` runs a callable on the loop's thread;
-    `wall_offset` tells how far the wall clock is ahead of the broker's; `progress` hears how far an older file has been
-    brought up to date."""
+    """The store of a folder. Raises StoreError if it cannot be used. `post` runs a callable on the loop's thread;
+    `wall_offset` returns the difference between the wall clock and the broker's; `progress` receives the progress of an
+    upgrade."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class SqliteStore:
     ) -> None:
         self.path = folder / NAME
         self._wall_offset = wall_offset
-        self._scribe = RowEncoder()
+        self._encoder = RowEncoder()
         if (loss := before_opening(folder)) is not None:
             raise loss.error(self.path)
         connection = open_file(self.path, vfs)
@@ -64,26 +64,26 @@ class SqliteStore:
             connection.pragma("journal_size_limit", limits.max_wal)
             self._writer = Writer(connection, ballast, post, wall_offset, limits, author, is_checked, folder, vfs)
             if has_leftovers(connection, self.path):
-                self._writer.merge_log()  # or they would look like damage behind the next one
+                self._writer.merge_log()  # otherwise they would look like damage behind the next commit
             if ballast.is_missed:
-                self._writer.problem = FULL  # until there is room for it again
+                self._writer.problem = FULL  # until there is room for the ballast file again
             self.last_number = statements.last_number(connection)
         except BaseException as error:
-            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # what we refuse stays as it is
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)  # a rejected file is not changed
             connection.close()
             if isinstance(error, apsw.CorruptError | apsw.NotADBError):
                 raise damaged(self.path, str(error)) from error
             if isinstance(error, apsw.Error):
                 raise StoreError(f"{self.path} cannot be used: {error}") from error
             if isinstance(error, UnicodeDecodeError):
-                raise damaged(self.path, f"a note is no text: {error.reason}") from error
+                raise damaged(self.path, f"a value has invalid text: {error.reason}") from error
             if isinstance(error, InvalidRow):
                 raise damaged(self.path, str(error)) from error
             raise
         self._writer.thread.start()
 
     def _check(self, connection: apsw.Connection, budget: float) -> bool:
-        """R109. False: it would take too long, and is put off."""
+        """Check the file (R109). False: it takes too long, and is postponed."""
         if budget <= 0.0:
             return False
         try:
@@ -95,7 +95,7 @@ class SqliteStore:
         return found is not None
 
     def _bring_up_to_date(self, connection: apsw.Connection, author: str, ballast: Ballast, progress: Progress) -> None:
-        """R101: on a full disk in the room that is kept back."""
+        """Upgrade the file. On a full disk, release the ballast file and retry (R101)."""
         try:
             bring_up_to_date(connection, author)
             seal_all(connection, progress)
@@ -106,29 +106,29 @@ class SqliteStore:
             bring_up_to_date(connection, author)
             seal_all(connection, progress)
 
-    # ---------------------------------------------------------------- what the line asks for
+    # ---------------------------------------------------------------- for the runner
 
     def apply(self, entries: list[StoreJob | StoreValue | DeleteJob], done: Callable[[int, str | None], None]) -> None:
-        scribe, offset = self._scribe, self._wall_offset()
+        encoder, offset = self._encoder, self._wall_offset()
         written = WriteRequest(done)
         for entry in entries:
             if type(entry) is StoreJob:
                 job = entry.job
                 written.last = entry.number
                 if entry.number == job.number:
-                    written.jobs.append(scribe.job_row(job, offset))
+                    written.jobs.append(encoder.job_row(job, offset))
                     written.size += len(job.payload)
                 else:
                     if entry.rewrites:
-                        written.heads.append((job.number, scribe.head(job, offset)))
-                    written.fates.append((job.number, scribe.fate_row(job, offset)))
+                        written.heads.append((job.number, encoder.head(job, offset)))
+                    written.statuses.append((job.number, encoder.status_row(job, offset)))
                     written.size += len(job.result) if job.failure is None else job.failure.size
             elif type(entry) is StoreValue:
                 written.last = entry.number
                 written.notes.append((entry.key, entry.value))
             else:
                 assert type(entry) is DeleteJob
-                written.erased.append(scribe.erased(entry.job))
+                written.erased.append(encoder.erased(entry.job))
         self._writer.queue.put(written)
 
     def fetch(self, job: Job, done: Callable[[Payload, Payload, Failure | None], None]) -> None:
@@ -138,7 +138,7 @@ class SqliteStore:
         self._writer.queue.put(FetchRequest(job.number, fetched))
 
     def close(self) -> str | None:
-        """Commit everything that was asked for, and end the thread. Returns why not all of it is there, if so."""
+        """Commit everything that was requested, and end the thread. Returns the reason if not all of it was written."""
         self._writer.queue.put(CloseRequest())
         self._writer.thread.join()
         return self._writer.problem if self._writer.unwritten else None
@@ -146,38 +146,38 @@ class SqliteStore:
     # ---------------------------------------------------------------- at the start
 
     def notes(self) -> dict[str, str]:
-        """What an earlier run noted."""
+        """Return the values that an earlier run stored."""
         return dict(self._notes)
 
     def load(self, deliver: Callable[[list[StoredJob]], None], finished: Callable[[], None]) -> None:
-        """Bring all jobs of earlier runs, in batches, while everything else goes on."""
-        quarantined = self._scribe.quarantined
+        """Load all jobs of earlier runs, in batches, while everything else continues."""
+        quarantined = self._encoder.quarantined
 
-        def take_note(batch: list[StoredJob]) -> None:
+        def note_quarantined(batch: list[StoredJob]) -> None:
             quarantined.update((kept.id, kept.number) for kept in batch if kept.quarantined)
             deliver(batch)
 
-        self._writer.queue.put(LoadRequest(take_note, finished))
+        self._writer.queue.put(LoadRequest(note_quarantined, finished))
 
-    # ---------------------------------------------------------------- how it is
+    # ---------------------------------------------------------------- state
 
     @property
     def problem(self) -> str | None:
-        """Why new jobs cannot be written at the moment."""
+        """The reason why new jobs cannot be written now."""
         return self._writer.problem
 
     @property
     def commits(self) -> Histogram:
-        """Seconds that commits took."""
+        """Duration of commits, in seconds."""
         return self._writer.commits
 
     def when_lost(self, call: Callable[[str], None]) -> None:
-        """Be called, with a sentence, when the files are gone from the folder (R130)."""
+        """Call back with an error message when the files are gone from the folder (R130)."""
         self._writer.lost = call
 
     @property
     def failed(self) -> Callable[[str], None]:
-        """Called once, with a sentence, when nothing can be written any more."""
+        """Called once, with an error message, when nothing can be written any more."""
         return self._writer.failed
 
     @failed.setter

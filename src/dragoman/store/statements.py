@@ -1,7 +1,7 @@
-"""The statements: groups into tables, and rows out of them.
+"""SQL statements: write commits, and read rows.
 
-Every step of a statement gives the interpreter's lock away, and to get it back from a busy loop may take milliseconds.
-So many rows go into one statement, and many come out of one.
+Every step of a statement releases the interpreter's lock, and getting it back from a busy loop may take milliseconds.
+So one statement writes many rows, and one statement reads many.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from dragoman.store import checksums
 from dragoman.store.commit import Commit
 from dragoman.store.errors import InvalidRow
 from dragoman.store.large_payloads import LARGE
-from dragoman.store.rows import FATE_COLUMNS, JOB_COLUMNS, PAYLOAD, Row
+from dragoman.store.rows import JOB_COLUMNS, PAYLOAD, STATUS_COLUMNS, Row
 
-ROWS_A_STATEMENT: Final = (256, 128, 64, 32, 16, 8, 4, 2, 1)  # any number of rows is a few statements
+ROWS_A_STATEMENT: Final = (256, 128, 64, 32, 16, 8, 4, 2, 1)  # any number of rows takes a few statements
 
-# What is read of a job at the start: all but its bodies.
+# Columns that are read at the start: all but the bodies.
 HEAD: Final = tuple(name for name in JOB_COLUMNS if name != "payload")
-FATE: Final = tuple(name for name in FATE_COLUMNS if name != "result")
+STATUS: Final = tuple(name for name in STATUS_COLUMNS if name != "result")
 _JOB: Final = ", ".join(f"job.{name}" for name in (*HEAD, "head_sum"))
-_FATE: Final = ", ".join(f"fate.{name}" for name in (*FATE, "head_sum", "told_sum"))
+_STATUS: Final = ", ".join(f"fate.{name}" for name in (*STATUS, "head_sum", "told_sum"))
 BATCH: Final = f"""
-SELECT {_JOB}, {_FATE} FROM job LEFT JOIN fate ON fate.number = job.number
+SELECT {_JOB}, {_STATUS} FROM job LEFT JOIN fate ON fate.number = job.number
 WHERE job.number > ? AND job.number <= ? ORDER BY job.number LIMIT ?
 """  # noqa: S608
 BODIES: Final = """
@@ -42,36 +42,36 @@ WHERE number IN (SELECT value FROM json_each(?)) AND length(payload) > {LARGE}
 """  # noqa: S608
 
 
-# The checksum of the payload is another. The time is written anew, for it is as right as the wall clock is now.
+# The payload has its own checksum. The creation time is updated to the current offset of the wall clock.
 SET_HEAD: Final = "UPDATE job SET wishes = ?, created = ?, head_sum = ? WHERE number = ?"
-WISHES: Final = JOB_COLUMNS.index("wishes")
+OPTIONS: Final = JOB_COLUMNS.index("wishes")
 CREATED: Final = JOB_COLUMNS.index("created")
 
 
 def _statements(head: str, width: int, tail: str) -> dict[int, str]:
-    row = f"({','.join('?' * width)})"  # without spaces: apsw keeps no prepared statement of over 16 KiB
+    row = f"({','.join('?' * width)})"  # without spaces: apsw caches no prepared statement of over 16 KiB
     return {rows: head + ",".join([row] * rows) + tail for rows in ROWS_A_STATEMENT}
 
 
 ADD_JOBS: Final = _statements("INSERT INTO job VALUES ", len(checksums.ALL_JOB_COLUMNS), "")
-# A fate of a job that was refused by a full disk before it ended otherwise is no longer of interest.
-SET_FATES: Final = _statements(
+# The status of a job that was refused because of a full disk is not stored.
+SET_STATUSES: Final = _statements(
     "INSERT OR REPLACE INTO fate SELECT * FROM (VALUES ",
-    len(checksums.ALL_FATE_COLUMNS),
+    len(checksums.ALL_STATUS_COLUMNS),
     ") AS new WHERE EXISTS (SELECT 1 FROM job WHERE number = new.column1)",
 )
 
 
 def write(connection: apsw.Connection, group: Commit, dropped: list[int]) -> None:
-    """All of it, in the transaction that is open. `dropped`: jobs whose payload is dropped if it is large."""
+    """Write a commit in the open transaction. `dropped`: jobs whose payload is dropped if it is large."""
     execute = connection.execute
     if group.jobs:
         _write_rows(connection, ADD_JOBS, _sealed_jobs(connection, group.jobs))
     for head in group.heads.values():
-        number, created, job_options = head[0], head[CREATED], head[WISHES]
+        number, created, job_options = head[0], head[CREATED], head[OPTIONS]
         execute(SET_HEAD, (job_options, created, checksums.job_sums((*head, b""))[0], number))
-    if group.fates:
-        _write_rows(connection, SET_FATES, [checksums.sealed_fate(row) for row in group.fates.values()])
+    if group.statuses:
+        _write_rows(connection, SET_STATUSES, [checksums.sealed_status(row) for row in group.statuses.values()])
     if dropped:
         execute(DROP_PAYLOADS, (json.dumps(dropped),))
     for key, value in group.notes.items():
@@ -90,7 +90,7 @@ def write_note(connection: apsw.Connection, key: str, value: str) -> None:
 
 
 def _sealed_jobs(connection: apsw.Connection, rows: list[Row]) -> list[Row]:
-    """A job that repeats another may have that one's number in the place of its payload."""
+    """Add checksums. A retried job may have the number of the first job in place of its payload."""
     sealed = []
     for row in rows:
         source = row[PAYLOAD]
@@ -112,37 +112,37 @@ def _write_rows(connection: apsw.Connection, statements: dict[int, str], rows: S
 
 
 def read_batch(connection: apsw.Connection, after: int, last: int, most: int) -> list[Row]:
-    """Jobs with their fates, without their bodies, by rising number. Raises Unreadable."""
+    """Return jobs with their statuses, without bodies, by rising number. Raises InvalidRow."""
     rows = connection.execute(BATCH, (after, last, most)).fetchall()
     return [_checked(row) for row in rows]
 
 
 def _checked(row: Row) -> Row:
-    """The columns without checksums, and without the fate's number."""
+    """Return the columns without checksums, and without the status's number. Raises InvalidRow."""
     end = len(HEAD)
-    fate = row[end + 1 : -2]
-    checksums.require_heads(row[:end], row[end], fate, row[-2:])
-    return row[:end] + fate[1:]
+    status = row[end + 1 : -2]
+    checksums.require_heads(row[:end], row[end], status, row[-2:])
+    return row[:end] + status[1:]
 
 
 def read_bodies(connection: apsw.Connection, number: int) -> tuple[Payload, Payload]:
-    """A job's payload and result. Raises Unreadable."""
+    """Return a job's payload and result. Raises InvalidRow."""
     row = connection.execute(BODIES, (number,)).fetchone()
     if row is None:
         return b"", b""
-    id, payload, payload_sum, fate, result, result_sum = row
+    id, payload, payload_sum, status, result, result_sum = row
     if not checksums.is_body(number, payload, payload_sum):
         raise InvalidRow(f"the payload of job {id.hex()} does not match its checksum")
-    if fate is not None and not checksums.is_body(number, result, result_sum):
+    if status is not None and not checksums.is_body(number, result, result_sum):
         raise InvalidRow(f"the result of job {id.hex()} does not match its checksum")
     return payload or b"", result or b""
 
 
 def read_notes(connection: apsw.Connection) -> Iterator[tuple[str, str]]:
-    """Raises Unreadable."""
+    """Yield all values with their keys. Raises InvalidRow."""
     for key, value, sum in connection.execute("SELECT key, value, sum FROM note"):
         if checksums.note_sum(key, value) != sum:
-            raise InvalidRow(f"the note {key!r} does not match its checksum")
+            raise InvalidRow(f"the value {key!r} does not match its checksum")
         yield key, value
 
 

@@ -1,8 +1,8 @@
-"""The thread that owns the diary's file: whatever has queued up while it wrote is its next commit.
+"""The thread that owns the store's file: everything that is queued while it writes is its next commit.
 
-Acknowledged means committed (R103). What is wrong with the disk decides what happens then: if it may pass, new jobs are
-refused and everything else is kept until it can be written (R101); if not, nothing is acknowledged any more and the
-process shall end (R104).
+Acknowledged means committed (R103). A disk error that may end by itself lets new jobs be refused, and everything else
+is kept until it can be written (R101). After any other error nothing is acknowledged any more, and the process stops
+(R104).
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ from dragoman.store.rows import Row
 from dragoman.store.schema import AUTHOR, COMMITS, check_file
 
 Call = Callable[[], None]
-LOOK_BYTES: Final = 4 << 20  # so much is written before we look at the file's size again
-VACUUM_PAGES: Final = 256  # given back to the system in one idle turn
-IDLE_PAGES: Final = 256  # so long a log is worth the while to carry over, once nobody waits
+SIZE_CHECK_BYTES: Final = 4 << 20  # bytes written between two checks of the file's size
+VACUUM_PAGES: Final = 256  # freed in one idle iteration
+IDLE_PAGES: Final = 256  # a log of this length is merged when the store is idle
 
 
 class WriteRequest:
-    """What one `apply` wants to be written."""
+    """The changes of one `apply`."""
 
-    __slots__ = ("done", "erased", "fates", "heads", "jobs", "last", "notes", "size")
+    __slots__ = ("done", "erased", "heads", "jobs", "last", "notes", "size", "statuses")
 
     def __init__(self, done: Callable[[int, str | None], None]) -> None:
         self.done = done
         self.last = 0
-        self.size = 0  # bytes, roughly
+        self.size = 0  # bytes, approximately
         self.jobs: list[Row] = []
         self.heads: list[tuple[int, Row]] = []
-        self.fates: list[tuple[int, Row]] = []
+        self.statuses: list[tuple[int, Row]] = []
         self.notes: list[tuple[str, str | None]] = []
         self.erased: list[int] = []
 
     def __len__(self) -> int:
-        return len(self.jobs) + len(self.fates) + len(self.notes) + len(self.erased)
+        return len(self.jobs) + len(self.statuses) + len(self.notes) + len(self.erased)
 
 
 class FetchRequest:
@@ -76,7 +76,7 @@ class LoadRequest:
 
 
 class BatchConsumed:
-    """The loop has taken a batch of jobs in."""
+    """The loop has consumed a batch of jobs."""
 
 
 class CloseRequest:
@@ -101,7 +101,7 @@ class Writer:
     ) -> None:
         self.queue: SimpleQueue[Item] = SimpleQueue()
         self.problem: str | None = None
-        self.unwritten = 0  # changes that could not be written down to the end
+        self.unwritten = 0  # changes that could not be written until the end
         self.commits = Histogram()
         self.failed: Callable[[str], None] = lambda sentence: None
         self.lost: Callable[[str], None] = lambda sentence: None
@@ -114,24 +114,24 @@ class Writer:
         self._counter = Counter(folder, self._count)
         self._presence = Presence(folder / NAME, folder / f"{NAME}-wal")
         self._log = str(folder / f"{NAME}-wal")
-        self._cut: str | None = None  # a sentence, once the log was found to be shorter than it was
+        self._cut: str | None = None  # an error message, once the log was found to be truncated
         self._loader = Loader(connection, wall_offset, limits.load_batch)
         self._is_closing = False
-        self._is_stuck = False  # not even what must not be lost can be written
-        self._is_lost = False  # the files that we write to are not in the folder any more (R130)
+        self._is_stuck = False  # not even changes of accepted jobs can be written
+        self._is_lost = False  # the open files are not in the folder any more (R130)
         self._backlog = Commit()
-        self._unsafe: WriteRequest | None = None  # the last that a problem was reported for
-        self._waiting_for_check: dict[int, None] | None = None if is_checked else {}  # jobs to be erased after it
-        self._check_until = monotonic() + limits.check_patience
-        self._look_at = monotonic() + limits.retry
-        self._unlooked = 0  # bytes written since we looked at the file's size
+        self._unsafe: WriteRequest | None = None  # the last request that got an error
+        self._waiting_for_check: dict[int, None] | None = None if is_checked else {}  # jobs to delete after it
+        self._check_until = monotonic() + limits.check_delay
+        self._next_check = monotonic() + limits.retry
+        self._unchecked_bytes = 0  # bytes written since the last check of the file's size
         self._has_free_pages = False
         self._large = LargePayloads(statements.last_number(connection))
         self._log_pages = 0
         connection.set_wal_hook(self._note_log)
         self._page_bytes: int = connection.pragma("page_size")
         self._room = LogRoom(folder / f"{NAME}-wal", vfs, self._page_bytes, limits.busy_wal)
-        self._look_at_size()
+        self._check_size()
         self.thread = Thread(target=self._run, name="diary", daemon=True)
 
     # ---------------------------------------------------------------- the thread
@@ -139,7 +139,7 @@ class Writer:
     def _run(self) -> None:
         try:
             while not self._is_closing:
-                self._turn()
+                self._run_once()
             self._finish()
         except BaseException as error:
             self._fail(error)
@@ -147,14 +147,14 @@ class Writer:
             self._connection.close()
             self._counter.close()
 
-    def _turn(self) -> None:
+    def _run_once(self) -> None:
         items = self._take()
-        told: list[Call] = []
-        # Bodies that are asked for were written long ago, and what is written now may erase them.
-        told += [self._fetch(item) for item in items if type(item) is FetchRequest]
+        callbacks: list[Call] = []
+        # Requested bodies were written long ago, and the next commit may delete them.
+        callbacks += [self._fetch(item) for item in items if type(item) is FetchRequest]
         entries = [item for item in items if type(item) is WriteRequest]
         if entries:
-            self._write(entries, told)
+            self._write(entries, callbacks)
         for item in items:
             if type(item) is LoadRequest:
                 self._loader.begin(item.deliver, item.finished)
@@ -162,18 +162,18 @@ class Writer:
                 self._loader.is_taken()
             elif type(item) is CloseRequest:
                 self._is_closing = True
-        if told:
-            self._post(told[0] if len(told) == 1 else lambda: _tell(told))
-        self._counter.note(self._count)  # it may lag, so nobody waits for it
+        if callbacks:
+            self._post(callbacks[0] if len(callbacks) == 1 else lambda: _call_all(callbacks))
+        self._counter.note(self._count)  # it may be behind, so no request waits for it
         if self._loader.is_due:
             self._load_more()
         self._tidy(is_idle=not items and not self._loader.is_loading)
 
     def _take(self) -> list[Item]:
-        """What has come meanwhile; or what comes within a moment, if there is nothing else to do."""
+        """Return the queued requests; wait for one if there is nothing else to do."""
         queue, limits = self.queue, self._limits
         try:
-            item = queue.get_nowait() if self._loader.is_due else queue.get(timeout=self._patience())
+            item = queue.get_nowait() if self._loader.is_due else queue.get(timeout=self._wait_time())
         except Empty:
             return []
         items = [item]
@@ -189,89 +189,89 @@ class Writer:
             size += bytes
         return items
 
-    def _patience(self) -> float:
-        """How long to wait before we do what can wait."""
-        return self._limits.idle if self._has_chores() else self._limits.retry
+    def _wait_time(self) -> float:
+        """Return the seconds to wait for a request before postponed work is done."""
+        return self._limits.idle if self._has_postponed_work() else self._limits.retry
 
     def _finish(self) -> None:
-        """Told to close: whatever was left undone is tried once more."""
+        """Write what is left, before the thread ends."""
         self._is_stuck = False
         self._flush_backlog()
-        self._look_for_files()
+        self._check_files()
         self.unwritten = len(self._backlog) or int(self._is_lost)
         self._counter.note(self._count)
         if self._is_lost or self._is_stuck or not self.merge_log():
             self._leave_log()
 
     def merge_log(self) -> bool:
-        """Carry the log over into the file, and empty it. In between the counter's file says that it is not needed."""
+        """Merge the log into the file, and empty it. In between the file `commits` marks that the log is not needed."""
         return self._checkpoint("FULL") and self._counter.note_clean(self._count) and self._checkpoint("TRUNCATE")
 
     def _leave_log(self) -> None:
-        """The next start reads it: closing shall not try to carry it over."""
+        """Keep the log for the next start: closing must not merge it."""
         self._connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
 
     def _fail(self, error: BaseException) -> None:
-        """R104: nothing is acknowledged any more, and nothing is written: what the disk has is looked at anew."""
+        """Stop after an error (R104): nothing is acknowledged or written any more."""
         sentence = self.problem = describe(error)
         self._leave_log()
         self._post(lambda: self.failed(sentence))
 
     # ---------------------------------------------------------------- writing
 
-    def _write(self, entries: list[WriteRequest], told: list[Call]) -> None:
+    def _write(self, entries: list[WriteRequest], callbacks: list[Call]) -> None:
         group = _group(entries)
         if self._waiting_for_check is not None:
             self._waiting_for_check |= group.erased
             group.erased = {}
         self._cut = self._cut or cut(self._log, size_of_log(self._log_pages, self._page_bytes))
         if self._cut is not None:
-            self._look_for_files()
-        trouble = self.problem
-        if trouble is None and (trouble := self._try(group)) is not None:
-            self._suffer(trouble)
-        if trouble is None:
-            self._unlooked += sum(each.size for each in entries)
-            if self._unlooked >= LOOK_BYTES:
-                self._look_at_size()
+            self._check_files()
+        problem = self.problem
+        if problem is None and (problem := self._try(group)) is not None:
+            self._set_problem(problem)
+        if problem is None:
+            self._unchecked_bytes += sum(each.size for each in entries)
+            if self._unchecked_bytes >= SIZE_CHECK_BYTES:
+                self._check_size()
         else:
-            self._backlog.take_in(group)
+            self._backlog.merge(group)
             self._flush_backlog()
-        if self._look_for_files():
-            if trouble is None:
-                self._take_back(group)
-            trouble = self.problem
+        if self._check_files():
+            if problem is None:
+                self._delete_refused(group)
+            problem = self.problem
         for each in entries:
             if not each.last:
-                continue  # nobody waits to hear of an erasure
-            if trouble is not None and (each.jobs or self._is_stuck or self._is_lost):
-                told.append(_call_done(each, trouble))
+                continue  # no caller waits for a delete
+            if problem is not None and (each.jobs or self._is_stuck or self._is_lost):
+                callbacks.append(_call_done(each, problem))
                 self._unsafe = each
             else:
-                told.append(_call_done(each, None))
+                callbacks.append(_call_done(each, None))
 
-    def _look_for_files(self) -> bool:
-        """R130: whether the files that we write to are gone from the folder. They are the last copy, so we keep them
-        open, and write into them whatever happens to jobs that were accepted; but nothing is acknowledged any more."""
-        gone = self._cut or self._presence.what_is_gone()
+    def _check_files(self) -> bool:
+        """Whether the open files are gone from the folder (R130). They are the last copy, so they stay open, and
+        changes of accepted jobs are still written to them; but nothing is acknowledged any more."""
+        gone = self._cut or self._presence.missing_file()
         if gone is None:
             self._is_lost = False
             return False
         if not self._is_lost:
             self._is_lost = True
             sentence = self.problem = gone
-            self._look_at = monotonic() + self._limits.retry
+            self._next_check = monotonic() + self._limits.retry
             self._post(lambda: self.lost(sentence))
         return True
 
-    def _take_back(self, group: Commit) -> None:
-        """Its jobs are refused now: they shall not be in the copy that may be saved of the files."""
+    def _delete_refused(self, group: Commit) -> None:
+        """Delete the jobs of a commit that are refused now: they must not be in a rescued copy of the files."""
         for row in group.jobs:
             self._backlog.add_erased(cast(int, row[0]))
         self._flush_backlog()
 
     def _try(self, group: Commit) -> str | None:
-        """Commit it, or say why that is not possible at the moment."""
+        """Write a commit. Returns the reason if that is not possible now."""
         start = perf_counter()
         connection = self._connection
         dropped = self._large.dropped_by(group)
@@ -282,51 +282,51 @@ class Writer:
             statements.write_note(connection, COMMITS, count.text)
             connection.execute("COMMIT")
         except apsw.Error as error:
-            trouble = temporary_error(error, connection.system_errno)
-            if trouble is None:
+            problem = temporary_error(error, connection.system_errno)
+            if problem is None:
                 raise
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            return trouble
+            return problem
         self._count = count
         self._large.forget(group, dropped)
         self.commits.observe(perf_counter() - start)
         return None
 
-    def _suffer(self, trouble: str) -> None:
-        """New jobs are refused from now on; what must not be lost gets the room that was kept back for it."""
-        self.problem = trouble
+    def _set_problem(self, problem: str) -> None:
+        """Refuse new jobs from now on, and release the ballast file for changes of accepted jobs."""
+        self.problem = problem
         self._is_stuck = False
         if not self._is_lost:
             self._ballast.drop()
-        self._look_at = monotonic() + self._limits.retry
+        self._next_check = monotonic() + self._limits.retry
 
     def _flush_backlog(self) -> None:
         if self._is_stuck:
-            return  # until we look again
-        trouble = self._try(self._backlog) if len(self._backlog) else None
-        if trouble is None:
+            return  # until the next check
+        problem = self._try(self._backlog) if len(self._backlog) else None
+        if problem is None:
             self._backlog = Commit()
             return
         if self.problem is None:
-            self._suffer(trouble)
+            self._set_problem(problem)
         self._is_stuck = True
 
-    def _look_at_size(self) -> None:
-        """L21."""
-        self._unlooked = 0
+    def _check_size(self) -> None:
+        """Check the size of the file (L21)."""
+        self._unchecked_bytes = 0
         if statements.used_bytes(self._connection) >= self._limits.max_store_size:
-            self.problem = f"it takes {self._limits.max_store_size} bytes already (max_store_size)"
+            self.problem = f"the store takes {self._limits.max_store_size} bytes, the maximum (max_store_size)"
 
-    def _look_again(self) -> None:
-        """Whether there is room by now, and leave to write: both for us and for what is kept back."""
-        self._look_at = monotonic() + self._limits.retry
-        self._look_for_files()
+    def _check_again(self) -> None:
+        """Check whether the file can be written again, with room for the ballast file."""
+        self._next_check = monotonic() + self._limits.retry
+        self._check_files()
         if self.problem is None:
             self._ballast.make()
-            self._look_at_size()
+            self._check_size()
             return
-        self._backlog.notes[AUTHOR] = self._author  # something to try with
+        self._backlog.notes[AUTHOR] = self._author  # a change to try with
         self._is_stuck = False
         self._flush_backlog()
         if self._is_lost or self._is_stuck or statements.used_bytes(self._connection) >= self._limits.max_store_size:
@@ -345,27 +345,27 @@ class Writer:
         batch = self._loader.next_batch()
         deliver, finished, queue = self._loader.deliver, self._loader.finished, self.queue
 
-        def hand_over() -> None:
+        def deliver_batch() -> None:
             if batch:
                 deliver(batch)
                 queue.put(BatchConsumed())
             else:
                 finished()
 
-        self._post(hand_over)
+        self._post(deliver_batch)
 
-    # ---------------------------------------------------------------- what can wait
+    # ---------------------------------------------------------------- postponed work
 
-    def _has_chores(self) -> bool:
+    def _has_postponed_work(self) -> bool:
         return self._log_pages >= IDLE_PAGES or self._waiting_for_check is not None or self._has_free_pages
 
     def _tidy(self, is_idle: bool) -> None:
-        if monotonic() >= self._look_at:
-            self._look_again()
+        if monotonic() >= self._next_check:
+            self._check_again()
         if self._is_stuck or self._is_lost:
             return
         if self._unsafe is not None and not len(self._backlog):
-            self._post(_call_done(self._unsafe, None))  # attempts wait for that: they are on disk by now (R108)
+            self._post(_call_done(self._unsafe, None))  # attempts wait for that: they are on disk now (R108)
             self._unsafe = None
         log_bytes = self._log_pages * self._page_bytes
         if log_bytes >= self._limits.busy_wal or (is_idle and self._log_pages):
@@ -378,8 +378,8 @@ class Writer:
             self._vacuum()
 
     def _checkpoint(self, mode: str) -> bool:
-        """Carry the log over into the file. Where there is no room for that, the log goes on growing for a while."""
-        if self._do_chore(f"PRAGMA wal_checkpoint({mode})"):
+        """Merge the log into the file. If there is no room for that, the log grows for a while."""
+        if self._run_statement(f"PRAGMA wal_checkpoint({mode})"):
             self._log_pages = 0
             return True
         return False
@@ -387,21 +387,21 @@ class Writer:
     def _vacuum(self) -> None:
         self._has_free_pages = self._connection.pragma("freelist_count") > VACUUM_PAGES
         if self._has_free_pages:
-            self._do_chore(f"PRAGMA incremental_vacuum({VACUUM_PAGES})")
+            self._run_statement(f"PRAGMA incremental_vacuum({VACUUM_PAGES})")
 
-    def _do_chore(self, statement: str) -> bool:
+    def _run_statement(self, statement: str) -> bool:
         try:
             self._connection.execute(statement).fetchall()
         except apsw.Error as error:
-            trouble = temporary_error(error, self._connection.system_errno)
-            if trouble is None:
+            problem = temporary_error(error, self._connection.system_errno)
+            if problem is None:
                 raise
-            self._suffer(trouble)
+            self._set_problem(problem)
             return False
         return True
 
     def _check(self) -> None:
-        """R109: what was put off at the start, for as long as nobody wants anything."""
+        """Do the check that was postponed at the start, until the next request (R109)."""
         found = check_file(self._connection, lambda: not self.queue.empty())
         if found:
             raise apsw.CorruptError(found)
@@ -422,7 +422,7 @@ def _group(entries: list[WriteRequest]) -> Commit:
     for each in entries:
         group.jobs += each.jobs
         group.heads.update(each.heads)
-        group.fates.update(each.fates)
+        group.statuses.update(each.statuses)
         group.notes.update(each.notes)
         for number in each.erased:
             group.add_erased(number)
@@ -437,6 +437,6 @@ def _call_done(entries: WriteRequest, problem: str | None) -> Call:
     return lambda: entries.done(entries.last, problem)
 
 
-def _tell(told: list[Call]) -> None:
-    for call in told:
+def _call_all(callbacks: list[Call]) -> None:
+    for call in callbacks:
         call()

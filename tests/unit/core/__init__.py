@@ -1,1 +1,1 @@
-"""Tests of the pure core: one file a noun."""
+"""Tests of the pure core: one file per subject."""

@@ -1,4 +1,4 @@
-"""What the tests of the core share: a broker that is checked after every verb, and somebody who asks it."""
+"""Fixtures of the core's tests: a broker that is checked after every call, and a caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers that cannot be reached, for the tests of the core."""
+"""Detached workers, for the tests of the core."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def away(broker: CheckedBroker, *services: str, now: float = 0.0, **profile: obj
 
 
 def away_busy(broker: CheckedBroker, caller: Caller | None = None, **profile: object) -> Attempt:
-    """What a worker runs that was detached at once, at time 0."""
+    """Return the attempt of a worker that was detached at once, at time 0."""
     attempt = broker.running(broker.worker(**profile), caller=caller, job_timeout=1_000.0)
     broker.detach(attempt.worker, 0.0)
     return attempt

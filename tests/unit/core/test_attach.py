@@ -1,4 +1,4 @@
-"""Detached workers that come back, leave or are drained, and their jobs meanwhile."""
+"""Detached workers that return, leave or are drained, and their jobs meanwhile."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_attaching_is_a_life_sign(broker: CheckedBroker) -> None:
 
 
 def test_attached_worker_is_not_judged_by_the_old_time_out_of_reach(broker: CheckedBroker) -> None:
-    """R5, R64: and the next time is counted anew."""
+    """R5, R64: the next time is counted from its own beginning."""
     worker = away(broker, detach_timeout=60.0)
     broker.attach(worker, 59.0)
     broker.run_until(100.0)
@@ -96,7 +96,7 @@ def test_attached_worker_is_not_judged_by_the_old_time_out_of_reach(broker: Chec
 
 @pytest.mark.parametrize("kind", ["starting", "idle", "busy", "stuck", "draining"])
 def test_worker_that_was_not_detached_is_only_seen(broker: CheckedBroker, kind: str) -> None:
-    """D1: no word but `idle` makes it free."""
+    """D1: only `idle` frees its slots."""
     worker = broker.starting()
     if kind != "starting":
         broker.idle(worker, 0.0)
@@ -140,7 +140,7 @@ def test_attached_worker_is_given_nothing_while_the_broker_drains(broker: Checke
     assert (worker.state, job.state, broker.take()) == (WorkerState.IDLE, JobState.WAITING, [])
 
 
-# -------------------------------------------------------------------- what goes on meanwhile
+# -------------------------------------------------------------------- events while detached
 
 
 def test_result_of_a_detached_worker_ends_the_job_and_brings_no_other(broker: CheckedBroker, caller: Caller) -> None:
@@ -168,7 +168,7 @@ def test_other_words_of_a_detached_worker_count_and_bring_no_job(broker: Checked
 
 
 def test_run_time_of_a_job_is_over_while_its_worker_is_detached(broker: CheckedBroker, caller: Caller) -> None:
-    """R7, D11: the slot is in doubt, and stays so when the worker is back."""
+    """R7, D11: the slot is stuck, and stays so when the worker is back."""
     worker = broker.worker()
     attempt = broker.running(worker, caller=caller, job_timeout=10.0)
     broker.detach(worker, 1.0)
@@ -205,7 +205,7 @@ def test_detached_worker_that_says_it_is_free_is_believed_and_still_detached(bro
 
 
 def test_job_that_was_not_yet_sent_is_cancelled_and_leaves_no_doubt(broker: CheckedBroker) -> None:
-    """R8: its Give had not been carried out when its worker was detached."""
+    """R8: its SendJob had not been executed when its worker was detached."""
     worker = broker.worker()
     job = broker.call()
     broker.detach(worker, 1.0)
@@ -272,7 +272,7 @@ def test_draining_worker_out_of_reach_is_waited_for_so_long_and_no_longer(
 
 
 def test_draining_worker_that_is_attached_goes_on_draining(broker: CheckedBroker) -> None:
-    """R64: its time out of reach is over, and it gets nothing."""
+    """R64: it is reachable again, and gets no job."""
     attempt = away_busy(broker, detach_timeout=60.0)
     worker = attempt.worker
     broker.drain(worker, 1.0)

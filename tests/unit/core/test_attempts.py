@@ -1,4 +1,4 @@
-"""How attempts end: results, failures, refusals, and those that come too late."""
+"""Ends of attempts: results, failures, declined jobs, and late results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .world import Caller, CheckedBroker, attempt_of
 
 
 def late_attempt(broker: CheckedBroker) -> Attempt:
-    """One whose run time is over: its worker is stuck."""
+    """An attempt that timed out: its worker is stuck."""
     attempt = broker.running(broker.worker())
     broker.tick(60.0)
     broker.take()
@@ -54,7 +54,7 @@ def test_death_of_the_worker_ends_the_job_lost(broker: CheckedBroker, caller: Ca
 def test_a_worker_that_outlives_the_death_of_a_job_is_free_and_the_job_lost(
     broker: CheckedBroker, caller: Caller
 ) -> None:
-    """D8: what did the job died of it, and the worker lives to tell."""
+    """D8: the process that ran the job died, and the worker is alive to report it."""
     worker = broker.worker()
     attempt = broker.running(worker, caller=caller)
     assert broker.fail(attempt, "its process died", 1.0, outcome=Outcome.LOST)
@@ -141,7 +141,7 @@ def test_late_result_is_dropped_and_proves_the_worker_free(broker: CheckedBroker
 
 @pytest.mark.parametrize(("verb", "argument"), [("succeed", b"late"), ("fail", "late")])
 def test_late_result_frees_the_worker_for_a_job_that_waits(broker: CheckedBroker, verb: str, argument: object) -> None:
-    """D11, I6. A bug: the tables did not let an stuck worker become busy, and the process stopped."""
+    """D11, I6. A bug: the tables did not let a stuck worker become busy, and the process stopped."""
     attempt = late_attempt(broker)
     job = broker.call(now=60.5)
     getattr(broker, verb)(attempt, argument, 61.0)
@@ -197,7 +197,7 @@ def test_late_result_of_a_worker_that_has_gone_changes_nothing(broker: CheckedBr
 
 @pytest.mark.parametrize("verb", ["refuse", "reject", "progress"])
 def test_late_word_that_is_no_result_changes_nothing(broker: CheckedBroker, verb: str) -> None:
-    """D2; D11: only a result, or a word of its own, proves a worker free."""
+    """D2; D11: only a result, or a report of its own, proves a worker free."""
     attempt = late_attempt(broker)
     arguments = {"refuse": (), "reject": ("no",), "progress": (b"half",)}[verb]
     assert not getattr(broker, verb)(attempt, *arguments, 61.0)
@@ -232,11 +232,11 @@ def test_worker_that_refused_gets_nothing_until_it_says_it_is_free(broker: Check
 
 
 def test_worker_that_may_not_refuse_has_failed(broker: CheckedBroker, caller: Caller) -> None:
-    """D8: by its terms it may have seen it."""
+    """D8: by its profile it may have seen the job."""
     worker = broker.worker()
     attempt = broker.running(worker, caller=caller)
     assert broker.refuse(attempt, 1.0)
-    assert broker.take() == [DeliverOutcome(caller, attempt.job, Outcome.FAILED, reason="its worker refused it")]
+    assert broker.take() == [DeliverOutcome(caller, attempt.job, Outcome.FAILED, reason="its worker declined it")]
     assert worker.state is WorkerState.STUCK
 
 
@@ -299,7 +299,7 @@ def test_refusals_are_bounded_by_the_deadline(broker: CheckedBroker, caller: Cal
 
 
 def test_workers_a_job_remembers_are_bounded(broker: CheckedBroker) -> None:
-    """I5: each life of a worker has a new number. Doubtful before: a job that was refused for a day knew millions."""
+    """I5: each new worker has a new number. Before, a job that was declined for a day remembered millions."""
     job = broker.call()
     for number in range(300):
         now = float(number)
@@ -311,16 +311,16 @@ def test_workers_a_job_remembers_are_bounded(broker: CheckedBroker) -> None:
 
 
 def test_job_whose_give_was_not_carried_out_is_not_spent_when_its_worker_goes(broker: CheckedBroker) -> None:
-    """D8, R8: the worker cannot have seen what nobody has sent. A bug: the call ended *lost*."""
+    """D8, R8: the worker cannot have seen a job that was not sent. A bug: the call ended *lost*."""
     worker = broker.worker()
-    job = broker.call()  # Give stands among the effects: the line has not had its turn
+    job = broker.call()  # the SendJob is among the effects: the runner has not executed it
     broker.leave(worker, 0.0, "its connection ended")
     assert (job.state, job.spent) == (JobState.WAITING, 0)
     assert broker.take() == []
 
 
 def test_job_given_in_the_turn_its_workers_lease_ends_is_not_lost(broker: CheckedBroker) -> None:
-    """D8, R8, as it happens: a frozen worker, and a call that comes a moment before the lease is judged."""
+    """D8, R8, as it happens: a frozen worker, and a call that comes just before the lease ends."""
     worker = broker.worker(lease=5.0)
     job = broker.call(now=5.001)
     broker.tick(5.002)
@@ -329,17 +329,17 @@ def test_job_given_in_the_turn_its_workers_lease_ends_is_not_lost(broker: Checke
 
 
 def test_attempt_that_is_over_before_its_give_was_carried_out_is_given_anew(broker: CheckedBroker) -> None:
-    """I7, R8. A bug: a run time that ended in the turn of the hand-out left a Give behind, its payload gone."""
+    """I7, R8. A bug: a run time that ended in the iteration of the dispatch left a SendJob without its payload."""
     worker = broker.worker()
     broker.call(b"payload", job_timeout=0.5)
-    broker.tick(1.0)  # the line came late: it has not carried out the Give
+    broker.tick(1.0)  # the runner is late: it has not executed the SendJob
     assert [(g.attempt, g.attempt.due, g.attempt.job.spent) for g in broker.take() if isinstance(g, SendJob)] == [
         (next(iter(worker.running.values())), 1.5, 0)
     ]
 
 
 def test_job_that_every_worker_refuses_waits_no_longer_than_its_queue_timeout(broker: CheckedBroker) -> None:
-    """R8. A bug: the rest after ten refusals began the waiting anew, so that it never ended."""
+    """R8. A bug: the delay after ten declined dispatches restarted the queue time-out, so that it never ended."""
     worker = broker.worker(may_decline=True)
     job = broker.call(queue_timeout=5.0)
     now = 0.0
@@ -354,7 +354,7 @@ def test_job_that_every_worker_refuses_waits_no_longer_than_its_queue_timeout(br
 
 
 def test_job_with_no_run_time_at_all_ends_though_it_was_handed_out_within_a_tick(broker: CheckedBroker) -> None:
-    """R72, I4. A bug: it was over before the line could send it, went back as not started, and so on for ever."""
+    """R72, I4. A bug: it timed out before it could be sent, was queued again as not started, and so on forever."""
     worker = broker.worker()
     job = broker.call(job_timeout=0.0, delay=1.0)
     for tenths in range(10, 50):

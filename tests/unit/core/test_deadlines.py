@@ -1,4 +1,4 @@
-"""The heap of due times: reminders, not verdicts."""
+"""The heap of due times: timers that check, but do not decide."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_next_deadline_is_never_when_nothing_is_due(broker: CheckedBroker) -> No
 
 
 def test_silent_worker_is_watched_again_after_it_was_stuck(broker: CheckedBroker) -> None:
-    """A bug: the far reminder of the stuck limit stayed, and the lease of the now idle worker was never judged."""
+    """A bug: the late timer of the stuck worker stayed, and the lease of the now idle worker was never checked."""
     worker = broker.worker(lease=5.0, silent_while_busy=True)
     attempt = broker.running(worker)
     broker.run_until(60.0)

@@ -1,4 +1,4 @@
-"""Workers that are detached: they get no job, and they are waited for."""
+"""Detached workers: they get no job, and are kept for a while."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_job_goes_to_a_worker_within_reach_though_the_other_has_been_idle_for_lo
 
 
 def test_attempt_of_a_detached_worker_stays_open(broker: CheckedBroker, caller: Caller) -> None:
-    """R65: it may still come for the job, so nobody else is given it."""
+    """R65: it may still fetch the job, so no other worker gets it."""
     attempt = away_busy(broker, caller)
     broker.worker(now=1.0)
     broker.run_until(59.9)
@@ -47,7 +47,7 @@ def test_attempt_of_a_detached_worker_stays_open(broker: CheckedBroker, caller: 
 
 
 def test_starting_worker_is_not_detached(broker: CheckedBroker) -> None:
-    """R64: it has never been within reach; its lease judges it alone."""
+    """R64: it has never been reachable; only its lease applies."""
     worker = broker.starting()
     broker.detach(worker, 1.0)
     assert (worker.state, worker.away_since, broker.next_deadline()) == (WorkerState.STARTING, inf, inf)
@@ -110,7 +110,7 @@ def test_lease_of_a_detached_worker_runs_on(broker: CheckedBroker) -> None:
 
 @pytest.mark.parametrize("lease", [20.0, inf])
 def test_life_sign_extends_the_lease_and_not_the_time_out_of_reach(broker: CheckedBroker, lease: float) -> None:
-    """D1, R64: where there is a lease, it judges; where there is none, the time out of reach does."""
+    """D1, R64: if there is a lease, it applies; otherwise the time since it was detached."""
     worker = away(broker, lease=lease, detach_timeout=60.0)
     for now in range(0, 60, 10):
         broker.seen(worker, float(now))
@@ -121,7 +121,7 @@ def test_life_sign_extends_the_lease_and_not_the_time_out_of_reach(broker: Check
 
 
 def test_worker_that_is_silent_while_it_works_has_a_limit_out_of_reach(broker: CheckedBroker) -> None:
-    """D5, R64: whatever it holds."""
+    """D5, R64: in any case, whether or not it holds a job."""
     attempt = away_busy(broker, lease=5.0, silent_while_busy=True, detach_timeout=60.0)
     broker.run_until(59.9)
     assert attempt.worker.state is WorkerState.DETACHED
@@ -148,9 +148,7 @@ def test_detached_worker_in_doubt_is_judged_by_the_limit_of_doubt(broker: Checke
     broker.run_until(20.9)
     assert attempt.worker.state is WorkerState.DETACHED
     broker.run_until(21.0)
-    assert broker.take() == [
-        RemoveWorker(attempt.worker, RemovalReason.EXPIRED, "it did not prove itself free within 20 s")
-    ]
+    assert broker.take() == [RemoveWorker(attempt.worker, RemovalReason.EXPIRED, "its worker was stuck for 20 s")]
 
 
 def test_worker_that_is_detached_twice_counts_from_the_first_time(broker: CheckedBroker) -> None:
@@ -164,7 +162,7 @@ def test_worker_that_is_detached_twice_counts_from_the_first_time(broker: Checke
 
 
 def test_our_own_pause_does_not_count_as_being_out_of_reach(broker: CheckedBroker) -> None:
-    """D13: nobody could reach us."""
+    """D13: no worker could reach the broker."""
     worker = away(broker, detach_timeout=60.0)
     broker.extend_leases(500.0, 510.0)
     broker.run_until(559.9)
@@ -174,7 +172,7 @@ def test_our_own_pause_does_not_count_as_being_out_of_reach(broker: CheckedBroke
 
 
 def test_our_own_pause_does_not_count_against_callers_that_are_away(broker: CheckedBroker) -> None:
-    """D13. A bug: a job whose caller was about to come back was cancelled when we woke up."""
+    """D13. A bug: a job whose caller was about to return was cancelled after the pause."""
     job = broker.call(orphan_grace=5.0)
     broker.caller_away(job.callers[0], 0.0)
     broker.extend_leases(60.0, 61.0)

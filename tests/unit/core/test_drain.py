@@ -221,7 +221,7 @@ def test_closing_broker_lets_running_jobs_end(broker: CheckedBroker, caller: Cal
 
 
 def test_closing_broker_keeps_waiting_background_jobs_and_starts_none(broker: CheckedBroker) -> None:
-    """I3: they stay in the diary."""
+    """I3: they stay in the store."""
     waiting, delayed, unsaved = broker.store(), broker.store(delay=5.0), broker.call(durable=True)
     broker.close(1.0)
     broker.take()

@@ -1,4 +1,4 @@
-"""Jobs that no worker was given are counted by service and cause, so that the server can warn about them."""
+"""Jobs without an attempt are counted by service and cause, so that the server can log a warning."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def drops(broker: CheckedBroker) -> dict[str, dict[str, int]]:
 
 
 def test_job_that_timed_out_in_the_queue_is_counted(broker: CheckedBroker) -> None:
-    """A bug: 87,221 of 100,000 requests timed out in the queue, and no log line said so."""
+    """A bug: 87,221 of 100,000 requests timed out in the queue, and there was no log line about it."""
     broker.call(queue_timeout=10.0)
     broker.call(deadline=5.0)
     broker.tick(10.0)
@@ -67,7 +67,7 @@ def test_refused_submits_are_counted_by_cause() -> None:
     for service in ("s", "s", "made up 1", "made up 2"):
         assert broker.submit(service, b"x", Caller(), JobOptions(), 0.0) is None
     assert drops(broker) == {"s": {RefusalReason.BUSY: 2}, UNNAMED: {RefusalReason.NO_SUCH_SERVICE: 2}}
-    assert broker.counters.dropped["s"].reason == "1 jobs are here already (max_jobs)"
+    assert broker.counters.dropped["s"].reason == "the broker holds 1 jobs, the maximum (max_jobs); retry later"
     assert broker.counters.refused == 4
 
 

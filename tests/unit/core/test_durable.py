@@ -1,4 +1,4 @@
-"""Background jobs: what they promise leaves only after the diary has it."""
+"""Background jobs: acknowledgements and outcomes are sent only after the commit."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_answer_of_a_background_job_leaves_after_the_diary_has_it(broker: Checke
 
 
 def test_caller_is_answered_even_if_the_diary_cannot_keep_the_outcome(broker: CheckedBroker, caller: Caller) -> None:
-    """I4, R104: the work is done and the caller is there; that the diary failed is the runner's concern."""
+    """I4, R104: the work is done and the caller waits; a failed store is handled by the runner."""
     broker.worker()
     job = broker.store(caller=caller)
     broker.take()
@@ -165,7 +165,7 @@ def test_caller_is_answered_even_if_the_diary_cannot_keep_the_outcome(broker: Ch
 
 
 def test_call_does_not_wait_for_the_diary(broker: CheckedBroker, caller: Caller) -> None:
-    """R43, R101: calls go on whatever the diary does."""
+    """R43, R101: calls do not depend on the store."""
     broker.call(durable=True)
     broker.worker()
     attempt = broker.running(caller=caller)
@@ -221,7 +221,7 @@ def test_caller_that_goes_while_its_job_is_unsaved_is_not_told(broker: CheckedBr
 
 
 def test_caller_that_goes_before_the_outcome_is_saved_is_not_told(broker: CheckedBroker, caller: Caller) -> None:
-    """R19. Doubtful before: the answer was addressed to a caller the session had already said goodbye to."""
+    """R19. Before, the outcome was sent to a caller that the broker side had already removed."""
     broker.worker()
     job = broker.store(caller=caller)
     broker.succeed(attempt_of(job), b"result", 1.0)
@@ -234,7 +234,7 @@ def test_caller_that_goes_before_the_outcome_is_saved_is_not_told(broker: Checke
 def test_deadline_that_passes_while_the_diary_is_slow_keeps_the_job_from_starting(
     broker: CheckedBroker, caller: Caller
 ) -> None:
-    """The deadline is over everything. Doubtful before: the worker was given a job that nobody wanted any more."""
+    """The deadline covers everything. Before, a worker was sent a job whose caller had stopped waiting."""
     worker = broker.worker()
     job = broker.call(caller=caller, durable=True, deadline=5.0)
     broker.tick(6.0)
@@ -329,7 +329,7 @@ def test_outcomes_without_bytes_are_bounded_too() -> None:
 
 
 def test_kept_outcome_does_not_keep_its_callers(broker: CheckedBroker) -> None:
-    """I5. A bug: a caller, in the line its whole connection, was referred to for as long as the outcome was kept."""
+    """I5. A bug: a caller, in the runner its whole connection, was referenced for as long as the outcome was kept."""
     broker.worker()
     job = broker.store()
     broker.succeed(attempt_of(job), b"result", 1.0)

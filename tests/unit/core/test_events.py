@@ -1,4 +1,4 @@
-"""Events: what subscribers are told, and what it costs while nobody subscribes."""
+"""Events: what subscribers receive, and the cost while there is no subscriber."""
 
 from __future__ import annotations
 

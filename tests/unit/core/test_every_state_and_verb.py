@@ -1,8 +1,8 @@
-"""Every state × every verb: each cell is legal with the result the table says, or changes nothing; none is an error.
+"""Every state × every method: each cell is legal with the result in the table, or changes nothing; none is an error.
 
-The columns are the states of a job, or of a worker, in all the ways they are reached; the rows are the public verbs,
-said about that job, that worker, or the attempt that ties them: the current one where there is one, else one that is
-over. Stale attempts, ended jobs and workers that have gone are what a hostile or confused peer makes of it.
+The columns are the states of a job, or of a worker, in all the ways they are reached. The rows are the public methods,
+called for that job, that worker, or the attempt that ties them: the current one if there is one, else one that has
+ended. A hostile or confused client causes stale attempts, ended jobs and workers that have left.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def job_waiting() -> Scene:
 
 
 def job_returned() -> Scene:
-    """It was handed out, and nobody can have seen it."""
+    """A job that was dispatched, and that no worker can have seen."""
     broker, caller, worker = begin()
     attempt = broker.running(worker, caller=caller, now=NOW, queue_timeout=60.0)
     broker.leave(worker, NOW, "gone", unseen=[attempt])
@@ -174,7 +174,7 @@ def worker_asking() -> Scene:
 
 
 def worker_deaf() -> Scene:
-    """It pulls, and asks for nothing since it answered its last job."""
+    """A worker that pulls, and has requested no job since its last result."""
     broker = CheckedBroker()
     caller, worker = Caller(), broker.starting(now=NOW, lease=1_000.0, may_decline=True, pulls=True)
     broker.ask(worker, 1, NOW)
@@ -209,7 +209,7 @@ def worker_staying() -> Scene:
 
 
 def worker_doubt() -> Scene:
-    """Draining, and stuck."""
+    """A worker that is draining and stuck."""
     scene = job_kept()
     scene.broker.drain(scene.worker, NOW)
     return scene
@@ -246,7 +246,7 @@ def worker_gone() -> Scene:
 
 
 def orphaned(scene: Scene) -> None:
-    """Nobody came back for it in time."""
+    """A job whose caller did not return in time."""
     scene.broker.caller_away(scene.caller, SOON)
     scene.broker.tick(SOON)
 
@@ -337,7 +337,7 @@ tick         w       w       w        w       r       r       r       r      D  
 far          w       T       T        w       w       T       T       T      D     C    F
 """
 
-# o starting, i idle, b busy, u stuck, r backing off, a away (detached), d draining, g gone.
+# o starting, i idle, b busy, u stuck, r resting, a detached, d draining, g gone.
 WORKERS = """
             starting idle busy half stuck rest draining staying doubt away_idle away_busy away_doubt away_drain gone
 submit      o       b    b    b    u        r    d        d       d     a         a         a          d          g
@@ -461,7 +461,7 @@ def test_every_public_method_of_the_broker_is_a_verb() -> None:
 
 
 def test_job_in_every_state_meets_every_verb() -> None:
-    """I9, D2, D4; the invariants are checked after the verb, and after it was said twice."""
+    """I9, D2, D4; the invariants are checked after the call, and after a second one."""
 
     def check(state: str, verb: str, expected: str) -> None:
         scene: Scene = globals()[f"job_{state}"]()

@@ -117,7 +117,7 @@ def test_attempt_that_is_over_is_given_back_in_vain_and_frees_its_worker(broker:
 
 
 def test_attempt_that_is_extended_is_over_later(broker: CheckedBroker) -> None:
-    """R134, R6: a word about the job, and not about its worker."""
+    """R134, R6: it concerns the job, not its worker's lease."""
     attempt = broker.running(broker.worker(), job_timeout=10.0)
     assert broker.extend(attempt, 10.0, 8.0)
     broker.run_until(17.9)
@@ -163,7 +163,7 @@ def in_quarantine(broker: CheckedBroker, **more: object):  # type: ignore[no-unt
 
 
 def test_job_that_is_released_is_tried_again_under_its_id(broker: CheckedBroker) -> None:
-    """R135: attempts start anew, history stays."""
+    """R135: it has all its attempts again, and its history stays."""
     job = in_quarantine(broker, key="k")
     assert broker.release(job, 2.0)
     assert (job.state, job.outcome, job.quarantined, job.spent) == (JobState.WAITING, None, False, 0)
@@ -235,7 +235,7 @@ def test_job_that_is_released_can_come_into_quarantine_again(broker: CheckedBrok
 
 
 def test_stored_job_whose_outcome_is_not_kept_is_erased_when_it_is_done(broker: CheckedBroker, caller: Caller) -> None:
-    """R136, R103: its caller is told first, and that after the commit."""
+    """R136, R103: its caller gets the outcome first, and that after the commit."""
     broker.worker()
     job = broker.store(caller=caller, keeps_outcome=False, key="k")
     broker.save_all()

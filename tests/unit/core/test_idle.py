@@ -1,4 +1,4 @@
-"""The list of idle workers: its order, whatever is done to it."""
+"""The list of idle workers: its order after any operation."""
 
 from __future__ import annotations
 

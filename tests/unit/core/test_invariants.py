@@ -1,4 +1,4 @@
-"""`check` finds damage: each kind is done to a healthy broker by hand."""
+"""`check` finds damage: each test breaks a healthy broker in one way."""
 
 from __future__ import annotations
 
@@ -313,7 +313,7 @@ def test_worker_that_is_out_of_reach_and_not_said_to_be_is_found(who: str, state
     broker = Busy()
     worker = getattr(broker, who)
     worker.away_since = 1.0
-    with pytest.raises(InvariantBroken, match=f"^I2: worker {worker.id} is {state} and out of reach$"):
+    with pytest.raises(InvariantBroken, match=f"^I2: worker {worker.id} is {state} and not reachable$"):
         check(broker)
 
 
@@ -321,7 +321,9 @@ def test_worker_that_is_detached_and_within_reach_is_found() -> None:
     """I2, R64."""
     broker = Busy()
     broker.away.away_since = inf
-    with pytest.raises(InvariantBroken, match=f"^I2: worker {broker.away.id} is detached, within reach and asks$"):
+    with pytest.raises(
+        InvariantBroken, match=f"^I2: worker {broker.away.id} is detached, reachable and requests a job$"
+    ):
         check(broker)
 
 
@@ -343,7 +345,7 @@ def test_worker_listed_for_one_of_its_two_services_is_found(broker: CheckedBroke
 
 
 def test_service_of_a_worker_that_the_roster_does_not_know_is_found(broker: CheckedBroker) -> None:
-    """R29, I1: nobody could ask for it. A gap: `check` looked at the roster's services only."""
+    """R29, I1: no caller could request it. A gap: `check` only checked registered services."""
     broker.worker("a", "b")
     del broker.worker_registry.services["b"]
     with pytest.raises(InvariantBroken):

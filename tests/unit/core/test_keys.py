@@ -91,7 +91,7 @@ def test_same_key_with_another_payload_is_refused(broker: CheckedBroker, other: 
 
 
 def test_background_job_does_not_join_a_call(broker: CheckedBroker, caller: Caller) -> None:
-    """It would be acknowledged, and is not in the diary."""
+    """It would be acknowledged without being stored."""
     broker.call(b"x", key="k", waits=True)
     broker.take()
     assert broker.submit("s", b"x", caller, JobOptions(durable=True, waits=True), 1.0, key="k") is None
@@ -142,7 +142,11 @@ def test_impossible_key_is_invalid(broker: CheckedBroker, caller: Caller, key: s
     assert broker.submit("s", b"x", caller, JobOptions(waits=True), 0.0, key=key) is None
     assert broker.take() == [
         DeliverOutcome(
-            caller, None, Outcome.REFUSED, reason="invalid: a key is 1 to 256 bytes", refusal=RefusalReason.INVALID
+            caller,
+            None,
+            Outcome.REFUSED,
+            reason="invalid: a key is 1 to 256 bytes of printable text",
+            refusal=RefusalReason.INVALID,
         )
     ]
 
@@ -172,7 +176,7 @@ def test_joining_counts_against_no_bound() -> None:
 
 
 def test_job_with_a_key_outlives_its_caller(broker: CheckedBroker, caller: Caller, other: Caller) -> None:
-    """R18, R24: the caller may come back."""
+    """R18, R24: the caller may return."""
     job = broker.call(caller=caller, key="k")
     broker.caller_gone(caller, 1.0)
     assert broker.call(caller=other, key="k", now=2.0) is job
@@ -188,7 +192,7 @@ def test_job_with_a_key_outlives_its_caller(broker: CheckedBroker, caller: Calle
 def test_joining_an_unsaved_background_job_is_accepted_with_it(
     broker: CheckedBroker, caller: Caller, other: Caller
 ) -> None:
-    """R24, I3: not before the diary has it."""
+    """R24, I3: not before the commit."""
     job = broker.call(caller=caller, durable=True, key="k")
     assert broker.call(caller=other, durable=True, key="k") is job
     assert broker.take() == [StoreJob(job, 1)]
@@ -224,7 +228,7 @@ def test_joining_an_ended_background_job_is_answered(broker: CheckedBroker, othe
 def test_joining_an_ended_background_job_waits_for_the_diary_like_the_first(
     broker: CheckedBroker, caller: Caller, other: Caller
 ) -> None:
-    """I3, R24, R103. A bug: who joined in between was told an outcome that a crash would have undone."""
+    """I3, R24, R103. A bug: a caller that joined in between got an outcome that a crash would have undone."""
     broker.worker()
     job = broker.store(caller=caller, key="k")
     broker.succeed(attempt_of(job), b"result", 1.0)

@@ -1,4 +1,4 @@
-"""The tables of moves: every pair of states is either in them or stops the process (I9)."""
+"""The transition tables: every pair of states is either in them or stops the process (I9)."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_every_worker_may_go_and_nobody_comes_back(state: WorkerState) -> None:
     ],
 )
 def test_state_of_a_working_worker_follows_its_slots(running: int, stuck: int, fitting: WorkerState) -> None:
-    """D11: stuck is counted for each slot."""
+    """D11: stuck attempts are counted for each slot."""
     worker = a_worker(WorkerState.BUSY, capacity=2)
     for number in range(running + stuck):
         held = worker.running if number < running else worker.stuck
@@ -153,7 +153,7 @@ def test_detached_worker_that_is_within_reach_again_is_what_its_slots_say(
 
 @pytest.mark.parametrize("state", [WorkerState.STARTING, WorkerState.DRAINING, WorkerState.GONE])
 def test_worker_that_does_not_work_is_not_detached(state: WorkerState) -> None:
-    """R64: a draining one that is out of reach goes on draining."""
+    """R64: a draining worker that is not reachable continues to drain."""
     assert settle(a_worker(state, away_since=5.0)) is state
 
 

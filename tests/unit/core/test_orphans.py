@@ -1,4 +1,4 @@
-"""Jobs whose callers cannot be reached and may come back."""
+"""Jobs whose callers are disconnected and may return."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .world import Caller, CheckedBroker, attempt_of
 
 @pytest.mark.parametrize("delay", [0.0, 100.0])
 def test_call_waits_the_grace_for_a_caller_out_of_reach(broker: CheckedBroker, caller: Caller, delay: float) -> None:
-    """R18, R64: it is answered nevertheless, for a caller that comes back later still."""
+    """R18, R64: its outcome is delivered even so, for a caller that returns later."""
     job = broker.call(caller=caller, orphan_grace=5.0, delay=delay)
     broker.caller_away(job.callers[0], 1.0)
     broker.run_until(5.9)
@@ -85,7 +85,7 @@ def give_back(broker: CheckedBroker, attempt: Attempt, way: str, now: float) -> 
 def test_orphan_that_is_given_back_after_its_grace_is_not_started_again(
     broker: CheckedBroker, caller: Caller, way: str
 ) -> None:
-    """R18, R64. A bug: where another worker was free, it was handed out once more."""
+    """R18, R64. A bug: if another worker was free, it was dispatched again."""
     attempt = broker.running(broker.worker(may_decline=True), caller=caller, attempts=3, orphan_grace=5.0)
     broker.worker()
     broker.caller_away(attempt.job.callers[0], 1.0)
@@ -143,7 +143,7 @@ def test_patience_of_a_caller_out_of_reach_runs_on(broker: CheckedBroker) -> Non
 
 
 def test_caller_that_has_gone_for_good_is_not_answered(broker: CheckedBroker, caller: Caller) -> None:
-    """R18: out of reach first, then given up."""
+    """R18: disconnected first, then removed."""
     job = broker.call(caller=caller, orphan_grace=5.0)
     broker.caller_away(job.callers[0], 1.0)
     broker.caller_gone(caller, 2.0)

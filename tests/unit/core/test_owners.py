@@ -32,7 +32,7 @@ def refusal(broker: CheckedBroker) -> str:
 
 
 def test_one_caller_cannot_take_all_names() -> None:
-    """R29. A bug: a caller that enqueued to 12,000 new names used up max_services for everybody, for good."""
+    """R29. A bug: a caller that enqueued to 12,000 new names used up max_services for all callers, for good."""
     broker = CheckedBroker(max_services=10, max_services_per_caller=3)
     flood, other = Owner(), Owner()
     for number in range(3):
@@ -43,7 +43,7 @@ def test_one_caller_cannot_take_all_names() -> None:
         "busy: this connection has jobs for 3 names that no worker has offered; at most 3 are allowed "
         "(max_services_per_caller): start workers for them, or wait until their jobs have ended"
     )
-    assert enqueue(broker, "s0", flood) is not None  # a name that is there already
+    assert enqueue(broker, "s0", flood) is not None  # a name that exists already
     assert enqueue(broker, "mine", other) is not None
     assert broker.worker("s3").services
 
@@ -112,8 +112,7 @@ def test_one_caller_cannot_take_the_whole_queue() -> None:
     broker.take()
     assert enqueue(broker, "s", flood) is None
     assert refusal(broker) == (
-        "busy: this connection has 2 jobs here already; at most 2 are allowed (max_jobs_per_caller): submit again when "
-        "some have ended"
+        "busy: this connection has 2 jobs, the maximum (max_jobs_per_caller); retry when some have ended"
     )
     assert (
         broker.submit("s", b"x", Caller(), JobOptions(), 0.0, owner=flood) is None

@@ -1,4 +1,4 @@
-"""Parts of results: passed on to callers that take them, kept for the others."""
+"""Parts of results: delivered to callers that stream, kept for the others."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_parts_of_all_jobs_together_are_bounded(caller: Caller) -> None:
     assert broker.job_registry.part_bytes == 6
     broker.take()
     broker.succeed(attempt_of(second), b"7", 2.0)
-    told = "there was no room for the parts of its result, 6 bytes (max_memory)"
+    told = "the parts of its result, 6 bytes, exceed the memory for parts (max_memory)"
     assert answers(broker) == [(FAILED, b"", told)]
     broker.succeed(attempt_of(first), b"7", 2.0)
     assert answers(broker) == [(DONE, b"1234567", "")]

@@ -1,4 +1,4 @@
-"""Workers that ask for jobs, and workers that change what they offer (R131, R132)."""
+"""Workers that request jobs, and workers that change their services (R131, R132)."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_worker_that_does_not_pull_always_asks(broker: CheckedBroker) -> None:
 
 
 def test_ask_whose_job_was_taken_back_before_it_was_sent_still_stands(broker: CheckedBroker, caller: Caller) -> None:
-    """The session has not heard of that job: its worker waits for one as before."""
+    """The broker side has not received that job: its worker waits for one as before."""
     worker = puller(broker)
     broker.withdraw(broker.call(caller=caller), 1.0)
     assert (worker.state, worker.asked) == (WorkerState.IDLE, 1)
@@ -86,7 +86,7 @@ def test_ask_whose_job_was_taken_back_before_it_was_sent_still_stands(broker: Ch
 
 
 def test_job_on_its_way_to_a_worker_is_one_that_it_asks_for(broker: CheckedBroker) -> None:
-    """A session that says again how many requests wait has not seen the job that is to answer one of them."""
+    """A broker side that repeats its number of requests has not received the job that answers one of them."""
     worker = puller(broker, capacity=3)
     first, second = broker.call(), broker.call()
     broker.ask(worker, 1, 0.0)
@@ -96,7 +96,7 @@ def test_job_on_its_way_to_a_worker_is_one_that_it_asks_for(broker: CheckedBroke
 
 
 def test_job_that_never_left_uses_up_the_ask(broker: CheckedBroker) -> None:
-    """R131: its session asks again if the worker still waits."""
+    """R131: its broker side requests again if the worker still waits."""
     worker = puller(broker)
     attempt = broker.running(worker)
     broker.undelivered(attempt, 1.0)

@@ -1,4 +1,4 @@
-"""Jobs that wait: their order, and what leaving costs."""
+"""Waiting jobs: their order, and the cost of removing them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_higher_priority_goes_first(broker: CheckedBroker) -> None:
 
 
 def test_one_step_of_priority_is_worth_the_age_step_and_no_more(broker: CheckedBroker) -> None:
-    """Nobody starves: 60 s of waiting weigh as much as a step."""
+    """No job starves: 60 s of waiting weigh as much as a step."""
     broker.call(b"old and low", priority=4, now=0.0)
     broker.call(b"59 s younger", priority=5, now=59.0)
     broker.call(b"61 s younger", priority=5, now=61.0)
@@ -114,7 +114,7 @@ def test_dead_entries_stay_bounded_when_jobs_are_cancelled_for_ever(broker: Chec
 
 
 def test_dead_entries_stay_bounded_when_the_living_are_taken(broker: CheckedBroker) -> None:
-    """I5. A bug: only `remove` swept, so that the dead outnumbered the living once those were handed out."""
+    """I5. A bug: only `remove` swept, so that dead entries outnumbered the live ones once those were dispatched."""
     for _ in range(100):
         broker.call(b"urgent", priority=9)
     slow = [broker.call(b"slow", priority=0) for _ in range(100)]
@@ -135,7 +135,7 @@ def test_queue_counts_what_waits(broker: CheckedBroker) -> None:
 
 
 def test_delayed_job_that_comes_back_stands_where_the_end_of_its_delay_puts_it(broker: CheckedBroker) -> None:
-    """D7, R8: its arrival is the end of its delay, not the moment it was asked for."""
+    """D7, R8: its arrival is the end of its delay, not the time of its submit."""
     delayed = broker.call(b"delayed", delay=10.0, now=0.0)
     waiting = broker.call(b"waiting", now=5.0)
     broker.tick(10.0)

@@ -1,4 +1,4 @@
-"""The arithmetic of attempts, by itself: what a job remembers, when its attempts are spent, how long it rests."""
+"""Retry rules by themselves: what a job remembers, when its attempts are used up, and its retry delays."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dragoman.core.model import Job, JobId, Service, Worker, WorkerId
 from dragoman.core.options import JobOptions, WorkerProfile
 from dragoman.core.policy import Policy
 from dragoman.core.recipients import Recipient
-from dragoman.core.retries import TRIED_KEPT, are_spent, back_off, note_ending, remember_tried
+from dragoman.core.retries import TRIED_KEPT, attempts_used_up, back_off, record_attempt, remember_tried
 from dragoman.core.states import AttemptRecord, Outcome
 
 
@@ -42,8 +42,8 @@ def test_ending_is_one_more_entry_of_the_history_and_ends_a_row_of_refusals() ->
     """R8, R9."""
     job = a_job()
     job.refusals = 7
-    note_ending(job, a_worker(1), Outcome.FAILED, "no")
-    note_ending(job, a_worker(2), Outcome.LOST, "gone")
+    record_attempt(job, a_worker(1), Outcome.FAILED, "no")
+    record_attempt(job, a_worker(2), Outcome.LOST, "gone")
     assert job.history == [AttemptRecord(1, "w1", Outcome.FAILED, "no"), AttemptRecord(2, "w2", Outcome.LOST, "gone")]
     assert (job.spent, job.refusals, job.tried) == (2, 0, (1, 2))
 
@@ -69,7 +69,7 @@ def test_attempts_are_spent_by_number_or_by_deaths(
 ) -> None:
     """D8, R10, L18."""
     job = a_job(spent, deaths, attempts=wished, default_attempts=default)
-    assert are_spent(job, a_worker(attempts=workers), Policy(max_attempts=5, max_worker_deaths=3)) is verdict
+    assert attempts_used_up(job, a_worker(attempts=workers), Policy(max_attempts=5, max_worker_deaths=3)) is verdict
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,7 @@ def test_failures_are_not_deaths(broker: CheckedBroker) -> None:
 
 
 def test_poison_job_does_not_stop_the_others(broker: CheckedBroker) -> None:
-    """R10: it is with one worker at a time, and rests between."""
+    """R10: it is at one worker at a time, and is delayed between attempts."""
     broker.worker()
     poison = broker.call(b"poison", attempts=3)
     other = broker.call(b"other")
@@ -272,7 +272,7 @@ def test_retry_of_a_forgotten_job_makes_nothing(broker: CheckedBroker) -> None:
 
 @pytest.mark.parametrize("policy", [{"max_jobs": 1}, {"max_jobs_per_service": 1}, {"max_memory": 10}])
 def test_retry_obeys_the_bounds(policy: dict[str, int]) -> None:
-    """R15. A bug: a quarantined job could be retried without end, whatever was here already."""
+    """R15. A bug: a quarantined job could be retried without end, beyond every limit."""
     broker = CheckedBroker(**policy)
     job, other = quarantined(broker), quarantined(broker)
     assert broker.retry(job, 2.0) is not None
@@ -322,7 +322,7 @@ def test_retry_does_not_wait_for_the_delay_again(broker: CheckedBroker) -> None:
 
 
 def test_job_brings_its_own_back_off(broker: CheckedBroker) -> None:
-    """R11, per job: first rest, doubled, up to its cap."""
+    """R11, per job: first delay, doubled, up to its maximum."""
     broker.worker()
     job = broker.call(attempts=5, retry_first=4.0, retry_cap=10.0, retry_jitter=0.0)
     rests = []

@@ -1,4 +1,4 @@
-"""Jobs of an earlier run: they come back as they were, and their bytes when they are needed (R107)."""
+"""Jobs of an earlier run: they are restored as they were, and their payloads when they are needed (R107)."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_payload_that_comes_after_the_end_is_dropped(broker: CheckedBroker) -> N
 
 
 def test_attempt_whose_payload_is_on_its_way_was_seen_by_nobody(broker: CheckedBroker) -> None:
-    """R8: its worker goes before the line could hand anything over."""
+    """R8: its worker leaves before the runner could send the job."""
     job = revive(broker, kept())
     worker = broker.worker(now=NOW)
     broker.take()
@@ -197,7 +197,7 @@ def test_attempt_of_an_earlier_run_is_claimed_once(broker: CheckedBroker) -> Non
 
 
 def test_result_that_comes_before_its_job_is_read_waits_for_it(broker: CheckedBroker) -> None:
-    """R107. Workers are back sooner than a large diary is read: what they brought was dropped."""
+    """R107. Workers reconnect before a large store is read: the results they sent were dropped."""
     broker.job_registry.is_loading = True
     assert broker.job_registry.early.keep(TOKEN, b"result")
     job = revive(broker, given())
@@ -218,7 +218,7 @@ def test_results_that_come_early_are_bounded() -> None:
 
 
 def test_worker_that_does_not_return_in_time_has_lost_it(broker: CheckedBroker) -> None:
-    """R107: `resume` is 30 s. Its run time goes on meanwhile."""
+    """R107: `resume` is 30 s. Its run time continues meanwhile."""
     job = revive(broker, given())
     attempt = broker.resumable[TOKEN]
     broker.run_until(NOW + 29.9)
@@ -251,7 +251,7 @@ def test_key_joins_a_job_of_an_earlier_run(broker: CheckedBroker) -> None:
 
 
 def test_key_that_two_jobs_of_an_earlier_run_have_is_the_later_ones(broker: CheckedBroker) -> None:
-    """An outcome that was forgotten, and not erased yet when the broker died: forgetting it anew broke the broker."""
+    """An outcome that was dropped, but not deleted when the broker died: dropping it again broke the broker."""
     first = revive(broker, kept(1, outcome=Outcome.DONE, keep_until=NOW + 10.0, key="k"))
     second = revive(broker, kept(2, outcome=Outcome.DONE, keep_until=NOW + 20.0, key="k"))
     broker.run_until(NOW + 10.0)
@@ -269,7 +269,7 @@ def test_quarantined_job_can_be_tried_again(broker: CheckedBroker) -> None:
 
 
 def test_retried_job_comes_back_out_of_quarantine_and_names_its_successor(broker: CheckedBroker) -> None:
-    """The diary has it in quarantine still, and its retry says otherwise."""
+    """In the store it is still in quarantine; `retry_of` of its retry overrides that."""
     old = revive(broker, kept(1, outcome=Outcome.LOST, quarantined=True, spent=3, keep_until=NOW + 50.0))
     again = revive(broker, kept(2, retry_of=old.id))
     assert (old.quarantined, old.retried_as, broker.retry(old, NOW)) == (False, again.id, None)

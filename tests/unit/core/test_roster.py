@@ -1,4 +1,4 @@
-"""Workers present: who is idle, who is picked, and how many names are kept."""
+"""The worker registry: idle workers, the choice of a worker, and the limit on service names."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_worker_stands_once_among_the_idle_when_its_time_of_being_last_ends(brok
 
 
 def test_service_knows_when_the_first_of_its_held_back_workers_may_be_trusted(broker: CheckedBroker) -> None:
-    """R38. Looked at by every hand-out, so it must be neither too late nor, for long, too early."""
+    """R38. Every dispatch checks it, so it must never be late, and not be early for long."""
     late, early = broker.worker(held=90.0), broker.worker(held=60.0)
     service = broker.worker_registry.services["s"]
     assert service.held_back_until == 60.0
@@ -119,7 +119,7 @@ def test_tried_worker_gets_the_job_again_if_it_is_the_only_one(broker: CheckedBr
     only = broker.worker()
     job = broker.call(attempts=2)
     broker.fail(attempt_of(job), "no", 1.0)
-    assert job.state is JobState.DELAYED  # not before the delay is over
+    assert job.state is JobState.DELAYED  # not before the delay has ended
     broker.tick(2.0)
     assert attempt_of(job).worker is only
 
@@ -234,7 +234,7 @@ def test_names_beyond_the_bound_are_refused_and_not_stored() -> None:
             caller,
             None,
             Outcome.REFUSED,
-            reason="busy: 2 services are known already (max_services)",
+            reason="busy: 2 services exist, the maximum (max_services); raise the limit",
             refusal=RefusalReason.BUSY,
         )
     ]
@@ -260,7 +260,7 @@ def test_worker_whose_second_name_does_not_fit_leaves_nothing_behind() -> None:
 def test_every_service_a_worker_offers_can_be_asked_for() -> None:
     broker = CheckedBroker(max_services=2)
     broker.call(service="x", waits=True)
-    broker.withdraw(next(iter(broker.jobs.values())), 0.0)  # a name nobody uses any more
+    broker.withdraw(next(iter(broker.jobs.values())), 0.0)  # a name that is not used any more
     worker = broker.worker("a", "b")
     assert all(broker.worker_registry.services.get(service.name) is service for service in worker.services)
 
@@ -282,7 +282,7 @@ def test_paused_name_is_not_forgotten() -> None:
 
 @pytest.mark.parametrize("way", ["delayed", "unsaved", "backing off"])
 def test_name_of_a_job_that_is_in_no_queue_is_not_forgotten(way: str) -> None:
-    """A bug: a service with a delayed, resting or unsaved job was forgotten, and the job waited where nobody looks."""
+    """A bug: a service with a delayed or unsaved job was removed, and the job waited in a queue without workers."""
     broker = CheckedBroker(max_services=1)
     if way == "delayed":
         job = broker.call(delay=10.0)

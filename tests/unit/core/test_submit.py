@@ -1,4 +1,4 @@
-"""How a job comes in, waits, is delayed, is given up; and the three times."""
+"""Submitted jobs: accepted, queued, delayed, cancelled; and the three time-outs."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_job_may_bring_its_id(broker: CheckedBroker) -> None:
     assert (job.id, broker.jobs[named]) == (named, job)
 
 
-# -------------------------------------------------------------------- refused at the door
+# -------------------------------------------------------------------- refused
 
 
 def test_an_id_that_a_present_job_has_is_refused(broker: CheckedBroker, caller: Caller) -> None:
@@ -75,7 +75,7 @@ def test_an_id_that_a_present_job_has_is_refused(broker: CheckedBroker, caller: 
     job = broker.call()
     broker.take()
     assert broker.submit("s", b"", caller, JobOptions(), 0.0, id=job.id) is None
-    assert broker.take() == refusal(caller, RefusalReason.INVALID, "a job of this id is here already")
+    assert broker.take() == refusal(caller, RefusalReason.INVALID, "a job with this id already exists")
 
 
 @pytest.mark.parametrize("name", ["", "a" * 129, "a\0b", "\ud800"])
@@ -109,7 +109,9 @@ def test_too_many_jobs_are_refused_and_the_limit_is_named(caller: Caller) -> Non
     broker.call(delay=5.0)
     broker.take()
     assert broker.submit("s", b"x", caller, JobOptions(), 0.0) is None
-    assert broker.take() == refusal(caller, RefusalReason.BUSY, "2 jobs are here already (max_jobs)")
+    assert broker.take() == refusal(
+        caller, RefusalReason.BUSY, "the broker holds 2 jobs, the maximum (max_jobs); retry later"
+    )
 
 
 def test_too_many_jobs_of_one_service_are_refused_and_the_limit_is_named(caller: Caller) -> None:
@@ -118,7 +120,9 @@ def test_too_many_jobs_of_one_service_are_refused_and_the_limit_is_named(caller:
     broker.call()
     broker.call()
     assert broker.submit("s", b"x", caller, JobOptions(waits=True), 0.0) is None
-    assert broker.take() == refusal(caller, RefusalReason.BUSY, "2 jobs wait for it already (max_jobs_per_service)")
+    assert broker.take() == refusal(
+        caller, RefusalReason.BUSY, "2 jobs wait for this service, the maximum (max_jobs_per_service); retry later"
+    )
     assert broker.call(service="other").state is JobState.WAITING
 
 
@@ -127,7 +131,9 @@ def test_too_many_bytes_are_refused_and_the_limit_is_named(caller: Caller) -> No
     broker = CheckedBroker(max_memory=10)
     broker.call(b"123456")
     assert broker.submit("s", b"12345", caller, JobOptions(waits=True), 0.0) is None
-    assert broker.take() == refusal(caller, RefusalReason.BUSY, "jobs take 6 bytes already (max_memory)")
+    assert broker.take() == refusal(
+        caller, RefusalReason.BUSY, "payloads of jobs take 6 of 10 bytes (max_memory); retry later"
+    )
     assert broker.call(b"1234").state is JobState.WAITING
 
 
@@ -215,7 +221,7 @@ def test_no_patience_at_all_means_now_or_never(broker: CheckedBroker, caller: Ca
 
 
 def test_attempt_that_runs_longer_than_job_timeout_is_timed_out(broker: CheckedBroker, caller: Caller) -> None:
-    """R7, D11: the worker is recalled and stuck."""
+    """R7, D11: the attempt is cancelled and the worker is stuck."""
     worker = broker.worker()
     job = broker.call(caller=caller, job_timeout=5.0)
     attempt = attempt_of(job)
@@ -300,7 +306,7 @@ def test_queue_timeout_before_the_deadline_ends_the_job(broker: CheckedBroker, c
 
 
 def test_job_that_comes_after_its_deadline_is_not_started(broker: CheckedBroker, caller: Caller) -> None:
-    """The deadline is the caller's patience over everything. Doubtful before: the worker was given the job."""
+    """The deadline covers everything. Before, the worker was sent the job."""
     worker = broker.worker()
     broker.submit("s", b"x", caller, JobOptions(), 5.0, deadline=5.0)
     broker.tick(5.0)
@@ -347,7 +353,7 @@ def test_withdraw_of_an_ended_job_changes_nothing(broker: CheckedBroker) -> None
 
 
 def test_effect_that_is_not_carried_out_yet_still_says_what_to_do(broker: CheckedBroker) -> None:
-    """I7. A bug: a job that ended in the turn it was given left a Give with an empty payload behind."""
+    """I7. A bug: a job that ended in the iteration of its dispatch left a SendJob with an empty payload."""
     broker.worker()
     broker.withdraw(broker.call(b"payload"), 0.0)
     assert all(
@@ -374,7 +380,7 @@ def test_call_whose_caller_is_away_is_kept_for_the_grace(broker: CheckedBroker, 
 
 
 def test_caller_that_has_gone_leaves_all_its_jobs_at_once(broker: CheckedBroker, caller: Caller) -> None:
-    """R18, R19: one call of the session; what waits ends without the grace, what runs or is kept goes on."""
+    """R18, R19: waiting calls end without the grace; running and kept jobs continue."""
     broker.worker()
     running = broker.running(broker.worker("other"), caller=caller).job
     waiting = broker.call(caller=caller, orphan_grace=5.0)

@@ -1,4 +1,4 @@
-"""Jobs whose bytes never left the broker."""
+"""Jobs that were never sent."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_detached_worker_whose_job_was_undelivered_has_its_lease_again(broker: C
 
 
 def test_undelivered_job_is_no_life_sign(broker: CheckedBroker) -> None:
-    """D1: nobody said anything."""
+    """D1: the worker sent nothing."""
     attempt = broker.running(broker.worker(lease=5.0))
     broker.undelivered(attempt, 4.0)
     assert attempt.worker.seen == 0.0
@@ -127,7 +127,7 @@ def test_job_that_is_undelivered_again_and_again_rests(broker: CheckedBroker) ->
 
 
 def test_undelivered_job_whose_queue_time_is_over_has_timed_out(broker: CheckedBroker, caller: Caller) -> None:
-    """R8: being handed out to nobody does not renew it."""
+    """R8: a dispatch that reached no worker does not renew it."""
     attempt = broker.running(caller=caller, queue_timeout=5.0)
     broker.undelivered(attempt, 5.0)
     assert broker.take() == [

@@ -173,7 +173,7 @@ def test_stuck_worker_that_says_it_is_free_is_believed(broker: CheckedBroker) ->
 
 
 def test_stuck_worker_that_says_it_is_free_gets_the_job_that_waits(broker: CheckedBroker) -> None:
-    """D11, I6. A bug: the tables did not let an stuck worker become busy, and the process stopped."""
+    """D11, I6. A bug: the tables did not let a stuck worker become busy, and the process stopped."""
     worker = broker.worker()
     stuck(broker, worker)
     job = broker.call(now=2.0)
@@ -190,7 +190,7 @@ def test_stuck_worker_is_waited_for_so_long_and_no_longer(broker: CheckedBroker)
     broker.run_until(100.9)
     assert worker.state is WorkerState.STUCK
     broker.run_until(101.0)
-    assert broker.take() == [RemoveWorker(worker, RemovalReason.EXPIRED, "it did not prove itself free within 100 s")]
+    assert broker.take() == [RemoveWorker(worker, RemovalReason.EXPIRED, "its worker was stuck for 100 s")]
 
 
 def test_stuck_worker_that_falls_silent_is_gone_when_its_lease_is(broker: CheckedBroker) -> None:
@@ -271,7 +271,7 @@ def test_word_of_being_free_proves_all_slots_but_those_where_a_job_runs(broker: 
 
 
 def test_stuck_limit_counts_for_each_slot(broker: CheckedBroker) -> None:
-    """R36. A bug: with two slots that were stuck by turns, each proven soon, the first one's time ran on."""
+    """R36. A bug: with two slots that were stuck in alternation, each freed soon, the first one's time ran on."""
     worker = broker.worker(capacity=2, stuck_timeout=100.0)
     doubtful = stuck(broker, worker, now=0.0)
     for now in range(10, 300, 10):
@@ -283,7 +283,7 @@ def test_stuck_limit_counts_for_each_slot(broker: CheckedBroker) -> None:
 
 
 def test_oldest_stuck_slot_counts(broker: CheckedBroker) -> None:
-    """R36: new doubt does not renew the old one's time."""
+    """R36: a newer stuck slot does not renew the older one's time."""
     worker = broker.worker(capacity=2, stuck_timeout=100.0)
     stuck(broker, worker, now=0.0)
     broker.succeed(stuck(broker, worker, now=50.0), b"late", 60.0)
@@ -292,12 +292,12 @@ def test_oldest_stuck_slot_counts(broker: CheckedBroker) -> None:
 
 
 def test_worker_without_a_slot_cannot_be(broker: CheckedBroker) -> None:
-    """I2. Doubtful before: it became idle with nowhere to put a job, and `check` failed."""
+    """I2. Before, it became idle without a slot for a job, and `check` failed."""
     with pytest.raises(ValueError, match="capacity 0"):
         WorkerProfile(capacity=0)
 
 
-# -------------------------------------------------------------------- our own pause
+# -------------------------------------------------------------------- pauses of the broker
 
 
 def test_our_own_pause_kills_nobody(broker: CheckedBroker) -> None:
@@ -315,13 +315,13 @@ def test_our_own_pause_kills_nobody(broker: CheckedBroker) -> None:
 def test_pause_does_not_move_a_life_sign_into_the_future(broker: CheckedBroker) -> None:
     """R22."""
     worker = broker.worker(lease=5.0)
-    broker.seen(worker, 33.5)  # heard while the sockets were read dry
+    broker.seen(worker, 33.5)  # received while all sockets were read
     broker.extend_leases(30.0, 34.0)
     assert worker.seen == 34.0
 
 
 def test_our_own_pause_does_not_count_as_being_stuck(broker: CheckedBroker) -> None:
-    """D13: kills nobody, by whatever clock. Doubtful before: only the lease was moved."""
+    """D13: no limit removes it. Before, only the lease was moved."""
     worker = broker.worker(stuck_timeout=100.0)
     stuck(broker, worker)
     broker.extend_leases(500.0, 501.0)
@@ -330,7 +330,7 @@ def test_our_own_pause_does_not_count_as_being_stuck(broker: CheckedBroker) -> N
 
 
 def test_pause_does_not_move_the_times_of_jobs(broker: CheckedBroker) -> None:
-    """R22 moves leases; a caller's patience is measured by the caller's clock."""
+    """R22 moves leases; a caller measures its own time-out by its own clock."""
     job = broker.call(deadline=20.0)
     broker.extend_leases(30.0, 34.0)
     broker.tick(34.0)
@@ -340,7 +340,7 @@ def test_pause_does_not_move_the_times_of_jobs(broker: CheckedBroker) -> None:
 def test_silent_worker_whose_session_hangs_up_keeps_its_jobs_until_it_is_known_what_never_left(
     broker: CheckedBroker,
 ) -> None:
-    """R8. A bug: jobs that still lay in our send buffer ended *lost* when the lease of their worker ran out."""
+    """R8. A bug: jobs that were still in the send buffer ended *lost* when the lease of their worker ended."""
     worker = broker.worker(lease=5.0, ends_with_connection=True, capacity=2)
     seen, unseen = broker.call(), broker.call()
     attempt = attempt_of(unseen)

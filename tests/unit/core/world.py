@@ -1,6 +1,6 @@
-"""A broker that is checked after every verb, and short ways to bring it into a state.
+"""A broker that is checked after every call, and short ways to bring it into a state.
 
-Effects are taken as the line takes them: `take` hands over the list and leaves a new one.
+Effects are taken as the runner takes them: `take` returns the list and leaves a new one.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Caller(model.Caller):
 
 
 class FixedEntropy(SeededEntropy):
-    """Ids as ever; jitter is what the test says."""
+    """Ids as usual; the test sets the jitter."""
 
     def __init__(self, jitter: float = 0.0) -> None:
         super().__init__("core")
@@ -81,11 +81,11 @@ class FixedEntropy(SeededEntropy):
 
 
 class CheckedBroker:
-    """Beside a broker and not a kind of one: from a compiled class nobody may inherit."""
+    """Wraps a broker. It is not a subclass, because a compiled class has no interpreted subclasses."""
 
     def __init__(self, jitter: float = 0.0, **policy: Any) -> None:
         self.plain = Broker(Policy(**policy), FixedEntropy(jitter))
-        self.last_save = 0  # the highest number the diary was told
+        self.last_save = 0  # the highest number that was passed to the store
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.plain, name)
@@ -104,7 +104,7 @@ class CheckedBroker:
     # ------------------------------------------------------------ ways into a state
 
     def take(self) -> list[Effect]:
-        """Carry out the effects as the line does: an attempt whose Give was taken has been sent."""
+        """Execute the effects as the runner does: an attempt whose SendJob was taken has been sent."""
         effects = list(self.effects)
         self.effects.clear()
         for effect in effects:
@@ -115,7 +115,7 @@ class CheckedBroker:
         return effects
 
     def worker(self, *services: str, now: float = 0.0, name: str = "w", held: float = 0.0, **profile: Any) -> Worker:
-        """A worker that has joined and said it is free."""
+        """A worker that has joined and is ready."""
         worker = self.starting(*services, now=now, name=name, held=held, **profile)
         self.idle(worker, now)
         return worker
@@ -137,7 +137,7 @@ class CheckedBroker:
         key: str | None = None,
         **job_options: Any,
     ) -> Job:
-        """A job that was let in; it waits for a worker if there is none."""
+        """A job that was accepted; it waits if there is no worker."""
         job_options.setdefault("waits", True)
         caller = caller or Caller()
         job = self.submit(service, payload, caller, JobOptions(**job_options), now, deadline=deadline, key=key)
@@ -145,17 +145,17 @@ class CheckedBroker:
         return job
 
     def store(self, payload: bytes = b"x", *, now: float = 0.0, **more: Any) -> Job:
-        """A background job that the diary has."""
+        """A background job that is committed."""
         job = self.call(payload, now=now, durable=True, **more)
         self.save_all(now)
         return job
 
     def save_all(self, now: float = 0.0, problem: str | None = None) -> None:
-        """The diary answers for everything it was told so far."""
+        """Commit everything that was passed to the store so far."""
         self.saved(self.last_save, now, problem)
 
     def running(self, worker: Worker | None = None, **more: Any) -> Attempt:
-        """The attempt of a call that a worker holds, its Give carried out."""
+        """The attempt of a call that a worker holds; its SendJob was executed."""
         if worker is None:
             self.worker()
         attempt = attempt_of(self.call(**more))
@@ -163,7 +163,7 @@ class CheckedBroker:
         return attempt
 
     def run_until(self, end: float) -> None:
-        """Tick at every deadline up to `end`, as a line that is never late."""
+        """Tick at every deadline up to `end`, as a runner that is never late."""
         while (due := self.next_deadline()) <= end:
             self.tick(due)
 

@@ -1,4 +1,4 @@
-"""The folder of a controller's sockets: who may use it, and what is cleared away (R84)."""
+"""The folder of a controller's sockets: checks of its owner and mode, and removal of old sockets (R84)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def folder(path: Path) -> ControllerFolder:
 
 @pytest.fixture
 def listen() -> Iterator[Listen]:
-    """Somebody who listens, until it is closed or the test is over."""
+    """A listening socket, until it is closed or the test ends."""
     made: list[socket.socket] = []
 
     def listen(path: Path) -> socket.socket:
@@ -76,12 +76,12 @@ def test_one_that_is_there_is_left_as_it_is(path: Path, folder: ControllerFolder
 def test_one_where_everybody_may_write_is_refused(path: Path, folder: ControllerFolder, mode: int) -> None:
     path.mkdir()
     path.chmod(mode)
-    with pytest.raises(OSError, match=f"everybody may write there: run chmod o-w {path}"):
+    with pytest.raises(OSError, match=f"all users may write there: run chmod o-w {path}"):
         folder.prepare()
 
 
 def test_one_that_would_be_made_for_everybody_is_refused(path: Path) -> None:
-    with pytest.raises(OSError, match="everybody may write there"):
+    with pytest.raises(OSError, match="all users may write there"):
         ControllerFolder(str(path), 0o777, [os.getuid()]).prepare()
 
 
@@ -96,7 +96,8 @@ def test_one_of_somebody_else_is_refused(path: Path, folder: ControllerFolder, m
 
 
 def test_a_link_to_a_folder_is_not_followed(path: Path, folder: ControllerFolder) -> None:
-    """Another user could plant it in a folder where everybody may write, and have us use a folder of ours."""
+    """Another user could create it in a folder that all users may write to, and redirect the broker to a folder of its
+    own."""
     elsewhere = path.with_name("elsewhere")
     elsewhere.mkdir(mode=0o755)
     path.symlink_to(elsewhere)
@@ -159,7 +160,7 @@ def test_only_sockets_named_by_a_number_are_cleared_away(path: Path, folder: Con
     folder.prepare()
     for name in ("1.sock", "22.sock", "9007199254740993.sock"):
         listen(path / name).close()
-    listen(path / "7.sock")  # of a worker of an earlier controller that lives: it will register anew
+    listen(path / "7.sock")  # of a worker of an earlier controller that is alive: it will register again
     kept = ("x.sock", "1.sock.bak", "-1.sock", "1 .sock", "sock", ".sock", "1.SOCK", "٣.sock", "main.sock")
     for name in kept:
         listen(path / name).close()

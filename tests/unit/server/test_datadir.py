@@ -1,4 +1,4 @@
-"""The data folder: its lock, its epoch, and a disk that has no room for either."""
+"""The data folder: its lock, its epoch, and a full disk."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dragoman.server.datadir import DataFolder, DataFolderLocked, FolderLock
 
 @pytest.fixture
 def full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk on which nothing can be synced while the ballast is there, or `crowd`."""
+    """A disk on which nothing can be synced while the ballast file exists, or `crowd`."""
     sync = os.fsync
 
     def no_room(descriptor: int) -> None:
@@ -36,7 +36,7 @@ def test_a_folder_that_is_only_locked_gets_no_epoch(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("full")
 def test_the_ballast_is_given_up_for_the_epoch(tmp_path: Path) -> None:
-    """A broker that was started anew on a full disk could not even serve calls."""
+    """A broker that was restarted on a full disk could not even serve calls."""
     (tmp_path / "ballast").touch()
     folder = DataFolder(tmp_path)
     assert folder.epoch == 0
@@ -61,11 +61,11 @@ def test_a_disk_that_is_full_without_the_ballast_names_the_folder_and_leaves_not
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o702, 0o757])
 def test_a_folder_where_everybody_may_write_is_refused(tmp_path: Path, mode: int) -> None:
-    """Anybody could have replaced the jobs in it."""
+    """Any user could have replaced the jobs in it."""
     path = tmp_path / "my data"
     path.mkdir()
     path.chmod(mode)
-    with pytest.raises(PermissionError, match=f"everybody may write there: run chmod o-w '{path}'") as caught:
+    with pytest.raises(PermissionError, match=f"all users may write there: run chmod o-w '{path}'") as caught:
         DataFolder(path)
     assert caught.value.filename == str(path)
     assert list(path.iterdir()) == []
@@ -73,10 +73,10 @@ def test_a_folder_where_everybody_may_write_is_refused(tmp_path: Path, mode: int
 
 def test_a_folder_where_another_group_may_write_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tmp_path.chmod(0o770)
-    DataFolder(tmp_path).close()  # a group of our own: that is how Kubernetes hands out volumes
+    DataFolder(tmp_path).close()  # the process's own group: Kubernetes provides volumes like that
     group = os.getegid()
     monkeypatch.setattr(os, "getegid", lambda: group + 1)
-    with pytest.raises(PermissionError, match=f"group {group} may write there, which is not ours: run chmod g-w"):
+    with pytest.raises(PermissionError, match=f"group {group} may write there, not the broker's: run chmod g-w"):
         DataFolder(tmp_path)
 
 

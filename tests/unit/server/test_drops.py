@@ -19,7 +19,7 @@ from dragoman.testing.entropy import SeededEntropy
 
 
 class Nobody(Caller):
-    """A caller whose answers go nowhere, and its session."""
+    """A caller that ignores its outcomes, and its broker side."""
 
     def __init__(self) -> None:
         super().__init__(self)
@@ -39,7 +39,7 @@ class World:
         self.lines.append({"level": level, "event": event, **fields})
 
     def wait(self, seconds: float) -> list[dict[str, Any]]:
-        """The log lines of a turn so much later."""
+        """Return the log lines of an iteration this much later."""
         self.now += seconds
         self.lines.clear()
         self.runner.run_once()
@@ -51,7 +51,7 @@ class World:
 
 
 def test_requests_that_time_out_in_the_queue_leave_a_warning() -> None:
-    """A bug: 87,221 of 100,000 requests timed out in the queue, and no log line said so."""
+    """A bug: 87,221 of 100,000 requests timed out in the queue, and there was no log line about it."""
     world = World()
     for _ in range(3):
         world.broker.submit("s", b"x", Nobody(), JobOptions(queue_timeout=10.0, waits=True), world.now)

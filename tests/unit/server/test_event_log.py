@@ -1,4 +1,4 @@
-"""Subscribers of the broker's events as the runner serves them, and the log as one of them."""
+"""Subscribers of the broker's events as the runner calls them, and the log as one of them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class World:
 
 
 class Subscriber:
-    """Keeps what it receives, and then does as it is told."""
+    """Records what it receives, then calls a function of the test."""
 
     def __init__(self, world: World, kinds: int, also: Callable[[Event], object]) -> None:
         self.received: list[tuple[Event, float]] = []

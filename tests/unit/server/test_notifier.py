@@ -1,4 +1,4 @@
-"""Signs of life come from the loop and from nowhere else."""
+"""Watchdog messages are sent by the event loop only."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from dragoman.server.sd_notify import SdNotifier
 
 
 class Loop:
-    """Calls when the test says so."""
+    """Calls back when the test requests it."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[float, Callable[[], None]]] = []
@@ -23,7 +23,7 @@ class Loop:
         self.calls.append((delay, lambda: call(*words)))
 
     def run_once(self) -> float:
-        """What is due next is done. Returns how long it was put off."""
+        """Make the next call. Returns its delay."""
         delay, call = self.calls.pop(0)
         call()
         return delay

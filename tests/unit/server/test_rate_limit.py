@@ -5,7 +5,7 @@ import weakref
 
 from dragoman.core.counters import Counters
 from dragoman.server.rate_limit import RateLimit
-from dragoman.server.reports import COMPLAINTS, Reports
+from dragoman.server.reports import WARNINGS_PER_SECOND, Reports
 
 
 def test_lines_are_numbered_within_an_interval_that_begins_with_the_first() -> None:
@@ -48,10 +48,10 @@ def test_complaints_of_all_kinds_share_one_limit_and_the_last_says_so() -> None:
     now = 100.7
     lines: list[tuple[str, object]] = []
     reports = Reports(Counters(), lambda: now, lambda level, event, **fields: lines.append((event, fields.get("note"))))
-    for number in range(COMPLAINTS + 5):
+    for number in range(WARNINGS_PER_SECOND + 5):
         reports.log_limited(f"complaint {number}")
-    assert [event for event, _ in lines] == [f"complaint {number}" for number in range(COMPLAINTS)]
-    assert [note for _, note in lines[:-1]] == [None] * (COMPLAINTS - 1)
+    assert [event for event, _ in lines] == [f"complaint {number}" for number in range(WARNINGS_PER_SECOND)]
+    assert [note for _, note in lines[:-1]] == [None] * (WARNINGS_PER_SECOND - 1)
     assert lines[-1][1] == "more of these in this second are not shown"
     now += 1.0
     reports.log_limited("later")

@@ -1,4 +1,4 @@
-"""The line by itself: streams that go nowhere, a session that does as it is told, and time as a number."""
+"""The runner by itself: fake streams, a scripted broker side, and time as a number."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GREETING = OUR_GREETING + b"\x04\x1c\x05READY\x0bSocket-Type\0\0\0\x06DEALER"
 
 
 class FakeStream:
-    """Takes as many bytes as there is room for; the rest waits."""
+    """Takes as many bytes as there is room for; the rest is its backlog."""
 
     def __init__(self) -> None:
         self.sent = 0
@@ -38,7 +38,7 @@ class FakeStream:
         self.closed_in_order = False
         self.room = inf
         self.is_closed = False
-        self.is_over = False  # the peer has closed, which is seen when somebody reads
+        self.is_over = False  # the other side has closed, which is noticed by a read
         self.unread_bytes = 0
         self.on_read_dry: Callable[[], None] = lambda: None
 
@@ -64,7 +64,7 @@ class FakeStream:
 
 
 class FakeSession:
-    """Keeps what it is told to say, and stumbles over effects of one kind."""
+    """Records its effects, and raises for effects of one kind."""
 
     dialect = "fake"
 
@@ -159,7 +159,7 @@ def test_after_a_long_sleep_a_handshake_has_its_time_out_and_no_more(world: Worl
     limits = ConnectionLimits(handshake_timeout=10.0)
     peer, stream = world.connect(limits)
     world.now += 1.0
-    world.runner.excuse(8 * 3_600.0)
+    world.runner.handle_pause(8 * 3_600.0)
     assert world.now < peer.alarm <= world.now + limits.handshake_timeout
     end = world.now + limits.handshake_timeout
     while world.now < end:
@@ -171,7 +171,7 @@ def test_after_a_long_sleep_a_handshake_has_its_time_out_and_no_more(world: Worl
 
 
 def test_a_worker_that_could_not_be_told_its_job_is_dismissed_and_the_caller_hears_of_it(world: World) -> None:
-    """R27. A bug: it left the broker without a word to its session, which went on to think that it was a worker."""
+    """R27. A bug: it left the broker without a notice to its broker side, which still treated it as a worker."""
     caller, _ = world.meet()
     worker = world.worker()
     job = world.submit(caller)
@@ -205,7 +205,7 @@ def test_a_job_that_could_not_be_told_is_tried_again_where_its_caller_wants_that
 
 
 def test_a_caller_that_could_not_be_answered_is_disconnected(world: World) -> None:
-    """R27. A bug: it stayed connected and waited for ever for an answer that nobody had any more."""
+    """R27. A bug: it stayed connected and waited forever for an outcome that did not exist any more."""
     caller, stream = world.meet()
     other, _ = world.meet()
     world.worker()
@@ -248,7 +248,7 @@ def test_a_large_message_that_has_left_is_no_excuse_for_a_backlog_of_small_ones(
 
 
 class Settling:
-    """Calls that the line has put off."""
+    """Delayed calls of the runner."""
 
     def __init__(self, line: Runner) -> None:
         self.calls: list[Callable[[], None]] = []
@@ -275,7 +275,7 @@ def test_connection_that_stays_open_for_a_moment_is_settled(world: World) -> Non
 
 
 def test_connection_whose_end_has_arrived_unread_is_never_settled(world: World) -> None:
-    """D7. A bug: a worker that had closed its connection was given a job, for nobody had looked."""
+    """D7. A bug: a worker that had closed its connection got a job, because the end was not read."""
     settling = Settling(world.runner)
     peer, stream = world.meet()
     settling.come(world, peer)

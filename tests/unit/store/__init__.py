@@ -1,1 +1,1 @@
-"""The diary, without a broker around it."""
+"""Tests of the store, without a server."""

@@ -1,4 +1,4 @@
-"""Diaries that something is wrong with."""
+"""Damaged stores."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .world import House
 
 
 def raw(folder: Path) -> apsw.Connection:
-    """Nobody else has it open."""
+    """Open the file while no store has it open."""
     return apsw.Connection(str(folder / "store.db"))
 
 
 def filled(folder: Path, jobs: int = 300, size: int = 700) -> list[bytes]:
-    """A diary with so many jobs in it, closed; their ids."""
+    """Create and close a store with this many jobs. Returns their ids."""
     house = House(folder)
     ids = [house.enqueue(b"%d" % number * size).id for number in range(jobs)]
     house.runner.note("pause/s", "ann")

@@ -1,7 +1,7 @@
-"""A disk for SQLite that can be full, can fail, and can lose its power at any instant.
+"""A disk for SQLite that can be full, can fail, and can lose power at any instant.
 
-Everything is really written, to the files that the name says; beside that the disk remembers what a power cut would
-leave: what had been synced is there for certain, and of what came later anything may be missing, or half there.
+Everything is written to real files. In addition the disk records what a power cut would leave: synced data is certainly
+there; any part of later data may be missing or incomplete.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Write = tuple[int, bytes | None]  # where, and what; None: cut off there
 
 
 class Platter:
-    """What is on the disk of one file."""
+    """The content of one file on the disk."""
 
     def __init__(self) -> None:
         self.safe = bytearray()
@@ -50,7 +50,7 @@ def put(file: bytearray, where: int, what: bytes | None) -> None:
 
 
 class Disk(apsw.VFS):
-    """While it is there, files can be opened on it by its `name`."""
+    """A disk on which files can be opened by its `name`, as long as it exists."""
 
     def __init__(self, name: str) -> None:
         self.name = name

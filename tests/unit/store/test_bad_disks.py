@@ -1,4 +1,4 @@
-"""A disk that is full, that cannot be written to, or that fails: R101, R104."""
+"""A disk that is full, read-only, or failing: R101, R104."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def saved_outcomes(folder: Path) -> list[str]:
 
 PASSING = {
     "full": (apsw.SQLITE_FULL, "the disk is full"),
-    "read-only": (apsw.SQLITE_READONLY, "its file cannot be written to"),
+    "read-only": (apsw.SQLITE_READONLY, "the store's file is read-only"),
 }
 
 
@@ -159,7 +159,7 @@ def test_what_could_not_be_written_is_tried_once_more_at_the_end(house: House, d
 
 
 def test_what_could_not_be_written_to_the_end_is_said(house: House, disk: Disk) -> None:
-    """Somebody was told an outcome that is not there: not even at the end may that go unsaid."""
+    """An outcome was delivered that is not stored: `close` must report that."""
     house.worker()
     house.enqueue()
     house.settle()
@@ -247,7 +247,7 @@ def test_job_that_was_cancelled_before_it_was_refused_leaves_nothing(house: Hous
 def test_full_disk_is_noticed_by_erasures_that_waited_for_the_check(
     tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R101. Nobody knew of it: no checkpoint was made any more, however much room there was later."""
+    """R101. It was not noticed: no checkpoint was made any more, however much room there was later."""
     may_check = threading.Event()
     real = writer.check_file
     monkeypatch.setattr(writer, "check_file", lambda *facts: real(*facts) if may_check.is_set() else None)
@@ -276,7 +276,7 @@ def test_file_that_has_reached_its_bound_takes_no_new_jobs(tmp_path: Path) -> No
     while house.store.problem is None:
         house.enqueue(b"x" * 50_000)
         house.settle()
-    assert house.store.problem == "it takes 400000 bytes already (max_store_size)"
+    assert house.store.problem == "the store takes 400000 bytes, the maximum (max_store_size)"
     house.enqueue()
     house.settle()
     assert {each.refusal for each in house.answers()} == {
@@ -292,7 +292,7 @@ def test_file_that_has_reached_its_bound_takes_no_new_jobs(tmp_path: Path) -> No
 def test_jobs_that_end_and_are_erased_make_room_on_a_full_disk(
     tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """R101, R110. A bug: what was tried each second to see whether there was room kept us from giving any back."""
+    """R101, R110. A bug: the write that checks each second for free space kept the store from freeing any."""
     limits = StoreLimits(ballast=200_000, retry=0.005, idle=0.005, busy_wal=200_000)
     monkeypatch.setattr(Ballast, "has_room", lambda _: disk.room(tmp_path) >= 2 * limits.ballast)
     disk.capacity = 3_000_000

@@ -30,7 +30,7 @@ def group(*jobs: tuple[object, ...], ended: tuple[tuple[object, ...], ...] = ())
     made = Commit()
     made.jobs += jobs
     for each in ended:
-        made.add_fate(int(str(each[0])), each)
+        made.add_status(int(str(each[0])), each)
     return made
 
 

@@ -1,4 +1,4 @@
-"""Room for commits behind the end of the log: zeros, which SQLite reads as nothing."""
+"""Preallocated space behind the end of the log: zeros, which SQLite ignores."""
 
 from __future__ import annotations
 

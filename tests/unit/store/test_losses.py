@@ -1,7 +1,7 @@
-"""R129: a store that has lost something acknowledged is refused, and what is left of it is got out.
+"""R129: a store that has lost something acknowledged is rejected, and what is left of it is recovered.
 
-A damaged log was read up to the damage, and whatever was behind it was gone without a word; so was everything if the
-log or the file itself was gone.
+A damaged log was read up to the damage, and everything behind it was lost without a message; so was everything if the
+log or the file itself was missing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dragoman.store.counter import Count, Counter, read_count
 from dragoman.store.errors import StoreError
 from dragoman.store.limits import StoreLimits
 from dragoman.store.log import FRAME_HEADER, HEADER, Log, size_of_log
-from dragoman.store.rows import FATE_COLUMNS, JOB_COLUMNS
+from dragoman.store.rows import JOB_COLUMNS, STATUS_COLUMNS
 from dragoman.store.schema import make_store
 
 from .disk import Disk
@@ -41,7 +41,7 @@ def payload(number: int) -> bytes:
 
 
 def copied(folder: Path, target: Path) -> Path:
-    """What `kill -9` leaves of a broker that has nothing to write at the moment."""
+    """Copy what `kill -9` leaves of an idle broker."""
     target.mkdir()
     for each in folder.iterdir():
         shutil.copy(each, target / each.name)
@@ -50,7 +50,7 @@ def copied(folder: Path, target: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[bytes]]:
-    """A folder with so many jobs, most of them only in the log; their ids."""
+    """A folder with this many jobs, most of them only in the log. Returns their ids."""
     folder = tmp_path_factory.mktemp("live")
     make_store(folder)
     (folder / "epoch").write_text("0\n")
@@ -102,7 +102,7 @@ def store(folder: Path) -> Path:
 
 Damage = Callable[[Path], object]
 
-# What is done to the folder; how many jobs recovery brings back; what the refusal says.
+# The damage to the folder; the number of recovered jobs; the error message.
 CASES: dict[str, tuple[Damage, int | None, str]] = {
     "log, a byte at a quarter": (lambda f: flip(log(f), in_frame(log(f), 0.25)), JOBS, "its log is damaged at frame"),
     "log, a byte at three quarters": (lambda f: flip(log(f), in_frame(log(f), 0.75)), JOBS, "its log is damaged at"),
@@ -239,7 +239,7 @@ def test_a_count_that_cannot_be_read_says_nothing(
 
 
 def test_last_transaction_that_is_there_in_part_is_no_damage(tmp_path: Path, killed: tuple[Path, list[bytes]]) -> None:
-    """As a power failure leaves it: its commit is there, and something before that is not. The count lags."""
+    """As a power failure leaves it: its commit frame is there, and an earlier frame is not. The count is behind."""
     folder = copied(killed[0], tmp_path / "data")
     with Log(log(folder)) as read:
         frames = [read.frame(index) for index in range(read.count)]
@@ -263,7 +263,7 @@ def test_last_transaction_that_is_there_in_part_is_no_damage(tmp_path: Path, kil
 
 
 def test_power_cut_leaves_nothing_that_looks_like_damage(tmp_path: Path) -> None:
-    """R102: whatever of the last transaction is there, with the count as new as it can be."""
+    """R102: with any part of the last transaction, and the newest possible count."""
     disk = Disk("power for the count")
     (tmp_path / "live").mkdir()
     count = tmp_path / "live" / "commits"
@@ -429,7 +429,7 @@ def test_damaged_version_is_refused_and_recovered(
     with open(store(folder), "r+b") as file:
         file.seek(60)
         file.write(version.to_bytes(4, "big"))
-    with pytest.raises(StoreError, match=rf"its header says format {version}, its notes say 3\): run"):
+    with pytest.raises(StoreError, match=rf"its header says format {version}, its table note says 3\): run"):
         House(folder)
     made = recovery.recover(folder)
     assert made is not None
@@ -453,13 +453,13 @@ def test_damaged_payload_is_left_out_and_named(tmp_path: Path, merged: tuple[Pat
 
 HEADS = [
     *(("job", column) for column in JOB_COLUMNS if column != "payload"),
-    *(("fate", column) for column in FATE_COLUMNS if column not in ("number", "result")),
+    *(("fate", column) for column in STATUS_COLUMNS if column not in ("number", "result")),
     ("note", "value"),
 ]
 
 
 def test_every_changed_column_is_refused_when_it_is_read(tmp_path: Path) -> None:
-    """Whatever it says now, and however reasonable that looks."""
+    """Any change is detected, however plausible the new value is."""
     image = tmp_path / "image"
     image.mkdir()
     house = House(image)
@@ -522,7 +522,7 @@ def test_damaged_result_is_not_told(tmp_path: Path) -> None:
     house.close()
     content = store(tmp_path).read_bytes()
     flip(store(tmp_path), content.index(b"right"))
-    assert recovery.check(tmp_path) == "1 fates of jobs cannot be read"
+    assert recovery.check(tmp_path) == "1 job statuses cannot be read"
     again = House(tmp_path)
     again.load()
     [job] = again.broker.jobs.values()

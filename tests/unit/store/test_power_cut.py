@@ -1,4 +1,4 @@
-"""R102: whatever a power cut leaves of what was not synced, everything that was acknowledged is there."""
+"""R102: with any part of the unsynced data lost in a power cut, everything acknowledged is there."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Image = tuple[dict[str, bytes], list[bytes], list[bytes]]
 
 
 def live(folder: Path, disk: Disk, random: Random, images: int, synchronous: str = "FULL") -> list[Image]:
-    """A broker at work, and what would have been left of it at so many instants; with what it had promised by then."""
+    """Run a broker. Returns what a power cut would leave at many instants, and what was acknowledged by then."""
     house = House(folder, LIMITS, vfs=disk.name)
     house.store._writer._connection.pragma("synchronous", synchronous)
     house.worker(capacity=1_000_000)
@@ -58,14 +58,14 @@ def live(folder: Path, disk: Disk, random: Random, images: int, synchronous: str
 
 
 def _promised(house: House, said: int) -> tuple[list[bytes], list[bytes]]:
-    """Ids of jobs that were accepted, and of those whose outcome was told, when so much had been said."""
+    """Ids of acknowledged jobs, and of those with a delivered outcome, at this point of the record."""
     heard = house.caller.heard[:said]
     accepted = [each.job.id for each in heard if isinstance(each, Acknowledge)]
     return accepted, [each.job.id for each in heard if not isinstance(each, Acknowledge)]
 
 
 def missing(folder: Path, image: Image) -> list[bytes]:
-    """What was promised and is not there. The file itself must be in order."""
+    """Return what was acknowledged and is missing. The file itself must be in order."""
     files, accepted, answered = image
     folder.mkdir()
     for name, left in files.items():

@@ -1,4 +1,4 @@
-"""R130: files that vanish under a running broker."""
+"""R130: files that disappear while the broker runs."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_nothing_is_acknowledged_after_the_log_was_cut(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_nothing_is_acknowledged_after_the_files_are_gone(tmp_path: Path, way: str) -> None:
-    """It was, and nobody would ever have found it again."""
+    """It was acknowledged, and could never have been found again."""
     folder = tmp_path / "data"
     folder.mkdir()
     house = House(folder, SLOW)
@@ -114,9 +114,9 @@ def test_it_is_noticed_when_nobody_wants_anything(tmp_path: Path) -> None:
 def test_a_file_that_comes_later_becomes_known(tmp_path: Path) -> None:
     path = tmp_path / "log"
     presence = Presence(path)
-    assert presence.what_is_gone() is None
+    assert presence.missing_file() is None
     path.touch()
-    assert presence.what_is_gone() is None
+    assert presence.missing_file() is None
     (tmp_path / "other").touch()
     (tmp_path / "other").rename(path)
-    assert "was replaced by another file" in (presence.what_is_gone() or "")
+    assert "was replaced by another file" in (presence.missing_file() or "")

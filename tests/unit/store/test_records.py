@@ -1,4 +1,4 @@
-"""Jobs as rows and back: every field comes back as it was, whatever is in it."""
+"""Jobs as rows and back: every field is restored unchanged, with any content."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dragoman.core.states import AttemptRecord, Outcome
 from dragoman.store import statements
 from dragoman.store.commit import Commit
 from dragoman.store.large_payloads import LARGE, LargePayloads
-from dragoman.store.rows import FATE_COLUMNS, RowDecoder, RowEncoder, options_text
+from dragoman.store.rows import STATUS_COLUMNS, RowDecoder, RowEncoder, options_text
 from dragoman.store.schema import TABLES
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -72,13 +72,13 @@ def test_every_field_comes_back(job: Job, before: float, after: float, has_fate:
     scribe, group = RowEncoder(), Commit()
     group.jobs.append(scribe.job_row(job, before))
     if has_fate:
-        group.fates[job.number] = scribe.fate_row(job, before)
+        group.statuses[job.number] = scribe.status_row(job, before)
     statements.write(connection, group, LargePayloads(0).dropped_by(group))
     [row] = statements.read_batch(connection, 0, 2**62, 10)
     kept = RowDecoder().kept(row, after)
 
     def moved(time: float) -> object:
-        """The clock has begun anew since."""
+        """The same time after a restart of the clock."""
         return pytest.approx(time + before - after, abs=1e-3)
 
     assert (kept.number, kept.id, kept.service, kept.options) == (job.number, job.id, job.service.name, job.options)
@@ -128,10 +128,10 @@ def test_many_wishes_do_not_pile_up() -> None:
 
 
 def test_history_is_the_json_that_it_was() -> None:
-    """Of earlier releases, which wrote it with `json.dumps`: its checksum is over the text."""
+    """Earlier releases wrote it with `json.dumps`: its checksum is over the text."""
     history = [AttemptRecord(1, 'w "1"\n\ud800é', Outcome.TIMED_OUT, "no\\"), AttemptRecord(2, "", Outcome.DONE, "")]
     job = Job(JobId(b"i" * 16), Service("s", 60.0), b"", (), JobOptions(), 0.0)
     job.history = history
-    text = RowEncoder().fate_row(job, 0.0)[FATE_COLUMNS.index("history")]
+    text = RowEncoder().status_row(job, 0.0)[STATUS_COLUMNS.index("history")]
     endings = [(each.number, each.worker, each.outcome.value, each.reason) for each in history]
     assert text == json.dumps(endings, separators=(",", ":"))

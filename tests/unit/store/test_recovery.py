@@ -1,4 +1,4 @@
-"""What is found out about damaged diaries, and what is made of them."""
+"""Checks of damaged stores, and their recovery."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def spoil(folder: Path, statement: str) -> None:
 
 
 def ended(folder: Path) -> list[bytes]:
-    """A diary with one job that is done, one that has failed, and one that waits; their ids."""
+    """A store with one job that is done, one that has failed, and one that waits. Returns their ids."""
     house = House(folder)
     worker = house.worker()
     ids = []
@@ -115,7 +115,7 @@ def test_a_job_that_makes_no_sense_is_found_and_left_out(tmp_path: Path, change:
     house = House(tmp_path)
     house.restoring.start()
     house.loop.run_until(lambda: house.failures)
-    assert house.failures[0].startswith("the diary is damaged (")
+    assert house.failures[0].startswith("the store is damaged (")
     assert house.failures[0].endswith(": run `dragoman store recover` on its folder")
     house.close()
     found = recovery.recover(tmp_path)
@@ -136,7 +136,7 @@ def test_a_job_that_makes_no_sense_is_found_and_left_out(tmp_path: Path, change:
 def test_a_job_whose_fate_makes_no_sense_is_as_it_was_submitted(tmp_path: Path, change: str) -> None:
     done, failed, waiting = ended(tmp_path)
     spoil(tmp_path, f"UPDATE fate SET {change} WHERE outcome = 'done'")
-    assert recovery.check(tmp_path) == "1 fates of jobs cannot be read"
+    assert recovery.check(tmp_path) == "1 job statuses cannot be read"
     found = recovery.recover(tmp_path)
     assert found is not None
     assert (found.jobs, found.as_submitted, found.untold, found.left_out) == (3, 1, 0, 0)
@@ -150,10 +150,10 @@ def test_a_job_whose_fate_makes_no_sense_is_as_it_was_submitted(tmp_path: Path, 
 
 @pytest.mark.parametrize("change", [f"reason = {BAD_TEXT}", f"history = {BAD_TEXT}", "history = '[[1]]'"])
 def test_a_fate_that_cannot_be_told_still_counts(tmp_path: Path, change: str) -> None:
-    """A job that has ended does not run again because nobody can read why."""
+    """A job that has ended does not run again because its reason cannot be read."""
     failed = ended(tmp_path)[1]
     spoil(tmp_path, f"UPDATE fate SET {change} WHERE outcome = 'failed'")
-    assert recovery.check(tmp_path) == "1 fates of jobs cannot be read"
+    assert recovery.check(tmp_path) == "1 job statuses cannot be read"
     found = recovery.recover(tmp_path)
     assert found is not None
     assert (found.jobs, found.as_submitted, found.untold) == (3, 0, 1)
@@ -180,7 +180,7 @@ def test_a_note_that_is_no_text_is_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("left", [0.9, 0.5, 0.2])
 def test_a_file_that_was_cut_off_gives_what_it_has(tmp_path: Path, left: float) -> None:
-    """SQLite refuses a file that is shorter than its header says."""
+    """SQLite rejects a file that is shorter than its header says."""
     ids = filled(tmp_path)
     pages = (tmp_path / "store.db").stat().st_size // 4096
     kept = int(pages * left)
@@ -201,7 +201,7 @@ def test_a_file_that_was_cut_off_gives_what_it_has(tmp_path: Path, left: float) 
 
 
 def test_everything_around_many_bad_places_is_found_however_far_apart_the_numbers_are(tmp_path: Path) -> None:
-    """The search for the next row that can be read gave up after so many numbers that could not."""
+    """The search for the next readable row stopped after a fixed number of unreadable ones."""
     filled(tmp_path, 300)
     spoil(tmp_path, "UPDATE job SET number = number * 1000000000")
     reseal(tmp_path)
@@ -217,7 +217,7 @@ def test_everything_around_many_bad_places_is_found_however_far_apart_the_number
 
 
 def test_rows_that_only_the_log_has_are_found(tmp_path: Path) -> None:
-    """A row whose page is in the log is looked for there."""
+    """A row whose page is in the log is searched there."""
     filled(tmp_path, 100)
     file = raw(tmp_path)
     file.pragma("wal_autocheckpoint", 0)
@@ -253,7 +253,7 @@ def test_a_new_diary_that_cannot_be_written_leaves_nothing_behind(
         raise apsw.FullError("database or disk is full")
 
     monkeypatch.setattr(recovery, "bring_up_to_date", full)
-    with pytest.raises(StoreError, match=r"a new diary cannot be written in .*: the disk is full"):
+    with pytest.raises(StoreError, match=r"a new store cannot be written in .*: the disk is full"):
         recovery.recover(tmp_path)
     assert files(tmp_path) == before | {"store.db-wal"}, "an empty one, of the look at it"
     assert not list(tmp_path.glob("*damaged*"))
@@ -269,7 +269,7 @@ def test_a_file_of_another_program_is_not_recovered(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("byte", [b"\x00", b"\xff", b"x"])
 def test_a_file_whose_tables_cannot_be_found_is_left_as_it_is(tmp_path: Path, byte: bytes) -> None:
-    """Without a word of what the columns are there is nothing to go by: that is said, and nothing is made up."""
+    """Without the names of the columns nothing can be recovered: that is an error, and nothing is invented."""
     filled(tmp_path, 3)
     path = tmp_path / "store.db"
     path.write_bytes(path.read_bytes().replace(b"payload BLOB", byte + b"ayload BLOB"))

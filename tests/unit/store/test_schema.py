@@ -30,7 +30,7 @@ def test_file_of_a_newer_release_is_refused(tmp_path: Path) -> None:
 
 
 def test_file_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None:
-    """Version 1 did not know whether a worker may come back."""
+    """Version 1 did not store whether a worker can resume."""
     house = House(tmp_path)
     house.worker()
     job = house.enqueue(b"old")
@@ -55,12 +55,12 @@ def test_file_of_another_program_is_left_alone(tmp_path: Path) -> None:
     file = raw(tmp_path)
     file.execute("CREATE TABLE theirs(x)")
     file.close()
-    with pytest.raises(StoreError, match="no diary of Dragoman"):
+    with pytest.raises(StoreError, match="not a store of Dragoman"):
         House(tmp_path)
 
 
 def test_file_that_is_in_use_is_refused(tmp_path: Path) -> None:
-    """R105: whoever has it, even without our lock."""
+    """R105: by any program, even without the lock of the folder."""
     house = House(tmp_path)
     with pytest.raises(StoreError, match="in use by another program"):
         schema.open_file(tmp_path / "store.db")
@@ -70,12 +70,12 @@ def test_file_that_is_in_use_is_refused(tmp_path: Path) -> None:
 def test_old_sqlite_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """R106."""
     monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: "3.51.2")
-    with pytest.raises(StoreError, match=r"SQLite 3\.51\.2 may damage the diary.*3\.51\.3"):
+    with pytest.raises(StoreError, match=r"SQLite 3\.51\.2 may damage the store.*3\.51\.3"):
         House(tmp_path)
 
 
 def test_damaged_file_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
-    """R109: nobody makes an empty one in its place."""
+    """R109: no empty file is created in its place."""
     filled(tmp_path)
     damage(tmp_path, 40)
     before = (tmp_path / "store.db").read_bytes()
@@ -93,7 +93,7 @@ def test_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
 
 
 def test_damage_is_found_later_if_there_was_no_time_at_the_start(tmp_path: Path) -> None:
-    """R109: put off until nobody waits."""
+    """R109: postponed until the store is idle."""
     filled(tmp_path)
     damage(tmp_path, 40)
     house = House(tmp_path, StoreLimits(ballast=0, check_budget=-1.0, idle=0.001))
@@ -133,7 +133,7 @@ def test_nothing_is_erased_before_the_check(tmp_path: Path) -> None:
         (apsw.SQLITE_IOERR_WRITE, errno.EDQUOT, True),
         (apsw.SQLITE_IOERR_WRITE, errno.EROFS, True),
         (apsw.SQLITE_IOERR_WRITE, errno.EIO, False),
-        (apsw.SQLITE_IOERR_FSYNC, errno.ENOSPC, False),  # what it had to write is gone, whatever the reason
+        (apsw.SQLITE_IOERR_FSYNC, errno.ENOSPC, False),  # data that it had to write is lost, for any reason
         (apsw.SQLITE_CORRUPT, 0, False),
     ],
 )

@@ -1,4 +1,4 @@
-"""The diary in a file: what is written comes back, and nobody is told before it is written."""
+"""The store in a file: what is written can be read, and nothing is acknowledged before it is written."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_failure_survives_in_the_column_of_the_result(
 def test_outcome_that_is_asked_for_just_before_it_is_erased_is_told(
     houses: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What had queued up was written first, and then the result of what it had erased was told as an empty one."""
+    """The queued delete was written first, and the deleted result was then delivered as an empty one."""
     house = houses()
     house.worker()
     job = house.enqueue()
@@ -262,7 +262,7 @@ def test_jobs_that_come_while_others_come_back_are_accepted(houses: Any) -> None
 
 
 def test_key_cannot_be_judged_while_jobs_come_back(houses: Any) -> None:
-    """R24: the diary may have the first job of this key; who comes now must come again."""
+    """R24: the store may have the first job of this key; the caller must retry."""
     house = houses()
     job = house.enqueue(key="k")
     house.settle()
@@ -297,7 +297,7 @@ def test_retry_of_a_job_of_an_earlier_run_has_its_payload(houses: Any) -> None:
 
 
 def test_retry_of_a_job_that_a_restart_put_into_quarantine_has_its_payload(houses: Any) -> None:
-    """Doubtful before: nobody had brought its payload, and nobody knew where it was."""
+    """Before, its payload had not been loaded, and its place in the store was not known."""
     house = houses()
     house.worker()
     job = house.enqueue(b"precious", attempts=1)
@@ -348,7 +348,7 @@ def test_file_is_for_us_alone(houses: Any, tmp_path: Path) -> None:
 
 
 def test_what_a_worker_gave_back_with_survives_a_restart(tmp_path: Path) -> None:
-    """R133: the priority, and how long the job rests."""
+    """R133: the priority, and the delay of the job."""
     house = House(tmp_path)
     house.worker()
     job = house.enqueue(b"payload", key="k")

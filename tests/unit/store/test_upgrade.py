@@ -1,4 +1,4 @@
-"""Data folders that the release before row checksums has written: `tests/fixtures/store-2885e3f`."""
+"""Data folders that were written by the release before row checksums: `tests/fixtures/store-2885e3f`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def body(house: House, job: Job) -> tuple[bytes, bytes, Failure | None]:
 
 
 def check_all(folder: Path, ids: dict[str, list[str]]) -> None:
-    """Everything is there, and as it was."""
+    """Check that everything is there and unchanged."""
     house = House(folder, offset=WRITTEN - 100.0, seed="upgraded")
     house.load()
     jobs = {job.id.hex(): job for job in house.broker.jobs.values()}

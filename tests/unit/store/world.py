@@ -1,4 +1,4 @@
-"""A diary in a folder, a broker and a line on top of it, and a loop that turns when the test says so."""
+"""A store in a folder with a broker and a runner, and a loop that the test drives."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from dragoman.store.limits import StoreLimits
 from dragoman.store.sqlite import SqliteStore
 from dragoman.testing.entropy import SeededEntropy
 
-PATIENCE = 20.0  # only a failing test waits so long
-WALL = 1_700_000_000.0  # the wall clock, when the other one says 0
+PATIENCE = 20.0  # only a failing test waits this long
+WALL = 1_700_000_000.0  # the wall clock at time 0 of the broker's clock
 LIMITS = StoreLimits(ballast=64 * 1024, idle=0.001, retry=0.01)
 
 
 class Loop:
-    """Where the diary posts to; what it posted runs when the test waits for something."""
+    """Receives the store's callbacks; they run when the test waits for something."""
 
     def __init__(self) -> None:
         self._posted: Queue[Callable[[], None]] = Queue()
@@ -40,13 +40,13 @@ class Loop:
             self.run_one()
 
     def run_rest(self) -> None:
-        """What is there already."""
+        """Run the callbacks that are queued."""
         while not self._posted.empty():
             self.run_one()
 
 
 class Side(Caller):
-    """A session and the one party of it, who hears everything that is said."""
+    """A recipient with one caller and worker, which records all effects."""
 
     def __init__(self) -> None:
         super().__init__(self)
@@ -63,7 +63,7 @@ class Side(Caller):
 
 
 class House:
-    """A broker with a diary. `now` is moved by hand; times on the wall are WALL ahead."""
+    """A broker with a store. The test moves `now`; the wall clock is WALL ahead."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class House:
         self.settle()
 
     def settle(self) -> None:
-        """Until the diary has everything that was decided, and everybody was told."""
+        """Wait until every decision is committed and every callback has run."""
         self.runner.run_once()
         while self.broker.job_registry.pending_commits.is_holding:
             self.loop.run_one()
@@ -110,7 +110,7 @@ class House:
             self.runner.run_once()
 
     def enqueue(self, payload: bytes = b"x", key: str | None = None, service: str = "s", **job_options: Any) -> Job:
-        """A background job, on its way to the diary."""
+        """Submit a background job; it is not committed yet."""
         asked = JobOptions(durable=True, waits=True, **{"attempts": 3, **job_options})
         job = self.broker.submit(service, payload, self.caller, asked, self.now, key=key)
         assert job is not None
@@ -150,7 +150,7 @@ class House:
 
 
 def until(fact: Callable[[], object]) -> None:
-    """Wait for something that the diary's thread does by itself."""
+    """Wait for something that the store's thread does by itself."""
     deadline = monotonic() + PATIENCE
     while not fact():
         assert monotonic() < deadline, "still waiting"

@@ -244,7 +244,7 @@ def test_a_worker_that_never_answers_a_recall_is_dismissed_after_stuck_limit() -
     world.wait(49, worker)
     assert not worker.is_over
     world.wait(2, worker)
-    assert worker.told() == [("BYE", 0, "it did not prove itself free within 50 s")]
+    assert worker.told() == [("BYE", 0, "its worker was stuck for 50 s")]
     assert worker.is_over
 
 
